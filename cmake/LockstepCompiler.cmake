@@ -1,0 +1,30 @@
+# Language, warnings, sanitizers and ccache, for our own targets and nobody else's.
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(NOT CMAKE_BUILD_TYPE)
+  set(CMAKE_BUILD_TYPE Release)
+endif()
+
+# Warnings are errors, on our own code only: torch and the other libraries are SYSTEM includes.
+# (No -Wpedantic for .cu files: what nvcc hands to the host compiler is not pedantic itself.)
+add_library(lockstep_warnings INTERFACE)
+target_compile_options(lockstep_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual -Werror>
+  $<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror>)
+
+if(LOCKSTEP_BUILD_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_BUILD_SANITIZE}>
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
+                      $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${LOCKSTEP_BUILD_SANITIZE})
+endif()
+
+# ccache needs the sloppiness and -fpch-preprocess to reuse what was compiled with a precompiled header, and the header.
+find_program(LOCKSTEP_CCACHE ccache DOC "Compiler cache, used when it is there")
+if(LOCKSTEP_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)
+endif()

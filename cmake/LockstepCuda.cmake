@@ -1,0 +1,56 @@
+# The CUDA half of the build: a compiler of torch's own major version, and torch's CUDA libraries in LibTorch::torch.
+# Our sources include the CUDA runtime and c10/cuda only: ATen/cuda would want the headers of cuBLAS and others.
+string(REGEX MATCH "^[0-9]+" _major "${LibTorch_CUDA_VERSION}")
+find_program(LOCKSTEP_NVCC_IN_PATH nvcc)
+mark_as_advanced(LOCKSTEP_NVCC_IN_PATH)
+lockstep_fetched(_fetched "nvcc-*/nvidia/cu${_major}/bin/nvcc")
+set(_seen "")
+foreach(_nvcc "${CMAKE_CUDA_COMPILER}" "$ENV{CUDACXX}" "${LOCKSTEP_NVCC_IN_PATH}" /usr/local/cuda/bin/nvcc ${_fetched})
+  if(NOT EXISTS "${_nvcc}")
+    continue()
+  endif()
+  execute_process(COMMAND "${_nvcc}" --version OUTPUT_VARIABLE _text ERROR_QUIET)
+  string(REGEX MATCH "release ([0-9]+)\\.[0-9]+" _release "${_text}")
+  if(CMAKE_MATCH_1 STREQUAL _major)
+    set(CMAKE_CUDA_COMPILER "${_nvcc}")
+    break()
+  endif()
+  string(APPEND _seen ", ${_nvcc} is ${_release}")
+endforeach()
+if(NOT _release OR NOT CMAKE_MATCH_1 STREQUAL _major)
+  lockstep_stop("CUDA is on, but there is no CUDA ${_major} compiler, which this LibTorch needs${_seen}"
+    "LOCKSTEP_BUILD_CUDA=on scripts/setup.sh, or -DCMAKE_CUDA_COMPILER=<nvcc of CUDA ${_major}>, or -DLOCKSTEP_BUILD_CUDA=off")
+endif()
+
+# The GPU that is here; with none, every generation that this LibTorch has kernels for, the last one for newer ones too.
+if(NOT CMAKE_CUDA_ARCHITECTURES)
+  execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE _gpus ERROR_QUIET RESULT_VARIABLE _status)
+  if(_status EQUAL 0 AND _gpus MATCHES "GPU 0")
+    set(CMAKE_CUDA_ARCHITECTURES native)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 90-real 100-real 120)
+  endif()
+endif()
+set(CMAKE_CUDA_STANDARD 20)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+# The CUDA runtime must be the one that torch loads, never a second copy linked statically.
+set(CMAKE_CUDA_RUNTIME_LIBRARY None)
+enable_language(CUDA)
+
+file(GLOB _cudart "${LibTorch_ROOT_DIR}/../nvidia/cu${_major}/lib/libcudart.so.${_major}"
+                  "${LibTorch_ROOT_DIR}/lib/libcudart*.so.${_major}*")
+if(NOT _cudart)
+  find_library(LOCKSTEP_CUDART cudart PATHS ${CMAKE_CUDA_IMPLICIT_LINK_DIRECTORIES} REQUIRED)
+  set(_cudart "${LOCKSTEP_CUDART}")
+endif()
+list(GET _cudart 0 _cudart)
+get_filename_component(_cudart "${_cudart}" REALPATH)
+add_library(LibTorch::cudart SHARED IMPORTED)
+set_target_properties(LibTorch::cudart PROPERTIES IMPORTED_LOCATION "${_cudart}")
+target_include_directories(LibTorch::cudart SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
+
+# Nothing of ours calls into libtorch_cuda by name, so the linker would drop it and torch would find no CUDA backend.
+set(_lib "${LibTorch_ROOT_DIR}/lib")
+target_link_libraries(LibTorch::torch INTERFACE
+  "-Wl,--push-state,--no-as-needed,${_lib}/libtorch_cuda.so,${_lib}/libc10_cuda.so,--pop-state" LibTorch::cudart)
+target_compile_definitions(LibTorch::torch INTERFACE USE_CUDA USE_C10D_NCCL)

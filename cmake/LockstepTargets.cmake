@@ -1,0 +1,55 @@
+# The product is three static libraries and one program; each folder adds its own sources to them:
+#   lockstep_core   what needs no torch (files, hashes, worker threads): quick to build, and what ThreadSanitizer runs on
+#   lockstep        everything else below app/; outside users link its alias lockstep::lockstep
+#   lockstep_app    app/ but main.cpp, a library so that its tests can link it
+#   lockstep_cli    the program `lockstep`: app/main.cpp
+
+# Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>.
+set(LOCKSTEP_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
+file(MAKE_DIRECTORY "${LOCKSTEP_INCLUDE_DIR}/lockstep")
+foreach(_folder app data models parallel support tests)
+  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${_folder}" "${LOCKSTEP_INCLUDE_DIR}/lockstep/${_folder}" SYMBOLIC)
+endforeach()
+
+add_library(lockstep_core STATIC)
+add_library(lockstep::core ALIAS lockstep_core)
+target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
+target_link_libraries(lockstep_core PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB lockstep_warnings)
+
+add_library(lockstep STATIC)
+add_library(lockstep::lockstep ALIAS lockstep)
+target_link_libraries(lockstep PUBLIC lockstep_core PRIVATE lockstep_warnings)
+
+add_library(lockstep_app STATIC)
+target_link_libraries(lockstep_app
+  PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json PRIVATE lockstep_warnings)
+
+add_executable(lockstep_cli)
+set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
+target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_warnings)
+
+if(LOCKSTEP_BUILD_CORE_ONLY)
+  set_target_properties(lockstep lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)
+else()
+  # torch/torch.h takes 20 s a file to compile; precompiled once, everything that includes it shares it.
+  target_link_libraries(lockstep PUBLIC LibTorch::torch)
+  target_precompile_headers(lockstep PRIVATE <torch/torch.h>)
+  target_precompile_headers(lockstep_app REUSE_FROM lockstep)
+endif()
+if(LOCKSTEP_CUDA)
+  target_link_libraries(lockstep_core PUBLIC LibTorch::cudart)
+endif()
+
+# Sources that come in two kinds, one for a build with CUDA (x.cu or x_cuda.cpp) and one for a build without
+# (x_stub.cpp, which throws a clear error): lockstep_twin_sources(target x ...)
+function(lockstep_twin_sources target)
+  foreach(stem IN LISTS ARGN)
+    if(NOT LOCKSTEP_CUDA)
+      target_sources(${target} PRIVATE "${stem}_stub.cpp")
+    elseif(EXISTS "${CMAKE_CURRENT_SOURCE_DIR}/${stem}.cu")
+      target_sources(${target} PRIVATE "${stem}.cu")
+    else()
+      target_sources(${target} PRIVATE "${stem}_cuda.cpp")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,60 @@
+# lockstep_add_test(NAME name SOURCES file... LIBRARIES library... [LABELS label...] [TIMEOUT seconds])
+#
+# A Catch2 executable each of whose test cases is one ctest test, "name: case". Link lockstep::core where torch is not
+# needed: such a test also runs under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
+# slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
+# A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Any other case that cannot run
+# where it is says so with SKIP_CASE("why") of <lockstep/tests/skip.h>.
+function(lockstep_add_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LIBRARIES)
+    message(FATAL_ERROR "lockstep_add_test(NAME, SOURCES and LIBRARIES are required): ${ARGN}")
+  endif()
+  set(needs_torch OFF)
+  if(arg_LIBRARIES MATCHES "(^|;)(lockstep|lockstep::lockstep|lockstep_app)(;|$)")
+    set(needs_torch ON)
+  endif()
+  if(LOCKSTEP_BUILD_CORE_ONLY AND needs_torch)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 900)
+  endif()
+
+  add_executable(${arg_NAME} ${arg_SOURCES})
+  target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
+  if(needs_torch)
+    target_precompile_headers(${arg_NAME} REUSE_FROM lockstep)
+  endif()
+
+  # The cases are listed when ctest starts: a build with CUDA links on machines where it cannot run.
+  set(script "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_tests.cmake")
+  set(listing "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_cases.cmake")
+  file(GENERATE OUTPUT "${script}" CONTENT
+"set(LOCKSTEP_TEST_NAME [==[${arg_NAME}]==])
+set(LOCKSTEP_TEST_PROGRAM [==[$<TARGET_FILE:${arg_NAME}>]==])
+set(LOCKSTEP_TEST_EMULATOR [==[${CMAKE_CROSSCOMPILING_EMULATOR}]==])
+set(LOCKSTEP_TEST_LISTING [==[${listing}]==])
+set(LOCKSTEP_TEST_LABELS [==[${arg_LABELS}]==])
+set(LOCKSTEP_TEST_TIMEOUT ${arg_TIMEOUT})
+include([==[${PROJECT_SOURCE_DIR}/cmake/LockstepListCases.cmake]==])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
+endfunction()
+
+# lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): a script as one ctest
+# test. Exit code 77 means skipped; its last line of output then says why.
+function(lockstep_add_script_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND;LABELS")
+  if(NOT arg_LABELS)
+    set(arg_LABELS cpu)
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 900)
+  endif()
+  add_test(NAME "${arg_NAME}" COMMAND ${arg_COMMAND})
+  set_tests_properties("${arg_NAME}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+endfunction()
+
+add_library(lockstep_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
+target_link_libraries(lockstep_test_main PUBLIC lockstep_core Catch2::Catch2 PRIVATE lockstep_warnings)

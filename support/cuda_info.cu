@@ -1,0 +1,78 @@
+// Asks the CUDA runtime alone: when torch sees no GPU, this still knows why.
+#include <cuda_runtime_api.h>
+#include <lockstep/support/cuda_info.h>
+
+namespace lockstep {
+namespace {
+
+// CUDA writes 13.0 as 13000.
+std::string version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+// 0 where there is no driver.
+int driver_version() {
+  int version = 0;
+  return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
+}
+
+// Puts back the calling thread's current device, which asking for free memory has to change.
+class DeviceRestore {
+ public:
+  DeviceRestore() { cudaGetDevice(&device_); }
+  ~DeviceRestore() { cudaSetDevice(device_); }
+  DeviceRestore(const DeviceRestore&) = delete;
+  DeviceRestore& operator=(const DeviceRestore&) = delete;
+
+ private:
+  int device_ = 0;
+};
+
+}  // namespace
+
+std::vector<CudaDevice> cuda_devices() {
+  int count = 0;
+  if (cudaGetDeviceCount(&count) != cudaSuccess) {
+    return {};
+  }
+  const DeviceRestore restore;
+  std::vector<CudaDevice> devices;
+  for (int index = 0; index < count; ++index) {
+    cudaDeviceProp properties{};
+    size_t free_bytes = 0;
+    size_t total_bytes = 0;
+    if (cudaGetDeviceProperties(&properties, index) != cudaSuccess || cudaSetDevice(index) != cudaSuccess ||
+        cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
+      // A device that cannot be asked (in exclusive use, fallen off the bus) is listed as what it is: without memory.
+      cudaGetLastError();
+    }
+    devices.push_back({properties.name, properties.major, properties.minor, total_bytes, free_bytes,
+                       properties.multiProcessorCount});
+  }
+  return devices;
+}
+
+std::string cuda_build() { return "CUDA " + version_text(CUDART_VERSION); }
+
+std::optional<std::string> cuda_problem() {
+  const int driver = driver_version();
+  int count = 0;
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  cudaGetLastError();  // or the next caller of the runtime is blamed for it
+  if (driver == 0) {
+    return "no NVIDIA driver is installed on this machine";
+  }
+  if (status == cudaErrorInsufficientDriver) {
+    return "the NVIDIA driver supports CUDA up to " + version_text(driver) + ", this lockstep needs CUDA " +
+           version_text(CUDART_VERSION);
+  }
+  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
+    return "the NVIDIA driver shows no GPU to this process (CUDA_VISIBLE_DEVICES may hide it)";
+  }
+  if (status != cudaSuccess) {
+    return std::string("the NVIDIA driver does not answer: ") + cudaGetErrorString(status);
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,12 @@
+// The twin of cuda_info.cu for a build without CUDA.
+#include <lockstep/support/cuda_info.h>
+
+namespace lockstep {
+
+std::vector<CudaDevice> cuda_devices() { return {}; }
+
+std::string cuda_build() { return "without CUDA"; }
+
+std::optional<std::string> cuda_problem() { return "this lockstep was built without CUDA"; }
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// Errors that end a run: what happened, what to do about it, and which exit code it means.
+//
+// Libraries throw these; only app/main.cpp turns them into an exit code. `what()` names both values (what was found,
+// what was expected) in one sentence without a trailing full stop; `hint()` says what to do, and may be empty.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+namespace lockstep {
+
+// The process's exit codes, as the command line documents them.
+enum class ExitCode : int {
+  kDone = 0,
+  kFailed = 1,       // the run failed
+  kUsage = 2,        // flag, value, combination
+  kData = 3,         // data: missing, damaged, does not fit the model
+  kWeights = 4,      // weights or checkpoint
+  kDevice = 5,       // device or communication set-up
+  kNumeric = 6,      // loss is NaN or infinite
+  kOutput = 7,       // path not writable, exists without --overwrite, disk full
+  kMemory = 8,       // out of memory
+  kPeer = 10,        // a peer rank died or did not answer
+  kInterrupt = 130,  // SIGINT
+  kTerminate = 143,  // SIGTERM
+};
+
+class Error : public std::runtime_error {
+ public:
+  Error(ExitCode code, const std::string& what, std::string hint = {})
+      : std::runtime_error(what), code_(code), hint_(std::move(hint)) {}
+
+  ExitCode exit_code() const noexcept { return code_; }
+  const std::string& hint() const noexcept { return hint_; }
+
+ private:
+  ExitCode code_;
+  std::string hint_;
+};
+
+// One type a kind, so that a caller of the library can catch the kind it can mend.
+template <ExitCode kCode>
+class ErrorOf : public Error {
+ public:
+  explicit ErrorOf(const std::string& what, std::string hint = {}) : Error(kCode, what, std::move(hint)) {}
+};
+
+using UsageError = ErrorOf<ExitCode::kUsage>;
+using DataError = ErrorOf<ExitCode::kData>;
+using DeviceError = ErrorOf<ExitCode::kDevice>;
+using NumericError = ErrorOf<ExitCode::kNumeric>;
+using OutputError = ErrorOf<ExitCode::kOutput>;
+
+}  // namespace lockstep

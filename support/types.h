@@ -1,0 +1,43 @@
+// The types that data/, models/ and parallel/ exchange; none of these three includes another.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace lockstep {
+
+// The parameters of one replica, in the model's own order, all on one device.
+using Params = std::vector<torch::Tensor>;
+
+// A network as the chapter writes it: X (n, channels, height, width) and its parameters in, logits (n, classes) out.
+using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params& params)>;
+
+// Rows of a batch on one device. Both may have 0 rows.
+struct Inputs {
+  torch::Tensor X;  // (n, 1, 28, 28) floating point, in [0, 1]
+  torch::Tensor y;  // (n) int64, class of each row
+};
+
+// Where a replica's rows come from: one per distinct device, shared by the replicas on it. Implementations are safe to
+// call from several threads at once, each with an `into` of its own.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  virtual int64_t size() const = 0;  // rows it holds
+
+  // Writes the named rows, normalised, on the source's device and the calling thread's current stream.
+  // Tensors of `into` that already have the right shape are written in place, others are replaced.
+  // Row numbers are 0 .. size() - 1; others throw DataError.
+  virtual void gather(std::span<const int64_t> rows, Inputs& into) const = 0;
+};
+
+// Makes the source that serves one device.
+using SourceFactory = std::function<std::shared_ptr<const BatchSource>(torch::Device device)>;
+
+}  // namespace lockstep
