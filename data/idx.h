@@ -1,0 +1,52 @@
+// IDX, the format of the MNIST family: 2 zero bytes, a type, a rank, that many 32-bit big-endian dimensions,
+// the values. Gzipped files are read as well.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/byte_source.h>
+
+namespace lockstep {
+
+// What the caller knows of a file of unsigned bytes before it is opened. The limit on rows keeps a damaged
+// header from making the caller allocate what no such file holds.
+struct IdxShape {
+  std::vector<int64_t> row;  // dimensions after the first: {28, 28} for an image, {} for a label
+  int64_t max_rows;
+};
+
+// Opens a file and checks its header, then hands out its values. Everything that is wrong throws DataError
+// with the file's name, what was found, what was expected, and `hint`.
+class IdxReader {
+ public:
+  IdxReader(const std::filesystem::path& path, const IdxShape& shape, std::string hint);
+
+  int64_t rows() const { return rows_; }                         // at least 1
+  uint64_t bytes_left() const { return left_; }                  // values not read yet
+  std::span<const std::byte> header() const { return header_; }  // as it stands in the file
+
+  // The next into.size() values, no more than bytes_left(). With the last of them the end is checked too: the
+  // file must stop there, and a gzip checksum must be right.
+  void read(std::span<std::byte> into);
+
+ private:
+  void read_header(const IdxShape& shape);
+  void read_header_bytes(size_t count);
+  uint32_t dimension(size_t i) const;
+  [[noreturn]] void fail(const std::string& what) const;
+
+  std::string path_, hint_;
+  std::unique_ptr<ByteSource> source_;
+  std::vector<std::byte> header_;
+  int64_t rows_ = 0;
+  uint64_t size_ = 0;  // values in the file
+  uint64_t left_ = 0;  // of them not read yet
+};
+
+}  // namespace lockstep

@@ -1,0 +1,38 @@
+// SplitMix64 (Steele, Lea and Flood, 2014): a few integer operations a draw, so any language reproduces it.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+namespace lockstep {
+
+class SplitMix64 {
+ public:
+  // A stream of its own for each (seed, keys): state = mix(seed + gamma), then state = mix(state + key) for
+  // each key.
+  SplitMix64(uint64_t seed, std::initializer_list<uint64_t> keys) : state_(mix(seed + kGamma)) {
+    for (uint64_t key : keys) state_ = mix(state_ + key);
+  }
+
+  uint64_t next() {
+    state_ += kGamma;
+    return mix(state_);
+  }
+
+  // 0 .. n-1, n at most 2^32: the upper half of a draw times n, whose upper half is below n. No division, no
+  // rejection.
+  uint64_t below(uint64_t n) { return ((next() >> 32) * n) >> 32; }
+
+ private:
+  static constexpr uint64_t kGamma = 0x9E3779B97F4A7C15;
+
+  static constexpr uint64_t mix(uint64_t z) {
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EB;
+    return z ^ (z >> 31);
+  }
+
+  uint64_t state_;
+};
+
+}  // namespace lockstep
