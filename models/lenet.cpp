@@ -1,0 +1,57 @@
+#include <lockstep/models/lenet.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/torch.h>
+
+namespace lockstep {
+
+namespace F = torch::nn::functional;
+
+torch::Tensor lenet(const torch::Tensor& X, const Params& params) {
+  const auto pool = F::AvgPool2dFuncOptions(2).stride(2);
+  auto h = torch::conv2d(X, params[0], params[1]);    // (n, 20, 26, 26)
+  h = F::avg_pool2d(torch::relu(h), pool);            // (n, 20, 13, 13)
+  h = torch::conv2d(h, params[2], params[3]);         // (n, 50, 9, 9)
+  h = F::avg_pool2d(torch::relu(h), pool);            // (n, 50, 4, 4): the ninth row and column are dropped
+  h = h.flatten(1);                                   // (n, 800)
+  h = torch::relu(torch::mm(h, params[4]) + params[5]);  // (n, 128)
+  return torch::mm(h, params[6]) + params[7];         // (n, 10)
+}
+
+LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype) {
+  auto generator = at::detail::createCPUGenerator(seed);
+  // Always drawn in float, so that a double network starts from the same values.
+  const auto weight = [&](const char* name, torch::IntArrayRef shape) {
+    const auto normal = torch::randn(shape, generator, torch::TensorOptions(torch::kFloat32));
+    return register_parameter(name, (normal * .01).to(dtype));
+  };
+  const auto bias = [&](const char* name, int64_t size) {
+    return register_parameter(name, torch::zeros({size}, dtype));
+  };
+  W1 = weight("W1", {20, 1, 3, 3});
+  b1 = bias("b1", 20);
+  W2 = weight("W2", {50, 20, 5, 5});
+  b2 = bias("b2", 50);
+  W3 = weight("W3", {800, 128});
+  b3 = bias("b3", 128);
+  W4 = weight("W4", {128, 10});
+  b4 = bias("b4", 10);
+}
+
+torch::Tensor LeNetImpl::forward(const torch::Tensor& X) { return lenet(X, parameters()); }
+
+int64_t lenet_activations_per_row() {
+  constexpr int64_t kInput = 28 * 28;
+  constexpr int64_t kConv1 = 20 * 26 * 26;
+  constexpr int64_t kPool1 = 20 * 13 * 13;
+  constexpr int64_t kConv2 = 50 * 9 * 9;
+  constexpr int64_t kPool2 = 50 * 4 * 4;
+  constexpr int64_t kHidden = 128;
+  // Kept until the backward pass: a convolution's output lives until its ReLU has run, the ReLU's output until the end.
+  constexpr int64_t kKept = kInput + kConv1 + kPool1 + kConv2 + kPool2 + 2 * kHidden;
+  // Alive at once at the widest point, the first layer: what flows into the ReLU's backward and what leaves it.
+  constexpr int64_t kWidest = 2 * kConv1;
+  return kKept + kWidest;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// LeNet as the multi-GPU chapter writes it from scratch: eight tensors and a forward pass of functional operations.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// The forward pass. params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3 (128), W4 (128,10),
+// b4 (10)}, X (n, 1, 28, 28) of the same dtype and device; returns logits (n, 10). n may be 0.
+torch::Tensor lenet(const torch::Tensor& X, const Params& params);
+
+// The same network as a LibTorch module that owns the eight tensors (named W1, b1, ... b4; 129,068 values), on the host.
+class LeNetImpl : public torch::nn::Module {
+ public:
+  // Weights are N(0, 1) x .01 drawn from a generator of their own with `seed`, in the order W1, W2, W3, W4: the very
+  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero.
+  explicit LeNetImpl(uint64_t seed, torch::ScalarType dtype = torch::kFloat32);
+
+  torch::Tensor forward(const torch::Tensor& X);
+
+ private:
+  torch::Tensor W1, b1, W2, b2, W3, b3, W4, b4;
+};
+TORCH_MODULE(LeNet);
+
+// Elements that one row of a batch makes the forward and backward pass hold: every layer's output, kept for
+// the backward pass, and the gradients alive at its widest point. For the memory estimate of a plan.
+int64_t lenet_activations_per_row();
+
+}  // namespace lockstep
