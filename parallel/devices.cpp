@@ -1,0 +1,110 @@
+#include <lockstep/parallel/devices.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <optional>
+
+#include <torch/cuda.h>
+
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxReplicas = 1024;
+
+[[noreturn]] void refuse(std::string_view spec, const std::string& why) {
+  throw UsageError(fmt::format("device list '{}': {}", spec, why),
+                   "a list looks like auto, cpu, cpux4, cuda, cuda:0, cuda:0x2 or cuda:0,cuda:1,cpu");
+}
+
+// Digits only, no sign, and small enough for an int.
+std::optional<int> parse_count(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
+  if (!whole || digits.front() == '-') return std::nullopt;
+  return value;
+}
+
+torch::Device gpu(int index, int gpus) {
+  if (index < gpus) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
+  const auto problem = cuda_problem();
+  if (gpus > 0 || !problem) {
+    throw DeviceError(fmt::format("cuda:{} does not exist: this machine has {} GPU{}", index, gpus, gpus == 1 ? "" : "s"),
+                      "`lockstep devices` lists what is there");
+  }
+  throw DeviceError(fmt::format("cuda:{} cannot be used: {}", index, *problem),
+                    "use --devices cpu, or cpux2 for two replicas on this processor");
+}
+
+std::vector<torch::Device> parse_name(std::string_view name, std::string_view spec, int gpus) {
+  if (name == "auto") return {try_gpu(0, gpus)};
+  if (name == "cpu") return {torch::Device(torch::kCPU)};
+  if (name == "cuda") {
+    gpu(0, gpus);  // says what is missing
+    return try_all_gpus(gpus);
+  }
+  if (name.starts_with("cuda:")) {
+    const auto digits = name.substr(5);
+    const auto index = digits.empty() ? std::nullopt : parse_count(digits);
+    if (!index) refuse(spec, fmt::format("'{}' is not the number of a GPU", digits));
+    return {gpu(*index, gpus)};
+  }
+  refuse(spec, fmt::format("'{}' is not a device", name));
+}
+
+// One element of the list: a name, and perhaps xN behind it.
+std::vector<torch::Device> parse_item(std::string_view item, std::string_view spec, int gpus) {
+  if (item.empty()) refuse(spec, "an element is empty");
+  const auto x = item.rfind('x');
+  if (x == std::string_view::npos) return parse_name(item, spec, gpus);
+
+  const auto digits = item.substr(x + 1);
+  const auto times = digits.empty() ? std::nullopt : parse_count(digits);
+  if (!times) refuse(spec, fmt::format("'{}' is not a device", item));
+  if (*times < 1) refuse(spec, fmt::format("'{}' asks for {} replicas, at least 1 is needed", item, *times));
+  if (*times > kMaxReplicas) refuse(spec, fmt::format("'{}' asks for more than {} replicas", item, kMaxReplicas));
+  const auto once = parse_name(item.substr(0, x), spec, gpus);
+  if (once.size() != 1) refuse(spec, fmt::format("'{}' names several devices; repeat one of them", item));
+  return std::vector(static_cast<size_t>(*times), once.front());
+}
+
+}  // namespace
+
+int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0; }
+
+std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
+  std::vector<torch::Device> devices;
+  for (size_t begin = 0; begin <= spec.size();) {
+    const auto end = std::min(spec.find(',', begin), spec.size());
+    const auto item = parse_item(spec.substr(begin, end - begin), spec, gpus);
+    devices.insert(devices.end(), item.begin(), item.end());
+    if (devices.size() > kMaxReplicas) refuse(spec, fmt::format("more than {} replicas", kMaxReplicas));
+    begin = end + 1;
+  }
+  return devices;
+}
+
+torch::Device try_gpu(int i, int gpus) {
+  if (i < gpus) return {torch::kCUDA, static_cast<c10::DeviceIndex>(i)};
+  return torch::Device(torch::kCPU);
+}
+
+std::vector<torch::Device> try_all_gpus(int gpus) {
+  std::vector<torch::Device> devices;
+  for (int i = 0; i < gpus; ++i) devices.push_back(try_gpu(i, gpus));
+  if (devices.empty()) devices.emplace_back(torch::kCPU);
+  return devices;
+}
+
+std::string to_string(std::span<const torch::Device> devices) {
+  std::vector<std::string> names;
+  for (const auto& device : devices) names.push_back(device.str());
+  return fmt::format("[{}]", fmt::join(names, ", "));
+}
+
+}  // namespace lockstep
