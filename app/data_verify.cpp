@@ -1,0 +1,69 @@
+#include <lockstep/app/data_verify.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <vector>
+
+#include <lockstep/app/data_folder.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+std::string describe(const std::vector<FileCheck>& checks) {
+  size_t width = 0;
+  for (const auto& check : checks) width = std::max(width, check.path.filename().string().size());
+  auto out = fmt::format("{:{}}  {:64}  result\n", "file", width, "SHA-256 of the decompressed bytes");
+  for (const auto& check : checks) {
+    out += fmt::format("{:{}}  {}  {}\n", check.path.filename().string(), width, check.sha256,
+                       check.matches() ? "OK" : "DIFFERS");
+  }
+  return out;
+}
+
+[[noreturn]] void fail(const std::vector<FileCheck>& checks) {
+  std::string differing;
+  int count = 0;
+  for (const auto& check : checks) {
+    if (check.matches()) continue;
+    differing += fmt::format("{}{} has SHA-256 {}, {} was expected", count++ > 0 ? "; " : "",
+                             check.path.string(), check.sha256, check.expected);
+  }
+  throw DataError(
+      fmt::format("{} of {} files are not as published: {}", count, checks.size(), differing),
+      "train on them all the same, or put the published files in their place (apt-get install --reinstall "
+      "dataset-fashion-mnist)");
+}
+
+}  // namespace
+
+void setup_data(CLI::App& app) {
+  auto* data = app.add_subcommand("data", "Look after the data set");
+  auto* verify = data->add_subcommand("verify", "Compare Fashion-MNIST's files with the published ones");
+  auto options = std::make_shared<DataVerifyOptions>();
+  verify
+      ->add_option("--data", options->data,
+                   "Folder with Fashion-MNIST's four files (default: LOCKSTEP_DATA, else Debian's folder)")
+      ->type_name("DIR");
+  verify->callback([options] { run_data_verify(*options); });
+}
+
+void run_data_verify(const DataVerifyOptions& options) {
+  const std::string folder = data_folder(options.data);
+  if (folder == kSyntheticData) {
+    throw UsageError("synthetic data has no files to verify", "name a folder: --data DIR");
+  }
+  const auto checks = verify_fashion_mnist(folder);
+  write_stdout(fmt::format("# {}\n{}", folder, describe(checks)));
+  if (!std::all_of(checks.begin(), checks.end(), [](const FileCheck& check) { return check.matches(); }))
+    fail(checks);
+  write_stdout(fmt::format("all {} files are Fashion-MNIST as published\n", checks.size()));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+#include <lockstep/app/devices.h>
+
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/version.h>
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <fstream>
+#include <sstream>
+#include <string_view>
+
+#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/parallel/cpu_cores.h>
+
+namespace lockstep {
+namespace {
+
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("model name") && line.find(": ") != std::string::npos)
+      return line.substr(line.find(": ") + 2);
+  }
+  return "unknown processor";
+}
+
+// The first word that is a version: "3.10.2" of "Intel(R) MKL-DNN v3.10.2 (Git Hash ...)".
+std::string version_in(const std::string& text) {
+  std::istringstream words(text);
+  for (std::string word; words >> word;) {
+    if (word.starts_with('v')) word.erase(0, 1);
+    if (!word.empty() && word.front() >= '0' && word.front() <= '9' && word.find('.') != std::string::npos) {
+      return word.substr(0, word.find('-'));
+    }
+  }
+  return "not in this build";
+}
+
+std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
+
+std::string plural(int count, std::string_view noun) {
+  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+}
+
+std::string device_lines(const Machine& machine) {
+  auto out = fmt::format("  {:8}{}\n  {:8}{}, {}, {} memory ({} free)\n", "cpu", machine.processor, "",
+                         plural(machine.cores, "core"), machine.instructions,
+                         gibibytes(static_cast<double>(machine.total_bytes)),
+                         gibibytes(static_cast<double>(machine.available_bytes)));
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const auto& gpu = machine.gpus[i];
+    out += fmt::format("  {:8}{}\n  {:8}{}, compute capability {}.{}, {} memory ({} free)\n",
+                       fmt::format("cuda:{}", i), gpu.name, "", plural(gpu.multiprocessors, "multiprocessor"),
+                       gpu.capability_major, gpu.capability_minor,
+                       gibibytes(static_cast<double>(gpu.total_bytes)),
+                       gibibytes(static_cast<double>(gpu.free_bytes)));
+  }
+  if (machine.gpus.empty())
+    out += fmt::format("  no GPU: {}\n", machine.gpu_problem.value_or("none was found"));
+  return out;
+}
+
+// What --devices takes, with the replicas and threads it would give here.
+std::string spec_lines(const Machine& machine) {
+  const auto line = [](std::string_view spec, const std::string& meaning) {
+    return fmt::format("  {:16}{}\n", spec, meaning);
+  };
+  const auto threads = [&](int replicas) { return plural(std::max(1, machine.cores / replicas), "thread"); };
+  const auto gpus = static_cast<int>(machine.gpus.size());
+
+  auto out = line("auto", gpus > 0 ? "the first GPU: cuda:0" : "the first GPU, or the processor: here cpu");
+  out += line("cpu", fmt::format("one replica on the processor, {}", threads(1)));
+  out +=
+      line("cpux2", fmt::format("two replicas on the processor, {} each (--threads changes it)", threads(2)));
+  if (gpus == 0) return out + line("cuda:0, cuda", "a GPU by its number, all GPUs: not on this machine");
+  out += line("cuda", fmt::format("a replica on each GPU: {}", gpus));
+  out += line("cuda:0x2", "two replicas on one GPU");
+  return out + line(gpus > 1 ? "cuda:0,cuda:1" : "cuda:0,cpu", "a list, one replica each");
+}
+
+}  // namespace
+
+Machine this_machine() {
+  Machine machine;
+  machine.processor = processor_name();
+  machine.cores = static_cast<int>(allowed_cores().size());
+  machine.instructions = at::get_cpu_capability();
+  machine.total_bytes = total_bytes();
+  machine.available_bytes = available_bytes();
+  machine.gpus = cuda_devices();
+  machine.gpu_problem = cuda_problem();
+  machine.libraries = {{"lockstep", LOCKSTEP_VERSION},
+                       {"LibTorch", TORCH_VERSION},
+                       {"oneDNN", version_in(at::get_mkldnn_version())},
+                       {"MKL", version_in(at::get_mkl_version())},
+                       {"CUDA", version_in(cuda_build())},
+                       {"compiler", "g++ " __VERSION__}};
+  return machine;
+}
+
+std::string describe(const Machine& machine) {
+  auto out =
+      "devices\n" + device_lines(machine) + "\n--devices takes\n" + spec_lines(machine) + "\nversions\n";
+  for (const auto& [name, version] : machine.libraries) out += fmt::format("  {:16}{}\n", name, version);
+  return out;
+}
+
+void run_devices() { write_stdout(describe(this_machine())); }
+
+void setup_devices(CLI::App& app) {
+  auto* devices = app.add_subcommand("devices", "List devices, memory, threads and library versions");
+  devices->callback(run_devices);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,16 @@
+// The layout of --help.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+
+namespace lockstep {
+
+class HelpFormatter : public CLI::FormatterBase {
+ public:
+  // `command` is the full name: "lockstep train".
+  std::string make_help(const CLI::App* app, std::string command, CLI::AppFormatMode mode) const override;
+};
+
+}  // namespace lockstep

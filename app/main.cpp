@@ -1,0 +1,85 @@
+// The program: builds the command line, runs what it names, and turns every error into a message and an exit
+// code.
+#include <c10/util/Exception.h>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <exception>
+#include <new>
+#include <string>
+#include <string_view>
+
+#include <lockstep/app/cli.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/app/usage.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kMemoryHint =
+    "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
+
+int report(const CLI::App& app, ExitCode code, std::string_view what, std::string_view hint) {
+  const Terminal terminal(STDERR_FILENO, color_mode(app));
+  fmt::print(stderr, "lockstep: {} {}\n", terminal.style().red("error:"), what);
+  if (!hint.empty()) fmt::print(stderr, "{} {}\n", terminal.style().cyan("hint:"), hint);
+  return static_cast<int>(code);
+}
+
+int report_torch_error(const CLI::App& app, const c10::Error& error) {
+  // torch's allocator for the processor reports its failure as a general error.
+  const std::string_view what = error.what_without_backtrace();
+  const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) ||
+                      what.find("DefaultCPUAllocator") != std::string_view::npos;
+  return memory ? report(app, ExitCode::kMemory, what, kMemoryHint)
+                : report(app, ExitCode::kFailed, what, "");
+}
+
+// Parsing runs the subcommand.
+ExitCode run(CLI::App& app, int argc, char** argv) {
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForVersion& version) {
+    write_stdout(fmt::format("{}\n", version.what()));
+  } catch (const CLI::ParseError& error) {
+    if (help_requested(app)) {
+      write_stdout(app.help());
+    } else if (ends_before_subcommand(app)) {
+      fmt::print(stderr, "{}", app.help());
+      return ExitCode::kUsage;
+    } else {
+      throw usage_error(app, error);
+    }
+  }
+  return ExitCode::kDone;
+}
+
+// A file opened while standard output is closed would take its number, and its place: results would go into
+// it.
+void occupy_standard_streams() {
+  int fd = 0;
+  while ((fd = ::open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) continue;
+  if (fd >= 0) ::close(fd);
+}
+
+}  // namespace
+}  // namespace lockstep
+
+int main(int argc, char** argv) {
+  using namespace lockstep;
+  occupy_standard_streams();
+  const auto app = build_cli();
+  try {
+    return static_cast<int>(run(*app, argc, argv));
+  } catch (const Error& error) {
+    return report(*app, error.exit_code(), error.what(), error.hint());
+  } catch (const c10::Error& error) {
+    return report_torch_error(*app, error);
+  } catch (const std::bad_alloc&) {
+    return report(*app, ExitCode::kMemory, "out of memory", kMemoryHint);
+  } catch (const std::exception& error) {
+    return report(*app, ExitCode::kFailed, error.what(), "");
+  }
+}

@@ -1,0 +1,112 @@
+#include <lockstep/app/train_plan.h>
+
+#include <fmt/format.h>
+#include <torch/torch.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <numeric>
+
+#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/recipe.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/synthetic.h>
+#include <lockstep/models/lenet.h>
+#include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSyntheticTrain = 60'000;
+constexpr int64_t kSyntheticTest = 10'000;
+
+void load_data(const TrainOptions& options, TrainPlan& plan) {
+  const char* from_environment = std::getenv("LOCKSTEP_DATA");
+  const std::string folder = options.data        ? *options.data
+                             : from_environment ? std::string(from_environment)
+                                                : std::string(kDebianFashionMnist);
+  if (folder == "synthetic") {
+    plan.data = make_synthetic(plan.seed, options.limit_train.value_or(kSyntheticTrain), kSyntheticTest);
+    plan.data_origin = fmt::format("made from seed {}", plan.seed);
+    return;
+  }
+  plan.data = load_fashion_mnist(folder);
+  plan.data_origin = folder;
+  if (options.limit_train) plan.data.train = first_rows(plan.data.train, *options.limit_train);
+}
+
+void build_model(TrainPlan& plan) {
+  const LeNet module(plan.seed);
+  for (const auto& item : module->named_parameters()) {
+    plan.parameter_names.push_back(item.key());
+    plan.initial.push_back(item.value().detach());
+    plan.parameter_count += item.value().numel();
+  }
+  plan.network = lenet;
+}
+
+// What is resident now (the program, the data) and what the replicas on the host will add. On GPUs the host keeps little.
+int64_t estimate_memory(const TrainPlan& plan) {
+  const auto sizes = shard_sizes(plan.batch_size, plan.world_size());
+  int64_t bytes = resident_bytes();
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!plan.devices[i].is_cpu()) continue;
+    const int64_t parameters_and_gradients = 2 * plan.parameter_count;
+    bytes += static_cast<int64_t>(sizeof(float)) * (parameters_and_gradients + sizes[i] * lenet_activations_per_row());
+  }
+  return bytes;
+}
+
+int default_threads(const TrainPlan& plan) {
+  return std::max(1, static_cast<int>(allowed_cores().size()) / plan.world_size());
+}
+
+}  // namespace
+
+TrainPlan make_train_plan(const TrainOptions& options) {
+  const auto& recipe = find_recipe(options.recipe);
+  TrainPlan plan;
+  plan.recipe = recipe.name;
+  plan.model = recipe.model;
+  plan.devices = parse_devices(options.devices);
+  plan.threads = options.threads.value_or(default_threads(plan));
+  plan.epochs = options.epochs.value_or(recipe.epochs);
+  plan.batch_size = options.batch_size.value_or(recipe.batch_size);
+  plan.lr = options.lr.value_or(recipe.lr);
+  plan.seed = options.seed;
+  load_data(options, plan);
+  plan.steps_per_epoch = (plan.data.train.size() + plan.batch_size - 1) / plan.batch_size;
+  plan.total_steps = plan.steps_per_epoch * plan.epochs;
+  if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
+  build_model(plan);
+  plan.memory_estimate = estimate_memory(plan);
+  return plan;
+}
+
+std::string describe(const TrainPlan& plan) {
+  std::string text;
+  const auto row = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<11}{}\n", name, value); };
+  const auto sizes = shard_sizes(plan.batch_size, plan.world_size());
+  const int64_t last = plan.data.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
+  const bool one = plan.world_size() == 1;
+
+  row("recipe", plan.recipe);
+  row("model", fmt::format("{}, {} parameters", plan.model, plan.parameter_count));
+  row("data", fmt::format("{}: {} training and {} test images ({})", plan.data.name, plan.data.train.size(),
+                          plan.data.test.size(), plan.data_origin));
+  row("devices", fmt::format("{}: {} replica{}, {} thread{} each", to_string(plan.devices), plan.world_size(),
+                             one ? "" : "s", plan.threads, plan.threads == 1 ? "" : "s"));
+  row("batch", fmt::format("{} images a step, {} a replica; {} steps an epoch, the last with {}", plan.batch_size,
+                           sizes.front() == sizes.back() ? fmt::format("{}", sizes.front())
+                                                         : fmt::format("{} to {}", sizes.back(), sizes.front()),
+                           plan.steps_per_epoch, last));
+  row("training", fmt::format("{} epochs ({} steps), SGD, lr {}, seed {}", plan.epochs, plan.total_steps, plan.lr, plan.seed));
+  row("gradients", one ? "of one replica: nothing to sum" : "summed parameter by parameter: added into the first replica, copied back");
+  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)", static_cast<double>(plan.memory_estimate) / 1e6));
+  return text;
+}
+
+}  // namespace lockstep

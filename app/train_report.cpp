@@ -1,0 +1,112 @@
+#include <lockstep/app/train_report.h>
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <lockstep/parallel/devices.h>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+double percent(int64_t part, int64_t whole) { return 100 * share(part, whole); }
+double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
+double ms(double seconds) { return 1e3 * seconds; }
+
+int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
+
+std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
+  return fmt::format("epoch {:>{}}/{}", epoch, digits(plan.epochs), plan.epochs);
+}
+
+}  // namespace
+
+std::string step_line(const StepReport& report, const TrainPlan& plan) {
+  auto line = fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% | top5 {:5.1f}% | lr {:.1e} | {:.1f} ms",
+                          epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch), plan.steps_per_epoch,
+                          mean_loss(report.sums), percent(report.sums.top1, report.sums.rows),
+                          percent(report.sums.top5, report.sums.rows), plan.lr, ms(report.seconds));
+  if (const auto& phases = report.phases) {
+    line += fmt::format(" (data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f})", ms(phases->data),
+                        ms(phases->compute), ms(phases->sync), ms(phases->update));
+  }
+  return line + fmt::format(" | {:.0f} img/s", report.images_per_second);
+}
+
+std::string epoch_line(const EpochReport& report, const TrainPlan& plan) {
+  return fmt::format("{} | train loss {:.4f}, acc {:.3f} | test loss {:.4f}, acc {:.3f} | {:.1f} s + {:.1f} s evaluation",
+                     epoch_of(report.epoch, plan), mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
+                     report.test.loss(), report.test.accuracy(), report.seconds, report.test_seconds);
+}
+
+std::string closing_line(const RunReport& report, const TrainPlan& plan) {
+  return fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}", report.test_accuracy, report.seconds_per_epoch,
+                     to_string(plan.devices));
+}
+
+std::string plan_json(const TrainPlan& plan) {
+  Json devices = Json::array();
+  for (const auto& device : plan.devices) devices.push_back(device.str());
+  return Json{{"event", "plan"},
+              {"recipe", plan.recipe},
+              {"model", plan.model},
+              {"parameters", plan.parameter_count},
+              {"data", plan.data.name},
+              {"train_rows", plan.data.train.size()},
+              {"test_rows", plan.data.test.size()},
+              {"devices", devices},
+              {"threads", plan.threads},
+              {"batch_size", plan.batch_size},
+              {"epochs", plan.epochs},
+              {"steps_per_epoch", plan.steps_per_epoch},
+              {"lr", plan.lr},
+              {"seed", plan.seed},
+              {"memory_estimate_bytes", plan.memory_estimate}}
+      .dump();
+}
+
+std::string step_json(const StepReport& report, const TrainPlan& plan) {
+  Json json{{"event", "step"},
+            {"epoch", report.epoch},
+            {"step", report.step},
+            {"loss", mean_loss(report.sums)},
+            {"top1", share(report.sums.top1, report.sums.rows)},
+            {"top5", share(report.sums.top5, report.sums.rows)},
+            {"lr", plan.lr},
+            {"step_ms", ms(report.seconds)},
+            {"images_per_second", report.images_per_second}};
+  if (const auto& phases = report.phases) {
+    json["data_ms"] = ms(phases->data);
+    json["compute_ms"] = ms(phases->compute);
+    json["sync_ms"] = ms(phases->sync);
+    json["update_ms"] = ms(phases->update);
+  }
+  return json.dump();
+}
+
+std::string epoch_json(const EpochReport& report) {
+  return Json{{"event", "epoch"},
+              {"epoch", report.epoch},
+              {"train_loss", mean_loss(report.sums)},
+              {"train_accuracy", share(report.sums.top1, report.sums.rows)},
+              {"test_loss", report.test.loss()},
+              {"test_accuracy", report.test.accuracy()},
+              {"train_seconds", report.seconds},
+              {"test_seconds", report.test_seconds}}
+      .dump();
+}
+
+std::string run_json(const RunReport& report) {
+  Json json{{"event", "done"},
+            {"steps", report.steps},
+            {"test_accuracy", report.test_accuracy},
+            {"seconds_per_epoch", report.seconds_per_epoch},
+            {"peak_resident_bytes", report.peak_bytes}};
+  if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
+  return json.dump();
+}
+
+}  // namespace lockstep

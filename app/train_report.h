@@ -1,0 +1,51 @@
+// What a training run prints and records: step lines, epoch lines, the curve, the closing line, and the metrics file.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train_plan.h>
+#include <lockstep/parallel/trainer.h>
+
+namespace lockstep {
+
+// Averages over the steps since the last step line.
+struct StepReport {
+  int64_t epoch = 0;  // from 1, as all numbers people see
+  int64_t step = 0;   // within the epoch, from 1
+  TrainSums sums{};
+  double seconds = 0;              // wall time a step
+  double images_per_second = 0;
+  std::optional<StepTimes> phases{};  // seconds a step; empty where the host cannot tell them apart
+};
+
+struct EpochReport {
+  int64_t epoch = 0;
+  TrainSums sums{};
+  double seconds = 0;  // training alone
+  Evaluation test{};
+  double test_seconds = 0;
+};
+
+struct RunReport {
+  double test_accuracy = 0;
+  double seconds_per_epoch = 0;  // training alone, scaled to whole epochs where a limit cut the run short
+  int64_t steps = 0;
+  int64_t peak_bytes = 0;
+  std::optional<std::string> weights_sha256{};
+};
+
+std::string step_line(const StepReport& report, const TrainPlan& plan);
+std::string epoch_line(const EpochReport& report, const TrainPlan& plan);
+// The chapter's: "test acc: 0.83, 3.0 sec/epoch on [cuda:0, cuda:1]"
+std::string closing_line(const RunReport& report, const TrainPlan& plan);
+
+// The same as JSON, one object a line, for --metrics.
+std::string plan_json(const TrainPlan& plan);
+std::string step_json(const StepReport& report, const TrainPlan& plan);
+std::string epoch_json(const EpochReport& report);
+std::string run_json(const RunReport& report);
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+// The loop of a training run: epochs of steps, an evaluation after each, and what is printed and recorded on the way.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <lockstep/app/interrupt.h>
+#include <lockstep/app/output_file.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/app/train_plan.h>
+#include <lockstep/app/train_report.h>
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/stopwatch.h>
+
+namespace lockstep {
+
+class TrainRun {
+ public:
+  // `metrics` may be null. All arguments are kept by reference and outlive the run.
+  TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics);
+
+  // Throws NumericError when the loss is not finite, Error with kInterrupt or kTerminate when a signal came, and what
+  // training and writing throw.
+  RunReport run();
+
+ private:
+  // What the time between two step lines was spent on.
+  struct Interval {
+    Stopwatch watch;
+    StepTimes times;
+    int64_t steps = 0;
+    int64_t rows = 0;
+  };
+
+  // Epochs and steps count from 1, as people see them.
+  EpochReport run_epoch(int64_t epoch);
+  void run_step(std::span<const int64_t> rows);
+  void report_steps(int64_t epoch, int64_t step);
+  TrainSums take_sums(int64_t epoch, int64_t step);
+  void stop_if_interrupted(int64_t epoch, int64_t step) const;
+  void show_curve() const;
+  void print(const std::string& line) const;
+  void record(const std::string& json) const;
+
+  const TrainPlan& plan_;
+  const TrainOptions& options_;
+  const Terminal& terminal_;
+  OutputFile* metrics_;
+  const InterruptGuard interrupt_;
+  Trainer trainer_;
+
+  int64_t steps_done_ = 0;        // of the whole run
+  TrainSums epoch_sums_;          // of the epoch under way
+  Interval interval_;             // since the last step line
+  std::vector<double> accuracy_;  // on the test set, after each epoch
+};
+
+}  // namespace lockstep
