@@ -1,0 +1,120 @@
+// The built program: exit codes, and what goes to which stream.
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <map>
+#include <string>
+#include <vector>
+
+#include <lockstep/tests/support/process.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using Catch::Matchers::StartsWith;
+
+namespace {
+
+Process program(std::vector<std::string> words, std::map<std::string, std::string> environment = {}) {
+  words.insert(words.begin(), LOCKSTEP_PROGRAM);
+  Process process;
+  process.command = std::move(words);
+  process.environment = std::move(environment);
+  return process;
+}
+
+// A usage error: code 2, nothing on standard output, exactly these two lines on standard error.
+void check_refused(const Process& process, const std::string& error, const std::string& hint) {
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  CHECK(result.err == "lockstep: error: " + error + "\nhint: " + hint + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("without a subcommand the help goes to standard error, and the code is 2") {
+  const auto result = run_process(program({}));
+  CHECK(result.exit_code == 2);
+  CHECK(result.out.empty());
+  CHECK_THAT(result.err, Contains("Usage: lockstep SUBCOMMAND [FLAGS]") && Contains("devices"));
+  CHECK(run_process(program({"demo"})).exit_code == 2);
+}
+
+TEST_CASE("help and version go to standard output") {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--help"}, {"devices", "-h"}}) {
+    const auto result = run_process(program(words));
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+    CHECK_THAT(result.out, Contains("Usage: lockstep"));
+  }
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"--version"}, {"devices", "--version"}}) {
+    const auto result = run_process(program(words));
+    CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
+    CHECK_THAT(
+        result.out,
+        Catch::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.11\\.[0-9]+.*, .*CUDA.*\\)\n"));
+  }
+}
+
+TEST_CASE("lockstep devices") {
+  const auto result = run_process(program({"devices"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK_THAT(result.out, Contains("cpux2") && Contains("LibTorch") && Contains("GiB memory"));
+  CHECK_THAT(result.out, !Contains("\x1b"));
+}
+
+TEST_CASE("misspelt words") {
+  check_refused(program({"devces"}), "unknown subcommand 'devces'",
+                "did you mean 'devices'? see 'lockstep --help'");
+  check_refused(program({"devices", "--colr", "never"}), "unknown flag '--colr' for 'lockstep devices'",
+                "did you mean '--color'? see 'lockstep devices --help'");
+  check_refused(program({"devices", "--color", "nevr"}), "--color must be auto, always or never, got 'nevr'",
+                "did you mean 'never'? see 'lockstep devices --help'");
+  check_refused(program({"devices", "--color"}), "--color needs a value", "see 'lockstep devices --help'");
+  check_refused(program({"--color", "auto", "devices", "--color", "never"}),
+                "--color is given 2 times: 'auto' and 'never'", "keep one of them");
+  check_refused(program({"devices"}, {{"LOCKSTEP_FLAG_COLOR", "blue"}}),
+                "LOCKSTEP_FLAG_COLOR must be auto, always or never, got 'blue'",
+                "see 'lockstep devices --help'");
+}
+
+TEST_CASE("a variable that sets no flag is warned of") {
+  const auto result = run_process(program({"devices"}, {{"LOCKSTEP_FLAG_COLR", "never"}}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err ==
+        "lockstep: warning: the variable 'LOCKSTEP_FLAG_COLR' sets no flag and is ignored; did you mean "
+        "'LOCKSTEP_FLAG_COLOR'?\n");
+  CHECK(
+      run_process(program({"devices"}, {{"LOCKSTEP_FLAG_EPOCHS", "3"}})).err.empty());  // of another command
+}
+
+TEST_CASE("results that cannot be written are an error") {
+  auto process = program({"devices"});
+  process.stdout_path = "/dev/full";
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 7);
+  CHECK(result.err == "lockstep: error: cannot write to standard output: No space left on device\n");
+}
+
+TEST_CASE("colours only on a terminal that wants them") {
+  const auto has_colour = [](std::vector<std::string> words, std::map<std::string, std::string> environment,
+                             bool terminal) {
+    auto process = program(std::move(words), std::move(environment));
+    process.on_terminal = terminal;
+    const auto result = run_process(process);
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.out + result.err, Contains("error:") && Contains("unknown flag"));
+    return (result.out + result.err).find('\x1b') != std::string::npos;
+  };
+  const std::map<std::string, std::string> xterm{{"TERM", "xterm"}};
+  CHECK(has_colour({"devices", "--x"}, xterm, true));
+  CHECK_FALSE(has_colour({"devices", "--x"}, xterm, false));
+  CHECK_FALSE(has_colour({"devices", "--x"}, {{"TERM", "xterm"}, {"NO_COLOR", "1"}}, true));
+  CHECK_FALSE(has_colour({"devices", "--x"}, {{"TERM", "dumb"}}, true));
+  CHECK_FALSE(has_colour({"devices", "--x", "--color", "never"}, xterm, true));
+  CHECK(has_colour({"devices", "--x", "--color", "always"}, {{"NO_COLOR", "1"}}, false));
+  CHECK_FALSE(has_colour({"devices", "--x"}, {{"TERM", "xterm"}, {"LOCKSTEP_FLAG_COLOR", "never"}}, true));
+}

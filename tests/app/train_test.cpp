@@ -1,0 +1,259 @@
+// `lockstep train` as a person types it: what it prints, writes, refuses, and repeats to the bit.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+
+#include <lockstep/tests/support/process.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+Process train(const Words& words) {
+  Process process;
+  process.command = {LOCKSTEP_PROGRAM, "train", "--data",    "synthetic", "--limit-train", "640",
+                     "--batch-size",   "128",   "--threads", "1"};
+  process.command.insert(process.command.end(), words.begin(), words.end());
+  return process;
+}
+
+Words lines(const std::string& text) {
+  Words result;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) result.push_back(line);
+  return result;
+}
+
+std::string weights_hash(const Words& words) {
+  auto all = words;
+  all.insert(all.end(), {"--print-weights-hash", "--quiet", "--epochs", "1"});
+  const auto result = run_process(train(all));
+  REQUIRE(result.exit_code == 0);
+  std::smatch match;
+  REQUIRE(std::regex_search(result.out, match, std::regex("^weights sha256: ([0-9a-f]{64})\n")));
+  return match[1];
+}
+
+}  // namespace
+
+TEST_CASE("train prints its plan, step lines, epoch lines, and the chapter's last line") {
+  const auto result = run_process(train({"--epochs", "2", "--log-every", "2", "--devices", "cpux2"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK_THAT(result.out,
+             Contains("lenet-scratch") && Contains("129068 parameters") &&
+                 Contains("[cpu, cpu]: 2 replicas, 1 thread each") &&
+                 Contains("128 images a step, 64 a replica; 5 steps an epoch, the last with 128"));
+  const std::regex step(
+      R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| top1 +\d+\.\d% \| top5 +\d+\.\d% \| lr 2\.0e-01 \| \d+\.\d ms \(data \d+\.\d, compute \d+\.\d, sync \d+\.\d, update \d+\.\d\) \| \d+ img/s)");
+  const std::regex last_step(R"(epoch 2/2 \| step 5/5 .*)");
+  const std::regex epoch(
+      R"(epoch [12]/2 \| train loss \d\.\d{4}, acc \d\.\d{3} \| test loss \d\.\d{4}, acc \d\.\d{3} \| .*)");
+  int steps = 0, last_steps = 0, epochs = 0;
+  for (const auto& line : lines(result.out)) {
+    steps += std::regex_match(line, step);
+    last_steps += std::regex_match(line, last_step);
+    epochs += std::regex_match(line, epoch);
+    CHECK(line.find('\r') == std::string::npos);    // a pipe gets plain lines,
+    CHECK(line.find('\x1b') == std::string::npos);  // without colours
+  }
+  CHECK(steps == 4);
+  CHECK(last_steps == 1);
+  CHECK(epochs == 2);
+  CHECK(std::regex_match(lines(result.out).back(),
+                         std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu, cpu\])")));
+}
+
+TEST_CASE("--quiet leaves the last line") {
+  const auto result = run_process(train({"--epochs", "1", "--quiet"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+  CHECK(std::regex_match(result.out, std::regex("test acc: .* sec/epoch on \\[cpu\\]\n")));
+}
+
+TEST_CASE("a terminal shows the curve after each epoch, a pipe does not") {
+  auto process = train({"--epochs", "2"});
+  process.on_terminal = true;
+  process.environment = {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}};
+  const auto shown = lines(run_process(process).out);
+  const auto piped = lines(run_process(train({"--epochs", "2"})).out);
+  CHECK(shown.size() >= piped.size() + 2 * 8);
+}
+
+TEST_CASE("the same command gives the same bits, another seed or replica count others") {
+  const auto once = weights_hash({});
+  CHECK(weights_hash({}) == once);
+  CHECK(weights_hash({"--seed", "1"}) != once);
+  const auto two = weights_hash({"--devices", "cpux2"});
+  CHECK(weights_hash({"--devices", "cpux2"}) == two);
+}
+
+TEST_CASE("training learns") {
+  const auto result =
+      run_process(train({"--limit-train", "6000", "--batch-size", "32", "--epochs", "3", "--quiet"}));
+  std::smatch match;
+  REQUIRE(std::regex_search(result.out, match, std::regex("test acc: ([0-9.]+)")));
+  CHECK(std::stod(match[1]) > .3);  // chance is .1
+}
+
+TEST_CASE("--limit-steps ends the run early, evaluates, and says how sec/epoch is meant") {
+  const auto result = run_process(train({"--limit-steps", "7"}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, Contains("epoch  2/10 | step 2/5") && Contains("stopped after 7 steps") &&
+                             Contains("\ntest acc: "));
+  CHECK_THAT(result.out, !Contains("epoch  3/10"));
+}
+
+TEST_CASE("--metrics holds the lines as JSON") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  const auto result =
+      run_process(train({"--epochs", "2", "--log-every", "5", "--metrics", file, "--print-weights-hash"}));
+  REQUIRE(result.exit_code == 0);
+  std::vector<json> events;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) events.push_back(json::parse(line));
+  REQUIRE(events.size() == 6);
+  Words kinds;
+  for (const auto& event : events) kinds.push_back(event.at("event"));
+  CHECK(kinds == Words{"plan", "step", "epoch", "step", "epoch", "done"});
+  CHECK(events[0].at("devices") == json{"cpu"});
+  CHECK(events[3].at("epoch") == 2);
+  CHECK(events[3].at("step") == 5);
+  CHECK(events[3].at("compute_ms") > 0);
+  CHECK(events[4].at("test_accuracy") == events[5].at("test_accuracy"));
+  CHECK_THAT(result.out, Contains(events[5].at("weights_sha256").get<std::string>()));
+}
+
+TEST_CASE("an output file is replaced only with --overwrite, and nothing is trained before") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  std::ofstream(file) << "precious\n";
+  const auto refused = run_process(train({"--metrics", file}));
+  CHECK(refused.exit_code == 7);
+  CHECK(refused.out.empty());
+  CHECK_THAT(refused.err, Contains(file) && Contains("--overwrite"));
+  std::ifstream in(file);
+  std::string kept;
+  std::getline(in, kept);
+  CHECK(kept == "precious");
+  CHECK(run_process(train({"--metrics", file, "--overwrite", "--epochs", "1", "--quiet"})).exit_code == 0);
+  std::ifstream replaced(file);
+  std::getline(replaced, kept);
+  CHECK_THAT(kept, Contains("\"event\":\"plan\""));
+}
+
+TEST_CASE("--dry-run prints the plan with a memory estimate, and neither trains nor writes") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  const auto result = run_process(train({"--dry-run", "--metrics", file}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out,
+             Contains("memory") && Contains("MB resident at the peak (estimate)") && !Contains("test acc"));
+  CHECK_FALSE(std::filesystem::exists(file));
+}
+
+TEST_CASE("a loss that is not finite ends the run") {
+  const auto result = run_process(train({"--lr", "1e30"}));
+  CHECK(result.exit_code == 6);
+  CHECK_THAT(result.err, Contains("the loss is") && Contains("epoch 1") && Contains("hint: "));
+  CHECK_THAT(result.out, !Contains("test acc"));
+}
+
+TEST_CASE("bad values: one line that says what and why, and the exit code") {
+  struct Case {
+    Words words;
+    int code;
+    std::string says;
+  };
+  const auto bad = GENERATE(values<Case>({
+      {{"--batch-size", "0"}, 2, "--batch-size"},
+      {{"--batch-size", "-3"}, 2, "-3"},
+      {{"--epochs", "0"}, 2, "--epochs"},
+      {{"--lr", "0"}, 2, "--lr"},
+      {{"--lr", "nan"}, 2, "nan"},
+      {{"--threads", "0"}, 2, "--threads"},
+      {{"--seed", "-1"}, 2, "--seed"},
+      {{"--limit-train", "0"}, 2, "--limit-train"},
+      {{"--log-every", "0"}, 2, "--log-every"},
+      {{"--recipe", "lenet-scrach"}, 2, "lenet-scratch"},
+      {{"--devices", "cpux0"}, 2, "cpux0"},
+      {{"--devices", "gpu"}, 2, "'gpu'"},
+      {{"--data", "/nonexistent/folder"}, 3, "/nonexistent/folder"},
+      {{"--data", ""}, 3, "folder"},
+      {{"--metrics", "/nonexistent/run.jsonl"}, 7, "/nonexistent"},
+      {{"--metrics", "/"}, 7, "'/'"},
+  }));
+  INFO(bad.words[0] << " " << bad.words[1]);
+  auto process = train({});
+  // The flag is given once only: what train() puts in for it goes.
+  for (size_t i = 2; i + 1 < process.command.size();) {
+    if (process.command[i] == bad.words[0]) {
+      process.command.erase(process.command.begin() + static_cast<long>(i),
+                            process.command.begin() + static_cast<long>(i) + 2);
+    } else {
+      ++i;
+    }
+  }
+  process.command.insert(process.command.end(), bad.words.begin(), bad.words.end());
+  const auto result = run_process(process);
+  CHECK(result.exit_code == bad.code);
+  CHECK(result.out.empty());
+  CHECK_THAT(result.err, Contains("lockstep: error: ") && Contains(bad.says));
+  CHECK(lines(result.err).size() <= 2);
+}
+
+TEST_CASE("without a GPU, a list that names one says what is missing") {
+  for (const auto* devices : {"cuda", "cuda:7"}) {
+    auto process = train({"--devices", devices});
+    process.environment = {{"CUDA_VISIBLE_DEVICES", ""}};
+    const auto result = run_process(process);
+    CHECK(result.exit_code == 5);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, Contains("cannot be used") && Contains("hint: use --devices cpu"));
+  }
+}
+
+TEST_CASE("more rows than the data has, or fewer than replicas") {
+  auto few = train({"--devices", "cpux4", "--epochs", "1", "--quiet"});
+  few.command[5] = "3";  // --limit-train
+  CHECK(run_process(few).exit_code == 0);
+}
+
+TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
+  auto process = train({"--epochs", "1000", "--log-every", "1"});
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (!sent && out.find("step 2/5") != std::string::npos) {
+      ::kill(pid, SIGINT);
+      sent = true;
+    }
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.err, Contains("stopped by Ctrl-C after step"));
+}
+
+TEST_CASE("demo scratch shows what the chapter shows") {
+  Process process;
+  process.command = {LOCKSTEP_PROGRAM, "demo", "scratch", "--devices", "cpux2"};
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out,
+             Contains("b1 grad:\n  [ 0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0] on cpu"));
+  CHECK_THAT(result.out, Contains("before allreduce:\n  [ 1  1] on cpu\n  [ 2  2] on cpu\nafter allreduce:\n "
+                                  " [ 3  3] on cpu\n  [ 3  3] on cpu\n"));
+  CHECK_THAT(result.out, Contains("  [ 0  1  2  3  4]\n  [ 5  6  7  8  9] on cpu") &&
+                             Contains("  [10 11 12 13 14]\n  [15 16 17 18 19] on cpu"));
+}

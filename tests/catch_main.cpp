@@ -1,0 +1,68 @@
+// main() of every Catch2 test: lists its cases for ctest, skips what this machine cannot run.
+#define CATCH_CONFIG_RUNNER
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/tests/skip.h>
+
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <iostream>
+
+namespace {
+
+constexpr int kSkipped = 77;  // what ctest is told to read as "skipped"
+
+int skipped_cases = 0;
+
+void list_for_ctest(Catch::Session& session) {
+  for (const Catch::TestCase& test_case : Catch::getAllTestCasesSorted(session.config())) {
+    if (test_case.isHidden()) {
+      continue;
+    }
+    std::cout << test_case.name << '\t';
+    for (const std::string& tag : test_case.tags) {
+      std::cout << tag << ',';
+    }
+    std::cout << '\n';
+  }
+}
+
+// Why a case with these labels cannot run here; empty when it can.
+std::string missing_device(const std::string& labels) {
+  const bool two = labels.find("cuda2") != std::string::npos;
+  if (!two && labels.find("cuda") == std::string::npos) {
+    return {};
+  }
+  if (const auto problem = lockstep::cuda_problem()) {
+    return "needs a GPU: " + *problem;
+  }
+  const size_t count = lockstep::cuda_devices().size();
+  return two && count < 2 ? "needs 2 GPUs, found " + std::to_string(count) : std::string();
+}
+
+}  // namespace
+
+void lockstep::test::mark_skipped(const std::string& why) {
+  ++skipped_cases;
+  std::cout << "skipped: " << why << '\n';
+}
+
+int main(int argc, char** argv) {
+  Catch::Session session;
+  bool list = false;
+  session.cli(session.cli() |
+              Catch::clara::Opt(list)["--list-for-ctest"]("one line a case: name, tab, its tags"));
+  if (const int status = session.applyCommandLine(argc, argv); status != 0) {
+    return status;
+  }
+  if (list) {
+    list_for_ctest(session);
+    return 0;
+  }
+  const char* labels = std::getenv("LOCKSTEP_TEST_LABELS");
+  if (const std::string why = missing_device(labels == nullptr ? "" : labels); !why.empty()) {
+    std::cout << "skipped: " << why << '\n';
+    return kSkipped;
+  }
+  const int failures = session.run();
+  return failures == 0 && skipped_cases > 0 ? kSkipped : failures;
+}

@@ -1,0 +1,154 @@
+#include <torch/torch.h>
+
+#include <atomic>
+#include <bit>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <vector>
+
+#include <lockstep/data/dataset.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+using Catch::Contains;
+
+namespace {
+
+// Row r holds the pixel values r, r + 1, ... modulo 256, and label r % 10.
+ImageSet counting_set(int64_t rows) {
+  const auto images = torch::arange(rows).view({rows, 1, 1, 1}) + torch::arange(784).view({1, 1, 28, 28});
+  return {images.to(torch::kUInt8).contiguous(), (torch::arange(rows) % 10).to(torch::kUInt8)};
+}
+
+// The batch of these rows, plainly: a double quotient rounded to float.
+torch::Tensor expected_X(const std::vector<int64_t>& rows) {
+  auto X = torch::empty({static_cast<int64_t>(rows.size()), 1, 28, 28});
+  auto* pixel = X.mutable_data_ptr<float>();
+  for (const int64_t row : rows) {
+    for (int64_t i = 0; i < 784; ++i)
+      *pixel++ = static_cast<float>(static_cast<double>((row + i) % 256) / 255);
+  }
+  return X;
+}
+
+void check_gather(torch::Device device) {
+  const auto source = make_resident_source(counting_set(300), device);
+  CHECK(source->size() == 300);
+  Inputs batch;
+  for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0}, {299, 0, 17, 17, 255}, {}, {5, 6}}) {
+    source->gather(rows, batch);
+    const auto n = static_cast<int64_t>(rows.size());
+    CHECK(batch.X.device() == device);
+    CHECK(batch.y.device() == device);
+    CHECK(batch.X.dtype() == torch::kFloat32);
+    CHECK(batch.y.dtype() == torch::kInt64);
+    CHECK(batch.X.sizes() == torch::IntArrayRef({n, 1, 28, 28}));
+    CHECK(batch.X.cpu().equal(expected_X(rows)));
+    CHECK(batch.y.cpu().equal(torch::tensor(rows, torch::kInt64) % 10));
+  }
+}
+
+// All 256 values against Python's, bit by bit.
+void check_pixel_values(torch::Device device) {
+  const auto bits = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/pixel_values.json"));
+  Inputs batch;
+  make_resident_source(counting_set(1), device)->gather(std::vector<int64_t>{0}, batch);
+  const auto X = batch.X.cpu().flatten();
+  for (int64_t value = 0; value < 256; ++value) {
+    INFO("pixel value " << value);
+    CHECK(std::bit_cast<uint32_t>(X[value].item<float>()) == bits.at(value).get<uint32_t>());
+  }
+}
+
+}  // namespace
+
+TEST_CASE("gather writes the rows that were asked for, in order") { check_gather(torch::kCPU); }
+TEST_CASE("gather writes the rows that were asked for, on a GPU", "[cuda]") {
+  check_gather({torch::kCUDA, 0});
+}
+
+TEST_CASE("a pixel becomes the very float that Python's ToTensor makes of it") {
+  check_pixel_values(torch::kCPU);
+}
+TEST_CASE("a pixel becomes the same float on a GPU", "[cuda]") { check_pixel_values({torch::kCUDA, 0}); }
+
+TEST_CASE("gather writes into tensors that fit and replaces those that do not") {
+  const auto source = make_resident_source(counting_set(20), torch::kCPU);
+  const std::vector<int64_t> rows = {3, 1}, other_rows = {7, 9};
+  Inputs batch;
+  source->gather(rows, batch);
+  const auto X = batch.X, y = batch.y;
+  source->gather(other_rows, batch);
+  CHECK(batch.X.is_same(X));
+  CHECK(batch.y.is_same(y));
+  CHECK(X.equal(expected_X(other_rows)));
+
+  const auto in_double = torch::zeros({2, 1, 28, 28}, torch::kFloat64);
+  const auto strided = torch::zeros({28, 28, 1, 2}).permute({3, 2, 0, 1});
+  const auto larger = torch::zeros({3, 1, 28, 28});
+  for (const auto& unfit : {in_double, strided, larger}) {
+    batch = {unfit, torch::zeros({2}, torch::kInt32)};
+    source->gather(rows, batch);
+    CHECK(batch.X.is_contiguous());
+    CHECK(batch.X.equal(expected_X(rows)));
+    CHECK(batch.y.equal(torch::tensor({3, 1}, torch::kInt64)));
+    CHECK(unfit.count_nonzero().item<int64_t>() == 0);
+  }
+}
+
+TEST_CASE("a row number outside the set is an error with both values") {
+  const auto source = make_resident_source(counting_set(20), torch::kCPU);
+  Inputs batch;
+  for (const int64_t row : {int64_t{-1}, int64_t{20}, int64_t{1} << 40}) {
+    const std::vector<int64_t> rows = {0, 19, row};
+    CHECK_THROWS_AS(source->gather(rows, batch), DataError);
+    CHECK_THROWS_WITH(source->gather(rows, batch),
+                      Contains("row " + std::to_string(row)) && Contains("0 to 19"));
+  }
+  CHECK_FALSE(batch.X.defined());
+}
+
+TEST_CASE("a source on the host shares the images' memory") {
+  const ImageSet set = counting_set(4);
+  const auto source = make_resident_source(set, torch::kCPU);
+  set.images[2].fill_(255);
+  Inputs batch;
+  source->gather(std::vector<int64_t>{2}, batch);
+  CHECK(batch.X.equal(torch::ones({1, 1, 28, 28})));
+}
+
+TEST_CASE("several threads gather from one source at once") {
+  constexpr int kThreads = 4;
+  const auto source = make_resident_source(counting_set(256), torch::kCPU);
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (int64_t thread = 0; thread < kThreads; ++thread) {
+    threads.emplace_back([&, thread] {
+      Inputs batch;
+      for (int64_t round = 0; round < 50; ++round) {
+        const std::vector<int64_t> rows = {thread, round, thread * 60 + round % 60, 255 - round};
+        source->gather(rows, batch);
+        if (!batch.X.equal(expected_X(rows)) || !batch.y.equal(torch::tensor(rows, torch::kInt64) % 10))
+          ++wrong;
+      }
+    });
+  }
+  for (auto& thread : threads) thread.join();
+  CHECK(wrong == 0);
+}
+
+TEST_CASE("first_rows shares memory and refuses what is not there") {
+  const ImageSet set = counting_set(20);
+  const ImageSet first = first_rows(set, 7);
+  CHECK(first.size() == 7);
+  CHECK(first.labels.size(0) == 7);
+  CHECK(first.images.const_data_ptr() == set.images.const_data_ptr());
+  CHECK(first.labels.const_data_ptr() == set.labels.const_data_ptr());
+  CHECK(first_rows(set, 20).size() == 20);
+  for (const int64_t rows : {-1, 0, 21}) {
+    CHECK_THROWS_AS(first_rows(set, rows), UsageError);
+    CHECK_THROWS_WITH(first_rows(set, rows), Contains(std::to_string(rows) + " rows") && Contains("1 to 20"));
+  }
+}

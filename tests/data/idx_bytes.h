@@ -1,0 +1,53 @@
+// IDX files made byte by byte, so that each of them can be made wrong.
+#pragma once
+
+#include <zlib.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+namespace lockstep::testing {
+
+using Bytes = std::vector<uint8_t>;
+
+inline void append_big_endian(Bytes& bytes, uint32_t value) {
+  for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<uint8_t>(value >> shift));
+}
+
+// A whole IDX file of unsigned bytes.
+inline Bytes idx_bytes(const std::vector<uint32_t>& dimensions, const Bytes& values) {
+  Bytes bytes = {0, 0, 0x08, static_cast<uint8_t>(dimensions.size())};
+  for (const uint32_t dimension : dimensions) append_big_endian(bytes, dimension);
+  bytes.insert(bytes.end(), values.begin(), values.end());
+  return bytes;
+}
+
+inline Bytes gzipped(const Bytes& bytes) {
+  z_stream zlib = {};
+  constexpr int kGzipWrapper = 16;
+  if (deflateInit2(&zlib, 9, Z_DEFLATED, MAX_WBITS + kGzipWrapper, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
+    throw std::runtime_error("deflateInit2 failed");
+  }
+  Bytes packed(deflateBound(&zlib, bytes.size()));
+  zlib.next_in = const_cast<Bytef*>(bytes.data());
+  zlib.avail_in = static_cast<uInt>(bytes.size());
+  zlib.next_out = packed.data();
+  zlib.avail_out = static_cast<uInt>(packed.size());
+  const int result = deflate(&zlib, Z_FINISH);
+  packed.resize(zlib.total_out);
+  deflateEnd(&zlib);
+  if (result != Z_STREAM_END) throw std::runtime_error("deflate failed");
+  return packed;
+}
+
+inline void write_bytes(const std::filesystem::path& path, const Bytes& bytes) {
+  std::ofstream file(path, std::ios::binary);
+  file.write(reinterpret_cast<const char*>(bytes.data()), static_cast<std::streamsize>(bytes.size()));
+  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,206 @@
+#include <sys/stat.h>
+#include <unistd.h>
+#include <catch2/catch.hpp>
+
+#include <algorithm>
+#include <span>
+#include <string>
+
+#include <lockstep/data/idx.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/data/idx_bytes.h>
+#include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Contains;
+
+namespace {
+
+const IdxShape kShape = {{2, 3}, /*max_rows=*/1000};
+const std::string kHint = "what to do";
+
+Bytes counting(size_t size) {
+  Bytes values(size);
+  for (size_t i = 0; i < size; ++i) values[i] = static_cast<uint8_t>(i * 37);
+  return values;
+}
+
+const Bytes kValues = counting(4 * 2 * 3);
+const Bytes kFile = idx_bytes({4, 2, 3}, kValues);
+
+Bytes read_all(const std::filesystem::path& path, const IdxShape& shape = kShape) {
+  IdxReader reader(path, shape, kHint);
+  Bytes values(reader.bytes_left());
+  reader.read(std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+// The message of the DataError that reading ends in; it must name the file and carry the hint.
+std::string failure(const std::filesystem::path& path, const IdxShape& shape = kShape) {
+  try {
+    read_all(path, shape);
+  } catch (const DataError& error) {
+    CHECK_THAT(error.what(), Contains(path.string()));
+    CHECK(error.hint() == kHint);
+    return error.what();
+  }
+  FAIL("no DataError");
+  return {};
+}
+
+// Of a file with these bytes, plain or gzipped.
+std::string failure_of(const TempFolder& folder, const Bytes& bytes, bool gzip = false) {
+  const auto path = folder / "values-idx3-ubyte";
+  write_bytes(path, gzip ? gzipped(bytes) : bytes);
+  return failure(path);
+}
+
+Bytes with_byte(Bytes bytes, size_t at, uint8_t value) {
+  bytes.at(at) = value;
+  return bytes;
+}
+
+}  // namespace
+
+TEST_CASE("IdxReader reads plain and gzipped files, whatever they are called") {
+  const TempFolder folder;
+  for (const bool gzip : {false, true}) {
+    for (const char* name : {"values", "values.gz"}) {
+      INFO(name << (gzip ? " gzipped" : " plain"));
+      write_bytes(folder / name, gzip ? gzipped(kFile) : kFile);
+      IdxReader reader(folder / name, kShape, kHint);
+      CHECK(reader.rows() == 4);
+      CHECK(reader.bytes_left() == 24);
+      const auto header = std::as_bytes(std::span(kFile).first(16));
+      CHECK(std::equal(header.begin(), header.end(), reader.header().begin(), reader.header().end()));
+      CHECK(read_all(folder / name) == kValues);
+    }
+  }
+}
+
+TEST_CASE("IdxReader hands values out in parts") {
+  const TempFolder folder;
+  const Bytes values = counting(1'000'000);  // more than any buffer in between holds
+  const auto path = folder / "labels";
+  for (const bool gzip : {false, true}) {
+    const Bytes file = idx_bytes({1'000'000}, values);
+    write_bytes(path, gzip ? gzipped(file) : file);
+    IdxReader reader(path, {{}, 1'000'000}, kHint);
+    Bytes found;
+    for (size_t part = 1; reader.bytes_left() > 0; part *= 3) {
+      Bytes some(std::min<uint64_t>(part, reader.bytes_left()));
+      reader.read(std::as_writable_bytes(std::span(some)));
+      found.insert(found.end(), some.begin(), some.end());
+    }
+    CHECK(found == values);
+  }
+}
+
+TEST_CASE("a file cut anywhere is an error that names it") {
+  const TempFolder folder;
+  for (const Bytes& whole : {kFile, gzipped(kFile)}) {
+    for (size_t size = 0; size < whole.size(); ++size) {
+      INFO(size << " of " << whole.size() << " bytes");
+      write_bytes(folder / "cut", Bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)));
+      const std::string message = failure(folder / "cut");
+      if (size == 0) CHECK_THAT(message, Contains("is empty"));
+      if (size > 0) CHECK_THAT(message, Contains("truncated"));
+    }
+  }
+}
+
+TEST_CASE("each wrong field of the header is named with what was expected") {
+  const TempFolder folder;
+  for (const bool gzip : {false, true}) {
+    INFO((gzip ? "gzipped" : "plain"));
+    const auto message = [&](size_t at, uint8_t value) {
+      return failure_of(folder, with_byte(kFile, at, value), gzip);
+    };
+    CHECK_THAT(message(0, 0x50), Contains("not an IDX file") && Contains("50 00") && Contains("00 00"));
+    CHECK_THAT(message(1, 0x4b), Contains("not an IDX file") && Contains("00 4b"));
+    CHECK_THAT(message(2, 0x0d), Contains("0x0d") && Contains("0x08"));
+    CHECK_THAT(message(3, 1), Contains("1 dimensions, 3 were expected"));
+    CHECK_THAT(message(7, 0), Contains("0 rows, 1 to 1000 were expected"));
+    CHECK_THAT(message(4, 0xff), Contains("4278190084 rows, 1 to 1000"));
+    CHECK_THAT(message(7, 5), Contains("truncated"));
+    CHECK_THAT(message(7, 3), Contains("goes on after the 18 bytes"));
+    CHECK_THAT(message(11, 9), Contains("9 as dimension 2, 2 was expected"));
+    CHECK_THAT(message(12, 0x80), Contains("2147483651 as dimension 3, 3 was expected"));
+  }
+}
+
+TEST_CASE("bytes after the end are an error") {
+  const TempFolder folder;
+  Bytes longer = kFile;
+  longer.push_back(0);
+  CHECK_THAT(failure_of(folder, longer), Contains("goes on after the 24 bytes"));
+  CHECK_THAT(failure_of(folder, longer, /*gzip=*/true), Contains("goes on after the 24 bytes"));
+
+  const Bytes member = gzipped(kFile);
+  Bytes trailing = member;
+  trailing.insert(trailing.end(), {'x', 'y'});
+  CHECK_THAT(failure_of(folder, trailing), Contains("2 bytes after its gzip data"));
+  Bytes two_members = member;
+  two_members.insert(two_members.end(), member.begin(), member.end());
+  CHECK_THAT(failure_of(folder, two_members),
+             Contains(std::to_string(member.size()) + " bytes after its gzip data"));
+}
+
+TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an error") {
+  const TempFolder folder;
+  const Bytes whole = gzipped(kFile);
+  const size_t trailer = whole.size() - 8;  // CRC-32 and length, 4 bytes each
+  for (size_t at = 10; at < whole.size(); ++at) {
+    if (at == trailer - 1) continue;  // its upper bits may be padding, which means nothing
+    INFO("byte " << at << " of " << whole.size());
+    const std::string message = failure_of(folder, with_byte(whole, at, whole[at] ^ 0x10));
+    if (at >= trailer) CHECK_THAT(message, Contains("damaged") && Contains("after 40 bytes"));
+    if (at >= trailer)
+      CHECK_THAT(message, Contains(at < trailer + 4 ? "incorrect data check" : "incorrect length check"));
+  }
+}
+
+TEST_CASE("a decompression bomb stops at the declared size") {
+  const TempFolder folder;
+  const Bytes bomb = idx_bytes({4, 2, 3}, Bytes(16 << 20));
+  Bytes packed = gzipped(bomb);
+  // Damaged near its end: whoever unpacks more than the header declares meets that first.
+  packed[packed.size() - 100] ^= 0xff;
+  CHECK_THAT(failure_of(folder, packed), Contains("goes on after the 24 bytes"));
+}
+
+TEST_CASE("a header that promises more than the file can hold is refused before anyone makes room for it") {
+  const TempFolder folder;
+  const IdxShape images = {{28, 28}, /*max_rows=*/1'000'000};
+  const Bytes hostile = idx_bytes({1'000'000, 28, 28}, Bytes(100));
+  for (const bool gzip : {false, true}) {
+    write_bytes(folder / "hostile", gzip ? gzipped(hostile) : hostile);
+    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint), Contains("promises 784000016 bytes"));
+  }
+}
+
+TEST_CASE("what is no readable file is an error") {
+  const TempFolder folder;
+  CHECK_THAT(failure(folder / "nowhere"), Contains("No such file"));
+  CHECK_THAT(failure(folder.path()), Contains("not a regular file"));
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  CHECK_THAT(failure(folder / "pipe"), Contains("not a regular file"));
+  std::filesystem::create_symlink(folder / "nowhere", folder / "dangling");
+  CHECK_THAT(failure(folder / "dangling"), Contains("No such file"));
+  CHECK_THAT(failure_of(folder, {'h', 'e', 'l', 'l', 'o'}), Contains("not an IDX file"));
+}
+
+TEST_CASE("a file that may not be read is an error") {
+  const TempFolder folder;
+  write_bytes(folder / "secret", kFile);
+  std::filesystem::permissions(folder / "secret", std::filesystem::perms::none);
+  std::filesystem::permissions(folder.path(), std::filesystem::perms::all);
+  const uid_t user = geteuid();
+  constexpr uid_t kNobody = 65534;  // root may read every file
+  if (user == 0 && seteuid(kNobody) != 0) SKIP_CASE("cannot give up the rights of root");
+  const std::string message = failure(folder / "secret");
+  CHECK(seteuid(user) == 0);
+  CHECK_THAT(message, Contains("Permission denied"));
+}

@@ -1,0 +1,46 @@
+#include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
+
+#include <catch2/catch.hpp>
+#include <stdexcept>
+
+#include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/parallel/replica_workers.h>
+
+using namespace lockstep;
+
+TEST_CASE("each replica's thread has its own number of threads, cores, and backward") {
+  const auto allowed = allowed_cores();
+  const int threads = GENERATE(1, 2);
+  const int world = GENERATE(1, 2, 3);
+  INFO(world << " replicas, " << threads << " threads");
+  ReplicaWorkers workers(std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU), threads);
+  CHECK(workers.size() == world);
+  std::vector<int> seen_threads(static_cast<size_t>(world));
+  std::vector<std::vector<int>> seen_cores(static_cast<size_t>(world));
+  std::vector<char> multithreaded(static_cast<size_t>(world));
+  workers.run([&](int rank) {
+    const auto i = static_cast<size_t>(rank);
+    seen_threads[i] = at::get_num_threads();
+    seen_cores[i] = allowed_cores();
+    multithreaded[i] = c10::AutogradState::get_tls_state().get_multithreading_enabled();
+  });
+  for (int rank = 0; rank < world; ++rank) {
+    const auto i = static_cast<size_t>(rank);
+    CHECK(seen_threads[i] == threads);
+    CHECK(seen_cores[i] == cores_for_worker(allowed, rank, world, threads));
+    CHECK_FALSE(multithreaded[i]);
+  }
+  CHECK(allowed_cores() == allowed);  // the caller's own thread is left alone
+}
+
+TEST_CASE("an exception in one replica reaches the caller, and the workers go on") {
+  ReplicaWorkers workers(std::vector<torch::Device>(3, torch::kCPU), 1);
+  CHECK_THROWS_WITH(workers.run([](int rank) {
+    if (rank == 1) throw std::runtime_error("replica 1");
+  }),
+                    "replica 1");
+  std::vector<int> ranks(3, -1);
+  workers.run([&](int rank) { ranks[static_cast<size_t>(rank)] = rank; });
+  CHECK(ranks == std::vector<int>{0, 1, 2});
+}

@@ -1,0 +1,70 @@
+#include <atomic>
+#include <barrier>
+#include <catch2/catch.hpp>
+#include <set>
+#include <stdexcept>
+
+#include <lockstep/parallel/worker_pool.h>
+
+using lockstep::WorkerPool;
+
+namespace {
+const auto kNothing = [](int) {};
+}
+
+TEST_CASE("every worker runs each task once, in a thread of its own") {
+  for (int size = 1; size <= 8; ++size) {
+    std::vector<std::thread::id> at_start(static_cast<size_t>(size));
+    WorkerPool pool(size, [&](int worker) { at_start[static_cast<size_t>(worker)] = std::this_thread::get_id(); });
+    CHECK(std::set(at_start.begin(), at_start.end()).size() == static_cast<size_t>(size));
+    CHECK(pool.size() == size);
+
+    std::vector<int> calls(static_cast<size_t>(size));  // plain ints: run() must order these writes
+    for (int round = 1; round <= 100; ++round) {
+      pool.run([&](int worker) {
+        const auto i = static_cast<size_t>(worker);
+        if (std::this_thread::get_id() == at_start[i]) ++calls[i];
+      });
+      for (const int count : calls) REQUIRE(count == round);
+    }
+  }
+}
+
+TEST_CASE("workers run at the same time") {
+  constexpr int kSize = 5;
+  WorkerPool pool(kSize, kNothing);
+  std::barrier all_here(kSize);  // would never open if one worker waited for another to finish
+  std::atomic<int> passed = 0;
+  pool.run([&](int) {
+    all_here.arrive_and_wait();
+    ++passed;
+  });
+  CHECK(passed == kSize);
+}
+
+TEST_CASE("the lowest failing worker's exception is rethrown after all have finished, and the pool goes on") {
+  WorkerPool pool(4, kNothing);
+  std::atomic<int> finished = 0;
+  const auto task = [&](int worker) {
+    if (worker == 3) throw std::runtime_error("three");
+    if (worker == 1) throw std::out_of_range("one");
+    ++finished;
+  };
+  CHECK_THROWS_WITH(pool.run(task), "one");
+  CHECK(finished == 2);
+
+  pool.run([&](int) { ++finished; });  // no error left over
+  CHECK(finished == 6);
+}
+
+TEST_CASE("a worker that cannot start fails the pool and leaves no thread behind") {
+  std::atomic<int> started = 0;
+  const auto make = [&] {
+    const WorkerPool pool(3, [&](int worker) {
+      ++started;
+      if (worker == 2) throw std::runtime_error("no core for worker 2");
+    });
+  };
+  CHECK_THROWS_WITH(make(), "no core for worker 2");  // a joinable thread left over would end the process
+  CHECK(started == 3);
+}

@@ -1,0 +1,160 @@
+#!/usr/bin/env bash
+# cmake_messages.sh CASE: configures lockstep against a made-up LibTorch that has one thing wrong, and looks for our own
+# message with its remedy. INCLUDE_FOLDER, LIBRARY: where there are headers, and any library, for those not under test.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+torch=$work/torch
+export XDG_CACHE_HOME=$work/cache
+
+# A folder with all that a configure run looks at.
+make_torch() {
+  mkdir -p "$torch"/{lib,include/ATen,include/torch/csrc/api/include/torch}
+  touch "$torch"/include/{ATen/ATen.h,torch/csrc/api/include/torch/torch.h}
+  echo 'a string of the new ABI: _ZNSt7__cxx1112basic_string' | tee "$torch"/lib/lib{c10,torch_cpu}.so >/dev/null
+  printf "__version__ = '2.11.0+cpu'\ncuda: Optional[str] = None\n" >"$torch/version.py"
+}
+
+add_cuda() {  # add_cuda VERSION
+  touch "$torch"/lib/lib{torch,c10}_cuda.so
+  printf "__version__ = '2.11.0+cu%s'\ncuda: Optional[str] = '%s'\n" "${1/./}" "$1" >"$torch/version.py"
+}
+
+configure() {
+  local status=0
+  cmake -S "$root" -B "$work/build" -G Ninja "-DLOCKSTEP_BUILD_TORCH=$torch" "$@" >"$work/output" 2>&1 || status=$?
+  return "$status"
+}
+
+show() {
+  echo "$1. The output of the configure run:"
+  cat "$work/output"
+  exit 1
+}
+
+# CMake indents and may wrap what we say; compared is the text without its white space.
+says() {
+  local text
+  for text in "$@"; do
+    tr -d '[:space:]' <"$work/output" | grep -qF "$(tr -d '[:space:]' <<<"$text")" || show "expected \"$text\""
+  done
+}
+
+refuses() {  # refuses TEXT... [-- ARGUMENT...]
+  local texts=()
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do
+    texts+=("$1")
+    shift
+  done
+  [ $# -eq 0 ] || shift
+  ! configure "-DLOCKSTEP_BUILD_CUDA=off" "$@" || show "expected the configure run to fail"
+  says "${texts[@]}"
+  [ "$(grep -c '^CMake Error' "$work/output")" -eq 1 ] || show "expected one error"
+}
+
+# Nothing is found by searching; what is not named here is missing.
+with_libraries() {
+  local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
+    -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY")
+  for name in "$@"; do
+    arguments+=("-DLOCKSTEP_${name}_INCLUDE=$INCLUDE_FOLDER")
+  done
+  printf '%s\n' "${arguments[@]}"
+}
+
+missing() {  # missing NAME PACKAGE
+  local arguments others=()
+  make_torch
+  for name in zlib fmt spdlog CLI11 json Catch2; do
+    [ "$name" = "$1" ] || others+=("$name")
+  done
+  mapfile -t arguments < <(with_libraries "${others[@]}")
+  refuses "these libraries were not found: $1 fix:" "apt-get install $2" -- "${arguments[@]}"
+}
+
+case_no_torch() {
+  torch=
+  refuses "no LibTorch: LOCKSTEP_BUILD_TORCH is not set" "fix: scripts/setup.sh, or -DLOCKSTEP_BUILD_TORCH="
+}
+case_no_torch_folder() {
+  refuses "$torch is not a LibTorch folder: it has neither version.py nor build-version" "fix: -DLOCKSTEP_BUILD_TORCH="
+}
+wrong_version() { refuses "LibTorch $1 in $torch, but lockstep is written for 2.11" "or leave it out and run scripts/setup.sh"; }
+case_wrong_version_pip() {
+  mkdir "$torch"
+  printf "from typing import Optional\n__version__ = '2.10.1+cu128'\ndebug = False\n" >"$torch/version.py"
+  wrong_version 2.10.1+cu128
+}
+case_wrong_version_zip() {
+  mkdir "$torch"
+  echo 2.9.0+cpu >"$torch/build-version"
+  wrong_version 2.9.0+cpu
+}
+case_wrong_version_headers() {
+  mkdir -p "$torch/include/torch/headeronly"
+  printf '#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION \\\n  "2.12.0"\n' >"$torch/include/torch/headeronly/version.h"
+  wrong_version 2.12.0
+}
+case_no_headers() {
+  make_torch
+  rm -r "$torch/include"
+  refuses "LibTorch in $torch is incomplete: no include/ATen/ATen.h"
+}
+case_no_library() {
+  make_torch
+  rm "$torch/lib/libtorch_cpu.so"
+  refuses "LibTorch in $torch is incomplete: no lib/libtorch_cpu.so"
+}
+case_old_abi() {
+  make_torch
+  echo _ZNSs4swapERSs >"$torch/lib/libc10.so"
+  refuses "LibTorch in $torch was built with the old C++ ABI"
+}
+case_cpu_torch_with_cuda() {
+  make_torch
+  refuses "CUDA is on, but LibTorch 2.11.0+cpu in $torch is a CPU-only build" "fix: -DLOCKSTEP_BUILD_CUDA=off" -- \
+    -DLOCKSTEP_BUILD_CUDA=on
+}
+case_no_cuda_compiler() {  # of a major version that nobody has
+  make_torch
+  add_cuda 99.1
+  refuses "CUDA is on, but there is no CUDA 99 compiler" "scripts/setup.sh, or -DCMAKE_CUDA_COMPILER=" -- \
+    -DLOCKSTEP_BUILD_CUDA=on
+}
+case_cuda_value() { refuses "LOCKSTEP_BUILD_CUDA is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_CUDA=maybe; }
+case_missing_zlib() { missing zlib zlib1g-dev; }
+case_missing_fmt() { missing fmt libfmt-dev; }
+case_missing_spdlog() { missing spdlog libspdlog-dev; }
+case_missing_CLI11() { missing CLI11 libcli11-dev; }
+case_missing_json() { missing json nlohmann-json3-dev; }
+case_missing_Catch2() { missing Catch2 catch2; }
+case_all_missing_at_once() {
+  local arguments
+  make_torch
+  mapfile -t arguments < <(with_libraries)
+  refuses "these libraries were not found: zlib, fmt, spdlog, CLI11, json, Catch2" \
+    "apt-get install zlib1g-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- "${arguments[@]}"
+}
+case_without_tests_no_catch() {
+  local arguments
+  make_torch
+  mapfile -t arguments < <(with_libraries zlib fmt spdlog CLI11 json)
+  configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=OFF "${arguments[@]}" || show "expected it to configure"
+  says "tests off: LOCKSTEP_BUILD_TESTS=OFF"
+}
+case_table() {
+  local arguments
+  make_torch
+  mapfile -t arguments < <(with_libraries zlib fmt spdlog CLI11 json Catch2)
+  configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
+  says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off"
+  # A driver is there, so CUDA would be on, but this torch has none: that is no error, and the table says why.
+  mkdir "$work/bin"
+  printf '#!/bin/sh\n' >"$work/bin/nvidia-smi"
+  chmod +x "$work/bin/nvidia-smi"
+  PATH=$work/bin:$PATH configure -DLOCKSTEP_BUILD_CUDA=auto "${arguments[@]}" || show "expected it to configure"
+  says "cuda off: this LibTorch is a CPU-only build"
+}
+
+"case_$1"

@@ -1,0 +1,231 @@
+#!/usr/bin/env bash
+# scripts_behave.sh CASE: runs scripts/setup.sh and its like with stand-ins for the commands that would change the
+# machine or need the network (apt-get, pip, uname, sudo, ...), and looks at what they print, run and leave behind.
+set -euo pipefail
+root=$(cd "$(dirname "$0")/../.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
+unset LOCKSTEP_BUILD_TORCH OUT
+cpu=$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu
+calls=$work/calls  # what the stand-ins were called with, one line a call
+touch "$calls"
+mkdir "$work/bin"
+PATH=$work/bin:$PATH
+
+# stand_in NAME: the script on stdin replaces command NAME.
+stand_in() {
+  { printf '#!/bin/bash\ncalls=%q work=%q\n' "$calls" "$work" && cat; } >"$work/bin/$1"
+  chmod +x "$work/bin/$1"
+}
+
+# Only these of the machine's commands, so that the others are missing.
+only_commands() {
+  local name
+  for name in awk bash cat date df dirname du env flock grep id ls mkdir mv rm sed tail touch tr true uname wc "$@"; do
+    [ -e "$work/bin/$name" ] || ln -s "$(type -P "$name")" "$work/bin/$name"
+  done
+  PATH=$work/bin
+}
+
+# A pip that makes the folder it is asked for (`full` as an environment) in no time.
+working_pip() {
+  : | stand_in pip3
+  stand_in python3 <<'STUB'
+echo "python3 $*" >>"$calls"
+site=
+while [ $# -gt 0 ]; do
+  [ "$1" != --target ] || site=$2
+  [ "$1" != --python ] || site=${2%/bin/python}/lib/python3.11/site-packages
+  shift
+done
+[ -n "$site" ] || exit 0
+mkdir -p "$site/torch/lib" "$site/nvidia/cu13/bin"
+touch "$site"/torch/lib/libtorch_{cpu,cuda}.so "$site/nvidia/cu13/bin/nvcc"
+STUB
+}
+
+setup() {  # setup CODE ARGUMENT...: its output goes to $work/output
+  local code=$1 status=0
+  shift
+  "$root/scripts/setup.sh" "$@" >"$work/output" 2>&1 </dev/null || status=$?
+  [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
+}
+
+fail() {
+  printf '%s. The output:\n%s\nThe calls:\n%s\n' "$1" "$(cat "$work/output")" "$(cat "$calls")"
+  exit 1
+}
+
+says() {
+  local text
+  for text in "$@"; do
+    grep -qF -- "$text" "$work/output" || fail "expected \"$text\""
+  done
+}
+
+lines() { [ "$(wc -l <"$work/output")" -eq "$1" ] || fail "expected $1 lines"; }
+called() { [ "$(grep -cF -- "$2" "$calls" || true)" -eq "$1" ] || fail "expected $1 calls with \"$2\""; }
+
+case_other_processor() {
+  stand_in uname <<<'[ "$1" = -m ] && echo aarch64 || echo Linux'
+  setup 1
+  says "lockstep runs on x86-64 Linux; this machine is Linux on aarch64"
+  lines 1
+}
+case_other_system() {
+  stand_in uname <<<'[ "$1" = -m ] && echo x86_64 || echo Darwin'
+  setup 1
+  says "this machine is Darwin on x86_64"
+  lines 1
+}
+case_wrong_argument() {
+  setup 2 --pyhton
+  says "unknown argument '--pyhton'" "scripts/setup.sh --python"
+}
+case_wrong_cuda_value() {
+  LOCKSTEP_BUILD_CUDA=maybe setup 1
+  says "LOCKSTEP_BUILD_CUDA is 'maybe', expected auto, on or off"
+}
+case_needs_root() {
+  stand_in id <<<'echo 1000'
+  only_commands apt-get
+  setup 1
+  says "as root: apt-get update && apt-get install -y --no-install-recommends g++ cmake ninja-build"
+  lines 2
+}
+case_no_apt() {
+  only_commands
+  setup 1
+  says "missing on this machine, which has no apt-get: g++ cmake ninja-build"
+}
+case_sudo_installs() {
+  working_pip
+  stand_in id <<<'echo 1000'
+  stand_in sudo <<<'echo "sudo $*" >>"$calls"; for last; do :; done; [ "$last" != ninja-build ] || touch "$work/bin/ninja"'
+  stand_in apt-get </dev/null
+  : | stand_in g++
+  : | stand_in cmake
+  : | stand_in ccache
+  only_commands
+  LOCKSTEP_BUILD_BUNDLE=$work setup 0  # of the packages only the tools are looked at
+  called 1 "apt-get -o DPkg::Lock::Timeout=600 update"
+  called 1 "apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends ninja-build"
+}
+case_apt_fails() {
+  stand_in id <<<'echo 0'
+  stand_in apt-get <<<'echo "E: Temporary failure resolving the mirror"; exit 100'
+  only_commands
+  setup 1
+  says "read Debian's package lists failed with exit code 100" "E: Temporary failure resolving the mirror" \
+    "log: $XDG_CACHE_HOME/lockstep/log/" "fix: apt-get update, as root; check the network"
+}
+case_fetches_once() {
+  working_pip
+  setup 0 --quiet
+  called 1 "--no-deps torch==2.11.0 nvidia-cuda-cupti==13.0.85 nvidia-cuda-runtime==13.0.96"
+  [ -e "$cpu/complete" ] || fail "no mark of completion"
+  setup 0 --quiet
+  called 1 python3
+  lines 0
+  setup 0
+  says "everything is set up"
+}
+case_interrupted_fetch_is_not_complete() {
+  : | stand_in pip3
+  stand_in python3 <<'STUB'
+while [ "$1" != --target ]; do shift; done
+mkdir -p "$2/torch/lib"
+touch "$2/torch/lib/libtorch_cpu.so" "$2/half"
+kill -KILL $PPID $$  # the whole set-up, in the middle of it
+STUB
+  setup 137
+  [ -e "$cpu/half" ] || fail "the stand-in did not run"
+  [ ! -e "$cpu/complete" ] || fail "an interrupted fetch is marked as complete"
+  working_pip
+  setup 0 --quiet
+  called 1 "--target $cpu"
+  [ -e "$cpu/complete" ] || fail "no mark of completion"
+  [ ! -e "$cpu/half" ] || fail "left-overs of the interrupted fetch"
+}
+case_failed_fetch_names_log() {
+  : | stand_in pip3
+  stand_in python3 <<<'echo "ERROR: Could not find a version"; exit 3'
+  setup 1
+  says "fetch LibTorch 2.11.0 (CPU, 540 MB) failed with exit code 3" "ERROR: Could not find a version" \
+    "log: $XDG_CACHE_HOME/lockstep/log/fetch-LibTorch" "fix: run the same again"
+  [ ! -e "$cpu/complete" ] || fail "a failed fetch is marked as complete"
+}
+case_pip_without_result() {
+  : | stand_in pip3
+  stand_in python3 <<<'exit 0'
+  setup 1
+  says "pip installed LibTorch" "but there is no $cpu/torch/lib/libtorch_cpu.so"
+}
+case_torch_given_is_not_fetched() {
+  working_pip
+  LOCKSTEP_BUILD_TORCH=$work/torch setup 0
+  called 0 python3
+}
+case_full_for_cuda() {
+  working_pip
+  stand_in nvcc <<<'echo "Cuda compilation tools, release 12.4, V12.4.131"'  # of another major version: does not serve
+  CUDACXX=$work/bin/nvcc LOCKSTEP_BUILD_CUDA=on setup 0
+  called 1 "torch==2.11.0 numpy"
+  called 0 "--no-deps"
+  if ! /usr/local/cuda/bin/nvcc --version 2>/dev/null | grep -q 'release 13'; then
+    called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2"
+  fi
+  [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.11.0-full/bin/python" ] ||
+    fail "--python does not print its interpreter"
+}
+case_waits_for_another_run() {
+  local first
+  working_pip
+  mv "$work/bin/python3" "$work/bin/pip_work"
+  # The first run's download ends when the second is seen waiting.
+  stand_in python3 <<'STUB'
+touch "$work/started"
+until grep -q 'waiting for another run' "$work/output" 2>/dev/null; do :; done
+exec "$work/bin/pip_work" "$@"
+STUB
+  "$root/scripts/setup.sh" >"$work/first" 2>&1 &
+  first=$!
+  until [ -e "$work/started" ]; do :; done
+  setup 0
+  wait "$first"
+  called 1 "--target $cpu"
+}
+case_clean() {
+  setup 0 --clean
+  says "nothing to remove"
+  mkdir -p "$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu"
+  head -c 3000000 /dev/zero >"$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu/file"
+  setup 0 --clean
+  says "removed 2.9M: $XDG_CACHE_HOME/lockstep"
+  [ ! -e "$XDG_CACHE_HOME/lockstep" ] || fail "the cache is still there"
+}
+case_progress_in_a_pipe() {  # a step that is past its 45th second says so, and what the build has come to
+  printf '[3/40] Building\n' >"$work/log"
+  source "$root/scripts/lib.sh"
+  (SECONDS=45 && progress "build it" "$work/log" $$) >"$work/output" 2>&1 &
+  until grep -q 'at work' "$work/output"; do :; done
+  kill $!
+  says "lockstep: build it ..." "lockstep: build it: at work for 4" "[3/40]"
+}
+case_step_passes_on() {  # a step neither prints nor fails by itself
+  source "$root/scripts/lib.sh"
+  step "try" "none" bash -c 'echo to the log; echo and this >&2' >"$work/output" 2>&1
+  lines 0
+  [ "$(cat "$logs/try.log")" = $'to the log\nand this' ] || fail "the log is not what the command printed"
+}
+case_gpu_check_without_gpu() {
+  local status=0
+  stand_in nvidia-smi <<<'echo "NVIDIA-SMI has failed"; exit 9'
+  "$root/scripts/gpu_check.sh" "$work/report" >"$work/output" 2>&1 || status=$?
+  [ "$status" -eq 1 ] || fail "expected exit code 1, found $status"
+  says "no NVIDIA GPU answers on this machine"
+  [ ! -e "$work/report" ] || fail "a report was begun"
+}
+
+"case_$1"

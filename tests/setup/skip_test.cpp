@@ -1,0 +1,12 @@
+#include <lockstep/tests/skip.h>
+
+#include <catch2/catch.hpp>
+
+// Hidden, so that ctest does not list them: skips.sh runs them and looks at what comes out.
+TEST_CASE("skips itself", "[.]") { SKIP_CASE("for the test of skipping"); }
+TEST_CASE("passes", "[.]") { CHECK(true); }
+TEST_CASE("fails", "[.]") { CHECK(1 == 2); }
+
+// Names that ctest and Catch2 each would read as something else than a name; all three have to arrive.
+TEST_CASE("a name, with [brackets]; and \"quotes\" \\ * ~", "[cpu]") { CHECK(true); }
+TEST_CASE("a name, with [brackets]", "[cpu][slow]") { CHECK(true); }

@@ -1,0 +1,49 @@
+#!/usr/bin/env bash
+# The tree obeys the include rules, and each rule is noticed when it is broken.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+"$here/include_rules.sh" "$root" || { echo "the tree breaks a rule"; exit 1; }
+
+# breaks FILE LINE: with this line in this file the check must fail and name the file.
+breaks() {
+  fresh_copy
+  printf '%s\n' "$2" >> "$copy/$1"
+  expect_noticed "$1" "$2"
+}
+fresh_copy() {
+  rm -rf "${copy:?}"/*
+  cp -r "$root"/{app,data,models,parallel,support,tests} "$copy"
+}
+expect_noticed() {
+  local said
+  if said=$("$here/include_rules.sh" "$copy"); then echo "not noticed: $2 in $1"; exit 1; fi
+  grep -qF "$1" <<< "$said" || { echo "noticed, but not named: $1 in: $said"; exit 1; }
+}
+
+breaks data/probe.h '#include <lockstep/parallel/devices.h>'
+breaks data/probe.cpp '#include <lockstep/models/lenet.h>'
+breaks models/probe.h '  #  include <lockstep/data/idx.h>'
+breaks models/probe.cpp '#include <lockstep/parallel/devices.h>'
+breaks parallel/probe.h '#include <lockstep/data/dataset.h>'
+breaks parallel/probe.cu '#include <lockstep/models/lenet.h>'
+breaks support/probe.h '#include <lockstep/data/dataset.h>'
+breaks parallel/probe.h '#include <lockstep/app/terminal.h>'
+breaks tests/parallel/probe.cpp '#include <lockstep/app/terminal.h>'
+breaks app/probe.cpp '#include <lockstep/tests/support/process.h>'
+breaks data/probe.cpp '#include "idx.h"'
+breaks data/probe.cpp '#include <spdlog/spdlog.h>'
+breaks models/probe.h '#include <CLI/CLI.hpp>'
+breaks parallel/probe.cpp '  std::cerr << "slow";'
+breaks data/probe.cpp '  std::exit(3);'
+
+# One file may know c10d, a second may not.
+fresh_copy
+for file in parallel/probe_a.cpp app/probe_b.cpp; do
+  echo '#include <torch/csrc/distributed/c10d/TCPStore.hpp>' >> "$copy/$file"
+done
+expect_noticed app/probe_b.cpp 'c10d in two files'
+echo "include rules hold, and each is noticed when broken"
