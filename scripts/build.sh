@@ -1,0 +1,43 @@
+# Sourced by the scripts that build: configure and build one preset into build/<preset>.
+# shellcheck shell=bash
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+# As many compilers as there are cores, and as memory allows: one that uses torch takes 1.5 GB.
+build_jobs() {
+  local cores memory
+  cores=$(nproc)
+  memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo)
+  [ "$memory" -ge 1 ] || memory=1
+  echo $((cores < memory ? cores : memory))
+}
+
+# configure PRESET: only if this was not the last configure run of the folder. CMake notices by itself what changed in its
+# own files, but not that other switches are wanted.
+configure() {
+  local preset=$1 folder=$root/build/$1 arguments=()
+  case $preset in  # the others say themselves whether they have CUDA
+    release | debug) arguments+=("-DLOCKSTEP_BUILD_CUDA=${LOCKSTEP_BUILD_CUDA:-auto}") ;;
+  esac
+  [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_TORCH=$(realpath -m "$LOCKSTEP_BUILD_TORCH")")
+  [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BUNDLE=$(realpath -m "$LOCKSTEP_BUILD_BUNDLE")")
+  if [ -e "$folder/build.ninja" ] && [ "$(cat "$folder/configured_with" 2>/dev/null)" = "$cache ${arguments[*]}" ]; then
+    return
+  fi
+  mkdir -p "$folder"
+  rm -f "$folder/configured_with"
+  cd "$root"
+  step "configure $preset" "the message above; rm -r $folder starts afresh" \
+    cmake --preset "$preset" --fresh "${arguments[@]}"
+  echo "$cache ${arguments[*]}" >"$folder/configured_with"
+}
+
+configure_and_build() {
+  local preset=$1 targets=$2
+  configure "$preset"
+  # shellcheck disable=SC2086  # several targets
+  step "build $preset" "the first error in the log; rm -r $root/build/$preset starts afresh" \
+    cmake --build "$root/build/$preset" --parallel "$(build_jobs)" --target $targets
+}
+
+# build PRESET TARGETS: one at a time in each folder. Prints nothing when nothing is to do.
+build() { locked "$root/build/$1.lock" configure_and_build "$@"; }

@@ -1,0 +1,48 @@
+# Sourced by setup.sh --bundle.
+# shellcheck shell=bash
+
+# {fmt} as Debian ships it has no static library; this is the one source file that makes it.
+fmt_source() {
+  cat <<'SOURCE'
+#include <fmt/format-inl.h>
+FMT_BEGIN_NAMESPACE
+namespace detail {
+template FMT_API auto dragonbox::to_decimal(float) noexcept -> dragonbox::decimal_fp<float>;
+template FMT_API auto dragonbox::to_decimal(double) noexcept -> dragonbox::decimal_fp<double>;
+template FMT_API locale_ref::locale_ref(const std::locale&);
+template FMT_API auto locale_ref::get<std::locale>() const -> std::locale;
+template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
+template FMT_API auto decimal_point_impl(locale_ref) -> char;
+template FMT_API void buffer<char>::append(const char*, const char*);
+template FMT_API void vformat_to(buffer<char>&, string_view, typename vformat_args<>::type, locale_ref);
+}  // namespace detail
+FMT_END_NAMESPACE
+SOURCE
+}
+
+static_fmt() {
+  local folder=$1
+  fmt_source >"$folder/fmt.cpp" &&
+    g++ -std=c++20 -O2 -fPIE -I "$folder/include" -c "$folder/fmt.cpp" -o "$folder/fmt.o" &&
+    ar rcs "$folder/lib/libfmt.a" "$folder/fmt.o" &&
+    rm "$folder/fmt.cpp" "$folder/fmt.o"
+}
+
+# make_bundle DIR: appears complete or not at all.
+make_bundle() {
+  local folder=$1 part zlib size
+  [ ! -e "$folder" ] || [ -e "$folder/include/fmt" ] || die "$folder exists and is not a bundle" "name another folder"
+  part=$folder.part
+  rm -rf "$part"
+  mkdir -p "$part/include" "$part/lib"
+  zlib=$(g++ -print-file-name=libz.a)
+  [ -e "$zlib" ] || die "no static zlib on this machine" "apt-get install zlib1g-dev"
+  cp -rL /usr/include/{CLI,spdlog,fmt,nlohmann,catch2,zlib.h,zconf.h} "$part/include/"
+  cp -L "$zlib" "$part/lib/"
+  cp -rL "$debian_data" "$part/fashion-mnist"
+  step "compile a static fmt" "see the compiler's message" static_fmt "$part"
+  rm -rf "$folder"
+  mv "$part" "$folder"
+  size=$(du -sm "$folder" | cut -f1)
+  say "bundle of $size MB in $folder: headers, static zlib and fmt, Fashion-MNIST"
+}

@@ -1,0 +1,206 @@
+#!/usr/bin/env bash
+# scripts/setup.sh: everything that building and running lockstep needs; run.sh and test.sh call it by themselves.
+# Running it again costs nothing.
+#
+#   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
+#   scripts/setup.sh --python        also Python with torch, for the scripts that compare; prints the interpreter's path
+#   scripts/setup.sh --cuda-compiler also the CUDA compiler, where CUDA is off
+#   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
+#                                    LOCKSTEP_DATA=DIR/fashion-mnist, and LOCKSTEP_BUILD_TORCH=...)
+#   scripts/setup.sh --clean         removes what was fetched
+#   --quiet                          says nothing when there is nothing to do
+#
+# Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/lockstep. Environment:
+#   LOCKSTEP_BUILD_CUDA=auto|on|off  auto: CUDA where an NVIDIA driver is installed
+#   LOCKSTEP_BUILD_TORCH=PATH        use this site-packages/torch or libtorch folder, fetch none
+#   LOCKSTEP_BUILD_BUNDLE=PATH       use the libraries of this bundle, install none
+# Exit code: 0 when all is there, 1 when something is missing (the message says what to do), 2 for a wrong argument.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+check_system() {
+  if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
+    die "lockstep runs on x86-64 Linux; this machine is $(uname -s) on $(uname -m)"
+  fi
+}
+
+# missing_packages FETCHES: the Debian packages whose file or command is not there. Looking for what is needed, not for packages, also serves
+# machines that have it from elsewhere.
+missing_packages() {
+  local pair fetches=$1
+  local needs="g++=g++ cmake=cmake ninja-build=ninja"
+  local libraries="zlib1g-dev=zlib.h libfmt-dev=fmt/core.h libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp
+    nlohmann-json3-dev=nlohmann/json.hpp catch2=catch2/catch.hpp"
+  if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
+    needs+=" ccache=ccache $libraries"
+    [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"
+  fi
+  [ -z "$fetches" ] || needs+=" python3-pip=pip3"
+  for pair in $needs; do
+    found "${pair#*=}" || echo "${pair%%=*}"
+  done
+}
+
+found() {
+  case $1 in
+    /*) [ -e "$1" ] ;;
+    *.h | *.hpp) [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] ;;
+    *) command -v "$1" >/dev/null ;;
+  esac
+}
+
+install_packages() {
+  local missing as_root=()
+  missing=$(missing_packages "$1" | tr '\n' ' ')
+  missing=${missing% }
+  [ -n "$missing" ] || return 0
+  if ! command -v apt-get >/dev/null; then
+    die "missing on this machine, which has no apt-get: $missing" "install them (the names are Debian's)"
+  fi
+  if [ "$(id -u)" -ne 0 ]; then
+    if ! command -v sudo >/dev/null || { [ ! -t 0 ] && ! sudo -n true 2>/dev/null; }; then
+      die "these Debian packages are missing, and installing them takes root: $missing" \
+        "as root: apt-get update && apt-get install -y --no-install-recommends $missing"
+    fi
+    sudo -v || die "sudo was refused"
+    as_root=(sudo)
+  fi
+  as_root+=(env DEBIAN_FRONTEND=noninteractive)
+  step "read Debian's package lists" "apt-get update, as root; check the network and /etc/apt" \
+    "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=600 update
+  # shellcheck disable=SC2086  # several packages
+  step "install Debian packages" "apt-get install $missing, as root" \
+    "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $missing
+}
+
+# What this call has to download, in the order of downloading.
+list_fetches() {
+  if [ "$want_python" = yes ] || { [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && cuda_wanted; }; then
+    complete "$torch_full" || echo full
+  fi
+  if [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && ! cuda_wanted; then
+    complete "$torch_cpu" || echo cpu
+  fi
+  if cuda_wanted || [ "$want_nvcc" = yes ]; then
+    complete "$nvcc_install" || system_nvcc || echo nvcc
+  fi
+}
+
+need_space() {
+  local free
+  mkdir -p "$cache"
+  free=$(df -Pk "$cache" | awk 'NR == 2 { print int($4 / 1000000) }')
+  [ "$free" -ge "$1" ] || die "$cache has $free GB free, this download needs $1 GB" \
+    "free some space, or point XDG_CACHE_HOME at a larger disk"
+}
+
+# The user's own pip settings hold (index, proxy, certificates), except those that contradict a folder of our own.
+# Temporary files go where the result goes: pip moves them there, and /tmp may be small or in memory.
+pip() {
+  mkdir -p "$cache/tmp"
+  TMPDIR=$cache/tmp PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 python3 -m pip --disable-pip-version-check --no-input \
+    --no-cache-dir "$@"
+}
+
+pip_into() {
+  local folder=$1
+  shift
+  pip install --target "$folder" --no-compile --progress-bar off "$@"
+}
+
+install_python() {
+  python3 -m venv --without-pip "$torch_full" &&
+    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy
+}
+
+# fetch NAME GIGABYTES FOLDER FILE COMMAND...: FILE, inside FOLDER, proves that the command did its work.
+fetch() {
+  local name=$1 folder=$3 file=$4 gigabytes=$2
+  shift 4
+  need_space "$gigabytes"
+  rm -rf "$folder"
+  step "fetch $name" "run the same again; if pip cannot reach the network, see its settings: pip config list" "$@"
+  # shellcheck disable=SC2086  # a pattern
+  ls "$folder"/$file >/dev/null 2>&1 || die "pip installed $name, but there is no $folder/$file" "report this as a bug"
+  rm -rf "$cache/tmp"
+  date >"$folder/complete"
+}
+
+fetch_one() {
+  case $1 in
+    cpu)
+      # Two NVIDIA packages, because libtorch_cpu.so names libraries of theirs; the other 3.5 GB serve GPUs only.
+      fetch "LibTorch $torch_version (CPU, 540 MB)" 3 "$torch_cpu" torch/lib/libtorch_cpu.so \
+        pip_into "$torch_cpu" --no-deps "torch==$torch_version" nvidia-cuda-cupti==13.0.85 nvidia-cuda-runtime==13.0.96
+      ;;
+    full)
+      fetch "torch $torch_version (CUDA, 2.5 GB)" 9 "$torch_full" 'lib/python3*/site-packages/torch/lib/libtorch_cuda.so' \
+        install_python
+      ;;
+    nvcc)
+      # All five extras: with nvcc alone pip takes parts of a newer release that do not fit.
+      fetch "CUDA compiler (100 MB)" 1 "$nvcc_install" nvidia/cu13/bin/nvcc \
+        pip_into "$nvcc_install" 'cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2'
+      ;;
+  esac
+}
+
+set_up() {
+  local item fetches
+  fetches=$(list_fetches)
+  install_packages "$fetches"
+  for item in $fetches; do
+    fetch_one "$item"
+  done
+}
+
+# Nothing to do is found out without the lock; whatever there is to do is looked at again with it.
+nothing_to_do() { [ -z "$(missing_packages "")" ] && [ -z "$(list_fetches)" ]; }
+
+clean() {
+  [ -d "$cache" ] || { say "nothing to remove: there is no $cache"; return; }
+  local size
+  size=$(du -sh "$cache" | cut -f1)
+  rm -rf "$cache"
+  say "removed $size: $cache"
+}
+
+want_python=no want_nvcc=no quiet=no bundle=
+while [ $# -gt 0 ]; do
+  case $1 in
+    --python) want_python=yes ;;
+    --cuda-compiler) want_nvcc=yes ;;
+    --bundle)
+      [ $# -ge 2 ] || { say "--bundle needs a folder"; exit 2; }
+      bundle=$2
+      shift
+      ;;
+    --clean)
+      locked "$cache.lock" clean
+      exit
+      ;;
+    --quiet) quiet=yes ;;
+    --help | -h)
+      show_help "${BASH_SOURCE[0]}"
+      exit
+      ;;
+    *)
+      say "unknown argument '$1'"
+      show_help "${BASH_SOURCE[0]}" >&2
+      exit 2
+      ;;
+  esac
+  shift
+done
+
+check_system
+cuda_wanted || true  # a wrong LOCKSTEP_BUILD_CUDA ends here
+if ! nothing_to_do; then
+  locked "$cache.lock" set_up
+elif [ "$quiet" = no ]; then
+  say "everything is set up"
+fi
+if [ -n "$bundle" ]; then
+  source "$root/scripts/bundle.sh"
+  make_bundle "$bundle"
+fi
+[ "$want_python" = no ] || echo "$torch_full/bin/python"
