@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -43,7 +44,7 @@ void read_environment(CLI::App& app) {
 void apply_to_options(CLI::App& app) {
   for (auto* option : options_of(app)) {
     if (option == app.get_help_ptr() || option == app.get_version_ptr()) continue;
-    const bool has_value = option->get_type_size_max() > 0;
+    const bool has_value = option->get_items_expected_max() > 0;
     option->transform(has_value ? not_a_flag() : boolean());
     if (!has_value) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
   }
@@ -56,6 +57,13 @@ void collect_variables(CLI::App& app, std::vector<std::string>& names) {
   for (auto* subcommand : subcommands_of(app)) collect_variables(*subcommand, names);
 }
 
+// What all their names begin with would make any two of them similar.
+std::optional<std::string> nearest_variable(const std::string& name, std::vector<std::string> known) {
+  for (auto& variable : known) variable.erase(0, kVariablePrefix.size());
+  const auto near = nearest(name.substr(kVariablePrefix.size()), known);
+  return near ? std::optional(std::string(kVariablePrefix) + *near) : std::nullopt;
+}
+
 // A misspelt variable has no effect, which its owner wants to know. It is no error: it may be meant for
 // another version.
 void warn_of_unknown_variables(CLI::App& app) {
@@ -66,7 +74,7 @@ void warn_of_unknown_variables(CLI::App& app) {
     if (!text.starts_with(kVariablePrefix)) continue;
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
-    const auto near = nearest(name, known);
+    const auto near = nearest_variable(name, known);
     spdlog::warn("the variable {} sets no flag and is ignored{}", in_quotes(name),
                  near ? fmt::format("; did you mean '{}'?", *near) : "");
   }

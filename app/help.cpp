@@ -56,7 +56,7 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
 // "N", "auto|always|never", "FILE"; empty for a flag without a value. CLI11 names a flag's type, and after a
 // colon what its validator says of itself.
 std::string value_name(const CLI::Option& option) {
-  if (option.get_type_size_max() == 0) return "";
+  if (option.get_items_expected_max() == 0) return "";
   const auto type = option.get_type_name();
   if (type == "INT" || type == "UINT") return "N";
   if (type == "FLOAT") return "X";
@@ -69,7 +69,7 @@ Row flag_row(const CLI::Option& option) {
   if (const auto value = value_name(option); !value.empty()) left += " " + value;
 
   auto text = option.get_description();
-  const bool has_default = option.get_type_size_max() > 0 && !option.get_default_str().empty();
+  const bool has_default = option.get_items_expected_max() > 0 && !option.get_default_str().empty();
   if (has_default) text += fmt::format(" (default {})", option.get_default_str());
   return {left, text};
 }

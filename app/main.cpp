@@ -5,6 +5,8 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
 #include <exception>
 #include <new>
 #include <string>
@@ -21,20 +23,26 @@ namespace {
 constexpr const char* kMemoryHint =
     "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
 
+// Where standard error cannot take it, the exit code still tells.
+void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
+
 int report(const CLI::App& app, ExitCode code, std::string_view what, std::string_view hint) {
   const Terminal terminal(STDERR_FILENO, color_mode(app));
-  fmt::print(stderr, "lockstep: {} {}\n", terminal.style().red("error:"), what);
-  if (!hint.empty()) fmt::print(stderr, "{} {}\n", terminal.style().cyan("hint:"), hint);
+  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), what));
+  if (!hint.empty()) write_stderr(fmt::format("{} {}\n", terminal.style().cyan("hint:"), hint));
   return static_cast<int>(code);
 }
 
 int report_torch_error(const CLI::App& app, const c10::Error& error) {
-  // torch's allocator for the processor reports its failure as a general error.
   const std::string_view what = error.what_without_backtrace();
-  const bool memory = dynamic_cast<const c10::OutOfMemoryError*>(&error) ||
-                      what.find("DefaultCPUAllocator") != std::string_view::npos;
-  return memory ? report(app, ExitCode::kMemory, what, kMemoryHint)
-                : report(app, ExitCode::kFailed, what, "");
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error))
+    return report(app, ExitCode::kMemory, what, kMemoryHint);
+  // torch's allocator for the processor reports its failure as a general error, behind the failed check's
+  // place.
+  const auto cpu_allocator = what.find("DefaultCPUAllocator");
+  if (cpu_allocator == std::string_view::npos) return report(app, ExitCode::kFailed, what, "");
+  const auto details = what.substr(std::min(what.find("you tried"), what.size()));
+  return report(app, ExitCode::kMemory, fmt::format("out of memory: {}", details), kMemoryHint);
 }
 
 // Parsing runs the subcommand.
@@ -47,7 +55,7 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
     if (help_requested(app)) {
       write_stdout(app.help());
     } else if (ends_before_subcommand(app)) {
-      fmt::print(stderr, "{}", app.help());
+      write_stderr(app.help());
       return ExitCode::kUsage;
     } else {
       throw usage_error(app, error);

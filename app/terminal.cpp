@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <langinfo.h>
 #include <locale.h>
+#include <poll.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
 

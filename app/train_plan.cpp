@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <numeric>
+#include <locale>
 
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/recipe.h>
@@ -14,6 +14,9 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/evaluate.h>
+#include <lockstep/parallel/get_params.h>
+#include <lockstep/parallel/sgd.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
 
@@ -48,20 +51,42 @@ void build_model(TrainPlan& plan) {
   plan.network = lenet;
 }
 
-// What is resident now (the program, the data) and what the replicas on the host will add. On GPUs the host keeps little.
+// A step of one row: what torch's kernels and libraries take at their first use is resident from then on.
+void touch_kernels(const TrainPlan& plan) {
+  auto params = get_params(plan.initial, torch::kCPU);
+  const auto logits = plan.network(torch::zeros({1, 1, 28, 28}), params);
+  torch::cross_entropy_loss(logits, torch::zeros({1}, torch::kInt64)).backward();
+  sgd(params, plan.lr, 1);
+}
+
+// What is resident now (the program, its libraries, the data) and what the replicas on the host will add. On GPUs the
+// host keeps little.
 int64_t estimate_memory(const TrainPlan& plan) {
-  const auto sizes = shard_sizes(plan.batch_size, plan.world_size());
+  touch_kernels(plan);
   int64_t bytes = resident_bytes();
+  const auto sizes = shard_sizes(std::min(plan.batch_size, plan.data.train.size()), plan.world_size());
   for (size_t i = 0; i < sizes.size(); ++i) {
     if (!plan.devices[i].is_cpu()) continue;
     const int64_t parameters_and_gradients = 2 * plan.parameter_count;
-    bytes += static_cast<int64_t>(sizeof(float)) * (parameters_and_gradients + sizes[i] * lenet_activations_per_row());
+    const int64_t rows = std::max(sizes[i], std::min(kEvaluationBlock, plan.data.test.size()));
+    bytes += static_cast<int64_t>(sizeof(float)) * (parameters_and_gradients + rows * lenet_activations_per_row());
   }
   return bytes;
 }
 
 int default_threads(const TrainPlan& plan) {
   return std::max(1, static_cast<int>(allowed_cores().size()) / plan.world_size());
+}
+
+std::string counted(int64_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+// "60,000", whatever the machine's locale.
+std::locale thousands() {
+  struct Commas : std::numpunct<char> {
+    char do_thousands_sep() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  return {std::locale::classic(), new Commas};  // the locale owns it
 }
 
 }  // namespace
@@ -90,21 +115,23 @@ std::string describe(const TrainPlan& plan) {
   std::string text;
   const auto row = [&](std::string_view name, const std::string& value) { text += fmt::format("  {:<11}{}\n", name, value); };
   const auto sizes = shard_sizes(plan.batch_size, plan.world_size());
+  const auto shard = sizes.front() == sizes.back() ? fmt::format("{}", sizes.front())
+                                                   : fmt::format("{} or {}", sizes.front(), sizes.back());
   const int64_t last = plan.data.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
-  const bool one = plan.world_size() == 1;
 
   row("recipe", plan.recipe);
-  row("model", fmt::format("{}, {} parameters", plan.model, plan.parameter_count));
-  row("data", fmt::format("{}: {} training and {} test images ({})", plan.data.name, plan.data.train.size(),
+  row("model", fmt::format(thousands(), "{}, {:L} parameters", plan.model, plan.parameter_count));
+  row("data", fmt::format(thousands(), "{}, {:L} training and {:L} test images ({})", plan.data.name, plan.data.train.size(),
                           plan.data.test.size(), plan.data_origin));
-  row("devices", fmt::format("{}: {} replica{}, {} thread{} each", to_string(plan.devices), plan.world_size(),
-                             one ? "" : "s", plan.threads, plan.threads == 1 ? "" : "s"));
-  row("batch", fmt::format("{} images a step, {} a replica; {} steps an epoch, the last with {}", plan.batch_size,
-                           sizes.front() == sizes.back() ? fmt::format("{}", sizes.front())
-                                                         : fmt::format("{} to {}", sizes.back(), sizes.front()),
-                           plan.steps_per_epoch, last));
-  row("training", fmt::format("{} epochs ({} steps), SGD, lr {}, seed {}", plan.epochs, plan.total_steps, plan.lr, plan.seed));
-  row("gradients", one ? "of one replica: nothing to sum" : "summed parameter by parameter: added into the first replica, copied back");
+  row("devices", fmt::format("{}: {} with {} each", to_string(plan.devices), counted(plan.world_size(), "replica"),
+                             counted(plan.threads, "thread")));
+  row("batch", fmt::format("{} a step, {} a replica; {} an epoch, the last with {}", counted(plan.batch_size, "image"), shard,
+                           counted(plan.steps_per_epoch, "step"), last));
+  row("training", fmt::format("{} ({} in all), SGD, lr {}, seed {}", counted(plan.epochs, "epoch"),
+                              counted(plan.total_steps, "step"), plan.lr, plan.seed));
+  row("gradients", plan.world_size() == 1
+                       ? "one replica: nothing to sum"
+                       : "summed parameter by parameter: added into the first replica, copied back to all");
   row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)", static_cast<double>(plan.memory_estimate) / 1e6));
   return text;
 }

@@ -31,11 +31,10 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 75-real 80-real 86-real 90-real 100-real 120)
   endif()
 endif()
-set(CMAKE_CUDA_STANDARD 20)
-set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+enable_language(CUDA)
+set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
 # The CUDA runtime must be the one that torch loads, never a second copy linked statically.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)
-enable_language(CUDA)
 
 file(GLOB _cudart "${LibTorch_ROOT_DIR}/../nvidia/cu${_major}/lib/libcudart.so.${_major}"
                   "${LibTorch_ROOT_DIR}/lib/libcudart*.so.${_major}*")

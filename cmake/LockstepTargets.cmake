@@ -37,7 +37,7 @@ else()
   target_precompile_headers(lockstep_app REUSE_FROM lockstep)
 endif()
 if(LOCKSTEP_CUDA)
-  target_link_libraries(lockstep_core PUBLIC LibTorch::cudart)
+  target_link_libraries(lockstep_core PRIVATE LibTorch::cudart)
 endif()
 
 # Sources that come in two kinds, one for a build with CUDA (x.cu or x_cuda.cpp) and one for a build without

@@ -10,8 +10,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kBlock = 256;
-
 // Sums of one block, on the device: (2) double = {loss, correct}.
 torch::Tensor evaluate_block(const Network& net, const Params& params, const Inputs& block) {
   const auto logits = net(block.X, params);  // (n, classes)
@@ -30,15 +28,15 @@ Evaluation evaluate(const Network& net, std::span<const Params> device_params,
   std::vector<int64_t> order(static_cast<size_t>(rows));
   std::iota(order.begin(), order.end(), int64_t{0});
 
-  const int64_t blocks = (rows + kBlock - 1) / kBlock;
+  const int64_t blocks = (rows + kEvaluationBlock - 1) / kEvaluationBlock;
   std::vector<torch::Tensor> sums(static_cast<size_t>(blocks));
   workers.run([&](int rank) {
     const torch::NoGradGuard no_grad;
     const auto r = static_cast<size_t>(rank);
     Inputs block;
     for (int64_t b = rank; b < blocks; b += workers.size()) {
-      const auto count = std::min(kBlock, rows - b * kBlock);
-      sources[r]->gather(std::span(order).subspan(static_cast<size_t>(b * kBlock), static_cast<size_t>(count)), block);
+      const auto count = std::min(kEvaluationBlock, rows - b * kEvaluationBlock);
+      sources[r]->gather(std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)), block);
       sums[static_cast<size_t>(b)] = evaluate_block(net, device_params[r], block);
     }
   });

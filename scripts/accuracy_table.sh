@@ -62,10 +62,13 @@ for seed in "${seeds[@]}"; do
   rows+=("$row")
 done
 
-printf '`lockstep train %s`, test accuracy\n\n| seed |' "$*"
-printf ' `--devices %s` |' "${devices[@]}"
-printf '\n|---|'
-printf -- '---|%.0s' "${devices[@]}"
-printf '\n'
+# shellcheck disable=SC2016  # backquotes of Markdown
+{
+  printf '`lockstep train %s`, test accuracy\n\n| seed |' "$*"
+  printf ' `--devices %s` |' "${devices[@]}"
+  printf '\n|---|'
+  printf -- '---|%.0s' "${devices[@]}"
+  printf '\n'
+}
 printf '%s\n' "${rows[@]}"
 printf '%s\n' "${rows[@]}" | summaries

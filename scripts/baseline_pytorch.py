@@ -192,7 +192,9 @@ def train_epoch(run, epoch, record):
 
 def train(args):
     run = Training(args)
-    metrics = open(args.metrics, "x") if args.metrics else None  # a file that is there is not written over
+    if args.metrics and os.path.exists(args.metrics):
+        sys.exit(f"error: {args.metrics} exists already")
+    metrics = open(args.metrics, "w") if args.metrics else None
 
     def record(**event):
         if metrics:

@@ -33,4 +33,5 @@ else
   build release "lockstep_cli contender"
   built=$root/build/release
 fi
+[ -x "$built/scripts/contender" ] || die "$built/scripts/contender is missing" "build the target contender"
 exec "$python" "$root/scripts/compare_turns.py" --lockstep "$built/lockstep" --contender "$built/scripts/contender" "$@"

@@ -1,9 +1,10 @@
-// lockstep's side of compare_turns.py: the trainer of `lockstep train`, warmed up, kept alive and timed on request.
+// lockstep's side of compare_turns.py: the trainer of `lockstep train`, warmed up, kept alive, timed on request.
 //
 //   contender --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR --warmup STEPS
 //
-// Prints `ready {...}` once warm; then, for each line `run N` on stdin, takes N steps and prints one line of JSON with
-// the seconds they took. What app/main.cpp sets for the whole process belongs here too, or another program is measured.
+// Prints `ready {...}` once warm; then, for each line `run N` on stdin, takes N steps and prints one line of JSON
+// with the seconds they took. What app/main.cpp sets for the whole process belongs here too, or another program is
+// measured.
 #include <fmt/format.h>
 #include <torch/version.h>
 
@@ -47,12 +48,13 @@ void serve(const Flags& flags) {
     Stopwatch watch;
     StepTimes times;
     for (int i = 0; i < steps; ++i, ++done) {
-      times += trainer.step(std::span(order).subspan(done % (order.size() / batch_size) * batch_size, batch_size));
+      const auto batch = done % (order.size() / batch_size);
+      times += trainer.step(std::span(order).subspan(batch * batch_size, batch_size));
     }
     const auto sums = trainer.take_sums();  // inside the clock, as for a step line
-    return fmt::format(R"({{"seconds": {}, "data": {}, "compute": {}, "sync": {}, "update": {}, "loss": {}}})",
-                       watch.lap(), times.data, times.compute, times.sync, times.update,
-                       sums.loss / static_cast<double>(sums.rows));
+    return fmt::format(
+        R"({{"seconds": {}, "data": {}, "compute": {}, "sync": {}, "update": {}, "loss": {}}})", watch.lap(),
+        times.data, times.compute, times.sync, times.update, sums.loss / static_cast<double>(sums.rows));
   };
 
   run(std::stoi(flags.at("--warmup")));

@@ -236,7 +236,7 @@ TEST_CASE("0 and false switch a flag off") {
   }
 }
 
-TEST_CASE("--help wins over what is wrong beside it") {
+TEST_CASE("asking for help wins over what is wrong beside it") {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"train", "--batch-size", "0", "--help"}, {"train", "--help", "--epoch"}, {"train", "-h"}}) {
     Commands commands;
@@ -265,14 +265,14 @@ TEST_CASE("the help of a command") {
         "Usage: lockstep train [FLAGS]\n"
         "\n"
         "Flags:\n"
-        "      --epochs N          Passes over the data (default 10)\n"
-        "      --batch-size N      Rows (default 256)\n"
-        "      --seed N            First random number (default 0)\n"
-        "      --lr X              Learning rate (default 0.2)\n"
-        "      --metrics FILE      File of results\n"
+        "      --epochs N      Passes over the data (default 10)\n"
+        "      --batch-size N  Rows (default 256)\n"
+        "      --seed N        First random number (default 0)\n"
+        "      --lr X          Learning rate (default 0.2)\n"
+        "      --metrics FILE  File of results\n"
         "      --sync parameterwise|bucketed|overlapped\n"
-        "                          How gradients meet (default bucketed)\n"
-        "      --quiet             Say less\n"
-        "  -h, --help              Show this help\n"
-        "      --color WHEN        Colours\n");
+        "                      How gradients meet (default bucketed)\n"
+        "      --quiet         Say less\n"
+        "  -h, --help          Show this help\n"
+        "      --color WHEN    Colours\n");
 }

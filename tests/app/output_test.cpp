@@ -62,7 +62,7 @@ TEST_CASE("an existing file is refused, and kept") {
   CHECK(read_file(folder / "a.jsonl") == "old\n");
 }
 
-TEST_CASE("--overwrite replaces a file when the first line comes, not before") {
+TEST_CASE("an overwritten file keeps its content until the first line comes") {
   const TempFolder folder;
   write_file(folder / "a.jsonl", "old, and longer than the new content\n");
   { const OutputFile unused((folder / "a.jsonl").string(), true); }

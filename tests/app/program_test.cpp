@@ -118,3 +118,28 @@ TEST_CASE("colours only on a terminal that wants them") {
   CHECK(has_colour({"devices", "--x", "--color", "always"}, {{"NO_COLOR", "1"}}, false));
   CHECK_FALSE(has_colour({"devices", "--x"}, {{"TERM", "xterm"}, {"LOCKSTEP_FLAG_COLOR", "never"}}, true));
 }
+
+TEST_CASE("the exit code tells even where standard error is full") {
+  const auto result = run_process({.command = {"/bin/sh", "-c", LOCKSTEP_PROGRAM " devces 2>/dev/full"}});
+  CHECK(result.exit_code == 2);
+  CHECK(run_process({.command = {"/bin/sh", "-c", LOCKSTEP_PROGRAM " devces 2>&-"}}).exit_code == 2);
+}
+
+TEST_CASE("a reader that leaves early ends the program quietly") {
+  const auto result = run_process({.command = {"/bin/sh", "-c", LOCKSTEP_PROGRAM " --help | head -n 1"}});
+  CHECK(result.exit_code == 0);
+  CHECK(result.err.empty());
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which takes terabytes of addresses for itself
+TEST_CASE("memory that is not to be had") {
+  // 1.7 TB of images, where 200 GB of addresses are allowed: fails on any machine, before anything is filled.
+  const auto result = run_process({.command = {"/bin/sh", "-c",
+                                               "ulimit -v 200000000; exec " LOCKSTEP_PROGRAM
+                                               " train --data synthetic --limit-train 2147483648"}});
+  CHECK(result.exit_code == 8);
+  CHECK(result.out.empty());
+  CHECK_THAT(result.err, StartsWith("lockstep: error: out of memory: you tried to allocate 1"));
+  CHECK_THAT(result.err, Contains("\nhint: ") && Contains("--batch-size"));
+}
+#endif

@@ -105,7 +105,10 @@ TEST_CASE("nothing to draw") {
 }
 
 TEST_CASE("lockstep devices: a machine without a GPU") {
-  Machine machine{.processor = "Fast 9000", .cores = 8, .instructions = "AVX512"};
+  Machine machine;
+  machine.processor = "Fast 9000";
+  machine.cores = 8;
+  machine.instructions = "AVX512";
   machine.total_bytes = int64_t{32} << 30;
   machine.available_bytes = int64_t{24} << 30;
   machine.gpu_problem = "no NVIDIA driver is installed";
@@ -119,7 +122,7 @@ TEST_CASE("lockstep devices: a machine without a GPU") {
 }
 
 TEST_CASE("lockstep devices: a machine with GPUs") {
-  Machine machine{.processor = "Fast 9000", .cores = 1};
+  Machine machine;
   const CudaDevice gpu{.name = "Big GPU",
                        .capability_major = 9,
                        .capability_minor = 0,

@@ -21,13 +21,13 @@
 namespace lockstep::test {
 
 struct Process {
-  std::vector<std::string> command;  // the program's path, then its arguments
-  std::map<std::string, std::string>
-      environment;           // over the caller's own; LOCKSTEP_*, NO_COLOR and TERM are not inherited
-  std::string stdout_path;   // where standard output goes instead of `out`
-  bool on_terminal = false;  // output and errors go to one (pseudo) terminal, and both into `out`
-  std::function<void(pid_t, const std::string& out)>
-      on_output;  // called as output comes, with all there is of it
+  std::vector<std::string> command = {};  // the program's path, then its arguments
+  // Set on top of the caller's own, of which LOCKSTEP_*, NO_COLOR and TERM are left out.
+  std::map<std::string, std::string> environment = {};
+  std::string stdout_path = {};  // where standard output goes instead of `out`
+  bool on_terminal = false;      // output and errors go to one (pseudo) terminal, and both into `out`
+  // Called as output comes, with all there is of it.
+  std::function<void(pid_t, const std::string& out)> on_output = {};
 };
 
 struct ProcessResult {
@@ -128,12 +128,22 @@ inline ProcessResult run_process(Process process) {
   }
   posix_spawn_file_actions_adddup2(&actions, (process.on_terminal ? out : err).write.get(), STDERR_FILENO);
 
+  // A test that runs in the background inherits ignored signals, and the program would keep ignoring them.
+  sigset_t usual;
+  sigemptyset(&usual);
+  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&usual, signal);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigdefault(&attributes, &usual);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+
   auto environment = detail::merged_environment(process.environment);
   pid_t pid = 0;
   const int failed =
-      posix_spawn(&pid, process.command.front().c_str(), &actions, nullptr,
+      posix_spawn(&pid, process.command.front().c_str(), &actions, &attributes,
                   detail::pointers(process.command).data(), detail::pointers(environment).data());
   posix_spawn_file_actions_destroy(&actions);
+  posix_spawnattr_destroy(&attributes);
   if (failed)
     throw std::runtime_error("cannot start " + process.command.front() + ": " + std::strerror(failed));
   out.write.close();

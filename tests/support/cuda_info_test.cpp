@@ -1,0 +1,58 @@
+#include <lockstep/support/cuda_info.h>
+
+#include <array>
+#include <catch2/catch.hpp>
+#include <cstdio>
+#include <regex>
+#include <sstream>
+#include <string>
+
+namespace {
+
+using namespace lockstep;
+
+// What the driver's own tool says: name, compute capability, MiB; one line a GPU.
+std::string nvidia_smi() {
+  FILE* pipe = popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
+  REQUIRE(pipe != nullptr);
+  std::string text;
+  std::array<char, 256> part{};
+  while (fgets(part.data(), part.size(), pipe) != nullptr) {
+    text += part.data();
+  }
+  REQUIRE(pclose(pipe) == 0);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("what is built in and what is missing agree with each other") {
+  const auto problem = cuda_problem();
+  CHECK(problem.has_value() == cuda_devices().empty());
+  if (cuda_build() == "without CUDA") {
+    CHECK(problem == "this lockstep was built without CUDA");
+  } else {
+    CHECK(std::regex_match(cuda_build(), std::regex("CUDA [0-9]{2}\\.[0-9]")));
+    CHECK(problem != "this lockstep was built without CUDA");
+  }
+  if (problem) {
+    CHECK(problem->find('\n') == std::string::npos);
+    CHECK(problem->back() != '.');
+  }
+}
+
+TEST_CASE("GPUs are those that nvidia-smi lists", "[cuda]") {
+  const std::string listed = nvidia_smi();
+  for (const CudaDevice& device : cuda_devices()) {
+    std::ostringstream expected;
+    expected << device.name << ", " << device.capability_major << '.' << device.capability_minor << ", ";
+    INFO(expected.str() << " in\n" << listed);
+    const size_t at = listed.find(expected.str());
+    REQUIRE(at != std::string::npos);
+    // The driver keeps some memory to itself, which nvidia-smi counts.
+    const double mib = std::stod(listed.substr(at + expected.str().size()));
+    CHECK(static_cast<double>(device.total_bytes) / 1048576 == Approx(mib).epsilon(0.05));
+    CHECK(device.free_bytes <= device.total_bytes);
+    CHECK(device.multiprocessors > 0);
+  }
+}
