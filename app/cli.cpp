@@ -1,7 +1,6 @@
 #include <lockstep/app/cli.h>
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <torch/version.h>
 #include <unistd.h>
 
@@ -75,8 +74,8 @@ void warn_of_unknown_variables(CLI::App& app) {
     const std::string name(text.substr(0, text.find('=')));
     if (std::find(known.begin(), known.end(), name) != known.end()) continue;
     const auto near = nearest_variable(name, known);
-    spdlog::warn("the variable {} sets no flag and is ignored{}", in_quotes(name),
-                 near ? fmt::format("; did you mean '{}'?", *near) : "");
+    const auto hint = near ? fmt::format("; did you mean '{}'?", *near) : "";
+    warn(fmt::format("the variable {} sets no flag and is ignored{}", in_quotes(name), hint));
   }
 }
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <CLI/CLI.hpp>
 
@@ -26,7 +26,9 @@ std::string show(const torch::Tensor& tensor) {
   std::vector<std::string> lines;
   for (int64_t i = 0; i < rows.size(0); ++i) {
     const auto row = rows[i].contiguous();
-    lines.push_back(fmt::format("[{:>2}]", fmt::join(std::span(row.const_data_ptr<double>(), static_cast<size_t>(row.numel())), " ")));
+    lines.push_back(fmt::format(
+        "[{:>2}]",
+        fmt::join(std::span(row.const_data_ptr<double>(), static_cast<size_t>(row.numel())), " ")));
   }
   return fmt::format("  {} on {}\n", fmt::join(lines, "\n  "), tensor.device().str());
 }
@@ -34,8 +36,8 @@ std::string show(const torch::Tensor& tensor) {
 // The parameters of the network copied to a device, with a gradient to add into.
 std::string show_get_params(torch::Device device) {
   const auto params = get_params(LeNet(/*seed=*/0)->parameters(), device);
-  return fmt::format("get_params: the network's parameters copied to {}\nb1 weight:\n{}b1 grad:\n{}", device.str(), show(params[1]),
-                     show(params[1].grad()));
+  return fmt::format("get_params: the network's parameters copied to {}\nb1 weight:\n{}b1 grad:\n{}",
+                     device.str(), show(params[1]), show(params[1].grad()));
 }
 
 // Device i holds a vector of i + 1; afterwards all hold the sum.
@@ -69,9 +71,11 @@ std::string show_split_batch(const std::vector<torch::Device>& devices) {
 
 void setup_demo(CLI::App& app) {
   auto* demo = app.add_subcommand("demo", "The chapters' small demonstrations");
-  auto* scratch = demo->add_subcommand("scratch", "get_params, allreduce and split_batch, as the from-scratch chapter shows them");
+  auto* scratch = demo->add_subcommand(
+      "scratch", "get_params, allreduce and split_batch, as the from-scratch chapter shows them");
   auto options = std::make_shared<DemoScratchOptions>();
-  scratch->add_option("--devices", options->devices, "As for train; the chapter has two, so try cpux2");
+  scratch->add_option("--devices", options->devices, "As for train; the chapter has two, so try cpux2")
+      ->type_name("LIST");
   scratch->callback([options] { run_demo_scratch(*options); });
 }
 

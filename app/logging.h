@@ -1,12 +1,16 @@
-// Notices for the person at the terminal: spdlog to standard error, as "lockstep: ..." and "lockstep:
-// warning: ...".
+// Notices for the person at the terminal, on standard error: "lockstep: warning: ...". The only place that
+// knows spdlog.
 #pragma once
+
+#include <string_view>
 
 #include <lockstep/app/terminal.h>
 
 namespace lockstep {
 
-// Makes the logger that spdlog::info() and spdlog::warn() write to.
+// Before the first message. Each line is written as a whole, whichever thread it comes from.
 void set_up_logging(const Terminal& terminal);
+
+void warn(std::string_view message);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ struct TrainOptions {
   std::optional<int64_t> batch_size;  // global
   std::optional<double> lr;
   uint64_t seed = 0;
-  std::optional<std::string> data;  // a folder, or "synthetic"
+  std::optional<std::string> data;     // a folder, or "synthetic"
   std::optional<int64_t> limit_train;  // rows
   std::optional<int64_t> limit_steps;  // steps of the whole run
   int64_t log_every = 50;              // steps

@@ -29,7 +29,7 @@ struct TrainPlan {
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
-  Params initial;     // on the host, named as parameter_names says
+  Params initial;  // on the host, named as parameter_names says
   std::vector<std::string> parameter_names;
   Network network;
   int64_t parameter_count = 0;

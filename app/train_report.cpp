@@ -25,10 +25,11 @@ std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
 }  // namespace
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
-  auto line = fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% | top5 {:5.1f}% | lr {:.1e} | {:.1f} ms",
-                          epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch), plan.steps_per_epoch,
-                          mean_loss(report.sums), percent(report.sums.top1, report.sums.rows),
-                          percent(report.sums.top5, report.sums.rows), plan.lr, ms(report.seconds));
+  auto line =
+      fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% | top5 {:5.1f}% | lr {:.1e} | {:.1f} ms",
+                  epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
+                  plan.steps_per_epoch, mean_loss(report.sums), percent(report.sums.top1, report.sums.rows),
+                  percent(report.sums.top5, report.sums.rows), plan.lr, ms(report.seconds));
   if (const auto& phases = report.phases) {
     line += fmt::format(" (data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f})", ms(phases->data),
                         ms(phases->compute), ms(phases->sync), ms(phases->update));
@@ -37,14 +38,15 @@ std::string step_line(const StepReport& report, const TrainPlan& plan) {
 }
 
 std::string epoch_line(const EpochReport& report, const TrainPlan& plan) {
-  return fmt::format("{} | train loss {:.4f}, acc {:.3f} | test loss {:.4f}, acc {:.3f} | {:.1f} s + {:.1f} s evaluation",
-                     epoch_of(report.epoch, plan), mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
-                     report.test.loss(), report.test.accuracy(), report.seconds, report.test_seconds);
+  return fmt::format(
+      "{} | train loss {:.4f}, acc {:.3f} | test loss {:.4f}, acc {:.3f} | {:.1f} s + {:.1f} s evaluation",
+      epoch_of(report.epoch, plan), mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
+      report.test.loss(), report.test.accuracy(), report.seconds, report.test_seconds);
 }
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
-  return fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}", report.test_accuracy, report.seconds_per_epoch,
-                     to_string(plan.devices));
+  return fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}", report.test_accuracy,
+                     report.seconds_per_epoch, to_string(plan.devices));
 }
 
 std::string plan_json(const TrainPlan& plan) {

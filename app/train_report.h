@@ -1,4 +1,5 @@
-// What a training run prints and records: step lines, epoch lines, the curve, the closing line, and the metrics file.
+// What a training run prints and records: step lines, epoch lines, the curve, the closing line, and the
+// metrics file.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +17,7 @@ struct StepReport {
   int64_t epoch = 0;  // from 1, as all numbers people see
   int64_t step = 0;   // within the epoch, from 1
   TrainSums sums{};
-  double seconds = 0;              // wall time a step
+  double seconds = 0;  // wall time a step
   double images_per_second = 0;
   std::optional<StepTimes> phases{};  // seconds a step; empty where the host cannot tell them apart
 };

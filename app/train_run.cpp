@@ -21,12 +21,14 @@ SourceFactory resident(const ImageSet& set) {
 
 // Only on the host is a phase over when its call returns.
 bool phases_known(const TrainPlan& plan) {
-  return std::all_of(plan.devices.begin(), plan.devices.end(), [](const auto& device) { return device.is_cpu(); });
+  return std::all_of(plan.devices.begin(), plan.devices.end(),
+                     [](const auto& device) { return device.is_cpu(); });
 }
 
 }  // namespace
 
-TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics)
+TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal,
+                   OutputFile* metrics)
     : plan_(plan),
       options_(options),
       terminal_(terminal),
@@ -46,9 +48,12 @@ RunReport TrainRun::run() {
     show_curve();
   }
 
-  RunReport report{.test_accuracy = accuracy_.back(), .steps = steps_done_, .peak_bytes = peak_resident_bytes()};
-  report.seconds_per_epoch = seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
-  if (options_.print_weights_hash) report.weights_sha256 = weights_sha256(trainer_.params(0), plan_.parameter_names);
+  RunReport report{
+      .test_accuracy = accuracy_.back(), .steps = steps_done_, .peak_bytes = peak_resident_bytes()};
+  report.seconds_per_epoch =
+      seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
+  if (options_.print_weights_hash)
+    report.weights_sha256 = weights_sha256(trainer_.params(0), plan_.parameter_names);
   record(run_json(report));
   return report;
 }
@@ -100,8 +105,9 @@ void TrainRun::report_steps(int64_t epoch, int64_t step) {
 TrainSums TrainRun::take_sums(int64_t epoch, int64_t step) {
   const auto sums = trainer_.take_sums();
   if (!std::isfinite(sums.loss)) {
-    throw NumericError(fmt::format("the loss is {} at epoch {}, step {} or a little before", sums.loss, epoch, step),
-                       fmt::format("training has diverged; try a learning rate below {}", plan_.lr));
+    throw NumericError(
+        fmt::format("the loss is {} at epoch {}, step {} or a little before", sums.loss, epoch, step),
+        fmt::format("training has diverged; try a learning rate below {}", plan_.lr));
   }
   epoch_sums_ += sums;
   return sums;
@@ -111,14 +117,16 @@ void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) const {
   const auto signal = interrupt_.signal();
   if (!signal) return;
   const auto code = *signal == SIGINT ? ExitCode::kInterrupt : ExitCode::kTerminate;
-  throw Error(code, fmt::format("stopped by {} after step {} of epoch {}", *signal == SIGINT ? "Ctrl-C" : "SIGTERM", step, epoch));
+  throw Error(code, fmt::format("stopped by {} after step {} of epoch {}",
+                                *signal == SIGINT ? "Ctrl-C" : "SIGTERM", step, epoch));
 }
 
 void TrainRun::show_curve() const {
   constexpr int kWidth = 64;
-  constexpr int kHeight = 8;
+  constexpr int kHeight = 9;  // spaces the labels of the axis evenly
   if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
-  write_stdout(draw_curve(accuracy_, static_cast<int>(plan_.epochs), std::min(kWidth, terminal_.width()), kHeight, utf8_locale()));
+  write_stdout(draw_curve(accuracy_, static_cast<int>(plan_.epochs), std::min(kWidth, terminal_.width()),
+                          kHeight, utf8_locale()));
 }
 
 void TrainRun::print(const std::string& line) const {

@@ -1,4 +1,5 @@
-// The loop of a training run: epochs of steps, an evaluation after each, and what is printed and recorded on the way.
+// The loop of a training run: epochs of steps, an evaluation after each, and what is printed and recorded on
+// the way.
 #pragma once
 
 #include <string>
@@ -19,8 +20,8 @@ class TrainRun {
   // `metrics` may be null. All arguments are kept by reference and outlive the run.
   TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics);
 
-  // Throws NumericError when the loss is not finite, Error with kInterrupt or kTerminate when a signal came, and what
-  // training and writing throw.
+  // Throws NumericError when the loss is not finite, Error with kInterrupt or kTerminate when a signal came,
+  // and what training and writing throw.
   RunReport run();
 
  private:

@@ -1,6 +1,6 @@
 #include <lockstep/app/weights_hash.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <numeric>

@@ -8,7 +8,8 @@
 
 namespace lockstep {
 
-// SHA-256 over the raw bytes of all tensors (contiguous, little endian), in order of their names. Waits for the device.
+// SHA-256 over the raw bytes of all tensors (contiguous, little endian), in order of their names. Waits for
+// the device.
 std::string weights_sha256(const Params& tensors, std::span<const std::string> names);
 
 }  // namespace lockstep

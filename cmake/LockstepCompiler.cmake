@@ -6,6 +6,7 @@ set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # the arithmetic is torch's; -O3 only compiles longer
 
 # Warnings are errors, on our own code only: torch and the other libraries are SYSTEM includes.
 # (No -Wpedantic for .cu files: what nvcc hands to the host compiler is not pedantic itself.)
@@ -18,6 +19,8 @@ if(LOCKSTEP_BUILD_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_BUILD_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  # With sanitizers g++ 12 warns of its own standard library (GCC bug 105562).
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${LOCKSTEP_BUILD_SANITIZE})
 endif()
 

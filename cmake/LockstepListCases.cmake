@@ -30,8 +30,10 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
     if(NOT labels)
       set(labels cpu)
     endif()
-    # Catch2 reads , as "or" and [ as the start of a tag. A name that matches no case is an error.
+    # Catch2 reads , as "or", [ as the start of a tag, and at the start - as a flag and ~ as "not". A name that matches
+    # no case is an error.
     string(REGEX REPLACE "([\\,[])" "\\\\\\1" pattern "${name}")
+    string(REGEX REPLACE "^([-~])" "\\\\\\1" pattern "${pattern}")
     list(JOIN labels "," label_text)
     set(test "[==[${LOCKSTEP_TEST_NAME}: ${name}]==]")
     set(emulator "")

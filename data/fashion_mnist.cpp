@@ -1,7 +1,7 @@
 #include <lockstep/data/fashion_mnist.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <system_error>

@@ -1,5 +1,5 @@
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 
@@ -33,8 +33,8 @@ class ResidentSource : public BatchSource {
     into.y = fitting(into.y, {n}, labels_.options());
     at::index_select_out(into.y, labels_, 0, index);
     into.X.copy_(images_.index_select(0, index));  // (n, 1, 28, 28) uint8 -> float
-    into.X.div_(
-        scale_);  // a tensor: given the number 255, CUDA multiplies by its reciprocal, which rounds apart
+    // By a tensor: given the number 255, CUDA multiplies by its reciprocal, which rounds differently.
+    into.X.div_(scale_);
   }
 
  private:

@@ -1,7 +1,7 @@
 #include <lockstep/data/synthetic.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <array>

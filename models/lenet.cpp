@@ -1,21 +1,18 @@
 #include <lockstep/models/lenet.h>
 
 #include <ATen/CPUGeneratorImpl.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep {
 
-namespace F = torch::nn::functional;
-
 torch::Tensor lenet(const torch::Tensor& X, const Params& params) {
-  const auto pool = F::AvgPool2dFuncOptions(2).stride(2);
-  auto h = torch::conv2d(X, params[0], params[1]);    // (n, 20, 26, 26)
-  h = F::avg_pool2d(torch::relu(h), pool);            // (n, 20, 13, 13)
-  h = torch::conv2d(h, params[2], params[3]);         // (n, 50, 9, 9)
-  h = F::avg_pool2d(torch::relu(h), pool);            // (n, 50, 4, 4): the ninth row and column are dropped
-  h = h.flatten(1);                                   // (n, 800)
+  auto h = torch::conv2d(X, params[0], params[1]);  // (n, 20, 26, 26)
+  h = torch::avg_pool2d(torch::relu(h), 2, 2);      // (n, 20, 13, 13)
+  h = torch::conv2d(h, params[2], params[3]);       // (n, 50, 9, 9)
+  h = torch::avg_pool2d(torch::relu(h), 2, 2);      // (n, 50, 4, 4): the ninth row and column are dropped
+  h = h.flatten(1);                                 // (n, 800)
   h = torch::relu(torch::mm(h, params[4]) + params[5]);  // (n, 128)
-  return torch::mm(h, params[6]) + params[7];         // (n, 10)
+  return torch::mm(h, params[6]) + params[7];            // (n, 10)
 }
 
 LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype) {
@@ -47,10 +44,11 @@ int64_t lenet_activations_per_row() {
   constexpr int64_t kConv2 = 50 * 9 * 9;
   constexpr int64_t kPool2 = 50 * 4 * 4;
   constexpr int64_t kHidden = 128;
-  // Kept until the backward pass: a convolution's output lives until its ReLU has run, the ReLU's output until the end.
+  // Kept until the backward pass: a convolution's output lives until its ReLU has run, the ReLU's output
+  // until the end.
   constexpr int64_t kKept = kInput + kConv1 + kPool1 + kConv2 + kPool2 + 2 * kHidden;
-  // Alive at once at the widest point, the first layer's backward: what flows into the ReLU and what leaves it, and the
-  // copy that oneDNN computes on, its 20 channels padded to 32.
+  // Alive at once at the widest point, the first layer's backward: what flows into the ReLU and what leaves
+  // it, and the copy that oneDNN computes on, its 20 channels padded to 32.
   constexpr int64_t kWidest = 2 * kConv1 + 32 * 26 * 26;
   return kKept + kWidest;
 }

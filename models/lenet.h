@@ -1,7 +1,9 @@
-// LeNet as the multi-GPU chapter writes it from scratch: eight tensors and a forward pass of functional operations.
+// LeNet as the multi-GPU chapter writes it from scratch: eight tensors and a forward pass of functional
+// operations.
 #pragma once
 
 #include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
 
 #include <cstdint>
 
@@ -9,15 +11,16 @@
 
 namespace lockstep {
 
-// The forward pass. params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3 (128), W4 (128,10),
-// b4 (10)}, X (n, 1, 28, 28) of the same dtype and device; returns logits (n, 10). n may be 0.
+// The forward pass. params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3 (128), W4
+// (128,10), b4 (10)}, X (n, 1, 28, 28) of the same dtype and device; returns logits (n, 10). n may be 0.
 torch::Tensor lenet(const torch::Tensor& X, const Params& params);
 
-// The same network as a LibTorch module that owns the eight tensors (named W1, b1, ... b4; 129,068 values), on the host.
+// The same network as a LibTorch module that owns the eight tensors (named W1, b1, ... b4; 129,068 values),
+// on the host.
 class LeNetImpl : public torch::nn::Module {
  public:
-  // Weights are N(0, 1) x .01 drawn from a generator of their own with `seed`, in the order W1, W2, W3, W4: the very
-  // numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero.
+  // Weights are N(0, 1) x .01 drawn from a generator of their own with `seed`, in the order W1, W2, W3, W4:
+  // the very numbers of Python's torch.manual_seed(seed) followed by four torch.randn. Biases are zero.
   explicit LeNetImpl(uint64_t seed, torch::ScalarType dtype = torch::kFloat32);
 
   torch::Tensor forward(const torch::Tensor& X);

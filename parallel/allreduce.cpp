@@ -1,7 +1,7 @@
 #include <lockstep/parallel/allreduce.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <sstream>
 
@@ -24,8 +24,9 @@ void allreduce(std::span<torch::Tensor> per_device) {
   const auto others = per_device.subspan(1);
   for (const auto& tensor : others) {
     if (tensor.sizes() == first.sizes() && tensor.scalar_type() == first.scalar_type()) continue;
-    throw UsageError(fmt::format("allreduce needs tensors alike, got {} and {}", describe(first), describe(tensor)),
-                     "pass the same tensor of every replica");
+    throw UsageError(
+        fmt::format("allreduce needs tensors alike, got {} and {}", describe(first), describe(tensor)),
+        "pass the same tensor of every replica");
   }
   for (const auto& tensor : others) first.add_(tensor.to(first.device()));
   for (auto& tensor : others) tensor.copy_(first);

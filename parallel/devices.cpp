@@ -34,8 +34,9 @@ torch::Device gpu(int index, int gpus) {
   if (index < gpus) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
   const auto problem = cuda_problem();
   if (gpus > 0 || !problem) {
-    throw DeviceError(fmt::format("cuda:{} does not exist: this machine has {} GPU{}", index, gpus, gpus == 1 ? "" : "s"),
-                      "`lockstep devices` lists what is there");
+    throw DeviceError(
+        fmt::format("cuda:{} does not exist: this machine has {} GPU{}", index, gpus, gpus == 1 ? "" : "s"),
+        "`lockstep devices` lists what is there");
   }
   throw DeviceError(fmt::format("cuda:{} cannot be used: {}", index, *problem),
                     "use --devices cpu, or cpux2 for two replicas on this processor");
@@ -67,7 +68,8 @@ std::vector<torch::Device> parse_item(std::string_view item, std::string_view sp
   const auto times = digits.empty() ? std::nullopt : parse_count(digits);
   if (!times) refuse(spec, fmt::format("'{}' is not a device", item));
   if (*times < 1) refuse(spec, fmt::format("'{}' asks for {} replicas, at least 1 is needed", item, *times));
-  if (*times > kMaxReplicas) refuse(spec, fmt::format("'{}' asks for more than {} replicas", item, kMaxReplicas));
+  if (*times > kMaxReplicas)
+    refuse(spec, fmt::format("'{}' asks for more than {} replicas", item, kMaxReplicas));
   const auto once = parse_name(item.substr(0, x), spec, gpus);
   if (once.size() != 1) refuse(spec, fmt::format("'{}' names several devices; repeat one of them", item));
   return std::vector(static_cast<size_t>(*times), once.front());

@@ -19,7 +19,8 @@ int visible_gpus();
 //   cuda:1        one GPU by index
 //   cpux4         four replicas on one device; cuda:0x2 likewise
 //   cuda:0,cpu    a list of these
-// Throws UsageError for what is not such a list, DeviceError for a GPU that is not there (`gpus` of them are).
+// Throws UsageError for what is not such a list, DeviceError for a GPU that is not there (`gpus` of them
+// are).
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visible_gpus());
 
 // The chapter's names: the i-th GPU, or the CPU when there is none; all GPUs, or the CPU.

@@ -1,6 +1,7 @@
 #include <lockstep/parallel/evaluate.h>
 
-#include <torch/torch.h>
+#include <ATen/core/Reduction.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <numeric>
@@ -13,8 +14,7 @@ namespace {
 // Sums of one block, on the device: (2) double = {loss, correct}.
 torch::Tensor evaluate_block(const Network& net, const Params& params, const Inputs& block) {
   const auto logits = net(block.X, params);  // (n, classes)
-  const auto loss = torch::nn::functional::cross_entropy(
-      logits, block.y, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  const auto loss = torch::cross_entropy_loss(logits, block.y, /*weight=*/{}, at::Reduction::Sum);
   const auto correct = (logits.argmax(1) == block.y).sum();
   return torch::stack({loss.to(torch::kFloat64), correct.to(torch::kFloat64)});
 }
@@ -36,7 +36,9 @@ Evaluation evaluate(const Network& net, std::span<const Params> device_params,
     Inputs block;
     for (int64_t b = rank; b < blocks; b += workers.size()) {
       const auto count = std::min(kEvaluationBlock, rows - b * kEvaluationBlock);
-      sources[r]->gather(std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)), block);
+      sources[r]->gather(
+          std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)),
+          block);
       sums[static_cast<size_t>(b)] = evaluate_block(net, device_params[r], block);
     }
   });

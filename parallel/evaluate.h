@@ -22,9 +22,10 @@ struct Evaluation {
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(rows); }
 };
 
-// The set is cut into blocks of kEvaluationBlock rows, dealt whole to the replicas in turn, and the blocks' sums are added in their
-// order: the counts are the same to the last row on any number of devices. device_params[i] and sources[i] are on
-// workers.devices()[i], every source holds the whole set; throws UsageError when it is empty.
+// The set is cut into blocks of kEvaluationBlock rows, dealt whole to the replicas in turn, and the blocks'
+// sums are added in their order: the counts are the same to the last row on any number of devices.
+// device_params[i] and sources[i] are on workers.devices()[i], every source holds the whole set; throws
+// UsageError when it is empty.
 Evaluation evaluate(const Network& net, std::span<const Params> device_params,
                     std::span<const std::shared_ptr<const BatchSource>> sources, ReplicaWorkers& workers);
 

@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// New leaf tensors on `device` with the same values; each requires gradients and starts with a gradient of zeros, so
-// that a replica that gets no rows still has one to sum. The originals are not touched, not even on the same device.
+// New leaf tensors on `device` with the same values; each requires gradients and starts with a gradient of
+// zeros, so that a replica that gets no rows still has one to sum. The originals are not touched, not even on
+// the same device.
 Params get_params(const Params& params, torch::Device device);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// One worker thread a replica, for the whole run: it knows its device, its stream, its cores and its number of threads.
+// One worker thread a replica, for the whole run: it knows its device, its stream, its cores and its number
+// of threads.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -15,16 +16,18 @@ namespace lockstep {
 
 class ReplicaWorkers {
  public:
-  // threads: intra-op threads of each replica, at least 1. Replicas on a CPU keep to cores of their own while there are
-  // enough; replicas on a GPU each get a stream of their own, so that several on one GPU work at the same time.
+  // threads: intra-op threads of each replica, at least 1. Replicas on a CPU keep to cores of their own while
+  // there are enough; replicas on a GPU each get a stream of their own, so that several on one GPU work at
+  // the same time.
   ReplicaWorkers(std::vector<torch::Device> devices, int threads);
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }
 
-  // Calls task(rank) in every replica's thread, on its device and stream, and returns when all have returned (the first
-  // rank's exception is rethrown). On GPUs the order is kept without the host waiting: a task's kernels start after
-  // whatever the caller has queued on its current streams, and what the caller queues afterwards starts after them.
+  // Calls task(rank) in every replica's thread, on its device and stream, and returns when all have returned
+  // (the first rank's exception is rethrown). On GPUs the order is kept without the host waiting: a task's
+  // kernels start after whatever the caller has queued on its current streams, and what the caller queues
+  // afterwards starts after them.
   void run(const std::function<void(int rank)>& task);
 
   // Waits until every replica's stream is empty. For stopping a clock; nothing else needs it.
@@ -34,7 +37,8 @@ class ReplicaWorkers {
   void set_up_thread(int rank, int threads);
 
   std::vector<torch::Device> devices_;
-  std::vector<std::optional<c10::Stream>> streams_;  // one a replica; none on a CPU, whose work is done when it returns
+  std::vector<std::optional<c10::Stream>>
+      streams_;  // one a replica; none on a CPU, whose work is done when it returns
   std::unique_ptr<WorkerPool> pool_;
 };
 

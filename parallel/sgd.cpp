@@ -1,6 +1,6 @@
 #include <lockstep/parallel/sgd.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace lockstep {
 

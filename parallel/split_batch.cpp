@@ -1,7 +1,7 @@
 #include <lockstep/parallel/split_batch.h>
 
 #include <fmt/format.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +14,8 @@ namespace {
 
 double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
-    throw UsageError(fmt::format("{} weights for {} replicas", weights.size(), world), "give one weight a replica");
+    throw UsageError(fmt::format("{} weights for {} replicas", weights.size(), world),
+                     "give one weight a replica");
   }
   for (const double weight : weights) {
     if (std::isfinite(weight) && weight >= 0) continue;
@@ -36,7 +37,8 @@ std::vector<int64_t> weighted_sizes(int64_t rows, std::span<const double> weight
   }
   std::vector<size_t> order(sizes.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return remainders[a] > remainders[b]; });
   auto left = rows - std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   for (size_t i = 0; left > 0; ++i, --left) ++sizes[order[i]];
   return sizes;
@@ -45,7 +47,8 @@ std::vector<int64_t> weighted_sizes(int64_t rows, std::span<const double> weight
 }  // namespace
 
 std::vector<int64_t> shard_sizes(int64_t rows, int world, std::span<const double> weights) {
-  if (world < 1) throw UsageError(fmt::format("a batch cannot be split over {} replicas", world), "at least 1 is needed");
+  if (world < 1)
+    throw UsageError(fmt::format("a batch cannot be split over {} replicas", world), "at least 1 is needed");
   if (rows < 0) throw UsageError(fmt::format("a batch cannot have {} rows", rows));
   if (!weights.empty()) return weighted_sizes(rows, weights, checked_sum(weights, world));
   std::vector<int64_t> sizes(static_cast<size_t>(world), rows / world);
@@ -53,16 +56,18 @@ std::vector<int64_t> shard_sizes(int64_t rows, int world, std::span<const double
   return sizes;
 }
 
-std::vector<Inputs> split_batch(const torch::Tensor& X, const torch::Tensor& y, std::span<const torch::Device> devices,
-                                std::span<const double> weights) {
+std::vector<Inputs> split_batch(const torch::Tensor& X, const torch::Tensor& y,
+                                std::span<const torch::Device> devices, std::span<const double> weights) {
   if (X.size(0) != y.size(0)) {
-    throw UsageError(fmt::format("X has {} rows, y has {}", X.size(0), y.size(0)), "each row needs one label");
+    throw UsageError(fmt::format("X has {} rows, y has {}", X.size(0), y.size(0)),
+                     "each row needs one label");
   }
   std::vector<Inputs> shards;
   int64_t begin = 0;
   const auto sizes = shard_sizes(X.size(0), static_cast<int>(devices.size()), weights);
   for (size_t i = 0; i < devices.size(); ++i) {
-    shards.push_back({X.narrow(0, begin, sizes[i]).to(devices[i]), y.narrow(0, begin, sizes[i]).to(devices[i])});
+    shards.push_back(
+        {X.narrow(0, begin, sizes[i]).to(devices[i]), y.narrow(0, begin, sizes[i]).to(devices[i])});
     begin += sizes[i];
   }
   return shards;

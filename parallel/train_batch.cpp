@@ -1,6 +1,7 @@
 #include <lockstep/parallel/train_batch.h>
 
-#include <torch/torch.h>
+#include <ATen/core/Reduction.h>
+#include <torch/types.h>
 
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/sgd.h>
@@ -17,7 +18,8 @@ ShardSums shard_sums(const torch::Tensor& loss_sum, const torch::Tensor& logits,
   const auto top1 = (logits.argmax(1) == y).sum();
   const auto own = logits.gather(1, y.unsqueeze(1));  // (n, 1)
   const auto top5 = ((logits > own).sum(1) < 5).sum();
-  return torch::stack({loss_sum.detach().to(torch::kFloat64), top1.to(torch::kFloat64), top5.to(torch::kFloat64)});
+  return torch::stack(
+      {loss_sum.detach().to(torch::kFloat64), top1.to(torch::kFloat64), top5.to(torch::kFloat64)});
 }
 
 // Forward and backward of one replica: its gradients are added into params[i].grad.
@@ -26,8 +28,7 @@ ShardSums compute_gradients(const Inputs& shard, const Params& params, const Net
     return torch::zeros({3}, torch::TensorOptions(torch::kFloat64).device(shard.X.device()));
   }
   const auto logits = net(shard.X, params);
-  const auto loss_sum = torch::nn::functional::cross_entropy(
-      logits, shard.y, torch::nn::functional::CrossEntropyFuncOptions().reduction(torch::kSum));
+  const auto loss_sum = torch::cross_entropy_loss(logits, shard.y, /*weight=*/{}, at::Reduction::Sum);
   loss_sum.backward();
   return shard_sums(loss_sum, logits, shard.y);
 }
@@ -56,8 +57,8 @@ StepTimes StepTimes::operator/(double steps) const {
   return {.data = data / steps, .compute = compute / steps, .sync = sync / steps, .update = update / steps};
 }
 
-BatchOutcome train_batch(std::span<const Inputs> shards, std::span<Params> device_params, const Network& net, double lr,
-                         ReplicaWorkers& workers) {
+BatchOutcome train_batch(std::span<const Inputs> shards, std::span<Params> device_params, const Network& net,
+                         double lr, ReplicaWorkers& workers) {
   int64_t batch_size = 0;
   for (const auto& shard : shards) batch_size += shard.y.size(0);
   if (batch_size == 0) throw UsageError("a batch of 0 rows cannot be trained on");

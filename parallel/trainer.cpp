@@ -1,6 +1,6 @@
 #include <lockstep/parallel/trainer.h>
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 

@@ -16,8 +16,8 @@ class WorkerPool {
  public:
   using Task = std::function<void(int worker)>;
 
-  // Starts `size` threads; each calls on_start(worker) before its first task. Returns when all have done so, or rethrows
-  // what the lowest-numbered failing one threw, with no thread left behind.
+  // Starts `size` threads; each calls on_start(worker) before its first task. Returns when all have done so,
+  // or rethrows what the lowest-numbered failing one threw, with no thread left behind.
   WorkerPool(int size, const Task& on_start);
   ~WorkerPool();
   WorkerPool(const WorkerPool&) = delete;
@@ -25,8 +25,8 @@ class WorkerPool {
 
   int size() const { return static_cast<int>(threads_.size()); }
 
-  // Calls task(worker) in every thread and returns when all have returned: what they wrote is then visible here. If any
-  // threw, the exception of the lowest-numbered one is rethrown, and the pool can be used again.
+  // Calls task(worker) in every thread and returns when all have returned: what they wrote is then visible
+  // here. If any threw, the exception of the lowest-numbered one is rethrown, and the pool can be used again.
   void run(const Task& task);
 
  private:

@@ -1,4 +1,5 @@
-// What CUDA there is, in this build and on this machine. Needs no torch: it is what can still say why torch finds no GPU.
+// What CUDA there is, in this build and on this machine. Needs no torch: it is what can still say why torch
+// finds no GPU.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // Errors that end a run: what happened, what to do about it, and which exit code it means.
 //
-// Libraries throw these; only app/main.cpp turns them into an exit code. `what()` names both values (what was found,
-// what was expected) in one sentence without a trailing full stop; `hint()` says what to do, and may be empty.
+// Libraries throw these; only app/main.cpp turns them into an exit code. `what()` names both values (what was
+// found, what was expected) in one sentence without a trailing full stop; `hint()` says what to do, and may
+// be empty.
 #pragma once
 
 #include <stdexcept>

@@ -1,5 +1,5 @@
-// What a library has to say while it works (a fallback taken, a setting that will be slow) goes to this callback;
-// the program decides where it is shown. It may be called from any thread and must not throw.
+// What a library has to say while it works (a fallback taken, a setting that will be slow) goes to this
+// callback; the program decides where it is shown. It may be called from any thread and must not throw.
 #pragma once
 
 #include <functional>

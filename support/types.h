@@ -14,7 +14,8 @@ namespace lockstep {
 // The parameters of one replica, in the model's own order, all on one device.
 using Params = std::vector<torch::Tensor>;
 
-// A network as the chapter writes it: X (n, channels, height, width) and its parameters in, logits (n, classes) out.
+// A network as the chapter writes it: X (n, channels, height, width) and its parameters in, logits (n,
+// classes) out.
 using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params& params)>;
 
 // Rows of a batch on one device. Both may have 0 rows.
@@ -23,8 +24,8 @@ struct Inputs {
   torch::Tensor y;  // (n) int64, class of each row
 };
 
-// Where a replica's rows come from: one per distinct device, shared by the replicas on it. Implementations are safe to
-// call from several threads at once, each with an `into` of its own.
+// Where a replica's rows come from: one per distinct device, shared by the replicas on it. Implementations
+// are safe to call from several threads at once, each with an `into` of its own.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;

@@ -28,7 +28,8 @@ Process train(const Words& words) {
   Process process;
   process.command = {LOCKSTEP_PROGRAM, "train"};
   for (const auto& [flag, value] : small) {
-    if (std::find(words.begin(), words.end(), flag) == words.end()) process.command.insert(process.command.end(), {flag, value});
+    if (std::find(words.begin(), words.end(), flag) == words.end())
+      process.command.insert(process.command.end(), {flag, value});
   }
   process.command.insert(process.command.end(), words.begin(), words.end());
   return process;
@@ -81,7 +82,7 @@ TEST_CASE("train prints its plan, step lines, epoch lines, and the chapter's las
                          std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu, cpu\])")));
 }
 
-TEST_CASE("--quiet leaves the last line") {
+TEST_CASE("with --quiet, train leaves the last line") {
   const auto result = run_process(train({"--epochs", "1", "--quiet"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
@@ -113,7 +114,7 @@ TEST_CASE("training learns") {
   CHECK(std::stod(match[1]) > .3);  // chance is .1
 }
 
-TEST_CASE("--limit-steps ends the run early, evaluates, and says how sec/epoch is meant") {
+TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is meant") {
   const auto result = run_process(train({"--limit-steps", "7"}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("epoch  2/10 | step 2/5") && Contains("stopped after 7 steps") &&
@@ -121,7 +122,7 @@ TEST_CASE("--limit-steps ends the run early, evaluates, and says how sec/epoch i
   CHECK_THAT(result.out, !Contains("epoch  3/10"));
 }
 
-TEST_CASE("--metrics holds the lines as JSON") {
+TEST_CASE("train --metrics holds the lines as JSON") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
   const auto result =
@@ -160,7 +161,7 @@ TEST_CASE("an output file is replaced only with --overwrite, and nothing is trai
   CHECK_THAT(kept, Contains("\"event\":\"plan\""));
 }
 
-TEST_CASE("--dry-run prints the plan with a memory estimate, and neither trains nor writes") {
+TEST_CASE("train --dry-run prints the plan with a memory estimate, and neither trains nor writes") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
   const auto result = run_process(train({"--dry-run", "--metrics", file}));

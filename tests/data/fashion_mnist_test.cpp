@@ -1,4 +1,4 @@
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <array>
 #include <catch2/catch.hpp>
@@ -9,6 +9,7 @@
 
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/data/gzip_bytes.h>
 #include <lockstep/tests/data/idx_bytes.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/temp_folder.h>

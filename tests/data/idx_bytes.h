@@ -1,8 +1,6 @@
 // IDX files made byte by byte, so that each of them can be made wrong.
 #pragma once
 
-#include <zlib.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -24,24 +22,6 @@ inline Bytes idx_bytes(const std::vector<uint32_t>& dimensions, const Bytes& val
   for (const uint32_t dimension : dimensions) append_big_endian(bytes, dimension);
   bytes.insert(bytes.end(), values.begin(), values.end());
   return bytes;
-}
-
-inline Bytes gzipped(const Bytes& bytes) {
-  z_stream zlib = {};
-  constexpr int kGzipWrapper = 16;
-  if (deflateInit2(&zlib, 9, Z_DEFLATED, MAX_WBITS + kGzipWrapper, 8, Z_DEFAULT_STRATEGY) != Z_OK) {
-    throw std::runtime_error("deflateInit2 failed");
-  }
-  Bytes packed(deflateBound(&zlib, bytes.size()));
-  zlib.next_in = const_cast<Bytef*>(bytes.data());
-  zlib.avail_in = static_cast<uInt>(bytes.size());
-  zlib.next_out = packed.data();
-  zlib.avail_out = static_cast<uInt>(packed.size());
-  const int result = deflate(&zlib, Z_FINISH);
-  packed.resize(zlib.total_out);
-  deflateEnd(&zlib);
-  if (result != Z_STREAM_END) throw std::runtime_error("deflate failed");
-  return packed;
 }
 
 inline void write_bytes(const std::filesystem::path& path, const Bytes& bytes) {

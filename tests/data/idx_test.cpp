@@ -8,6 +8,7 @@
 
 #include <lockstep/data/idx.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/data/gzip_bytes.h>
 #include <lockstep/tests/data/idx_bytes.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/temp_folder.h>

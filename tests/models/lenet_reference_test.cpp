@@ -1,5 +1,4 @@
 // The network against values that Python's torch computed: tests/reference/lenet_reference.py.
-#include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 #include <fstream>
@@ -17,7 +16,9 @@ using nlohmann::json;
 
 namespace {
 
-json reference(const std::string& name) { return json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name)); }
+json reference(const std::string& name) {
+  return json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
+}
 
 std::string sha256(const torch::Tensor& tensor) {
   Sha256 hash;
@@ -53,7 +54,9 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   const LeNet net(python.at("seed").get<uint64_t>(), torch::kFloat64);
 
   const auto logits = lenet(batch.X, net->parameters());
-  for (int64_t c = 0; c < 10; ++c) CHECK(logits[0][c].item<double>() == Approx(python.at("logits_row0")[static_cast<size_t>(c)].get<double>()).epsilon(1e-10));
+  for (int64_t c = 0; c < 10; ++c)
+    CHECK(logits[0][c].item<double>() ==
+          Approx(python.at("logits_row0")[static_cast<size_t>(c)].get<double>()).epsilon(1e-10));
 
   const int world = GENERATE(1, 2, 3);
   INFO(world << " replicas");
@@ -61,7 +64,8 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   std::vector<Params> params;
   for (int rank = 0; rank < world; ++rank) params.push_back(get_params(net->parameters(), torch::kCPU));
   const auto outcome = train_batch(batch.X, batch.y, params, lenet, python.at("lr").get<double>(), workers);
-  CHECK(torch::stack(outcome.sums).sum(0)[0].item<double>() == Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
+  CHECK(torch::stack(outcome.sums).sum(0)[0].item<double>() ==
+        Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
 
   const auto gradients = stock_gradients(net->parameters(), batch.X, batch.y);
   const auto names = net->named_parameters().keys();
@@ -73,7 +77,8 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
       INFO(names[i] << ", element " << expected.at("at")[k]);
       const auto at = expected.at("at")[k].get<int64_t>();
       const auto updated = params.back()[i].detach().flatten()[at].item<double>();
-      CHECK(std::abs(gradients[i].flatten()[at].item<double>() - expected.at("grad")[k].get<double>()) <= 1e-10 * largest);
+      CHECK(std::abs(gradients[i].flatten()[at].item<double>() - expected.at("grad")[k].get<double>()) <=
+            1e-10 * largest);
       CHECK(std::abs(updated - expected.at("updated")[k].get<double>()) <= 1e-10 * largest);
     }
   }

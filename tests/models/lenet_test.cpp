@@ -1,4 +1,3 @@
-#include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 
@@ -12,8 +11,8 @@ TEST_CASE("the scratch LeNet has the chapter's eight tensors and 129,068 values"
   const LeNet net(0);
   const auto params = net->named_parameters();
   const std::vector<std::pair<std::string, std::vector<int64_t>>> chapter = {
-      {"W1", {20, 1, 3, 3}}, {"b1", {20}}, {"W2", {50, 20, 5, 5}}, {"b2", {50}},
-      {"W3", {800, 128}},    {"b3", {128}}, {"W4", {128, 10}},     {"b4", {10}}};
+      {"W1", {20, 1, 3, 3}}, {"b1", {20}},  {"W2", {50, 20, 5, 5}}, {"b2", {50}},
+      {"W3", {800, 128}},    {"b3", {128}}, {"W4", {128, 10}},      {"b4", {10}}};
   REQUIRE(params.size() == chapter.size());
   int64_t count = 0;
   for (size_t i = 0; i < chapter.size(); ++i) {
@@ -34,7 +33,8 @@ TEST_CASE("weights are N(0, 1) x .01 and biases zero") {
     if (value.dim() == 1) {
       CHECK(max_abs(value) == 0);
     } else {
-      // The standard error of a deviation from n draws is about sigma / sqrt(2 n); five of them, W1 has 180 draws.
+      // The standard error of a deviation from n draws is about sigma / sqrt(2 n); five of them, W1 has 180
+      // draws.
       const double n = static_cast<double>(value.numel());
       CHECK(std::abs(value.std().item<double>() - .01) < 5 * .01 / std::sqrt(2 * n));
       CHECK(std::abs(value.mean().item<double>()) < 5 * .01 / std::sqrt(n));

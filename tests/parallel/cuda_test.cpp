@@ -1,6 +1,5 @@
 // The same promises on a GPU. Skipped where there is none.
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -22,7 +21,8 @@ const torch::Device kGpu(torch::kCUDA, 0);
 
 Inputs make_batch(int64_t rows) {
   auto generator = at::detail::createCPUGenerator(5);
-  return {torch::rand({rows, 1, 28, 28}, generator, torch::TensorOptions(torch::kFloat64)), torch::arange(rows).mul(7).remainder(10)};
+  return {torch::rand({rows, 1, 28, 28}, generator, torch::TensorOptions(torch::kFloat64)),
+          torch::arange(rows).mul(7).remainder(10)};
 }
 
 std::vector<Params> replicas(std::span<const torch::Device> devices) {
@@ -45,17 +45,21 @@ TEST_CASE("every replica on a GPU has a stream of its own", "[cuda]") {
 
 TEST_CASE("run() orders the replicas' work after the caller's and before what follows", "[cuda]") {
   ReplicaWorkers workers(parse_devices("cuda:0x3"), 1);
-  constexpr int64_t kSize = int64_t{1} << 24;  // large enough for a kernel to be under way when the next is queued
+  constexpr int64_t kSize = int64_t{1}
+                            << 24;  // large enough for a kernel to be under way when the next is queued
   for (int round = 0; round < 20; ++round) {
     auto data = torch::zeros({3, kSize}, kGpu);
     for (int i = 0; i < 10; ++i) data.add_(1);
     workers.run([&](int rank) { data[rank].mul_(rank + 2); });
-    CHECK(data.sum(1, /*keepdim=*/false, torch::kFloat64).cpu().equal(torch::tensor({20., 30., 40.}, torch::kFloat64) * kSize));
+    CHECK(data.sum(1, /*keepdim=*/false, torch::kFloat64)
+              .cpu()
+              .equal(torch::tensor({20., 30., 40.}, torch::kFloat64) * kSize));
   }
 }
 
 TEST_CASE("allreduce between a GPU and the host", "[cuda]") {
-  std::vector<torch::Tensor> tensors{torch::arange(1000, kGpu), torch::arange(1000) * 10, torch::arange(1000, kGpu) * 100};
+  std::vector<torch::Tensor> tensors{torch::arange(1000, kGpu), torch::arange(1000) * 10,
+                                     torch::arange(1000, kGpu) * 100};
   allreduce(tensors);
   for (const auto& tensor : tensors) CHECK(tensor.cpu().equal(torch::arange(1000) * 111));
   CHECK(tensors[0].device() == kGpu);

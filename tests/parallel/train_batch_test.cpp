@@ -1,4 +1,3 @@
-#include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 
@@ -49,8 +48,9 @@ Params expected_update(const Params& initial, const Params& gradients, int64_t r
   return updated;
 }
 
-// The gradient that every replica holds before its update, read from the update itself: weights of zero that take a step
-// of lr = -rows become the gradient, digit by digit. The network adds the initial weights to them.
+// The gradient that every replica holds before its update, read from the update itself: weights of zero that
+// take a step of lr = -rows become the gradient, digit by digit. The network adds the initial weights to
+// them.
 Params summed_gradients(int world, const Batch& batch) {
   Replicas replicas(world, batch.X.scalar_type());
   const auto initial = get_params(replicas.params[0], torch::kCPU);
@@ -62,9 +62,11 @@ Params summed_gradients(int world, const Batch& batch) {
     for (size_t i = 0; i < params.size(); ++i) sum.push_back(params[i] + initial[i].detach());
     return lenet(X, sum);
   };
-  train_batch(batch.X, batch.y, replicas.params, shifted, -static_cast<double>(batch.X.size(0)), replicas.workers);
+  train_batch(batch.X, batch.y, replicas.params, shifted, -static_cast<double>(batch.X.size(0)),
+              replicas.workers);
   Params gradients;
-  for (const auto& param : replicas.params[static_cast<size_t>(world - 1)]) gradients.push_back(param.detach());
+  for (const auto& param : replicas.params[static_cast<size_t>(world - 1)])
+    gradients.push_back(param.detach());
   return gradients;
 }
 
@@ -76,7 +78,8 @@ Params to(const Params& params, torch::ScalarType dtype) {
 
 }  // namespace
 
-TEST_CASE("in double, the gradient and one update of k replicas equal the whole batch's from torch's own layers") {
+TEST_CASE(
+    "in double, the gradient and one update of k replicas equal the whole batch's from torch's own layers") {
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat64);
   const LeNet net(0, torch::kFloat64);
@@ -91,7 +94,8 @@ TEST_CASE("in double, the gradient and one update of k replicas equal the whole 
       const double scale = max_abs(expected[i]);
       CHECK(scale > 0);
       CHECK(max_difference(gradients[i], expected[i]) <= 1e-10 * scale);
-      CHECK(max_difference(replicas.params[0][i], updated[i]) <= 1e-10 * kLr / static_cast<double>(rows) * scale);
+      CHECK(max_difference(replicas.params[0][i], updated[i]) <=
+            1e-10 * kLr / static_cast<double>(rows) * scale);
     }
   }
 }
@@ -100,7 +104,8 @@ TEST_CASE("in float, k replicas are as near to the double gradient as the whole 
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat32);
   const LeNet net(0);
-  const auto exact = stock_gradients(to(net->parameters(), torch::kFloat64), batch.X.to(torch::kFloat64), batch.y);
+  const auto exact =
+      stock_gradients(to(net->parameters(), torch::kFloat64), batch.X.to(torch::kFloat64), batch.y);
   const auto whole = stock_gradients(net->parameters(), batch.X, batch.y);
   for (const int world : {1, 2, 3, 4, 8}) {
     const auto gradients = summed_gradients(world, batch);
@@ -143,7 +148,9 @@ TEST_CASE("weights move on all replicas") {
 
 TEST_CASE("the sums over the shards are those of the batch") {
   // Logits are the first ten pixels, so that every count can be made by hand.
-  const Network pixels = [](const torch::Tensor& X, const Params& params) { return X.flatten(1).slice(1, 0, 10) + params[0]; };
+  const Network pixels = [](const torch::Tensor& X, const Params& params) {
+    return X.flatten(1).slice(1, 0, 10) + params[0];
+  };
   const int64_t rows = 9;
   auto X = torch::zeros({rows, 1, 28, 28}, torch::kFloat64);
   // Row i: class 0 has logit 9, class 1 logit 8, ... and the label is class i: its rank is i.
@@ -158,7 +165,8 @@ TEST_CASE("the sums over the shards are those of the batch") {
     INFO(world << " replicas");
     ReplicaWorkers workers(std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU), 1);
     std::vector<Params> params;
-    for (int rank = 0; rank < world; ++rank) params.push_back(get_params({torch::zeros({10}, torch::kFloat64)}, torch::kCPU));
+    for (int rank = 0; rank < world; ++rank)
+      params.push_back(get_params({torch::zeros({10}, torch::kFloat64)}, torch::kCPU));
     const auto outcome = train_batch(X, y, params, pixels, kLr, workers);
     REQUIRE(outcome.sums.size() == static_cast<size_t>(world));
     const auto total = torch::stack(outcome.sums).sum(0);

@@ -1,4 +1,3 @@
-#include <torch/torch.h>
 
 #include <catch2/catch.hpp>
 #include <map>
@@ -17,7 +16,8 @@ namespace {
 class RecordingSource : public BatchSource {
  public:
   explicit RecordingSource(int64_t rows)
-      : X_(torch::rand({rows, 1, 28, 28}, at::detail::createCPUGenerator(11), torch::TensorOptions(torch::kFloat32))),
+      : X_(torch::rand({rows, 1, 28, 28}, at::detail::createCPUGenerator(11),
+                       torch::TensorOptions(torch::kFloat32))),
         y_(torch::arange(rows).mul(3).remainder(10)) {}
 
   int64_t size() const override { return X_.size(0); }
@@ -46,7 +46,9 @@ struct Bench {
       : train(std::make_shared<RecordingSource>(rows)),
         test(std::make_shared<RecordingSource>(rows)),
         trainer(LeNet(0)->parameters(), lenet, counting(train), counting(test),
-                {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU), .threads = 1, .lr = .2}) {}
+                {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
+                 .threads = 1,
+                 .lr = .2}) {}
 
   SourceFactory counting(std::shared_ptr<RecordingSource> source) {
     return [this, source](torch::Device) {

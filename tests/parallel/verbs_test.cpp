@@ -1,5 +1,5 @@
 // The chapter's verbs one by one: devices, get_params, allreduce, split_batch, sgd.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <catch2/catch.hpp>
 #include <numeric>
@@ -31,9 +31,9 @@ TEST_CASE("device lists") {
 }
 
 TEST_CASE("what is not a device list is a usage error that shows it") {
-  const auto spec = GENERATE(as<std::string>(), "", ",", "cpu,", "cpux0", "cpux", "cpux-1", "cpux2x2", "cpu2", "gpu", "cuda:",
-                             "cuda:a", "cuda:-1", "cuda:+1", "cuda:0x0", "cudax2", "CPU", " cpu", "cpux99999999999",
-                             "cpux1025", "cpux1024,cpu");
+  const auto spec = GENERATE(as<std::string>(), "", ",", "cpu,", "cpux0", "cpux", "cpux-1", "cpux2x2", "cpu2",
+                             "gpu", "cuda:", "cuda:a", "cuda:-1", "cuda:+1", "cuda:0x0", "cudax2", "CPU",
+                             " cpu", "cpux99999999999", "cpux1025", "cpux1024,cpu");
   INFO(spec);
   CHECK_THROWS_AS(parse_devices(spec, 2), UsageError);
   CHECK_THROWS_WITH(parse_devices(spec, 2), Contains("'" + spec + "'"));
@@ -75,8 +75,8 @@ TEST_CASE("allreduce: every replica holds the exact sum") {
   const int64_t size = GENERATE_COPY(values<int64_t>({0, 1, world - 1, 7919, 1'000'000}));
   const auto dtype = GENERATE(torch::kFloat32, torch::kFloat64, torch::kBFloat16);
   INFO(world << " replicas, " << size << " elements, " << dtype);
-  // Rank r holds (r + 1) * (1 + i % 7): small integers, so that any order gives the exact sum, in bfloat16 too (at most
-  // 36 * 7 = 252 < 256), and a misplaced element or a rank counted twice shows.
+  // Rank r holds (r + 1) * (1 + i % 7): small integers, so that any order gives the exact sum, in bfloat16
+  // too (at most 36 * 7 = 252 < 256), and a misplaced element or a rank counted twice shows.
   const auto pattern = (torch::arange(size, torch::kInt64).remainder(7) + 1).to(dtype);
   std::vector<torch::Tensor> tensors;
   for (int rank = 0; rank < world; ++rank) tensors.push_back(pattern * (rank + 1));
@@ -87,7 +87,8 @@ TEST_CASE("allreduce: every replica holds the exact sum") {
 
 TEST_CASE("allreduce adds in the order of ranks") {
   // In float (1e8 + 1) - 1e8 is 0 and (1e8 - 1e8) + 1 is 1.
-  std::vector<torch::Tensor> tensors{torch::tensor({1e8F, 1e8F}), torch::tensor({1.F, -1e8F}), torch::tensor({-1e8F, 1.F})};
+  std::vector<torch::Tensor> tensors{torch::tensor({1e8F, 1e8F}), torch::tensor({1.F, -1e8F}),
+                                     torch::tensor({-1e8F, 1.F})};
   allreduce(tensors);
   for (const auto& tensor : tensors) CHECK(tensor.equal(torch::tensor({0.F, 1.F})));
 }
@@ -102,7 +103,8 @@ TEST_CASE("allreduce refuses tensors that differ, and leaves them alone") {
   CHECK_THROWS_AS(allreduce(dtypes), UsageError);
 }
 
-// LibTorch's data_parallel uses chunk(), which gives fewer pieces than devices for small batches, and then throws.
+// LibTorch's data_parallel uses chunk(), which gives fewer pieces than devices for small batches, and then
+// throws.
 TEST_CASE("every device gets a shard, an empty one if need be") {
   const int world = GENERATE(range(1, 9));
   const int64_t rows = GENERATE(values<int64_t>({0, 1, 2, 5, 7, 256, 257}));
@@ -130,8 +132,8 @@ TEST_CASE("shares by weight") {
     return shard_sizes(rows, static_cast<int>(weights.size()), weights);
   };
   CHECK(sizes(256, {3, 1}) == Sizes{192, 64});
-  CHECK(sizes(10, {1, 1, 1}) == Sizes{4, 3, 3});   // remainders tie: lower rank first
-  CHECK(sizes(10, {1, 2, 4}) == Sizes{1, 3, 6});   // 1.43, 2.86, 5.71: the two largest remainders go up
+  CHECK(sizes(10, {1, 1, 1}) == Sizes{4, 3, 3});  // remainders tie: lower rank first
+  CHECK(sizes(10, {1, 2, 4}) == Sizes{1, 3, 6});  // 1.43, 2.86, 5.71: the two largest remainders go up
   CHECK(sizes(7, {0, 1, 0}) == Sizes{0, 7, 0});
   CHECK(sizes(0, {1, 2}) == Sizes{0, 0});
   CHECK(sizes(1, {1, 1e-9}) == Sizes{1, 0});
@@ -139,7 +141,8 @@ TEST_CASE("shares by weight") {
 
 TEST_CASE("splits that make no sense are usage errors") {
   const std::vector<double> negative{1, -1}, zero{0, 0}, nan{1, std::nan("")}, three{1, 1, 1};
-  for (const auto& weights : {negative, zero, nan, three}) CHECK_THROWS_AS(shard_sizes(8, 2, weights), UsageError);
+  for (const auto& weights : {negative, zero, nan, three})
+    CHECK_THROWS_AS(shard_sizes(8, 2, weights), UsageError);
   CHECK_THROWS_AS(shard_sizes(8, 0), UsageError);
   CHECK_THROWS_AS(shard_sizes(-1, 2), UsageError);
   const std::vector<torch::Device> devices(2, torch::kCPU);

@@ -15,7 +15,8 @@ const auto kNothing = [](int) {};
 TEST_CASE("every worker runs each task once, in a thread of its own") {
   for (int size = 1; size <= 8; ++size) {
     std::vector<std::thread::id> at_start(static_cast<size_t>(size));
-    WorkerPool pool(size, [&](int worker) { at_start[static_cast<size_t>(worker)] = std::this_thread::get_id(); });
+    WorkerPool pool(size,
+                    [&](int worker) { at_start[static_cast<size_t>(worker)] = std::this_thread::get_id(); });
     CHECK(std::set(at_start.begin(), at_start.end()).size() == static_cast<size_t>(size));
     CHECK(pool.size() == size);
 
