@@ -1,15 +1,3 @@
-# INTERIM until every folder has sources
-foreach(t lockstep_core lockstep lockstep_app lockstep_cli)
-  get_target_property(s ${t} SOURCES)
-  if(NOT s)
-    file(WRITE ${PROJECT_BINARY_DIR}/empty_${t}.cpp "int main();\nint main() { return 0; }\n")
-    if(NOT t STREQUAL lockstep_cli)
-      file(WRITE ${PROJECT_BINARY_DIR}/empty_${t}.cpp "\n")
-    endif()
-    target_sources(${t} PRIVATE ${PROJECT_BINARY_DIR}/empty_${t}.cpp)
-  endif()
-endforeach()
-
 # What is on and what is off, and why, at the end of every configure run.
 function(lockstep_row name value)
   string(SUBSTRING "${name}            " 0 12 name)

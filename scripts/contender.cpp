@@ -18,6 +18,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/support/allocator.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
@@ -67,6 +68,7 @@ void serve(const Flags& flags) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
+  lockstep::keep_freed_memory();
   lockstep::Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
   try {

@@ -38,8 +38,8 @@ json_text() {
   printf '"%s"' "${text//[[:cntrl:]]/ }"
 }
 
-# The last line of a step's log: ctest's verdict, or a run's accuracy and time.
-last_line() { tail -n 1 "$report/$1.log"; }
+# What a step's log comes to: ctest's verdict, or the last line, which in a run has its accuracy and time.
+last_line() { grep -E '^[0-9]+% tests passed' "$report/$1.log" || tail -n 1 "$report/$1.log"; }
 
 write_json() {
   local i separator=
@@ -80,7 +80,7 @@ LOCKSTEP_BUILD_BUNDLE=${LOCKSTEP_BUILD_BUNDLE:-$([ ! -d "$root/bundle" ] || echo
 if [ -n "$LOCKSTEP_BUILD_BUNDLE" ]; then
   export LOCKSTEP_DATA=${LOCKSTEP_DATA:-$(realpath "$LOCKSTEP_BUILD_BUNDLE")/fashion-mnist}
 fi
-export LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE LOCKSTEP_BUILD_CUDA=on
+export LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE
 
 report=${1:-${OUT:-$root/build/gpu_check}}
 mkdir -p "$report"

@@ -227,5 +227,57 @@ case_gpu_check_without_gpu() {
   says "no NVIDIA GPU answers on this machine"
   [ ! -e "$work/report" ] || fail "a report was begun"
 }
+case_gpu_check_report() {  # in a copy of the scripts, with a GPU, a build and a program that are all made up
+  local tree=$work/tree status=0 cmake
+  cmake=$(type -P cmake)
+  mkdir -p "$tree/build/cuda" "$tree/bundle/fashion-mnist"
+  cp -r "$root/scripts" "$tree/"
+  stand_in nvidia-smi <<<'case $1 in *=name) echo "Some \"GPU\"" ;; *=driver*) echo 580.1 ;; *) echo "GPU 0" ;; esac'
+  stand_in cmake <<<'echo "cmake $*" >>"$calls"'
+  stand_in ctest <<<'echo "100% tests passed"; echo "The following tests did not run:"'
+  stand_in program <<<'[[ $* == *cuda:0x2* ]] || { echo "test acc: 0.80, $LOCKSTEP_DATA"; exit; }; echo "no x2"; exit 5'
+  cp "$work/bin/program" "$tree/build/cuda/lockstep"
+  LOCKSTEP_BUILD_TORCH=/some/torch "$tree/scripts/gpu_check.sh" "$work/report" >"$work/output" 2>&1 || status=$?
+  [ "$status" -eq 1 ] || fail "expected exit code 1, because one step fails; found $status"
+  called 1 "-DLOCKSTEP_BUILD_TORCH=/some/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
+  says "two failed with exit code 5: build/cuda/lockstep train --devices cuda:0x2" "test acc: 0.80, $tree/bundle/fashion-mnist"
+  cat >"$work/read.cmake" <<'CMAKE'
+file(READ "${report}" text)
+foreach(path gpu driver passed "steps;1;last_line" "steps;3;exit_code" "steps;4;name" "steps;4;exit_code")
+  string(JSON value GET "${text}" ${path})
+  message(NOTICE "${value}")
+endforeach()
+CMAKE
+  "$cmake" "-Dreport=$work/report/gpu_check.json" -P "$work/read.cmake" >"$work/output" 2>&1 || fail "not JSON"
+  [ "$(paste -sd'|' "$work/output")" = 'Some "GPU"|580.1|OFF|100% tests passed|0|two|5' ] || fail "unexpected values"
+}
+case_bundle() {
+  local folder=$work/bundle
+  if [ -n "${LOCKSTEP_BUILD_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
+    echo "skipped: bundles are made of Debian's packages, which are not in use here"
+    exit 77
+  fi
+  working_pip
+  setup 0 --bundle "$folder"
+  [ "$(du -sm "$folder" | cut -f1)" -lt 60 ] || fail "the bundle takes more than 60 MB"
+  [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
+  # What the bundle holds links into a program with nothing of those libraries from the system.
+  cat >"$work/use.cpp" <<'SOURCE'
+#include <zlib.h>
+#include <CLI/CLI.hpp>
+#include <catch2/catch.hpp>
+#include <nlohmann/json.hpp>
+#include <spdlog/spdlog.h>
+int main() { return fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
+SOURCE
+  g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" "$work/use.cpp" -o "$work/use" -L "$folder/lib" -lfmt -lz ||
+    fail "it does not compile"
+  "$work/use" || fail "it does not work"
+  ! ldd "$work/use" | grep -E 'libfmt|libz|libspdlog' || fail "it needs a library of the system"
+  # A folder that is something else is not overwritten.
+  mkdir "$work/mine"
+  setup 1 --bundle "$work/mine"
+  says "$work/mine exists and is not a bundle"
+}
 
 "case_$1"

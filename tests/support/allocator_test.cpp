@@ -1,0 +1,43 @@
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <cstddef>
+#include <memory>
+#include <thread>
+#include <vector>
+
+#include <lockstep/support/allocator.h>
+#include <lockstep/tests/skip.h>
+
+namespace {
+
+// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to provide.
+long faults_of_a_step() {
+  rusage before{}, after{};
+  getrusage(RUSAGE_THREAD, &before);
+  {
+    constexpr size_t kSize = 14'000'000;
+    std::vector<std::unique_ptr<volatile char[]>> blocks;
+    for (int i = 0; i < 3; ++i) {
+      blocks.emplace_back(new char[kSize]);
+      for (size_t at = 0; at < kSize; at += 4096) blocks.back()[at] = 1;
+    }
+  }
+  getrusage(RUSAGE_THREAD, &after);
+  return after.ru_minflt - before.ru_minflt;
+}
+
+}  // namespace
+
+TEST_CASE("a step takes no new pages where the one before has freed enough") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP_CASE("the sanitizer has an allocator of its own");
+#endif
+  std::thread([] {  // a worker's heap differs from the main thread's
+    faults_of_a_step();
+    CHECK(faults_of_a_step() > 1000);  // malloc as it comes
+    lockstep::keep_freed_memory();
+    faults_of_a_step();
+    CHECK(faults_of_a_step() < 100);
+  }).join();
+}
