@@ -112,6 +112,12 @@ install_python() {
     pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy
 }
 
+# nvcc looks for its libraries in lib64; the packages put them into lib.
+install_nvcc() {
+  pip_into "$nvcc_install" 'cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2' &&
+    ln -s lib "$nvcc_install/nvidia/cu13/lib64"
+}
+
 # fetch NAME GIGABYTES FOLDER FILE COMMAND...: FILE, inside FOLDER, proves that the command did its work.
 fetch() {
   local name=$1 folder=$3 file=$4 gigabytes=$2
@@ -139,7 +145,7 @@ fetch_one() {
     nvcc)
       # All five extras: with nvcc alone pip takes parts of a newer release that do not fit.
       fetch "CUDA compiler (100 MB)" 1 "$nvcc_install" nvidia/cu13/bin/nvcc \
-        pip_into "$nvcc_install" 'cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2'
+        install_nvcc
       ;;
   esac
 }
