@@ -27,7 +27,8 @@ class ReplicaWorkers {
   // Calls task(rank) in every replica's thread, on its device and stream, and returns when all have returned
   // (the first rank's exception is rethrown). On GPUs the order is kept without the host waiting: a task's
   // kernels start after whatever the caller has queued on its current streams, and what the caller queues
-  // afterwards starts after them.
+  // afterwards starts after them. (A task that reaches for another replica's GPU does so on that GPU's default
+  // stream: the caller's current streams must be the default ones then.)
   void run(const std::function<void(int rank)>& task);
 
   // Waits until every replica's stream is empty. For stopping a clock; nothing else needs it.
@@ -37,8 +38,8 @@ class ReplicaWorkers {
   void set_up_thread(int rank, int threads);
 
   std::vector<torch::Device> devices_;
-  std::vector<std::optional<c10::Stream>>
-      streams_;  // one a replica; none on a CPU, whose work is done when it returns
+  // One a replica; none on a CPU, whose work is done when it returns.
+  std::vector<std::optional<c10::Stream>> streams_;
   std::unique_ptr<WorkerPool> pool_;
 };
 

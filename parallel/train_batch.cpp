@@ -71,7 +71,9 @@ BatchOutcome train_batch(std::span<const Inputs> shards, std::span<Params> devic
     outcome.sums[i] = compute_gradients(shards[i], device_params[i], net);
   });
   outcome.times.compute = watch.lap();
-  sum_gradients(device_params);
+  workers.run([&](int rank) {  // in a worker: the caller's own threads would linger on the replicas' cores
+    if (rank == 0) sum_gradients(device_params);
+  });
   outcome.times.sync = watch.lap();
   workers.run([&](int rank) { sgd(device_params[static_cast<size_t>(rank)], lr, batch_size); });
   outcome.times.update = watch.lap();

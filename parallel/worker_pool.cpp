@@ -1,5 +1,7 @@
 #include <lockstep/parallel/worker_pool.h>
 
+#include <chrono>
+
 namespace lockstep {
 
 WorkerPool::WorkerPool(int size, const Task& on_start) : errors_(static_cast<size_t>(size)) {
@@ -41,9 +43,18 @@ void WorkerPool::run(const Task& task) {
   if (first) std::rethrow_exception(first);
 }
 
+// A step is a few rounds in close succession, and to wake a core that has gone to sleep can take longer than what the
+// next round does. So a worker stays awake for a moment, giving way to any other thread, before it sleeps.
+void WorkerPool::await_round(uint64_t seen) {
+  constexpr auto kAwake = std::chrono::milliseconds(2);
+  const auto deadline = std::chrono::steady_clock::now() + kAwake;
+  while (!stop_ && round_ == seen && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+}
+
 void WorkerPool::work(int worker) {
-  std::unique_lock lock(mutex_);
   for (uint64_t seen = 0;;) {
+    await_round(seen);
+    std::unique_lock lock(mutex_);
     started_.wait(lock, [&] { return stop_ || round_ != seen; });
     if (stop_) return;
     seen = round_;

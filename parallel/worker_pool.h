@@ -1,6 +1,7 @@
 // A fixed set of threads that run one task together, again and again.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <exception>
@@ -31,15 +32,16 @@ class WorkerPool {
 
  private:
   void work(int worker);
+  void await_round(uint64_t seen);
   void join();
 
   std::mutex mutex_;
   std::condition_variable started_;   // a new round, or the end
   std::condition_variable finished_;  // the last worker of a round is done
   const Task* task_ = nullptr;        // the round's task, owned by run()'s caller
-  uint64_t round_ = 0;
+  std::atomic<uint64_t> round_ = 0;  // written with the mutex held
   int running_ = 0;
-  bool stop_ = false;
+  std::atomic<bool> stop_ = false;  // likewise
   std::vector<std::exception_ptr> errors_;  // one a worker; null: no error
   std::vector<std::thread> threads_;
 };
