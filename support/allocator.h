@@ -4,7 +4,7 @@
 namespace lockstep {
 
 // Keeps freed memory for the next step instead of handing it back to the kernel: a training step frees all it took, and
-// getting the same pages again costs a tenth of a step on a CPU. For a program's main(), before it allocates much;
+// would get the same pages again one fault at a time. For a program's main(), before it allocates much;
 // process-wide, glibc's malloc only.
 void keep_freed_memory();
 
