@@ -49,6 +49,7 @@ class ErrorOf : public Error {
 
 using UsageError = ErrorOf<ExitCode::kUsage>;
 using DataError = ErrorOf<ExitCode::kData>;
+using WeightsError = ErrorOf<ExitCode::kWeights>;
 using DeviceError = ErrorOf<ExitCode::kDevice>;
 using NumericError = ErrorOf<ExitCode::kNumeric>;
 using OutputError = ErrorOf<ExitCode::kOutput>;

@@ -7,12 +7,22 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace lockstep {
 
 // The parameters of one replica, in the model's own order, all on one device.
 using Params = std::vector<torch::Tensor>;
+
+struct NamedTensor {
+  std::string name;
+  torch::Tensor tensor;
+};
 
 // A network as the chapter writes it: X (n, channels, height, width) and its parameters in, logits (n,
 // classes) out.
@@ -23,6 +33,25 @@ struct Inputs {
   torch::Tensor X;  // (n, 1, 28, 28) floating point, in [0, 1]
   torch::Tensor y;  // (n) int64, class of each row
 };
+
+// What a model makes of some rows, on their device: sums over the rows, never means, so that the sums of any
+// parts of a batch add up to the batch's.
+struct Outcome {
+  torch::Tensor loss;  // () floating point, sum of the rows' losses; backward() starts here
+  torch::Tensor top1;  // () int64, rows whose class has the largest logit
+  torch::Tensor top5;  // () int64, rows whose class is among the five largest
+};
+
+// A network and its loss. Whoever holds one may move the module to a device and back: loss_sum works on the
+// module's own tensors.
+struct Model {
+  std::shared_ptr<torch::nn::Module> module;
+  std::function<Outcome(const Inputs&)> loss_sum;
+};
+
+// Builds one replica of a model, on the host. Called once a replica; rank 0's parameters and buffers replace
+// those of the others.
+using ModelFactory = std::function<Model()>;
 
 // Where a replica's rows come from: one per distinct device, shared by the replicas on it. Implementations
 // are safe to call from several threads at once, each with an `into` of its own.

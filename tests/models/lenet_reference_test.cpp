@@ -63,8 +63,8 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   ReplicaWorkers workers(std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU), 1);
   std::vector<Params> params;
   for (int rank = 0; rank < world; ++rank) params.push_back(get_params(net->parameters(), torch::kCPU));
-  const auto outcome = train_batch(batch.X, batch.y, params, lenet, python.at("lr").get<double>(), workers);
-  CHECK(torch::stack(outcome.sums).sum(0)[0].item<double>() ==
+  const auto sums = train_batch(batch.X, batch.y, params, lenet, python.at("lr").get<double>(), workers);
+  CHECK(torch::stack(sums).sum(0)[0].item<double>() ==
         Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
 
   const auto gradients = stock_gradients(net->parameters(), batch.X, batch.y);

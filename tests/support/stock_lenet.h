@@ -4,6 +4,7 @@
 #include <torch/torch.h>
 
 #include <lockstep/support/types.h>
+#include <lockstep/tests/support/compare.h>
 
 namespace lockstep::testing {
 
@@ -33,15 +34,6 @@ inline Params stock_gradients(const Params& params, const torch::Tensor& X, cons
   Params gradients;
   for (const auto& param : net->parameters()) gradients.push_back(as_stock(param.grad()));
   return gradients;
-}
-
-// max|a - b|, in double
-inline double max_difference(const torch::Tensor& a, const torch::Tensor& b) {
-  return (a.detach().to(torch::kFloat64) - b.detach().to(torch::kFloat64)).abs().max().item<double>();
-}
-
-inline double max_abs(const torch::Tensor& a) {
-  return a.detach().abs().max().to(torch::kFloat64).item<double>();
 }
 
 }  // namespace lockstep::testing

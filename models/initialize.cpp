@@ -1,0 +1,75 @@
+#include <lockstep/models/initialize.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <cmath>
+
+namespace lockstep {
+
+namespace {
+
+namespace init = torch::nn::init;
+
+// One for the process, as the generator it guards.
+std::mutex& generator_turns() {
+  static std::mutex turns;
+  return turns;
+}
+
+// weight (out, in) or (out, in, k, k), bias (out)
+void initialize_layer(const torch::Tensor& weight, const torch::Tensor& bias, Initialization how) {
+  if (how != Initialization::kPaddle) {
+    init::normal_(weight, 0, .01);
+  } else if (weight.dim() == 4) {
+    const auto fan_in = static_cast<double>(weight[0].numel());
+    init::normal_(weight, 0, std::sqrt(2 / fan_in));
+  } else {
+    init::xavier_uniform_(weight);
+  }
+  if (how != Initialization::kNormal) init::zeros_(bias);
+}
+
+}  // namespace
+
+std::string_view initialization_name(Initialization how) {
+  switch (how) {
+    case Initialization::kNormal:
+      return "normal";
+    case Initialization::kNormalZeroBias:
+      return "normal-zero-bias";
+    case Initialization::kPaddle:
+      return "paddle";
+    case Initialization::kTorch:
+      return "torch";
+  }
+  return "unknown";
+}
+
+void initialize(torch::nn::Module& net, Initialization how) {
+  if (how == Initialization::kTorch) return;
+  for (const auto& module : net.modules(/*include_self=*/false)) {
+    if (const auto* conv = module->as<torch::nn::Conv2dImpl>()) {
+      initialize_layer(conv->weight, conv->bias, how);
+    } else if (const auto* linear = module->as<torch::nn::LinearImpl>()) {
+      initialize_layer(linear->weight, linear->bias, how);
+    }
+  }
+}
+
+SeededGenerator::SeededGenerator(uint64_t seed) : turn_(generator_turns()) {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  state_ = generator.get_state();
+  // Not torch::manual_seed, which seeds the devices' generators too.
+  generator.set_current_seed(seed);
+}
+
+SeededGenerator::~SeededGenerator() {
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const std::lock_guard lock(generator.mutex());
+  generator.set_state(state_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+#include <lockstep/models/resnet18.h>
+
+#include <fmt/format.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/conv.h>
+#include <torch/nn/modules/linear.h>
+
+#include <string>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+namespace {
+
+using torch::nn::BatchNorm2dImpl;
+using torch::nn::Conv2dImpl;
+using torch::nn::LinearImpl;
+
+constexpr int64_t kStages = 4;
+constexpr int64_t kBlocksPerStage = 2;
+
+// Padded so that stride 1 keeps the image's size.
+std::shared_ptr<Conv2dImpl> make_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
+  return std::make_shared<Conv2dImpl>(
+      torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2));
+}
+
+std::shared_ptr<BatchNorm2dImpl> make_batch_norm(int64_t channels) {
+  return std::make_shared<BatchNorm2dImpl>(torch::nn::BatchNormOptions(channels));
+}
+
+// In place: nothing that made h needs it for its backward pass (a batch normalisation and a convolution keep
+// their inputs).
+torch::Tensor normalised_relu(const std::shared_ptr<BatchNorm2dImpl>& batch_norm, const torch::Tensor& h) {
+  auto y = batch_norm ? batch_norm->forward(h) : h;
+  return torch::relu_(y);
+}
+
+// contiguous() would leave alone a tensor with a dimension of size 1 that both formats lay out alike, and
+// torch would go on taking its strides for the other format's.
+torch::Tensor in_channels_last(const torch::Tensor& weight) {
+  return torch::empty(weight.sizes(), weight.options(), torch::MemoryFormat::ChannelsLast).copy_(weight);
+}
+
+}  // namespace
+
+void check_options(const ResNet18Options& options) {
+  for (const auto& [what, size] :
+       {std::pair("channels", options.channels), std::pair("classes", options.classes),
+        std::pair("width", options.width)}) {
+    if (size < 1) {
+      throw UsageError(
+          fmt::format("resnet18 with {} = {} cannot be built, at least 1 is needed", what, size));
+    }
+  }
+  if (!torch::isFloatingType(options.dtype)) {
+    throw UsageError(fmt::format("resnet18 of {} cannot be built, its weights need a floating point type",
+                                 torch::toString(options.dtype)));
+  }
+}
+
+ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm) {
+  conv1 = register_module("conv1", make_conv(channels_in, channels_out, 3, stride));
+  conv2 = register_module("conv2", make_conv(channels_out, channels_out, 3, 1));
+  if (stride != 1) conv3 = register_module("conv3", make_conv(channels_in, channels_out, 1, stride));
+  if (!batch_norm) return;
+  bn1 = register_module("bn1", make_batch_norm(channels_out));
+  bn2 = register_module("bn2", make_batch_norm(channels_out));
+}
+
+torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
+  auto h = normalised_relu(bn1, conv1->forward(X));  // (n, out, h / stride, w / stride), as all below
+  h = conv2->forward(h);
+  if (bn2) h = bn2->forward(h);
+  h.add_(conv3 ? conv3->forward(X) : X);
+  return torch::relu_(h);
+}
+
+ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
+  check_options(options);
+  // The chapters' names are those of nested Sequentials: a layer's place is its name.
+  const SeededGenerator generator(options.seed);
+  stem = register_module("0", make_conv(options.channels, options.width, 3, 1));
+  if (options.batch_norm) stem_bn = register_module("1", make_batch_norm(options.width));
+
+  int64_t channels = options.width;
+  for (int64_t stage = 1; stage <= kStages; ++stage) {
+    const auto sequence = register_module(fmt::format("resnet_block{}", stage), std::make_shared<Module>());
+    for (int64_t i = 0; i < kBlocksPerStage; ++i) {
+      const bool halve = stage > 1 && i == 0;
+      const int64_t out = halve ? 2 * channels : channels;
+      const auto block = std::make_shared<ResidualImpl>(channels, out, halve ? 2 : 1, options.batch_norm);
+      blocks.push_back(sequence->register_module(std::to_string(i), block));
+      channels = out;
+    }
+  }
+  linear = std::make_shared<LinearImpl>(channels, options.classes);
+  register_module("fc", std::make_shared<Module>())->register_module("1", linear);
+
+  initialize(*this, options.initialization);
+  ResNet18Impl::to(options.dtype);
+  const torch::NoGradGuard no_grad;
+  for (auto& param : parameters()) {
+    if (param.dim() == 4) param.set_data(in_channels_last(param));
+  }
+}
+
+torch::Tensor ResNet18Impl::forward(const torch::Tensor& X) {
+  auto h = stem->forward(X.contiguous(torch::MemoryFormat::ChannelsLast));  // (n, width, h, w)
+  h = normalised_relu(stem_bn, h);
+  for (const auto& block : blocks) h = block->forward(h);
+  h = h.mean({2, 3});         // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
+  return linear->forward(h);  // (n, classes)
+}
+
+void ResNet18Impl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {
+  Module::to(device, non_blocking);
+  to(dtype, non_blocking);
+}
+
+void ResNet18Impl::to(torch::Dtype dtype, bool non_blocking) {
+  const auto convert = [&](torch::Tensor tensor) {
+    if (tensor.is_floating_point()) tensor.set_data(tensor.to(dtype, non_blocking));
+  };
+  for (const auto& param : parameters()) convert(param);
+  for (const auto& buffer : buffers()) convert(buffer);
+}
+
+int64_t resnet18_activations_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
+  // Kept for each convolution: what its batch normalisation starts from, and the ReLU's output. Normalising
+  // and adding the shortcut happen in place of the latter, and without normalisation the former is not kept.
+  const int64_t tensors = options.batch_norm ? 2 : 1;
+  // Alive at once in a block's backward pass: the gradients of its output, of its shortcut, of a
+  // convolution's output and input. Counted in each stage: an allocator finds little use for another stage's
+  // sizes.
+  constexpr int64_t kGradients = 4;
+  int64_t channels = options.width;
+  int64_t held = options.channels * height * width + tensors * channels * height * width;  // X, stem
+  for (int64_t stage = 1; stage <= kStages; ++stage) {
+    if (stage > 1) {
+      channels *= 2;
+      height = (height + 1) / 2;
+      width = (width + 1) / 2;
+    }
+    held += (2 * kBlocksPerStage * tensors + kGradients) * channels * height * width;
+  }
+  return held + channels + options.classes;  // what the linear layer and the softmax start from
+}
+
+}  // namespace lockstep

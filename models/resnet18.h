@@ -1,0 +1,88 @@
+// ResNet-18 as the concise multi-GPU chapters write it for small images: a 3x3 convolution of stride 1 at the
+// start and no max-pooling (He et al., "Deep Residual Learning for Image Recognition", 2015, has 7x7, stride
+// 2 and a max-pool), a bias in every convolution, no batch normalisation on the shortcuts.
+#pragma once
+
+#include <torch/nn/module.h>
+#include <torch/nn/pimpl.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/models/initialize.h>
+
+namespace torch::nn {
+class BatchNorm2dImpl;
+class Conv2dImpl;
+class LinearImpl;
+}  // namespace torch::nn
+
+namespace lockstep {
+
+struct ResNet18Options {
+  int64_t channels = 1;  // of X
+  int64_t classes = 10;
+  int64_t width = 64;      // channels of the first stage; the others have 2, 4 and 8 times as many
+  bool batch_norm = true;  // false: the same network without its batch normalisations
+  uint64_t seed = 0;
+  torch::ScalarType dtype = torch::kFloat32;
+  Initialization initialization = Initialization::kNormal;
+};
+
+// Throws UsageError unless the sizes are positive and dtype is floating point.
+void check_options(const ResNet18Options& options);
+
+// relu(conv-bn-relu-conv-bn(X) + shortcut(X)), 3x3 convolutions. With stride 2 the first convolution halves
+// the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself.
+class ResidualImpl : public torch::nn::Module {
+ public:
+  ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm);
+
+  torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
+
+ private:
+  std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
+  std::shared_ptr<torch::nn::BatchNorm2dImpl> bn1, bn2;
+};
+
+// Parameters and buffers have the names and the order of the chapters' Python network, so that weights can be
+// exchanged by name: "0.weight" (the first convolution), "1.running_mean", "resnet_block2.0.conv3.bias",
+// "fc.1.weight". 11,175,818 parameters as the chapters have it.
+//
+// 4-D weights are kept in torch's channels_last format, in which oneDNN and cuDNN compute fastest, and so is
+// all that flows between the layers; the values are those of any other format. Whoever replaces a weight's
+// memory with set_data() should keep its strides.
+class ResNet18Impl : public torch::nn::Module {
+ public:
+  // On the host. The initial weights are bit for bit those of Python's torch.manual_seed(seed), the chapters'
+  // network and net.apply(init_weights), then converted to dtype: networks of all dtypes start alike. Leaves
+  // torch's process-wide generator as it was; thread rules as SeededGenerator's. Throws as check_options()
+  // does.
+  explicit ResNet18Impl(const ResNet18Options& options = {});
+
+  // X (n, channels, h, w) of the parameters' dtype and device, in any memory format; returns logits (n,
+  // classes). n may be 0 in evaluation mode. Training mode refuses a batch that leaves a batch normalisation
+  // a single value per channel (n = 1 and an image of 8x8 or less).
+  torch::Tensor forward(const torch::Tensor& X);
+
+  // As torch::nn::Module has them, but the batch normalisations' counters stay int64, as in Python.
+  using torch::nn::Module::to;
+  void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
+  void to(torch::Dtype dtype, bool non_blocking = false) override;
+
+ private:
+  std::shared_ptr<torch::nn::Conv2dImpl> stem;
+  std::shared_ptr<torch::nn::BatchNorm2dImpl> stem_bn;
+  std::vector<std::shared_ptr<ResidualImpl>> blocks;
+  std::shared_ptr<torch::nn::LinearImpl> linear;
+};
+TORCH_MODULE(ResNet18);
+
+// Elements that one row of a batch, X (1, channels, height, width), makes the forward and backward pass hold:
+// what the layers keep for the backward pass, and the gradients alive in the backward pass of each stage. For
+// the memory estimate of a plan.
+int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
+                                     int64_t width = 28);
+
+}  // namespace lockstep

@@ -1,0 +1,46 @@
+// Enumerations by the names that people type: one table each, beside the enumeration.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+template <class Enum>
+struct Choice {
+  std::string_view name;
+  Enum value;
+};
+
+template <class Enum, size_t kCount>
+std::vector<std::string> names_of(const Choice<Enum> (&choices)[kCount]) {
+  std::vector<std::string> names;
+  for (const auto& choice : choices) names.emplace_back(choice.name);
+  return names;
+}
+
+template <class Enum, size_t kCount>
+std::string_view name_of(const Choice<Enum> (&choices)[kCount], Enum value) {
+  for (const auto& choice : choices) {
+    if (choice.value == value) return choice.name;
+  }
+  return "?";
+}
+
+// Throws UsageError that lists the names.
+template <class Enum, size_t kCount>
+Enum value_of(const Choice<Enum> (&choices)[kCount], std::string_view name) {
+  for (const auto& choice : choices) {
+    if (choice.name == name) return choice.value;
+  }
+  throw UsageError(fmt::format("unknown name '{}'", name),
+                   fmt::format("known names: {}", fmt::join(names_of(choices), ", ")));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,205 @@
+// Models by name, and how they start.
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include <lockstep/models/factory.h>
+#include <lockstep/models/lenet.h>
+#include <lockstep/models/resnet18.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+
+namespace {
+
+ModelSpec spec(const std::string& name) {
+  ModelSpec spec;
+  spec.name = name;
+  return spec;
+}
+
+bool same_parameters(const torch::nn::Module& a, const torch::nn::Module& b) {
+  const auto left = a.named_parameters(), right = b.named_parameters();
+  if (left.keys() != right.keys()) return false;
+  for (const auto& item : left) {
+    if (!item.value().equal(right[item.key()])) return false;
+  }
+  return true;
+}
+
+ResNet18Options narrow(int64_t width = 8) {
+  ResNet18Options options;
+  options.width = width;
+  return options;
+}
+
+float max_abs(const torch::Tensor& a) { return a.detach().abs().max().item<float>(); }
+
+}  // namespace
+
+TEST_CASE("models are made by name") {
+  CHECK(model_names() == std::vector<std::string>{"lenet", "resnet18"});
+  for (const auto& name : model_names()) {
+    INFO(name);
+    auto chosen = spec(name);
+    chosen.seed = 3;
+    const auto factory = make_model_factory(chosen);
+    const auto model = factory(), again = factory();
+    CHECK(model.module != again.module);
+    CHECK(same_parameters(*model.module, *again.module));
+    chosen.seed = 4;
+    CHECK_FALSE(same_parameters(*model.module, *make_model_factory(chosen)().module));
+  }
+  CHECK(same_parameters(*make_model_factory(spec("lenet"))().module, *LeNet(0)));
+  CHECK(same_parameters(*make_model_factory(spec("resnet18"))().module, *ResNet18()));
+}
+
+TEST_CASE("a model's loss is its network's cross entropy, summed over the rows") {
+  const auto name = GENERATE(as<std::string>{}, "lenet", "resnet18");
+  INFO(name);
+  auto chosen = spec(name);
+  chosen.dtype = torch::kFloat64;
+  const auto model = make_model_factory(chosen)();
+  const Inputs rows{torch::rand({3, 1, 28, 28}, torch::kFloat64), torch::tensor({7, 0, 4})};
+  model.module->eval();
+  auto* lenet = model.module->as<LeNetImpl>();
+  const auto logits = lenet ? lenet->forward(rows.X) : model.module->as<ResNet18Impl>()->forward(rows.X);
+  REQUIRE(logits.scalar_type() == torch::kFloat64);
+  const auto of_class = logits.gather(1, rows.y.unsqueeze(1)).squeeze(1);
+  const auto expected = (logits.exp().sum(1).log() - of_class).sum().item<double>();
+  const auto outcome = model.loss_sum(rows);
+  CHECK(outcome.loss.item<double>() == Approx(expected).epsilon(1e-12));
+  CHECK(outcome.top1.item<int64_t>() == logits.argmax(1).eq(rows.y).sum().item<int64_t>());
+  outcome.loss.backward();
+  for (const auto& param : model.module->parameters()) CHECK(param.grad().defined());
+}
+
+TEST_CASE("resnet18 fits itself to channels, classes and start") {
+  auto chosen = spec("resnet18");
+  chosen.channels = 3;
+  chosen.classes = 7;
+  chosen.initialization = Initialization::kNormalZeroBias;
+  const auto params = make_model_factory(chosen)().module->named_parameters();
+  CHECK(params["0.weight"].sizes() == std::vector<int64_t>{64, 3, 3, 3});
+  CHECK(params["fc.1.weight"].sizes() == std::vector<int64_t>{7, 512});
+  CHECK(params["0.bias"].eq(0).all().item<bool>());
+  // Left to itself it starts as the PyTorch chapter has it, with torch's biases.
+  const auto own = make_model_factory(spec("resnet18"))().module->named_parameters();
+  CHECK(own["0.bias"].ne(0).any().item<bool>());
+}
+
+TEST_CASE("an unknown name lists the known ones") {
+  const auto check_unknown = [](auto&& call) {
+    try {
+      call();
+      FAIL("no error");
+    } catch (const UsageError& error) {
+      CHECK(std::string(error.what()) == "no model is named 'resnet19'");
+      CHECK(error.hint() == "known models: lenet, resnet18");
+    }
+  };
+  check_unknown([] { make_model_factory(spec("resnet19")); });
+  check_unknown([] { activations_per_row("resnet19"); });
+}
+
+TEST_CASE("what a model cannot be given is refused before any replica is built") {
+  auto chosen = spec("lenet");
+  chosen.channels = 3;
+  CHECK_THROWS_AS(make_model_factory(chosen), DataError);
+  CHECK_THROWS_WITH(make_model_factory(chosen),
+                    "the data has 3 channels and 10 classes, lenet takes 1 channel and 10 classes");
+  chosen = spec("lenet");
+  chosen.classes = 11;
+  CHECK_THROWS_AS(make_model_factory(chosen), DataError);
+  chosen = spec("lenet");
+  chosen.initialization = Initialization::kPaddle;
+  CHECK_THROWS_AS(make_model_factory(chosen), UsageError);
+  CHECK_THROWS_WITH(make_model_factory(chosen),
+                    "lenet cannot start from paddle, it always starts from normal-zero-bias");
+  chosen.initialization = Initialization::kNormalZeroBias;
+  CHECK_NOTHROW(make_model_factory(chosen));
+  for (const auto& name : model_names()) {
+    chosen = spec(name);
+    chosen.dtype = torch::kInt64;
+    CHECK_THROWS_AS(make_model_factory(chosen), UsageError);
+  }
+  chosen = spec("resnet18");
+  chosen.classes = 0;
+  CHECK_THROWS_AS(make_model_factory(chosen), UsageError);
+}
+
+TEST_CASE("each model says what a row of a batch takes") {
+  CHECK(activations_per_row("lenet") == lenet_activations_per_row());
+  CHECK(activations_per_row("resnet18") == resnet18_activations_per_row());
+  CHECK(activations_per_row("resnet18") > activations_per_row("lenet"));
+}
+
+TEST_CASE("Paddle's start has its documented distributions") {
+  ResNet18Options options;
+  options.initialization = Initialization::kPaddle;
+  ResNet18 net(options);
+  int convolutions = 0;
+  for (const auto& item : net->named_parameters()) {
+    INFO(item.key());
+    const auto& value = item.value();
+    const double n = static_cast<double>(value.numel());
+    if (item.key().ends_with("bias")) {
+      CHECK(max_abs(value) == 0);
+    } else if (value.dim() == 4) {
+      ++convolutions;
+      const double sigma = std::sqrt(2. / static_cast<double>(value.size(1) * value.size(2) * value.size(3)));
+      // Five standard errors of a deviation and of a mean from n draws.
+      CHECK(std::abs(value.std().item<double>() - sigma) < 5 * sigma / std::sqrt(2 * n));
+      CHECK(std::abs(value.mean().item<double>()) < 5 * sigma / std::sqrt(n));
+      // Tails, as a normal distribution has them: of 36,864 draws and more 17 are expected beyond 3.5 sigma.
+      if (n > 30'000) CHECK(max_abs(value) > 3.5 * sigma);
+    } else if (value.dim() == 2) {
+      const double bound = std::sqrt(6. / (512 + 10));
+      CHECK(max_abs(value) <= bound);
+      CHECK(max_abs(value) > .99 * bound);  // all 5,120 draws below it: once in e^51
+      // The deviation of a uniform distribution; its fourth moment makes the standard error sqrt(.2 / n).
+      const double sigma = bound / std::sqrt(3.);
+      CHECK(std::abs(value.std().item<double>() - sigma) < 5 * sigma * std::sqrt(.2 / n));
+    } else {
+      CHECK(value.eq(1).all().item<bool>());  // batch normalisation
+    }
+  }
+  CHECK(convolutions == 20);
+}
+
+TEST_CASE("building a network leaves torch's generator as it was") {
+  const auto draw = [] { return torch::cat({torch::randn({1}), torch::rand({3})}); };
+  // randn of one value makes two and keeps the second for its next call.
+  torch::manual_seed(5);
+  torch::randn({1});
+  const auto expected = draw();
+  torch::manual_seed(5);
+  torch::randn({1});
+  ResNet18 net(narrow());
+  CHECK(draw().equal(expected));
+
+  torch::manual_seed(5);
+  torch::randn({1});
+  try {
+    const SeededGenerator generator(1);
+    CHECK_FALSE(draw().equal(expected));
+    throw UsageError("while the generator is lent");
+  } catch (const UsageError&) {
+    CHECK(draw().equal(expected));
+  }
+}
+
+TEST_CASE("threads that build networks at the same time get their seeds' weights") {
+  constexpr size_t kThreads = 4;
+  const auto build = [](size_t seed) {
+    auto options = narrow(16);
+    options.seed = seed;
+    return std::make_shared<ResNet18Impl>(options);
+  };
+  std::vector<std::shared_ptr<ResNet18Impl>> together(kThreads);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < kThreads; ++i) threads.emplace_back([&, i] { together[i] = build(i); });
+  for (auto& thread : threads) thread.join();
+  for (size_t i = 0; i < kThreads; ++i) CHECK(same_parameters(*together[i], *build(i)));
+  CHECK_FALSE(same_parameters(*together[0], *together[1]));
+}

@@ -1,0 +1,379 @@
+// The chapters' ResNet-18 against hand calculations and against values that Python's torch computed:
+// tests/reference/resnet18_reference.py.
+
+#include <torch/nn/modules/conv.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/data/sha256.h>
+#include <lockstep/models/resnet18.h>
+#include <lockstep/support/classification.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+using nlohmann::json;
+
+namespace {
+
+json reference(const std::string& name) {
+  return json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
+}
+
+// Of the values row by row, whatever the memory format.
+std::string sha256(const Params& tensors) {
+  Sha256 hash;
+  for (const auto& tensor : tensors) {
+    const auto rows = tensor.contiguous();
+    hash.update(std::as_bytes(std::span(static_cast<const char*>(rows.const_data_ptr()), rows.nbytes())));
+  }
+  return hash.hex();
+}
+
+Initialization named_start(const std::string& name) {
+  for (const auto how : {Initialization::kNormal, Initialization::kNormalZeroBias, Initialization::kTorch}) {
+    if (initialization_name(how) == name) return how;
+  }
+  FAIL("no start is named " << name);
+  throw;
+}
+
+// The batches of resnet18_step.json.
+Inputs reference_batch(torch::IntArrayRef shape, int64_t classes) {
+  const auto i = torch::arange(c10::multiply_integers(shape), torch::kFloat64);
+  return {((i * 37).remainder(256) / 255).view(shape), torch::arange(shape[0]).mul(3).remainder(classes)};
+}
+
+torch::Tensor values(const json& numbers) {
+  std::vector<double> flat;
+  for (const auto& number : numbers.flatten()) flat.push_back(number.get<double>());
+  return torch::tensor(flat, torch::kFloat64);
+}
+
+double max_abs(const torch::Tensor& a) { return a.detach().abs().max().to(torch::kFloat64).item<double>(); }
+
+// Elements of a, in row-major order, at the places that a reference names.
+torch::Tensor elements(const torch::Tensor& a, const json& at) {
+  return a.detach().reshape(-1).index_select(0, torch::tensor(at.get<std::vector<int64_t>>()));
+}
+
+// A bias that a batch normalisation takes away again: its true gradient is 0.
+bool without_effect(const std::string& name) {
+  return name == "0.bias" || name.ends_with("conv1.bias") || name.ends_with("conv2.bias");
+}
+
+void check_gradients(const torch::nn::Module& net, const json& expected, bool batch_norm) {
+  const auto params = net.named_parameters();
+  REQUIRE(expected.size() == params.size());
+  double weights_largest = 0;  // of the layer that a bias belongs to
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto& name = params[i].key();
+    INFO(name);
+    REQUIRE(expected[i].at("name") == name);
+    const auto grad = params[i].value().grad();
+    auto scale = expected[i].at("grad_abs_max").get<double>();
+    if (name.ends_with("weight")) weights_largest = scale;
+    if (batch_norm && without_effect(name)) scale = weights_largest;
+    CHECK(std::abs(max_abs(grad) - expected[i].at("grad_abs_max").get<double>()) <= 1e-9 * scale);
+    CHECK(max_abs(elements(grad, expected[i].at("at")) - values(expected[i].at("grad"))) <= 1e-9 * scale);
+  }
+}
+
+ResNet18Options small(int64_t width = 8) {
+  ResNet18Options options;
+  options.width = width;
+  return options;
+}
+
+bool in_channels_last(const torch::Tensor& a) {
+  return a.is_contiguous(torch::MemoryFormat::ChannelsLast) && !a.is_contiguous();
+}
+
+}  // namespace
+
+TEST_CASE("ResNet-18 has the chapters' 11,175,818 parameters") {
+  const auto conv = [](int64_t in, int64_t out, int64_t kernel) { return out * in * kernel * kernel + out; };
+  const auto batch_norm = [](int64_t channels) { return 2 * channels; };
+  int64_t expected = conv(1, 64, 3) + batch_norm(64);
+  expected += 4 * (conv(64, 64, 3) + batch_norm(64));
+  for (const int64_t c : {128, 256, 512}) {
+    expected += conv(c / 2, c, 3) + conv(c / 2, c, 1) + 3 * conv(c, c, 3) + 4 * batch_norm(c);
+  }
+  expected += 512 * 10 + 10;
+  REQUIRE(expected == 11'175'818);
+
+  ResNet18 net;
+  int64_t count = 0;
+  for (const auto& param : net->parameters()) {
+    CHECK(param.requires_grad());
+    count += param.numel();
+  }
+  CHECK(count == expected);
+}
+
+TEST_CASE("names, shapes and initial weights are bit for bit those of the chapters' Python network") {
+  const auto python = reference("resnet18_initial.json");
+  ResNet18Options options;
+  options.seed = python.at("seed").get<uint64_t>();
+  ResNet18 net(options);
+
+  const auto params = net->named_parameters();
+  REQUIRE(python.at("parameters").size() == params.size());
+  for (size_t i = 0; i < params.size(); ++i) {
+    const auto& expected = python.at("parameters")[i];
+    INFO(params[i].key());
+    CHECK(params[i].key() == expected.at("name"));
+    CHECK(params[i].value().sizes() == expected.at("shape").get<std::vector<int64_t>>());
+    CHECK(sha256({params[i].value()}) == expected.at("sha256").get<std::string>());
+  }
+  const auto buffers = net->named_buffers();
+  REQUIRE(python.at("buffers").size() == buffers.size());
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& expected = python.at("buffers")[i];
+    INFO(buffers[i].key());
+    CHECK(buffers[i].key() == expected.at("name"));
+    CHECK(buffers[i].value().sizes() == expected.at("shape").get<std::vector<int64_t>>());
+    const bool counter = expected.at("dtype") == "int64";
+    CHECK(buffers[i].value().scalar_type() == (counter ? torch::kInt64 : torch::kFloat32));
+  }
+}
+
+TEST_CASE("other seeds and starts are bit for bit Python's too, and differ") {
+  const auto python = reference("resnet18_initial.json");
+  std::vector<std::string> seen;
+  for (const auto& start : python.at("starts")) {
+    ResNet18Options options;
+    options.seed = start.at("seed").get<uint64_t>();
+    options.initialization = named_start(start.at("start").get<std::string>());
+    INFO(start);
+    seen.push_back(sha256(ResNet18(options)->parameters()));
+    CHECK(seen.back() == start.at("sha256").get<std::string>());
+  }
+  REQUIRE(seen.size() == 3);
+  CHECK((seen[0] != seen[1] && seen[1] != seen[2] && seen[0] != seen[2]));
+}
+
+TEST_CASE("one step of training and an evaluation are those of Python's torch") {
+  const auto python = reference("resnet18_step.json").at("chapter");
+  ResNet18Options options;
+  options.seed = python.at("seed").get<uint64_t>();
+  options.dtype = torch::kFloat64;
+  ResNet18 net(options);
+  const auto rows = python.at("rows").get<int64_t>();
+  const auto batch = reference_batch({rows, 1, 28, 28}, 10);
+
+  const auto logits = net->forward(batch.X);
+  const auto expected_logits = values(python.at("logits")).view({rows, 10});
+  CHECK(max_abs(logits - expected_logits) <= 1e-10 * max_abs(expected_logits));
+  const auto loss = classification_outcome(logits, batch.y).loss;
+  CHECK(loss.item<double>() == Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
+  (loss / rows).backward();
+  check_gradients(*net, python.at("parameters"), /*batch_norm=*/true);
+
+  const torch::NoGradGuard no_grad;
+  const auto params = net->named_parameters();
+  for (size_t i = 0; i < params.size(); ++i) {
+    INFO(params[i].key());
+    const auto& expected = python.at("parameters")[i];
+    params[i].value().sub_(params[i].value().grad(), python.at("lr").get<double>());
+    const auto updated = values(expected.at("updated"));
+    CHECK(max_abs(elements(params[i].value(), expected.at("at")) - updated) <= 1e-9 * max_abs(updated));
+  }
+  const auto buffers = net->named_buffers();
+  for (size_t i = 0; i < buffers.size(); ++i) {
+    const auto& expected = python.at("buffers")[i];
+    INFO(buffers[i].key());
+    const auto scale = max_abs(values(expected.at("values")));  // the largest element is one of them
+    const auto sum = buffers[i].value().sum().item<double>();
+    const auto size = static_cast<double>(buffers[i].value().numel());
+    CHECK(std::abs(sum - expected.at("sum").get<double>()) <= 1e-10 * scale * size);
+    CHECK(max_abs(elements(buffers[i].value(), expected.at("at")) - values(expected.at("values"))) <=
+          1e-10 * scale);
+  }
+  net->eval();
+  const auto expected = values(python.at("evaluated")).view({rows, 10});
+  CHECK(max_abs(net->forward(batch.X) - expected) <= 1e-9 * max_abs(expected));
+  CHECK(max_abs(logits - expected) > 1e-3 * max_abs(expected));  // the step changed something
+}
+
+TEST_CASE("without batch normalisation, with other sizes, it is Python's network too") {
+  const auto python = reference("resnet18_step.json").at("plain");
+  const auto number = [&](const char* name) { return python.at(name).get<int64_t>(); };
+  ResNet18Options options;
+  options.channels = number("channels");
+  options.classes = number("classes");
+  options.width = number("stage_width");
+  options.batch_norm = false;
+  options.seed = python.at("seed").get<uint64_t>();
+  options.dtype = torch::kFloat64;
+  options.initialization = Initialization::kTorch;
+  ResNet18 net(options);
+  CHECK(net->buffers().empty());
+
+  const auto batch =
+      reference_batch({number("rows"), options.channels, number("height"), number("width")}, options.classes);
+  const auto logits = net->forward(batch.X);
+  const auto expected = values(python.at("logits")).view({number("rows"), options.classes});
+  CHECK(max_abs(logits - expected) <= 1e-12 * max_abs(expected));
+  const auto loss = classification_outcome(logits, batch.y).loss;
+  CHECK(loss.item<double>() == Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
+  (loss / number("rows")).backward();
+  check_gradients(*net, python.at("parameters"), /*batch_norm=*/false);
+}
+
+TEST_CASE("weights, gradients and all that flows between the layers are in channels_last") {
+  const auto dtype = GENERATE(torch::kFloat32, torch::kFloat64);
+  const int64_t channels = GENERATE(1, 3);
+  INFO(dtype << ", " << channels << " channels");
+  auto options = small();
+  options.channels = channels;
+  options.dtype = dtype;
+  ResNet18 net(options);
+  const auto X = torch::rand({4, channels, 28, 28}, dtype);
+  const auto logits = net->forward(X);
+  logits.sum().backward();
+  for (const auto& item : net->named_parameters()) {
+    if (item.value().dim() != 4) continue;
+    INFO(item.key());
+    CHECK(item.value().suggest_memory_format() == torch::MemoryFormat::ChannelsLast);
+    CHECK(item.value().grad().strides() == item.value().strides());
+  }
+
+  // The same layers by name, one after another.
+  net->eval();
+  const torch::NoGradGuard no_grad;
+  const auto layers = net->named_modules("", /*include_self=*/false);
+  const auto first = [&] { return layers["0"]->as<torch::nn::Conv2dImpl>()->forward(X); };
+  auto h = first();
+  CHECK(in_channels_last(h));
+  int blocks = 0;
+  for (const auto& layer : layers) {
+    auto* block = layer.value()->as<ResidualImpl>();
+    if (!block) continue;
+    h = block->forward(h);
+    INFO(layer.key() << ": " << h.sizes() << " with strides " << h.strides());
+    CHECK(in_channels_last(h));
+    ++blocks;
+  }
+  CHECK(blocks == 8);
+  CHECK(h.sizes() == std::vector<int64_t>{4, 64, 4, 4});
+
+  // A weight in torch's own format gives that.
+  auto weight = layers["0"]->named_parameters()["weight"];
+  weight.set_data(weight.clone(torch::MemoryFormat::Contiguous));
+  if (channels > 1) CHECK_FALSE(in_channels_last(first()));
+}
+
+TEST_CASE("X may have any memory format, and logits of a row are its own in evaluation") {
+  auto options = small();
+  options.channels = 3;
+  options.dtype = torch::kFloat64;
+  ResNet18 net(options);
+  net->eval();
+  const auto X = torch::rand({5, 3, 28, 28}, torch::kFloat64);
+  const auto expected = net->forward(X);
+  const double tolerance = 1e-12 * max_abs(expected);
+  CHECK(max_abs(net->forward(X.contiguous(torch::MemoryFormat::ChannelsLast)) - expected) <= tolerance);
+  CHECK(max_abs(net->forward(X.transpose(2, 3).contiguous().transpose(2, 3)) - expected) <= tolerance);
+  CHECK(max_abs(net->forward(X.slice(0, 2, 3)) - expected.slice(0, 2, 3)) <= tolerance);
+  CHECK(max_abs(net->forward(X.flip(3)) - expected) > tolerance);
+}
+
+TEST_CASE("no rows and one row") {
+  for (const bool batch_norm : {true, false}) {
+    auto options = small();
+    options.batch_norm = batch_norm;
+    ResNet18 net(options);
+    const auto logits = net->forward(torch::rand({1, 1, 28, 28}));
+    logits.sum().backward();
+    CHECK(logits.sizes() == std::vector<int64_t>{1, 10});
+    for (const auto& param : net->parameters()) CHECK(param.grad().isfinite().all().item<bool>());
+    net->eval();
+    CHECK(net->forward(torch::rand({0, 1, 28, 28})).sizes() == std::vector<int64_t>{0, 10});
+    CHECK(net->forward(torch::rand({0, 1, 28, 28})).scalar_type() == torch::kFloat32);
+  }
+}
+
+TEST_CASE("to() converts all but the counters and keeps the memory format") {
+  ResNet18 net(small());
+  const std::shared_ptr<torch::nn::Module> module = net.ptr();  // as a Model holds it
+  const auto before = sha256(net->parameters());
+  const auto check_types = [&](torch::ScalarType dtype) {
+    for (const auto& param : module->parameters()) {
+      CHECK(param.scalar_type() == dtype);
+      CHECK(param.requires_grad());
+      if (param.dim() == 4) CHECK(param.suggest_memory_format() == torch::MemoryFormat::ChannelsLast);
+    }
+    int counters = 0;
+    for (const auto& buffer : module->named_buffers()) {
+      INFO(buffer.key());
+      const bool counter = buffer.key().ends_with("num_batches_tracked");
+      CHECK(buffer.value().scalar_type() == (counter ? torch::kInt64 : dtype));
+      counters += counter;
+    }
+    CHECK(counters == 17);
+  };
+  module->to(torch::kFloat64);
+  check_types(torch::kFloat64);
+  CHECK(net->forward(torch::rand({2, 1, 28, 28}, torch::kFloat64)).scalar_type() == torch::kFloat64);
+  // The layers' own handles were converted, not replaced.
+  for (const auto& buffer : module->named_buffers()) {
+    if (buffer.key().ends_with("num_batches_tracked")) CHECK(buffer.value().item<int64_t>() == 1);
+  }
+  module->to(torch::kCPU, torch::kFloat32);
+  check_types(torch::kFloat32);
+  CHECK(sha256(net->parameters()) == before);
+  module->to(torch::kCPU);
+  check_types(torch::kFloat32);
+}
+
+TEST_CASE("parameters may move into one flat buffer") {
+  ResNet18 net(small());
+  net->eval();
+  const torch::NoGradGuard no_grad;
+  const auto X = torch::rand({2, 1, 28, 28});
+  const auto expected = net->forward(X);
+  int64_t size = 0;
+  for (const auto& param : net->parameters()) size += param.numel();
+  const auto flat = torch::empty({size});
+  int64_t offset = 0;
+  for (auto& param : net->parameters()) {
+    const auto view = flat.as_strided(param.sizes(), param.strides(), offset);
+    view.copy_(param);
+    param.set_data(view);
+    offset += param.numel();
+  }
+  CHECK(max_abs(expected) > 0);
+  CHECK(net->forward(X).allclose(expected, 1e-5, 1e-6 * max_abs(expected)));
+  flat.zero_();
+  CHECK(max_abs(net->forward(X)) == 0);
+}
+
+TEST_CASE("activations per row are what autograd saves, and four gradients in each stage") {
+  const auto python = reference("resnet18_step.json");
+  CHECK(resnet18_activations_per_row() == python.at("chapter").at("saved_per_row").get<int64_t>() +
+                                              4 * (64 * 28 * 28 + 128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4));
+  const auto& plain = python.at("plain");
+  const auto number = [&](const char* name) { return plain.at(name).get<int64_t>(); };
+  ResNet18Options options;
+  options.channels = number("channels");
+  options.classes = number("classes");
+  options.width = number("stage_width");
+  options.batch_norm = false;
+  REQUIRE((number("height") == 13 && number("width") == 10 && options.width == 8));
+  CHECK(resnet18_activations_per_row(options, 13, 10) ==
+        number("saved_per_row") + 4 * (8 * 13 * 10 + 16 * 7 * 5 + 32 * 4 * 3 + 64 * 2 * 2));
+}
+
+TEST_CASE("sizes and types that no network can have are refused") {
+  const auto refused = [](auto change) {
+    auto options = small();
+    change(options);
+    CHECK_THROWS_AS(ResNet18(options), UsageError);
+  };
+  refused([](auto& options) { options.channels = 0; });
+  refused([](auto& options) { options.classes = -1; });
+  refused([](auto& options) { options.dtype = torch::kInt64; });
+  CHECK_THROWS_WITH(ResNet18(small(0)), "resnet18 with width = 0 cannot be built, at least 1 is needed");
+}
