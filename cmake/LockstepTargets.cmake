@@ -14,7 +14,8 @@ endforeach()
 add_library(lockstep_core STATIC)
 add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
-target_link_libraries(lockstep_core PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB lockstep_warnings)
+target_link_libraries(lockstep_core
+  PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
 
 add_library(lockstep STATIC)
 add_library(lockstep::lockstep ALIAS lockstep)

@@ -1,0 +1,236 @@
+#include <lockstep/data/safetensors.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cerrno>
+#include <cstdio>
+#include <span>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/data/safetensors_header.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+static_assert(std::endian::native == std::endian::little, "values are read and written as they stand");
+
+// In the order of TensorDtype.
+constexpr std::array kTorchDtypes = {torch::kInt64,    torch::kFloat64, torch::kFloat32, torch::kInt32,
+                                     torch::kBFloat16, torch::kFloat16, torch::kInt16,   torch::kInt8,
+                                     torch::kUInt8,    torch::kBool};
+
+std::string message_of(int error) { return std::generic_category().message(error); }
+
+struct Descriptor {
+  explicit Descriptor(int number) : fd(number) {}
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+
+  const int fd;
+};
+
+// A file to read from, and the errors that can end in.
+class InputFile {
+ public:
+  explicit InputFile(const fs::path& path)
+      : name_(path.string()),
+        file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // waits for no writer of a pipe
+    struct stat status {};
+    if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail("cannot be read: " + message_of(errno));
+    if (!S_ISREG(status.st_mode)) fail("is not a regular file");
+    size_ = static_cast<uint64_t>(status.st_size);
+  }
+
+  const std::string& name() const { return name_; }
+  uint64_t size() const { return size_; }
+
+  void read(uint64_t offset, std::span<std::byte> into) const {
+    while (!into.empty()) {
+      const auto count = ::pread(file_.fd, into.data(), into.size(), static_cast<off_t>(offset));
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) fail("cannot be read: " + message_of(errno));
+      if (count == 0) fail(fmt::format("was cut from {} to {} bytes while it was read", size_, offset));
+      offset += static_cast<uint64_t>(count);
+      into = into.subspan(static_cast<size_t>(count));
+    }
+  }
+
+  [[noreturn]] void fail(const std::string& what) const { throw safetensors_error(name_, what); }
+
+ private:
+  std::string name_;
+  Descriptor file_;
+  uint64_t size_ = 0;
+};
+
+constexpr uint64_t kLengthBytes = 8;
+
+std::string read_header(const InputFile& file) {
+  if (file.size() < kLengthBytes)
+    file.fail(fmt::format("is truncated: it has {} bytes, at least 10 were expected", file.size()));
+  uint64_t length = 0;
+  file.read(0, std::as_writable_bytes(std::span(&length, 1)));
+  if (length > kSafetensorsMostHeaderBytes) {
+    file.fail(
+        fmt::format("is no safetensors file: its first 8 bytes promise a header of {} bytes, at most {} were "
+                    "expected",
+                    length, kSafetensorsMostHeaderBytes));
+  }
+  if (length > file.size() - kLengthBytes) {
+    file.fail(fmt::format("is truncated: it promises a header of {} bytes and has {} more", length,
+                          file.size() - kLengthBytes));
+  }
+  std::string header(length, ' ');
+  file.read(kLengthBytes, std::as_writable_bytes(std::span(header)));
+  return header;
+}
+
+[[noreturn]] void cannot_write(const fs::path& path, const std::string& why, const std::string& hint = {}) {
+  throw OutputError(fmt::format("cannot write '{}': {}", path.native(), why), hint);
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
+
+// Where the file is to stand, links followed. Throws unless there is none, or one that may be replaced.
+fs::path target_of(const fs::path& path, bool overwrite) {
+  std::error_code error;
+  fs::path target = path;
+  if (fs::is_symlink(path, error)) {
+    target = fs::canonical(path, error);
+    if (error) cannot_write(path, error.message());
+  }
+  const auto status = fs::status(target, error);
+  if (status.type() == fs::file_type::none) cannot_write(path, error.message());
+  if (fs::is_directory(status)) cannot_write(path, "it is a folder, not a file");
+  if (fs::exists(status)) {
+    // Renaming would replace even a device.
+    if (!fs::is_regular_file(status)) cannot_write(path, "it is not a regular file");
+    if (!overwrite)
+      throw OutputError(fmt::format("'{}' already exists", path.native()),
+                        "choose another name, or replace it with --overwrite");
+    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, message_of(errno));
+  } else if (!target.has_filename()) {
+    cannot_write(path, "it names no file");
+  } else if (const auto folder = folder_of(target);
+             fs::status(folder, error).type() == fs::file_type::not_found) {
+    cannot_write(path, fmt::format("the folder '{}' does not exist", folder.native()),
+                 fmt::format("create it first: mkdir -p '{}'", folder.native()));
+  }
+  return target;
+}
+
+// A file that is written under another name beside its own, which it gets when it is whole. Gone with the
+// object otherwise.
+class NewFile {
+ public:
+  NewFile(const fs::path& path, bool overwrite)
+      : path_(path), target_(target_of(path, overwrite)), file_(create()) {
+    struct stat old {};
+    if (::stat(target_.c_str(), &old) == 0) (void)::fchmod(file_.fd, old.st_mode & 0777);
+  }
+  ~NewFile() {
+    if (!temporary_.empty()) ::unlink(temporary_.c_str());
+  }
+  NewFile(const NewFile&) = delete;
+  NewFile& operator=(const NewFile&) = delete;
+
+  void write(std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const auto count = ::write(file_.fd, bytes.data(), bytes.size());
+      if (count < 0 && errno == EINTR) continue;
+      if (count < 0) cannot_write(path_, message_of(errno));
+      bytes = bytes.subspan(static_cast<size_t>(count));
+    }
+  }
+
+  void put_in_place() {
+    // The disk first, then the name: a machine that stops in between has the old file whole.
+    if (::fsync(file_.fd) != 0 || ::rename(temporary_.c_str(), target_.c_str()) != 0)
+      cannot_write(path_, message_of(errno));
+    temporary_.clear();
+    // The new name to the disk as well; without it a crash leaves the old file, and some systems cannot.
+    const Descriptor folder(::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+    if (folder.fd >= 0) (void)::fsync(folder.fd);
+  }
+
+ private:
+  // In the same folder, since only within a file system can a file be renamed.
+  int create() {
+    for (int n = 0;; ++n) {
+      auto name = folder_of(target_) / fmt::format(".lockstep-{}-{}.tmp", ::getpid(), n);
+      const int fd = ::open(name.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // less the umask
+      if (fd < 0 && errno == EEXIST) continue;
+      if (fd < 0) cannot_write(path_, message_of(errno));
+      temporary_ = std::move(name);
+      return fd;
+    }
+  }
+
+  fs::path path_, target_, temporary_;
+  Descriptor file_;
+};
+
+TensorEntry entry_of(const NamedTensor& named) {
+  const auto& [name, tensor] = named;
+  const auto refuse = [&](const std::string& why) {
+    throw OutputError(fmt::format("cannot save tensor '{}': {}", named.name, why));
+  };
+  if (!tensor.defined()) refuse("it is undefined");
+  if (tensor.layout() != torch::kStrided || tensor.is_meta()) refuse("it is not a dense tensor with values");
+  const auto* dtype = std::ranges::find(kTorchDtypes, tensor.scalar_type());
+  if (dtype == kTorchDtypes.end())
+    refuse(fmt::format("the format has no dtype {}", torch::toString(tensor.scalar_type())));
+  return {name, static_cast<TensorDtype>(dtype - kTorchDtypes.begin()), tensor.sizes().vec()};
+}
+
+}  // namespace
+
+TensorFile load_safetensors(const fs::path& path) {
+  const InputFile input(path);
+  const auto text = read_header(input);
+  const uint64_t data = kLengthBytes + text.size();
+  auto header = parse_safetensors_header(text, input.size() - data, input.name());
+
+  TensorFile file = {{}, std::move(header.metadata)};
+  for (auto& [name, dtype, shape, begin, end] : header.tensors) {
+    auto tensor = torch::empty(shape, kTorchDtypes[static_cast<size_t>(dtype)]);
+    const std::span values(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
+    input.read(data + begin, values);
+    // A C++ bool has no third value.
+    if (dtype == TensorDtype::kBool && std::ranges::any_of(values, [](auto b) { return b > std::byte{1}; }))
+      input.fail("has a tensor of dtype BOOL with other bytes than 0 and 1");
+    file.tensors.push_back({std::move(name), std::move(tensor)});
+  }
+  return file;
+}
+
+void save_safetensors(const fs::path& path, const TensorFile& file, bool overwrite) {
+  std::vector<TensorEntry> entries;
+  for (const auto& named : file.tensors) entries.push_back(entry_of(named));
+  const auto layout = lay_out_safetensors(entries, file.metadata);
+  NewFile out(path, overwrite);
+  out.write(std::as_bytes(std::span(layout.head)));
+  for (const size_t i : layout.order) {
+    // One at a time, so that no second copy of all weights is held.
+    const auto host = file.tensors[i].tensor.detach().resolve_neg().cpu().contiguous();
+    out.write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
+  }
+  out.put_in_place();
+}
+
+void check_can_save(const fs::path& path, bool overwrite) { const NewFile probe(path, overwrite); }
+
+}  // namespace lockstep
