@@ -39,7 +39,8 @@ void load_weights_into(torch::nn::Module& module, std::span<const NamedTensor> w
           fmt::format("{} has shape {}, the model's has {}", name, shape_of(tensor), shape_of(place->second)),
           kHint);
     }
-    missing.erase(name);
+    if (missing.erase(name) == 0)
+      throw WeightsError(fmt::format("there are two tensors named {}", name), "each name may stand once");
   }
   if (!missing.empty()) {
     throw WeightsError(

@@ -1,9 +1,9 @@
 #include <lockstep/parallel/evaluate.h>
 
-#include <ATen/core/Reduction.h>
-#include <torch/types.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 
 #include <lockstep/support/error.h>
@@ -11,18 +11,20 @@
 namespace lockstep {
 namespace {
 
-// Sums of one block, on the device: (2) double = {loss, correct}.
-torch::Tensor evaluate_block(const Network& net, const Params& params, const Inputs& block) {
-  const auto logits = net(block.X, params);  // (n, classes)
-  const auto loss = torch::cross_entropy_loss(logits, block.y, /*weight=*/{}, at::Reduction::Sum);
-  const auto correct = (logits.argmax(1) == block.y).sum();
-  return torch::stack({loss.to(torch::kFloat64), correct.to(torch::kFloat64)});
+// Sums of one block, on the device: (3) double = {loss, top1, top5}.
+torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precision) {
+  const AutocastGuard autocast(precision, block.X.device());
+  block.X = block.X.to(dtype_of(precision));
+  const auto outcome = model.loss_sum(block);
+  return torch::stack(
+      {outcome.loss.to(torch::kFloat64), outcome.top1.to(torch::kFloat64), outcome.top5.to(torch::kFloat64)});
 }
 
 }  // namespace
 
-Evaluation evaluate(const Network& net, std::span<const Params> device_params,
-                    std::span<const std::shared_ptr<const BatchSource>> sources, ReplicaWorkers& workers) {
+Evaluation evaluate(std::span<const Model> models,
+                    std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
+                    ReplicaWorkers& workers) {
   const int64_t rows = sources.front()->size();
   if (rows == 0) throw UsageError("a data set of 0 rows cannot be evaluated");
   std::vector<int64_t> order(static_cast<size_t>(rows));
@@ -33,23 +35,38 @@ Evaluation evaluate(const Network& net, std::span<const Params> device_params,
   workers.run([&](int rank) {
     const torch::NoGradGuard no_grad;
     const auto r = static_cast<size_t>(rank);
+    models[r].module->eval();
     Inputs block;
     for (int64_t b = rank; b < blocks; b += workers.size()) {
       const auto count = std::min(kEvaluationBlock, rows - b * kEvaluationBlock);
       sources[r]->gather(
           std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)),
           block);
-      sums[static_cast<size_t>(b)] = evaluate_block(net, device_params[r], block);
+      sums[static_cast<size_t>(b)] = evaluate_block(models[r], block, precision);
     }
+    models[r].module->train();
   });
 
   Evaluation result{.rows = rows};
   for (const auto& sum : sums) {
     const auto host = sum.cpu();  // waits for the device: the numbers are needed now
     result.loss_sum += host[0].item<double>();
-    result.correct += host[1].item<int64_t>();
+    result.top1 += host[1].item<int64_t>();
+    result.top5 += host[2].item<int64_t>();
   }
   return result;
+}
+
+std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
+                                                            const SourceFactory& factory) {
+  std::map<std::string, std::shared_ptr<const BatchSource>> by_device;
+  std::vector<std::shared_ptr<const BatchSource>> sources;
+  for (const auto& device : devices) {
+    auto& source = by_device[device.str()];
+    if (!source) source = factory(device);
+    sources.push_back(source);
+  }
+  return sources;
 }
 
 }  // namespace lockstep

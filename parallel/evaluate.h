@@ -5,6 +5,7 @@
 #include <memory>
 #include <span>
 
+#include <lockstep/parallel/precision.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/support/types.h>
 
@@ -15,18 +16,26 @@ inline constexpr int64_t kEvaluationBlock = 256;
 
 struct Evaluation {
   double loss_sum = 0;  // over all rows
-  int64_t correct = 0;  // rows whose class has the largest logit
+  int64_t top1 = 0;     // rows whose class has the largest logit
+  int64_t top5 = 0;     // rows whose class is among the five largest
   int64_t rows = 0;
 
   double loss() const { return loss_sum / static_cast<double>(rows); }
-  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(rows); }
+  double accuracy() const { return static_cast<double>(top1) / static_cast<double>(rows); }
+  double top5_accuracy() const { return static_cast<double>(top5) / static_cast<double>(rows); }
 };
 
 // The set is cut into blocks of kEvaluationBlock rows, dealt whole to the replicas in turn, and the blocks'
 // sums are added in their order: the counts are the same to the last row on any number of devices.
-// device_params[i] and sources[i] are on workers.devices()[i], every source holds the whole set; throws
-// UsageError when it is empty.
-Evaluation evaluate(const Network& net, std::span<const Params> device_params,
-                    std::span<const std::shared_ptr<const BatchSource>> sources, ReplicaWorkers& workers);
+// models[i] (all with the same weights and statistics) and sources[i] are on workers.devices()[i], every
+// source holds the whole set. Modules are in evaluation mode meanwhile, and in training mode afterwards.
+// Throws UsageError when the set is empty.
+Evaluation evaluate(std::span<const Model> models,
+                    std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
+                    ReplicaWorkers& workers);
+
+// One source a replica, made once per distinct device.
+std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
+                                                            const SourceFactory& factory);
 
 }  // namespace lockstep

@@ -14,6 +14,9 @@
 
 namespace lockstep {
 
+class Communicator;
+class Endpoint;
+
 class ReplicaWorkers {
  public:
   // threads: intra-op threads of each replica, at least 1. Replicas on a CPU keep to cores of their own while
@@ -23,21 +26,26 @@ class ReplicaWorkers {
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }
+  int threads() const { return threads_; }  // of each replica
 
   // Calls task(rank) in every replica's thread, on its device and stream, and returns when all have returned
   // (the first rank's exception is rethrown). On GPUs the order is kept without the host waiting: a task's
   // kernels start after whatever the caller has queued on its current streams, and what the caller queues
-  // afterwards starts after them. (A task that reaches for another replica's GPU does so on that GPU's default
-  // stream: the caller's current streams must be the default ones then.)
+  // afterwards starts after them. (A task that reaches for another replica's GPU does so on that GPU's
+  // default stream: the caller's current streams must be the default ones then.)
   void run(const std::function<void(int rank)>& task);
+
+  // The same for a task that sums or shares something over the replicas: task(rank, endpoint of that rank). A
+  // replica that fails takes the others out of the collectives in which they wait for it; its exception is
+  // the one that is rethrown, and the communicator is of no use afterwards.
+  void run(Communicator& communicator, const std::function<void(int rank, Endpoint& endpoint)>& task);
 
   // Waits until every replica's stream is empty. For stopping a clock; nothing else needs it.
   void synchronize();
 
  private:
-  void set_up_thread(int rank, int threads);
-
   std::vector<torch::Device> devices_;
+  int threads_;
   // One a replica; none on a CPU, whose work is done when it returns.
   std::vector<std::optional<c10::Stream>> streams_;
   std::unique_ptr<WorkerPool> pool_;

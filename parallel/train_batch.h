@@ -1,4 +1,6 @@
-// The chapter's train_batch: one step of data-parallel training, readable from top to bottom.
+// The chapter's train_batch: one step of data-parallel training, readable from top to bottom. `lockstep
+// train` takes its steps with the Trainer; this one is for reading, for `lockstep demo scratch`, and what the
+// Trainer's results are held against.
 #pragma once
 
 #include <cstdint>
@@ -14,32 +16,17 @@ namespace lockstep {
 // the largest logit, rows whose class is among the five largest}.
 using ShardSums = torch::Tensor;
 
-// Seconds the host spent in each part. On GPUs work is only queued, so that there they say nothing.
-struct StepTimes {
-  double data = 0;     // gathering the rows
-  double compute = 0;  // forward and backward, until the slowest replica is done
-  double sync = 0;     // summing gradients over the replicas
-  double update = 0;   // the optimizer
-
-  StepTimes& operator+=(const StepTimes& other);
-  StepTimes operator/(double steps) const;
-};
-
-struct BatchOutcome {
-  std::vector<ShardSums> sums;  // one a replica
-  StepTimes times;              // data is 0: the rows are given
-};
-
 // shards[i] and device_params[i] are replica i's rows and parameters (from get_params: leaves with gradients
 // of zeros), on workers.devices()[i]. Each replica computes the sum of its rows' losses and its gradient; the
 // gradients are summed over all replicas, parameter by parameter; each replica then takes the same step with
 // the rows of the whole batch. Shards may have any number of rows, 0 too, as long as the batch has one: the
-// result is that of the whole batch.
-BatchOutcome train_batch(std::span<const Inputs> shards, std::span<Params> device_params, const Network& net,
-                         double lr, ReplicaWorkers& workers);
+// result is that of the whole batch. Returns one ShardSums a replica.
+std::vector<ShardSums> train_batch(std::span<const Inputs> shards, std::span<Params> device_params,
+                                   const Network& net, double lr, ReplicaWorkers& workers);
 
 // The same for a batch that is in one piece: X (n, 1, 28, 28), y (n).
-BatchOutcome train_batch(const torch::Tensor& X, const torch::Tensor& y, std::span<Params> device_params,
-                         const Network& net, double lr, ReplicaWorkers& workers);
+std::vector<ShardSums> train_batch(const torch::Tensor& X, const torch::Tensor& y,
+                                   std::span<Params> device_params, const Network& net, double lr,
+                                   ReplicaWorkers& workers);
 
 }  // namespace lockstep

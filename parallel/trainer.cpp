@@ -1,27 +1,45 @@
 #include <lockstep/parallel/trainer.h>
 
-#include <torch/types.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <torch/nn/module.h>
 
-#include <map>
+#include <algorithm>
+#include <cmath>
 
-#include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/support/stopwatch.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-// One source a replica, made once per distinct device.
-std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
-                                                            const SourceFactory& factory) {
-  std::map<std::string, std::shared_ptr<const BatchSource>> by_device;
-  std::vector<std::shared_ptr<const BatchSource>> sources;
-  for (const auto& device : devices) {
-    auto& source = by_device[device.str()];
-    if (!source) source = factory(device);
-    sources.push_back(source);
+double seconds_between(StepMoments::Clock::time_point begin, StepMoments::Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+// A phase is over when the slowest replica is done with it.
+StepTimes slowest(const std::vector<StepMoments>& moments) {
+  auto last = moments.front();
+  for (const auto& replica : moments) {
+    last.start = std::min(last.start, replica.start);
+    last.data = std::max(last.data, replica.data);
+    last.compute = std::max(last.compute, replica.compute);
+    last.sync = std::max(last.sync, replica.sync);
+    last.update = std::max(last.update, replica.update);
   }
-  return sources;
+  return {.data = seconds_between(last.start, last.data),
+          .compute = seconds_between(last.data, last.compute),
+          .sync = seconds_between(last.compute, last.sync),
+          .update = seconds_between(last.sync, last.update)};
+}
+
+// Cuts rows into parts of these sizes, in order.
+std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const std::vector<int64_t>& sizes) {
+  std::vector<std::span<const int64_t>> parts;
+  for (const auto size : sizes) {
+    parts.push_back(rows.first(static_cast<size_t>(size)));
+    rows = rows.subspan(static_cast<size_t>(size));
+  }
+  return parts;
 }
 
 }  // namespace
@@ -31,57 +49,133 @@ TrainSums& TrainSums::operator+=(const TrainSums& other) {
   top1 += other.top1;
   top5 += other.top5;
   rows += other.rows;
+  if (!bad) bad = other.bad;
   return *this;
 }
 
-Trainer::Trainer(const Params& initial, Network net, const SourceFactory& train, const SourceFactory& test,
+Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
                  TrainerOptions options)
-    : net_(std::move(net)),
-      options_(std::move(options)),
+    : options_(std::move(options)),
       workers_(options_.devices, options_.threads),
+      communicator_(make_local_communicator({.devices = options_.devices,
+                                             .threads = options_.threads,
+                                             .algorithm = options_.allreduce,
+                                             .trace = options_.replica.sync.trace})),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
-      shards_(options_.devices.size()),
-      sums_(options_.devices.size()) {
-  for (const auto& device : options_.devices) device_params_.push_back(get_params(initial, device));
+      replicas_(options_.devices.size()) {
+  if (options_.auto_split) tuner_.emplace(world_size());
+  if (options_.replica.invariant) check_invariant_world(world_size());
+  build_models(factory);
+  auto replica_options = options_.replica;
+  replica_options.wait_for_device |= options_.auto_split;  // a GPU's time shows only when it is waited for
+  workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(rank);
+    replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options);
+  });
+}
+
+void Trainer::build_models(const ModelFactory& factory) {
+  models_.push_back(factory());
+  auto generator = at::detail::getDefaultCPUGenerator();
+  const auto state = generator.get_state();
+  while (models_.size() < replicas_.size()) models_.push_back(factory());
+  generator.set_state(state);
 }
 
 StepTimes Trainer::step(std::span<const int64_t> rows) {
-  const auto sizes = shard_sizes(static_cast<int64_t>(rows.size()), world_size());
-  std::vector<std::span<const int64_t>> shard_rows;
-  for (const auto size : sizes) {
-    shard_rows.push_back(rows.first(static_cast<size_t>(size)));
-    rows = rows.subspan(static_cast<size_t>(size));
-    rows_ += size;
-  }
-
-  Stopwatch watch;
-  workers_.run([&](int rank) {
+  if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
+  const auto steps = deal(rows);
+  std::vector<StepMoments> moments(steps.size());
+  workers_.run(*communicator_, [&](int rank, Endpoint&) {
     const auto i = static_cast<size_t>(rank);
-    train_sources_[i]->gather(shard_rows[i], shards_[i]);
+    moments[i] = replicas_[i]->step(steps[i]);
   });
-  const double data = watch.lap();
-  auto outcome = train_batch(shards_, device_params_, net_, options_.lr, workers_);
-  for (size_t i = 0; i < sums_.size(); ++i) {
-    sums_[i] = sums_[i].defined() ? sums_[i].add_(outcome.sums[i]) : outcome.sums[i];
+  rows_ += static_cast<int64_t>(rows.size());
+  ++steps_done_;
+  if (tuner_) watch_split(steps, moments);
+  return slowest(moments);
+}
+
+std::vector<ReplicaStep> Trainer::deal(std::span<const int64_t> rows) const {
+  const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
+  std::vector<ReplicaStep> steps(
+      replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_done_});
+  if (options_.replica.invariant) {
+    const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
+    for (size_t m = 0; m < parts.size(); ++m) {
+      steps[m * steps.size() / parts.size()].micro_batches.push_back(parts[m]);
+    }
+    return steps;
   }
-  outcome.times.data = data;
-  return outcome.times;
+  const auto shards = cut(rows, shard_sizes(count(rows), world_size(), split()));
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const auto part : cut(shards[i], shard_sizes(count(shards[i]), options_.accumulate))) {
+      if (!part.empty()) steps[i].micro_batches.push_back(part);
+    }
+  }
+  return steps;
+}
+
+void Trainer::watch_split(const std::vector<ReplicaStep>& steps, const std::vector<StepMoments>& moments) {
+  std::vector<int64_t> rows;
+  std::vector<double> seconds;
+  for (size_t i = 0; i < steps.size(); ++i) {
+    int64_t own = 0;
+    for (const auto part : steps[i].micro_batches) own += static_cast<int64_t>(part.size());
+    rows.push_back(own);
+    seconds.push_back(seconds_between(moments[i].start, moments[i].compute));
+  }
+  tuner_->observe(rows, seconds);
 }
 
 TrainSums Trainer::take_sums() {
-  TrainSums total{.rows = std::exchange(rows_, 0)};
-  for (auto& sums : sums_) {
-    if (!sums.defined()) continue;
-    const auto host = sums.cpu();  // waits for the replica
+  TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const auto host = replicas_[static_cast<size_t>(rank)]->sums().cpu();  // waits for the replica
     total.loss += host[0].item<double>();
     total.top1 += host[1].item<int64_t>();
     total.top5 += host[2].item<int64_t>();
-    sums = torch::Tensor();
+    const double bad = host[3].item<double>();
+    if (!std::isfinite(bad)) continue;
+    const auto step = static_cast<int64_t>(bad);
+    if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
+  workers_.run([&](int rank) { replicas_[static_cast<size_t>(rank)]->reset_sums(); });
   return total;
 }
 
-Evaluation Trainer::evaluate() { return lockstep::evaluate(net_, device_params_, test_sources_, workers_); }
+void Trainer::with_shared_buffers(const std::function<void()>& action) {
+  std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
+  workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(rank);
+    shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
+                                                replicas_[i]->rows_trained());
+  });
+  action();
+  workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); });
+}
+
+Evaluation Trainer::evaluate() {
+  Evaluation result;
+  with_shared_buffers(
+      [&] { result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_); });
+  return result;
+}
+
+std::vector<NamedTensor> Trainer::weights(int rank) {
+  const torch::NoGradGuard no_grad;
+  std::vector<NamedTensor> result;
+  with_shared_buffers([&] {
+    const auto& module = *model(rank).module;
+    const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
+      result.push_back({.name = name,
+                        .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
+    };
+    for (const auto& item : module.named_parameters()) add(item.key(), item.value());
+    for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+  });
+  return result;
+}
 
 }  // namespace lockstep

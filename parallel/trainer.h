@@ -1,13 +1,24 @@
 // Training on several replicas: what `lockstep train` runs, one step at a time.
+//
+// From here to the allreduce: Trainer::step deals the rows, Replica::step computes on its share,
+// GradientSync posts each bucket of gradients when backward has filled it, Endpoint::allreduce_sum adds.
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
+#include <lockstep/parallel/batch_norm.h>
+#include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/evaluate.h>
+#include <lockstep/parallel/lr_schedule.h>
+#include <lockstep/parallel/replica.h>
 #include <lockstep/parallel/replica_workers.h>
-#include <lockstep/parallel/train_batch.h>
+#include <lockstep/parallel/split_tuner.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -15,7 +26,13 @@ namespace lockstep {
 struct TrainerOptions {
   std::vector<torch::Device> devices;  // one replica each
   int threads = 1;                     // intra-op threads of each replica
-  double lr = .2;
+  Allreduce allreduce = Allreduce::kTwoShot;
+  ReplicaOptions replica;
+  LrSchedule lr;
+  int accumulate = 1;         // micro-batches that each shard is cut into; gradients are summed once
+  std::vector<double> split;  // shares of the batch, one a replica; empty: even
+  bool auto_split = false;    // found by timing over the first steps
+  BnPolicy bn = BnPolicy::kRoot;
 };
 
 // Sums over the rows trained on since the last reading.
@@ -25,37 +42,68 @@ struct TrainSums {
   int64_t top5 = 0;
   int64_t rows = 0;
 
+  // The first step whose loss was NaN or infinite, from 0, and the rank it happened on.
+  struct Bad {
+    int64_t step = 0;
+    int rank = 0;
+  };
+  std::optional<Bad> bad;
+
   TrainSums& operator+=(const TrainSums& other);
 };
 
-// Holds one copy of the parameters per device and the data once per distinct device. Used from one thread.
+// Holds one replica per device, each with a worker thread of its own, and the data once per distinct device.
+// Used from one thread. An error in one replica ends the step on all and is thrown once; the trainer can then
+// only be destroyed, which leaves no thread behind.
 class Trainer {
  public:
-  Trainer(const Params& initial, Network net, const SourceFactory& train, const SourceFactory& test,
+  // factory is called once a replica, on the host; only the first call changes torch's default generator, and
+  // all replicas start from the first one's weights.
+  Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
-  // One step on these rows of the training set, split over the replicas. On GPUs it only queues the work.
+  // One step on these rows of the training set, split over the replicas: the same update as for all of them
+  // on one device. Throws UsageError when there are none. On GPUs it only queues the work.
   StepTimes step(std::span<const int64_t> rows);
 
   // What the steps since the last call have summed up. Waits for the devices.
   TrainSums take_sums();
 
-  Evaluation evaluate();  // on the test set
-  void synchronize() { workers_.synchronize(); }
+  // On the test set, with the batch-norm statistics of options.bn.
+  Evaluation evaluate();
 
+  // Copies on the host, contiguous, of all parameters and buffers of one replica by their names; buffers are
+  // those of options.bn. The parameters of all replicas are the same.
+  std::vector<NamedTensor> weights(int rank = 0);
+
+  void synchronize() { workers_.synchronize(); }
   int world_size() const { return workers_.size(); }
-  const Params& params(int rank) const { return device_params_[static_cast<size_t>(rank)]; }
+  int64_t steps_done() const { return steps_done_; }
+  double lr() const { return lr_at(options_.lr, steps_done_); }  // of the next step
+
+  // The shares in use; with auto_split they change until settled.
+  const std::vector<double>& split() const { return tuner_ ? tuner_->shares() : options_.split; }
+  bool split_settled() const { return !tuner_ || tuner_->settled(); }
+
+  // For programs that look inside: the replica's module, on its device. Not while a call is under way.
+  const Model& model(int rank) const { return models_[static_cast<size_t>(rank)]; }
 
  private:
-  Network net_;
-  TrainerOptions options_;
+  void build_models(const ModelFactory& factory);
+  std::vector<ReplicaStep> deal(std::span<const int64_t> rows) const;
+  void watch_split(const std::vector<ReplicaStep>& steps, const std::vector<StepMoments>& moments);
+  void with_shared_buffers(const std::function<void()>& action);
+
+  const TrainerOptions options_;
   ReplicaWorkers workers_;
-  std::vector<Params> device_params_;                              // one a replica, as all that follow
+  std::unique_ptr<Communicator> communicator_;
+  std::vector<Model> models_;                                      // one a replica, as all that follow
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
-  std::vector<Inputs> shards_;   // reused from step to step
-  std::vector<ShardSums> sums_;  // since the last take_sums()
-  int64_t rows_ = 0;             // likewise
+  std::vector<std::unique_ptr<Replica>> replicas_;
+  std::optional<SplitTuner> tuner_;
+  int64_t steps_done_ = 0;
+  int64_t rows_ = 0;  // since the last take_sums()
 };
 
 }  // namespace lockstep

@@ -43,8 +43,9 @@ void WorkerPool::run(const Task& task) {
   if (first) std::rethrow_exception(first);
 }
 
-// A step is a few rounds in close succession, and to wake a core that has gone to sleep can take longer than what the
-// next round does. So a worker stays awake for a moment, giving way to any other thread, before it sleeps.
+// A step is a few rounds in close succession, and to wake a core that has gone to sleep can take longer than
+// what the next round does. So a worker stays awake for a moment, giving way to any other thread, before it
+// sleeps.
 void WorkerPool::await_round(uint64_t seen) {
   constexpr auto kAwake = std::chrono::milliseconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kAwake;

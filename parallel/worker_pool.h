@@ -39,9 +39,9 @@ class WorkerPool {
   std::condition_variable started_;   // a new round, or the end
   std::condition_variable finished_;  // the last worker of a round is done
   const Task* task_ = nullptr;        // the round's task, owned by run()'s caller
-  std::atomic<uint64_t> round_ = 0;  // written with the mutex held
+  std::atomic<uint64_t> round_ = 0;   // written with the mutex held
   int running_ = 0;
-  std::atomic<bool> stop_ = false;  // likewise
+  std::atomic<bool> stop_ = false;          // likewise
   std::vector<std::exception_ptr> errors_;  // one a worker; null: no error
   std::vector<std::thread> threads_;
 };

@@ -1,10 +1,12 @@
-// lockstep's side of compare_turns.py: the trainer of `lockstep train`, warmed up, kept alive, timed on request.
+// lockstep's side of compare_turns.py: the trainer of `lockstep train`, warmed up, kept alive, timed on
+// request.
 //
-//   contender --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR --warmup STEPS
+//   contender --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR
+//             --warmup STEPS
 //
-// Prints `ready {...}` once warm; then, for each line `run N` on stdin, takes N steps and prints one line of JSON
-// with the seconds they took. What app/main.cpp sets for the whole process belongs here too, or another program is
-// measured.
+// Prints `ready {...}` once warm; then, for each line `run N` on stdin, takes N steps and prints one line of
+// JSON with the seconds they took. What app/main.cpp sets for the whole process belongs here too, or another
+// program is measured.
 #include <fmt/format.h>
 #include <torch/version.h>
 
@@ -15,7 +17,7 @@
 
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/fashion_mnist.h>
-#include <lockstep/models/lenet.h>
+#include <lockstep/models/factory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/allocator.h>
@@ -39,10 +41,14 @@ void serve(const Flags& flags) {
   const auto resident = [](const ImageSet& set) {
     return [&set](torch::Device device) { return make_resident_source(set, device); };
   };
-  Trainer trainer(LeNet(seed)->parameters(), lenet, resident(data.train), resident(data.test),
-                  {.devices = parse_devices(flags.at("--devices")),
-                   .threads = std::stoi(flags.at("--threads")),
-                   .lr = std::stod(flags.at("--lr"))});
+  TrainerOptions options;
+  options.devices = parse_devices(flags.at("--devices"));
+  options.threads = std::stoi(flags.at("--threads"));
+  options.replica.precision = value_of(kPrecisionNames, flags.at("--precision"));
+  options.lr.lr = std::stod(flags.at("--lr"));
+  const auto factory = make_model_factory({.name = flags.at("--model"), .seed = seed, .initialization = {}});
+  set_arithmetic(options.replica.precision, /*deterministic=*/false);
+  Trainer trainer(factory, resident(data.train), resident(data.test), options);
 
   size_t done = 0;  // steps so far; whole batches only, so that every turn is the same work
   const auto run = [&](int steps) {

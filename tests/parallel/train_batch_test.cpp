@@ -33,7 +33,9 @@ struct Replicas {
     const LeNet net(0, dtype);
     for (int rank = 0; rank < world; ++rank) params.push_back(get_params(net->parameters(), torch::kCPU));
   }
-  BatchOutcome step(const Batch& batch) { return train_batch(batch.X, batch.y, params, lenet, kLr, workers); }
+  std::vector<ShardSums> step(const Batch& batch) {
+    return train_batch(batch.X, batch.y, params, lenet, kLr, workers);
+  }
 
   ReplicaWorkers workers;
   std::vector<Params> params;
@@ -167,9 +169,9 @@ TEST_CASE("the sums over the shards are those of the batch") {
     std::vector<Params> params;
     for (int rank = 0; rank < world; ++rank)
       params.push_back(get_params({torch::zeros({10}, torch::kFloat64)}, torch::kCPU));
-    const auto outcome = train_batch(X, y, params, pixels, kLr, workers);
-    REQUIRE(outcome.sums.size() == static_cast<size_t>(world));
-    const auto total = torch::stack(outcome.sums).sum(0);
+    const auto sums = train_batch(X, y, params, pixels, kLr, workers);
+    REQUIRE(sums.size() == static_cast<size_t>(world));
+    const auto total = torch::stack(sums).sum(0);
     CHECK(total[0].item<double>() == Approx(loss));
     CHECK(total[1].item<double>() == 1);  // only row 0's label is first
     CHECK(total[2].item<double>() == 5);  // rows 0 .. 4 are among the first five

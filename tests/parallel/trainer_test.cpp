@@ -1,136 +1,338 @@
+#include <ATen/CPUGeneratorImpl.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
-#include <map>
-#include <mutex>
 
 #include <lockstep/models/lenet.h>
+#include <lockstep/models/resnet18.h>
+#include <lockstep/parallel/trace.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/tests/support/stock_lenet.h>
+#include <lockstep/support/classification.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/threads.h>
+#include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using Catch::Matchers::Contains;
 
 namespace {
 
-// A source of made-up rows that remembers which were asked for.
-class RecordingSource : public BatchSource {
- public:
-  explicit RecordingSource(int64_t rows)
-      : X_(torch::rand({rows, 1, 28, 28}, at::detail::createCPUGenerator(11),
-                       torch::TensorOptions(torch::kFloat32))),
-        y_(torch::arange(rows).mul(3).remainder(10)) {}
+using Rows = std::vector<int64_t>;
 
-  int64_t size() const override { return X_.size(0); }
-  void gather(std::span<const int64_t> rows, Inputs& into) const override {
-    const auto index = torch::tensor(at::ArrayRef<int64_t>(rows.data(), rows.size()), torch::kInt64);
-    into = {X_.index_select(0, index), y_.index_select(0, index)};
-    const std::lock_guard lock(mutex_);
-    for (const auto row : rows) ++asked_[row];
+// Full, uneven, fewer rows than replicas, a single row.
+const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
+                                    {30, 29, 7, 3, 1},
+                                    {17},
+                                    {2, 4, 8, 16, 31, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 0},
+                                    {9, 8, 7, 6, 5, 4, 3}};
+
+TrainerOptions options_for(int world) {
+  TrainerOptions options;
+  options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
+  options.lr = {.lr = .2};
+  return options;
+}
+
+Trainer make_trainer(const ModelFactory& factory, const TrainerOptions& options,
+                     std::shared_ptr<RowSource> train = std::make_shared<RowSource>(32)) {
+  return Trainer(factory, source(train), source(train), options);
+}
+
+ModelFactory lenet_factory() { return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32); }
+
+ModelFactory small_residual_factory(bool batch_norm = false) {
+  ResNet18Options options;
+  options.width = 8;
+  options.batch_norm = batch_norm;
+  options.initialization = Initialization::kTorch;
+  return model_factory<ResNet18Impl>(options);
+}
+
+// Every parameter of every replica has moved as the whole batch's has, up to 1e-10 of its largest gradient.
+void check_moved_alike(Trainer& trainer, const WholeBatch& whole, const Params& largest, double lr) {
+  const auto expected = whole.module().named_parameters();
+  for (int rank = 0; rank < trainer.world_size(); ++rank) {
+    for (const auto& [name, tensor] : trainer.weights(rank)) {
+      const auto* param = expected.find(name);
+      if (!param) continue;  // a buffer
+      const auto i = static_cast<size_t>(std::distance(
+          expected.begin(), std::find_if(expected.begin(), expected.end(),
+                                         [&](const auto& item) { return item.key() == name; })));
+      INFO("rank " << rank << ", " << name);
+      CHECK(max_difference(tensor, *param) <= 1e-10 * lr * largest[i].item<double>() + 1e-17);
+    }
   }
+}
 
-  std::map<int64_t, int> asked() const {
-    const std::lock_guard lock(mutex_);
-    return asked_;
+void check_against_whole_batch(const ModelFactory& factory, TrainerOptions options,
+                               torch::optim::SGDOptions sgd) {
+  options.replica.precision = Precision::kFp64;
+  const auto rows = std::make_shared<RowSource>(32);
+  auto trainer = make_trainer(factory, options, rows);
+  WholeBatch whole(factory, sgd);
+  Params largest;  // |g| over the steps so far, one a parameter
+  for (const auto& batch : kBatches) {
+    trainer.step(batch);
+    const auto gradients = whole.step(rows->batch(batch));
+    largest.resize(gradients.size(), torch::zeros({}, torch::kFloat64));
+    for (size_t i = 0; i < gradients.size(); ++i) largest[i] = largest[i] + gradients[i].abs().max();
+    check_moved_alike(trainer, whole, largest, options.lr.lr);
   }
-  const torch::Tensor& X() const { return X_; }
-  const torch::Tensor& y() const { return y_; }
-
- private:
-  torch::Tensor X_, y_;
-  mutable std::mutex mutex_;
-  mutable std::map<int64_t, int> asked_;
-};
-
-struct Bench {
-  explicit Bench(int world, int64_t rows = 600)
-      : train(std::make_shared<RecordingSource>(rows)),
-        test(std::make_shared<RecordingSource>(rows)),
-        trainer(LeNet(0)->parameters(), lenet, counting(train), counting(test),
-                {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
-                 .threads = 1,
-                 .lr = .2}) {}
-
-  SourceFactory counting(std::shared_ptr<RecordingSource> source) {
-    return [this, source](torch::Device) {
-      ++factory_calls;
-      return source;
-    };
-  }
-
-  int factory_calls = 0;
-  std::shared_ptr<RecordingSource> train, test;
-  Trainer trainer;
-};
+  const auto sums = trainer.take_sums();
+  CHECK(sums.rows == 16 + 5 + 1 + 16 + 7);
+  CHECK(sums.loss == Approx(whole.loss_sum()).epsilon(1e-9));
+  CHECK_FALSE(sums.bad);
+}
 
 }  // namespace
 
-TEST_CASE("replicas of one device share one source, and a step asks for each of its rows once") {
-  Bench bench(3);
-  CHECK(bench.factory_calls == 2);  // training and test
-  const std::vector<int64_t> rows{599, 0, 17, 18, 19, 301, 5};
-  bench.trainer.step(rows);
-  const auto asked = bench.train->asked();
-  CHECK(asked.size() == rows.size());
-  for (const auto row : rows) CHECK(asked.at(row) == 1);
+TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, LeNet") {
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
+  const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
+  for (const int world : {1, 2, 3, 4, 8}) {
+    INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
+               << name_of(kSyncModeNames, sync));
+    auto options = options_for(world);
+    options.allreduce = allreduce;
+    options.replica.sync = {.mode = sync, .bucket_bytes = 300'000};  // several buckets
+    check_against_whole_batch(lenet_factory(), options, torch::optim::SGDOptions(.2));
+  }
 }
 
-TEST_CASE("a step is one step of the whole batch, and its sums are read once") {
-  const int world = GENERATE(1, 2, 5);
-  INFO(world << " replicas");
-  Bench bench(world);
-  const std::vector<int64_t> rows{4, 3, 2, 1, 599, 300, 7};
-  bench.trainer.step(rows);
-  bench.trainer.step(rows);
-
-  // Two steps of torch's own layers and optimizer on the same rows.
-  auto net = stock_lenet(torch::kFloat32);
-  copy_into(net, LeNet(0)->parameters());
-  torch::optim::SGD sgd(net->parameters(), torch::optim::SGDOptions(.2));
-  const auto index = torch::tensor(at::ArrayRef<int64_t>(rows), torch::kInt64);
-  double loss_sum = 0;
-  for (int step = 0; step < 2; ++step) {
-    sgd.zero_grad();
-    const auto logits = net->forward(bench.train->X().index_select(0, index));
-    const auto loss = torch::nn::functional::cross_entropy(logits, bench.train->y().index_select(0, index));
-    loss.backward();
-    sgd.step();
-    loss_sum += 7 * loss.item<double>();
+TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, a residual network") {
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
+  const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
+  for (const int world : {1, 2, 3, 4, 8}) {
+    INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
+               << name_of(kSyncModeNames, sync));
+    auto options = options_for(world);
+    options.allreduce = allreduce;
+    options.replica.sync = {.mode = sync, .bucket_bytes = 300'000};
+    check_against_whole_batch(small_residual_factory(), options, torch::optim::SGDOptions(.2));
   }
-  for (int rank = 0; rank < world; ++rank) {
-    for (size_t i = 0; i < 8; ++i) {
-      CHECK(max_difference(bench.trainer.params(rank)[i], as_stock(net->parameters()[i])) <= 1e-6);
+}
+
+TEST_CASE("momentum, weight decay, Nesterov and micro-batches take the steps of torch's SGD") {
+  const int accumulate = GENERATE(1, 3);
+  auto options = options_for(2);
+  options.accumulate = accumulate;
+  options.replica.optimizer = {.momentum = .9, .nesterov = true, .weight_decay = .01};
+  check_against_whole_batch(lenet_factory(), options,
+                            torch::optim::SGDOptions(.2).momentum(.9).nesterov(true).weight_decay(.01));
+}
+
+TEST_CASE("an uneven split changes nothing but who does what") {
+  auto options = options_for(3);
+  options.split = {5, 0, 2.5};
+  check_against_whole_batch(lenet_factory(), options, torch::optim::SGDOptions(.2));
+}
+
+TEST_CASE("the comparison would notice another learning rate") {
+  auto options = options_for(2);
+  options.replica.precision = Precision::kFp64;
+  const auto rows = std::make_shared<RowSource>(32);
+  auto trainer = make_trainer(lenet_factory(), options, rows);
+  WholeBatch whole(lenet_factory(), torch::optim::SGDOptions(.2 * (1 + 1e-8)));
+  trainer.step(kBatches[0]);
+  const auto gradients = whole.step(rows->batch(kBatches[0]));
+  bool noticed = false;
+  const auto weights = trainer.weights();
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const auto bound = 1e-10 * .2 * max_abs(gradients[i]) + 1e-17;
+    noticed |= max_difference(weights[i].tensor, whole.module().parameters()[i]) > bound;
+  }
+  CHECK(noticed);
+}
+
+TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") {
+  const int world = GENERATE(2, 3, 8);
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
+  auto options = options_for(world);
+  options.allreduce = allreduce;
+  options.replica.optimizer.momentum = .9;
+  options.replica.clip_norm = .05;
+  auto a = make_trainer(lenet_factory(), options), b = make_trainer(lenet_factory(), options);
+  for (const auto& batch : kBatches) {
+    a.step(batch);
+    b.step(batch);
+    const auto first = a.weights(0);
+    for (int rank = 0; rank < world; ++rank) {
+      const auto others = a.weights(rank), again = b.weights(rank);
+      for (size_t i = 0; i < first.size(); ++i) {
+        INFO("rank " << rank << ", " << first[i].name);
+        CHECK(others[i].tensor.equal(first[i].tensor));
+        CHECK(again[i].tensor.equal(first[i].tensor));
+      }
     }
   }
-  const auto sums = bench.trainer.take_sums();
-  CHECK(sums.rows == 14);
-  CHECK(sums.loss == Approx(loss_sum).epsilon(1e-5));
-  const auto none = bench.trainer.take_sums();
+}
+
+TEST_CASE("replicas of one device share one source, and a step asks for each of its rows once") {
+  int factory_calls = 0;
+  const auto rows = std::make_shared<RowSource>(32);
+  const SourceFactory counting = [&](torch::Device) {
+    ++factory_calls;
+    return rows;
+  };
+  Trainer trainer(lenet_factory(), counting, counting, options_for(3));
+  CHECK(factory_calls == 2);  // training and test
+  const Rows batch{31, 0, 17, 18, 19, 30, 5};
+  trainer.step(batch);
+  const auto asked = rows->asked();
+  CHECK(asked.size() == batch.size());
+  for (const auto row : batch) CHECK(asked.at(row) == 1);
+}
+
+TEST_CASE("sums are read once") {
+  auto trainer = make_trainer(lenet_factory(), options_for(2));
+  trainer.step(kBatches[0]);
+  trainer.step(kBatches[1]);
+  const auto sums = trainer.take_sums();
+  CHECK(sums.rows == 21);
+  CHECK(sums.loss / 21 == Approx(std::log(10)).epsilon(.01));  // weights near zero know nothing yet
+  CHECK(sums.top5 >= sums.top1);
+  const auto none = trainer.take_sums();
   CHECK(none.rows == 0);
   CHECK(none.loss == 0);
 }
 
 TEST_CASE("evaluation counts the same rows on any number of replicas") {
   const int64_t rows = GENERATE(1, 255, 256, 600);
-  const auto expected = [&] {
-    const Bench bench(1, rows);
-    auto net = stock_lenet(torch::kFloat32);
-    copy_into(net, LeNet(0)->parameters());
-    const auto logits = net->forward(bench.test->X());
-    return std::pair((logits.argmax(1) == bench.test->y()).sum().item<int64_t>(),
-                     torch::nn::functional::cross_entropy(logits, bench.test->y()).item<double>());
-  }();
+  const auto test = std::make_shared<RowSource>(rows);
+  const auto model = lenet_factory()();
+  const auto logits = std::dynamic_pointer_cast<LeNetImpl>(model.module)->forward(test->all().X);
+  const auto right = (logits.argmax(1) == test->all().y).sum().item<int64_t>();
+  const auto order = logits.argsort(1, /*descending=*/true).slice(1, 0, 5);
+  const auto among_five = (order == test->all().y.unsqueeze(1)).any(1).sum().item<int64_t>();
+  const auto loss = torch::cross_entropy_loss(logits, test->all().y).item<double>();
   double first_loss = 0;
   for (const int world : {1, 2, 3, 5}) {
     INFO(rows << " rows, " << world << " replicas");
-    Bench bench(world, rows);
-    const auto result = bench.trainer.evaluate();
+    auto trainer = make_trainer(lenet_factory(), options_for(world), test);
+    const auto result = trainer.evaluate();
     CHECK(result.rows == rows);
-    CHECK(result.correct == expected.first);
-    CHECK(result.loss() == Approx(expected.second).epsilon(1e-5));
+    CHECK(result.top1 == right);
+    CHECK(result.top5 == among_five);
+    CHECK(result.loss() == Approx(loss).epsilon(1e-5));
     if (world == 1) first_loss = result.loss_sum;
     CHECK(result.loss_sum == first_loss);  // to the last bit
-    const auto asked = bench.test->asked();
-    CHECK(asked.size() == static_cast<size_t>(rows));
-    for (const auto& [row, times] : asked) CHECK(times == 1);
   }
+}
+
+TEST_CASE("all replicas start from the first one's weights, and one construction's numbers are drawn") {
+  int built = 0;
+  const ModelFactory differing = [&] {
+    const auto drawn = torch::rand({1}).item<double>();
+    CHECK(drawn >= 0);
+    return model_factory<LeNetImpl>(static_cast<uint64_t>(built++), torch::kFloat32)();
+  };
+  auto generator = at::detail::getDefaultCPUGenerator();
+  generator.set_current_seed(5);
+  torch::rand({1});
+  const auto expected = generator.get_state();
+  generator.set_current_seed(5);
+  auto trainer = make_trainer(differing, options_for(3));
+  CHECK(built == 3);
+  CHECK(generator.get_state().equal(expected));
+  const LeNet first(0);
+  for (int rank = 0; rank < 3; ++rank) {
+    const auto weights = trainer.weights(rank);
+    for (size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].tensor.equal(first->parameters()[i]));
+  }
+}
+
+TEST_CASE("an error in one replica ends the step on all, is thrown once, and leaves no thread behind") {
+  struct Mishap : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  const int guilty = GENERATE(0, 1, 2);
+  const auto mode = GENERATE(SyncMode::kParameterwise, SyncMode::kOverlapped);
+  const auto before = thread_count();
+  {
+    int built = 0;
+    std::atomic<int> calls = 0;
+    const ModelFactory failing = [&] {
+      auto model = lenet_factory()();
+      if (built++ != guilty) return model;
+      auto loss = model.loss_sum;
+      model.loss_sum = [&calls, loss](const Inputs& rows) {
+        if (++calls == 2) throw Mishap("in the second step");
+        return loss(rows);
+      };
+      return model;
+    };
+    auto options = options_for(3);
+    options.replica.sync.mode = mode;
+    auto trainer = make_trainer(failing, options);
+    trainer.step(kBatches[0]);
+    CHECK_THROWS_AS(trainer.step(kBatches[0]), Mishap);
+    CHECK_THROWS(trainer.step(kBatches[0]));  // it is over, and says so instead of hanging
+  }
+  CHECK(thread_count() == before);
+}
+
+TEST_CASE("a loss that is not finite is known by its step and its replica") {
+  int built = 0;
+  const ModelFactory poisoned = [&] {
+    auto model = lenet_factory()();
+    if (built++ != 1) return model;
+    auto loss = model.loss_sum;
+    auto calls = std::make_shared<int>(0);
+    model.loss_sum = [loss, calls](const Inputs& rows) {
+      auto outcome = loss(rows);
+      if (++*calls == 3) outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
+      return outcome;
+    };
+    return model;
+  };
+  auto trainer = make_trainer(poisoned, options_for(2));
+  for (int step = 0; step < 5; ++step) trainer.step(kBatches[0]);
+  const auto sums = trainer.take_sums();
+  REQUIRE(sums.bad);
+  CHECK(sums.bad->step == 2);
+  CHECK(sums.bad->rank == 1);
+}
+
+TEST_CASE("gradients are summed once a step, whatever the number of micro-batches") {
+  for (const int accumulate : {1, 4}) {
+    Trace trace;
+    auto options = options_for(2);
+    options.accumulate = accumulate;
+    options.replica.sync.trace = &trace;
+    auto trainer = make_trainer(lenet_factory(), options);
+    const auto count = [&](std::string_view what) {
+      const auto events = trace.events();
+      return std::count_if(events.begin(), events.end(), [&](const auto& event) {
+        return event.rank == 0 && std::string_view(event.name).starts_with(what);
+      });
+    };
+    const auto before = count("allreduce");
+    trainer.step(kBatches[0]);
+    CHECK(count("backward") == accumulate);
+    CHECK(count("allreduce") - before == 1);  // LeNet is one bucket
+  }
+}
+
+TEST_CASE("a batch of no rows is refused") {
+  auto trainer = make_trainer(lenet_factory(), options_for(2));
+  CHECK_THROWS_AS(trainer.step(Rows{}), UsageError);
+}
+
+TEST_CASE("the learning rate follows its schedule") {
+  auto options = options_for(1);
+  options.replica.precision = Precision::kFp64;
+  options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 5, .warmup_steps = 2};
+  const auto rows = std::make_shared<RowSource>(32);
+  auto trainer = make_trainer(lenet_factory(), options, rows);
+  WholeBatch whole(lenet_factory(), torch::optim::SGDOptions(1));
+  const std::vector<double> expected = {.1, .2, .2, .15, .05};  // cosine of 0, 60 and 120 degrees
+  for (const double lr : expected) {
+    CHECK(trainer.lr() == Approx(lr));
+    static_cast<torch::optim::SGDOptions&>(whole.optimizer().param_groups()[0].options()).lr(lr);
+    trainer.step(kBatches[0]);
+    whole.step(rows->batch(kBatches[0]));
+  }
+  CHECK(max_difference(trainer.weights()[0].tensor, whole.module().parameters()[0]) <= 1e-14);
 }

@@ -1,0 +1,153 @@
+#include <lockstep/parallel/gradient_sync.h>
+
+#include <fmt/format.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+#include <lockstep/parallel/trace.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSmallBucket = 1 << 20;  // bytes
+
+BucketBounds bounds_of(const GradientSyncOptions& options) {
+  if (options.mode == SyncMode::kParameterwise) return {.first = 0, .others = 0, .last = 0};
+  const auto small = std::min(kSmallBucket, options.bucket_bytes);
+  return {.first = small, .others = options.bucket_bytes, .last = small};
+}
+
+// Its memory as one contiguous tensor (n), whatever its memory format: it shares the memory where that has no
+// gaps, else it is a copy.
+torch::Tensor in_memory_order(const torch::Tensor& tensor) {
+  if (!tensor.is_non_overlapping_and_dense()) return tensor.flatten();
+  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+}
+
+}  // namespace
+
+class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientSync& sync, int param) : sync_(sync), param_(param) {}
+  void operator()(const torch::Tensor&) override { sync_.on_gradient(param_); }
+
+ private:
+  GradientSync& sync_;
+  const int param_;
+};
+
+GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options)
+    : endpoint_(endpoint), options_(options) {}
+
+GradientSync::~GradientSync() {
+  for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
+}
+
+void GradientSync::attach(torch::nn::Module& module) {
+  if (progress_) throw UsageError("a gradient sync is attached to one module, and has one already");
+  broadcast_module(module, endpoint_);
+  Params params;
+  for (const auto& item : module.named_parameters()) {
+    if (!item.value().requires_grad()) continue;
+    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
+      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
+                       "one gradient sync a module, and no such hooks of your own");
+    }
+    names_.push_back(item.key());
+    params.push_back(item.value());
+  }
+  const auto numels = numels_of(params);
+  layout_ = flat_layout(numels);
+  gradients_ = flat_zeros_like(params, layout_);
+  const auto element_size = params.empty() ? 0 : gradients_.flat.element_size();
+  progress_.emplace(plan_buckets(numels, layout_, element_size, bounds_of(options_)));
+  for (size_t i = 0; i < params.size(); ++i) {
+    params[i].mutable_grad() = gradients_.views[i];
+    torch::autograd::impl::set_post_acc_grad_hooks(params[i],
+                                                   std::make_unique<Hook>(*this, static_cast<int>(i)));
+  }
+  params_ = std::move(params);
+}
+
+void GradientSync::on_gradient(int param) {
+  if (!enabled_) return;
+  make_view(param);
+  if (!progress_->mark(param)) {
+    fail(fmt::format("the gradient of {} came twice in one step", names_[static_cast<size_t>(param)]),
+         "call wait() after each backward; of several micro-batches only the last one runs with the sync "
+         "enabled");
+  }
+  if (options_.mode == SyncMode::kOverlapped) post_ready_buckets();
+}
+
+void GradientSync::post_ready_buckets() {
+  for (int b = progress_->take_ready(); b >= 0; b = progress_->take_ready()) {
+    const auto& bucket = progress_->buckets()[static_cast<size_t>(b)];
+    works_.push_back(
+        endpoint_.allreduce_sum(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
+    if (options_.mode == SyncMode::kParameterwise) works_.back().wait();
+  }
+}
+
+void GradientSync::wait() {
+  if (const auto missing = progress_->missing(); !missing.empty()) {
+    std::string names;
+    for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
+    fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
+                     params_.size() - missing.size(), params_.size(), names),
+         "the loss must depend on every parameter on every replica; freeze the others with "
+         "requires_grad_(false)");
+  }
+  const Trace::Span span(options_.trace, "wait for gradients", endpoint_.rank());
+  post_ready_buckets();
+  for (auto& work : works_) work.wait();
+  works_.clear();
+  progress_->reset();
+}
+
+void GradientSync::wait_without_rows() {
+  gradients_.flat.zero_();
+  for (size_t i = 0; i < params_.size(); ++i) {
+    params_[i].mutable_grad() = gradients_.views[i];
+    progress_->mark(static_cast<int>(i));
+  }
+  wait();
+}
+
+// zero_grad() drops the view unless told otherwise; backward then leaves a tensor of its own.
+void GradientSync::make_view(int param) {
+  const auto i = static_cast<size_t>(param);
+  auto& grad = params_[i].mutable_grad();
+  if (grad.is_alias_of(gradients_.flat)) return;
+  gradients_.views[i].copy_(grad);
+  grad = gradients_.views[i];
+}
+
+void GradientSync::fail(const std::string& what, const std::string& hint) {
+  const UsageError error(fmt::format("replica {}: {}", endpoint_.rank(), what), hint);
+  endpoint_.abort(std::make_exception_ptr(error));  // or the others would wait for this one
+  throw error;
+}
+
+void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
+  const torch::NoGradGuard no_grad;
+  auto tensors = module.parameters();
+  const auto buffers = module.buffers();
+  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
+  std::vector<torch::Tensor> flat;
+  std::vector<Work> works;
+  for (const auto& tensor : tensors) {
+    flat.push_back(in_memory_order(tensor.detach()));
+    works.push_back(endpoint.broadcast(flat.back(), root));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    works[i].wait();
+    if (!tensors[i].is_non_overlapping_and_dense()) tensors[i].copy_(flat[i].view_as(tensors[i]));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,43 @@
+#include <lockstep/parallel/replica_thread.h>
+
+#include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/Event.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/types.h>
+
+#include <lockstep/parallel/cpu_cores.h>
+
+namespace lockstep {
+
+std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread) {
+  const auto device = thread.devices[static_cast<size_t>(thread.rank)];
+  // Backward runs in this thread alone: a replica has one device, and several replicas may share that device.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  at::get_num_threads();  // the first call in a thread takes over the process-wide number; then ours
+  at::set_num_threads(thread.threads);
+  if (device.is_cpu()) {
+    // Before the first parallel region: the threads it starts inherit the cores.
+    keep_to_cores(cores_for_worker(allowed_cores(), thread.rank, static_cast<int>(thread.devices.size()),
+                                   thread.threads));
+    return std::nullopt;
+  }
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.setDevice(device);
+  const auto stream = guard.getStreamFromGlobalPool(device);
+  guard.exchangeStream(stream);
+  return stream;
+}
+
+// c10's device-independent streams and events: the same lines serve a build without CUDA.
+c10::Stream current_stream(torch::Device device) {
+  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
+}
+
+void order_after(const c10::Stream& later, const c10::Stream& earlier) {
+  c10::Event event(earlier.device_type());
+  event.record(earlier);
+  event.block(later);
+}
+
+}  // namespace lockstep

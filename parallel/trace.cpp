@@ -1,0 +1,48 @@
+#include <lockstep/parallel/trace.h>
+
+#include <tuple>
+#include <utility>
+
+namespace lockstep {
+
+Trace::Span::Span(Trace* trace, std::string name, int rank, Lane lane)
+    : trace_(trace), event_{.name = std::move(name), .rank = rank, .lane = lane} {
+  if (trace_) trace_->begin(event_);
+}
+
+Trace::Span::~Span() {
+  if (trace_) trace_->end(std::move(event_));
+}
+
+std::vector<Trace::Event> Trace::events() const {
+  const std::lock_guard lock(mutex_);
+  return events_;
+}
+
+size_t Trace::dropped() const {
+  const std::lock_guard lock(mutex_);
+  return dropped_;
+}
+
+std::pair<double, int64_t> Trace::now() {
+  const std::chrono::duration<double> seconds = Clock::now() - start_;
+  return {seconds.count(), next_order_++};
+}
+
+void Trace::begin(Event& event) {
+  const std::lock_guard lock(mutex_);
+  std::tie(event.begin, event.begin_order) = now();
+}
+
+// Takes its place in the order and in the list at once, or another thread's later end could be listed first.
+void Trace::end(Event event) {
+  const std::lock_guard lock(mutex_);
+  std::tie(event.end, event.end_order) = now();
+  if (events_.size() < capacity_) {
+    events_.push_back(std::move(event));
+  } else {
+    ++dropped_;
+  }
+}
+
+}  // namespace lockstep

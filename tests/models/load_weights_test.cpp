@@ -1,0 +1,116 @@
+// Tensors by name into a module: all of them, or none.
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <catch2/catch.hpp>
+
+#include <lockstep/models/lenet.h>
+#include <lockstep/models/load_weights.h>
+#include <lockstep/models/resnet18.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> result;
+  for (const auto& item : module.named_parameters()) {
+    result.push_back({item.key(), item.value().detach().clone()});
+  }
+  for (const auto& item : module.named_buffers()) result.push_back({item.key(), item.value().clone()});
+  return result;
+}
+
+bool same(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].name != b[i].name || !a[i].tensor.equal(b[i].tensor)) return false;
+  }
+  return true;
+}
+
+NamedTensor& named(std::vector<NamedTensor>& weights, const std::string& name) {
+  return *std::find_if(weights.begin(), weights.end(), [&](const auto& item) { return item.name == name; });
+}
+
+ResNet18 residual(uint64_t seed) {
+  ResNet18Options options;
+  options.width = 4;
+  options.seed = seed;
+  return ResNet18(options);
+}
+
+}  // namespace
+
+TEST_CASE("weights arrive in parameters and buffers, in any order") {
+  auto from = residual(1), to = residual(2);
+  from->forward(torch::rand({3, 1, 28, 28}));  // moves the running statistics and counters
+  auto weights = tensors_of(*from);
+  REQUIRE_FALSE(same(tensors_of(*to), weights));
+  const auto expected = tensors_of(*from);
+  std::reverse(weights.begin(), weights.end());
+  load_weights_into(*to, weights);
+  CHECK(same(tensors_of(*to), expected));
+  for (const auto& param : to->parameters()) {
+    CHECK(param.requires_grad());
+    CHECK(param.is_leaf());
+  }
+  // Copies: what is loaded does not follow its source.
+  for (auto& weight : weights) weight.tensor.zero_();
+  CHECK(same(tensors_of(*to), expected));
+}
+
+TEST_CASE("dtypes and strides are the module's own") {
+  auto to = LeNet(0);
+  auto weights = tensors_of(*LeNet(1));
+  const auto expected = weights;
+  for (auto& weight : weights) weight.tensor = weight.tensor.to(torch::kFloat64);
+  named(weights, "W3").tensor = named(weights, "W3").tensor.t().contiguous().t();
+  load_weights_into(*to, weights);
+  CHECK(same(tensors_of(*to), expected));
+  for (const auto& param : to->parameters()) CHECK(param.is_contiguous());
+
+  auto net = residual(0);
+  auto counted = tensors_of(*net);
+  for (auto& weight : counted) {
+    if (weight.name.ends_with("num_batches_tracked")) weight.tensor = torch::full({}, 7, torch::kInt32);
+  }
+  load_weights_into(*net, counted);
+  for (const auto& item : net->named_buffers()) {
+    if (!item.key().ends_with("num_batches_tracked")) continue;
+    CHECK(item.value().scalar_type() == torch::kInt64);
+    CHECK(item.value().item<int64_t>() == 7);
+  }
+}
+
+TEST_CASE("other names or shapes are refused, and nothing is changed") {
+  auto to = LeNet(0);
+  const auto before = tensors_of(*to);
+  const auto good = tensors_of(*LeNet(1));
+  const auto refused = [&](const auto& change, const std::string& says) {
+    auto weights = good;
+    change(weights);
+    INFO(says);
+    CHECK_THROWS_AS(load_weights_into(*to, weights), WeightsError);
+    CHECK_THROWS_WITH(load_weights_into(*to, weights), Contains(says));
+    CHECK(same(tensors_of(*to), before));
+  };
+  refused([](auto& weights) { weights.pop_back(); },
+          "1 of the model's 8 parameters and buffers have no weights");
+  refused([](auto& weights) { weights.clear(); },
+          "8 of the model's 8 parameters and buffers have no weights");
+  refused([](auto& weights) { weights.push_back({"fc.weight", torch::zeros({2})}); }, "named fc.weight");
+  refused([](auto& weights) { weights.push_back(weights.front()); }, "two tensors named W1");
+  refused([](auto& weights) { weights.back().name += "x"; }, "no parameter named");
+  refused(
+      [](auto& weights) {
+        named(weights, "W4").tensor = torch::zeros({10, 128});
+      },
+      "W4 has shape [10, 128], the model's has [128, 10]");
+  refused([](auto& weights) { named(weights, "b4").tensor = torch::zeros({1}); },  // copy_ would broadcast it
+          "b4 has shape [1], the model's has [10]");
+  load_weights_into(*to, good);
+  CHECK(same(tensors_of(*to), good));
+}

@@ -1,0 +1,79 @@
+// Collectives between replicas of one process, for tests. Inputs are whole numbers whose sums are exact in
+// every dtype, so that what is expected is a sum of integers.
+#pragma once
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <lockstep/parallel/communicator.h>
+
+namespace lockstep::testing {
+
+using Tensors = std::vector<torch::Tensor>;  // one a rank
+
+inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
+
+inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algorithm = Allreduce::kTwoShot,
+                                                      Trace* trace = nullptr) {
+  return make_local_communicator(
+      {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
+       .algorithm = algorithm,
+       .trace = trace});
+}
+
+// Differs from rank to rank and from element to element; eight of them have a sum that bfloat16 holds exactly
+// (below 2^8), as floats do with the larger ones (below 2^24).
+inline torch::Tensor whole_numbers(int rank, int64_t n, torch::ScalarType dtype) {  // (n) int64
+  const int64_t modulus = dtype == torch::kBFloat16 ? 29 : 1'000'003;
+  return (torch::arange(n, torch::kInt64) * 7919 + rank * 104'729).remainder(modulus) - modulus / 2;
+}
+
+inline Tensors inputs(int world, int64_t n, torch::ScalarType dtype) {
+  Tensors tensors;
+  for (int rank = 0; rank < world; ++rank) tensors.push_back(whole_numbers(rank, n, dtype).to(dtype));
+  return tensors;
+}
+
+// Of whole numbers, for which double is as good as an integer.
+inline torch::Tensor exact_sum(const Tensors& tensors) {
+  auto sum = torch::zeros_like(tensors.front(), torch::kFloat64);
+  for (const auto& tensor : tensors) sum += tensor;
+  return sum.to(tensors.front().scalar_type());
+}
+
+inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.sizes() == b.sizes() && a.scalar_type() == b.scalar_type() &&
+         (a.numel() == 0 ||
+          std::memcmp(a.contiguous().const_data_ptr(), b.contiguous().const_data_ptr(), a.nbytes()) == 0);
+}
+
+inline bool all_are(const torch::Tensor& expected, const Tensors& results) {
+  return std::all_of(results.begin(), results.end(),
+                     [&](const auto& result) { return same_bits(result, expected); });
+}
+
+using Post = std::function<Work(Endpoint& endpoint, size_t rank)>;
+
+inline std::vector<Work> post_on_all(Communicator& communicator, const Post& post) {
+  std::vector<Work> works;
+  for (int rank = 0; rank < communicator.world_size(); ++rank) {
+    works.push_back(post(communicator.endpoint(rank), static_cast<size_t>(rank)));
+  }
+  return works;
+}
+
+inline void run_on_all(Communicator& communicator, const Post& post) {
+  for (auto& work : post_on_all(communicator, post)) work.wait();
+}
+
+inline void allreduce_all(Communicator& communicator, const Tensors& tensors) {
+  run_on_all(communicator,
+             [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
+}
+
+}  // namespace lockstep::testing
