@@ -13,7 +13,9 @@
 #include <lockstep/app/data_verify.h>
 #include <lockstep/app/demo.h>
 #include <lockstep/app/devices.h>
+#include <lockstep/app/eval.h>
 #include <lockstep/app/help.h>
+#include <lockstep/app/list_recipes.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/suggest.h>
 #include <lockstep/app/train.h>
@@ -101,6 +103,8 @@ std::unique_ptr<CLI::App> build_cli() {
   app->fallthrough();  // --color may follow the subcommand
 
   setup_train(*app);
+  setup_eval(*app);
+  setup_recipes(*app);
   setup_demo(*app);
   setup_devices(*app);
   setup_data(*app);

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/app/demo_gluon.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/allreduce.h>
@@ -77,6 +78,12 @@ void setup_demo(CLI::App& app) {
   scratch->add_option("--devices", options->devices, "As for train; the chapter has two, so try cpux2")
       ->type_name("LIST");
   scratch->callback([options] { run_demo_scratch(*options); });
+
+  auto* gluon = demo->add_subcommand("gluon", "Parameters on several devices, as the Gluon tab shows them");
+  auto devices = std::make_shared<std::string>("auto");
+  gluon->add_option("--devices", *devices, "As for train; the chapter has two, so try cpux2")
+      ->type_name("LIST");
+  gluon->callback([devices] { run_demo_gluon(*devices); });
 }
 
 void run_demo_scratch(const DemoScratchOptions& options) {

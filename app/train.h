@@ -15,18 +15,44 @@ namespace lockstep {
 
 // As typed; what is empty comes from the recipe or is derived.
 struct TrainOptions {
+  // what
   std::string recipe = "lenet-scratch";
-  std::string devices = "auto";
-  std::optional<int> threads;  // per replica
-  std::optional<int64_t> epochs;
-  std::optional<int64_t> batch_size;  // global
-  std::optional<double> lr;
-  uint64_t seed = 0;
+  std::optional<std::string> model;
   std::optional<std::string> data;     // a folder, or "synthetic"
   std::optional<int64_t> limit_train;  // rows
   std::optional<int64_t> limit_steps;  // steps of the whole run
+  std::optional<int64_t> epochs;
+  std::optional<int64_t> batch_size;  // global
+  uint64_t seed = 0;
+
+  // where
+  std::string devices = "auto";
+  std::optional<int> threads;  // per replica
+  std::string split = "even";
+
+  // how
+  std::optional<double> lr;
+  std::optional<double> momentum;
+  std::optional<double> weight_decay;
+  std::optional<double> clip_norm;
+  bool nesterov = false;
+  std::string optimizer = "sgd";
+  std::optional<std::string> schedule;
+  std::optional<int64_t> warmup_epochs;
+  std::string precision = "fp32";
+  int accumulate = 1;
+  std::string bn = "root";
+  std::optional<std::string> sync;
+  std::optional<int64_t> bucket_mb;
+  std::optional<std::string> allreduce;
+  bool deterministic = false;
+  bool invariant = false;
+
+  // watch and keep
   int64_t log_every = 50;              // steps
   std::optional<std::string> metrics;  // a file of JSON lines
+  std::optional<std::string> trace;    // a file for chrome://tracing
+  std::optional<std::string> save;     // a safetensors file
   bool overwrite = false;
   bool print_weights_hash = false;
   bool quiet = false;

@@ -1,93 +1,164 @@
 #include <lockstep/app/train_plan.h>
 
 #include <fmt/format.h>
+#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <algorithm>
-#include <locale>
+#include <charconv>
 
-#include <lockstep/app/data_folder.h>
+#include <lockstep/app/combinations.h>
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/recipe.h>
-#include <lockstep/data/fashion_mnist.h>
-#include <lockstep/data/synthetic.h>
-#include <lockstep/models/lenet.h>
+#include <lockstep/app/suggest.h>
+#include <lockstep/models/factory.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/evaluate.h>
-#include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/train_batch.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSyntheticTrain = 60'000;
-constexpr int64_t kSyntheticTest = 10'000;
+constexpr int64_t kMegabyte = 1 << 20;
+// A forward pass alone holds two or three layers at a time, with a backward pass to come it keeps them all.
+constexpr int64_t kForwardShare = 6;
 
-void load_data(const TrainOptions& options, TrainPlan& plan) {
-  const auto folder = data_folder(options.data);
-  if (folder == kSyntheticData) {
-    plan.data = make_synthetic(plan.seed, options.limit_train.value_or(kSyntheticTrain), kSyntheticTest);
-    plan.data_origin = fmt::format("made from seed {}", plan.seed);
-    return;
+// "3:1", one number a replica.
+std::vector<double> parse_shares(const std::string& text, int world) {
+  std::vector<double> shares;
+  for (size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(':', begin), text.size());
+    double share = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
+    if (error != std::errc() || stop != text.data() + end) {
+      throw UsageError(
+          fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)));
+    }
+    shares.push_back(share);
+    begin = end + 1;
   }
-  plan.data = load_fashion_mnist(folder);
-  plan.data_origin = folder;
-  if (options.limit_train) plan.data.train = first_rows(plan.data.train, *options.limit_train);
+  try {
+    shard_sizes(0, world, shares);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
+  }
+  return shares;
 }
 
-void build_model(TrainPlan& plan) {
-  const LeNet module(plan.seed);
-  for (const auto& item : module->named_parameters()) {
-    plan.parameter_names.push_back(item.key());
-    plan.initial.push_back(item.value().detach());
-    plan.parameter_count += item.value().numel();
+void set_where(const TrainOptions& options, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  trainer.devices = parse_devices(options.devices);
+  const int cores = static_cast<int>(allowed_cores().size());
+  // One fixed number whatever the replicas, since bits depend on it.
+  const int threads = options.invariant ? 1 : std::max(1, cores / plan.world_size());
+  trainer.threads = options.threads.value_or(threads);
+  trainer.auto_split = options.split == "auto";
+  if (!trainer.auto_split && options.split != "even") {
+    trainer.split = parse_shares(options.split, plan.world_size());
   }
-  plan.network = lenet;
 }
 
-// A step of one row: what torch's kernels and libraries take at their first use is resident from then on. In
-// a thread of its own, since torch's number of threads stays with the thread that computed first.
+void set_epochs(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.epochs = options.epochs.value_or(recipe.epochs);
+  plan.warmup_epochs = options.warmup_epochs.value_or(recipe.warmup_epochs);
+  if (plan.warmup_epochs == 0 || plan.warmup_epochs < plan.epochs) return;
+  // A recipe's warm-up gives way to a short run, one that was asked for does not.
+  if (options.warmup_epochs) {
+    throw UsageError(fmt::format("--warmup-epochs {} must be below the run's --epochs, which are {}",
+                                 plan.warmup_epochs, plan.epochs),
+                     "warm up for fewer epochs than the run has");
+  }
+  plan.warmup_epochs = 0;
+}
+
+void set_batches(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
+  const int64_t devices = recipe.per_device ? plan.world_size() : 1;
+  plan.batch_size = options.batch_size.value_or(recipe.batch_size * devices);
+  plan.steps_per_epoch = (plan.data.set.train.size() + plan.batch_size - 1) / plan.batch_size;
+  plan.total_steps = plan.steps_per_epoch * plan.epochs;
+  if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
+
+  const auto schedule = options.schedule ? value_of(kScheduleNames, *options.schedule) : recipe.schedule;
+  plan.trainer.lr = {.schedule = schedule,
+                     .lr = options.lr.value_or(recipe.lr * static_cast<double>(devices)),
+                     .total_steps = plan.steps_per_epoch * plan.epochs,
+                     .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
+}
+
+void set_how(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  auto& replica = trainer.replica;
+  replica.optimizer = {
+      .kind = value_of(kOptimizerNames, options.optimizer),
+      .momentum = options.momentum.value_or(options.optimizer == "sgd" ? recipe.momentum : 0),
+      .nesterov = options.nesterov,
+      .weight_decay = options.weight_decay.value_or(recipe.weight_decay)};
+  replica.clip_norm = options.clip_norm.value_or(0);
+  replica.precision = value_of(kPrecisionNames, options.precision);
+  replica.invariant = options.invariant;
+  if (options.sync) replica.sync.mode = value_of(kSyncModeNames, *options.sync);
+  if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
+  if (options.allreduce) trainer.allreduce = value_of(kAllreduceNames, *options.allreduce);
+  trainer.accumulate = options.accumulate;
+  trainer.bn = value_of(kBnPolicyNames, options.bn);
+  plan.deterministic = options.deterministic;
+  check_precision(replica.precision, trainer.devices);
+  if (options.invariant) check_invariant_world(plan.world_size());
+}
+
+void set_model(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.model = options.model.value_or(std::string(recipe.model));
+  const auto& images = plan.data.set.train.images;
+  ModelSpec spec{.name = plan.model,
+                 .channels = images.size(1),
+                 .classes = plan.data.set.classes,
+                 .seed = plan.seed,
+                 .initialization = {}};
+  if (plan.model == recipe.model) spec.initialization = recipe.initialization;
+  plan.initialization = spec.initialization;
+  plan.factory = make_model_factory(spec);
+  const auto module = plan.factory().module;
+  for (const auto& param : module->parameters()) plan.parameter_count += param.numel();
+  plan.has_batch_norm = !module->buffers().empty();
+}
+
+// A forward and backward pass of two rows: what torch's kernels and libraries take at their first use is
+// resident from then on. In a thread of its own, since torch's number of threads stays with the thread that
+// computed first.
 void touch_kernels(const TrainPlan& plan) {
-  ReplicaWorkers worker({torch::kCPU}, plan.threads);
-  std::vector<Params> params{get_params(plan.initial, torch::kCPU)};
-  train_batch(torch::zeros({1, 1, 28, 28}), torch::zeros({1}, torch::kInt64), params, plan.network, plan.lr,
-              worker);
+  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
+  const auto model = plan.factory();
+  worker.run([&](int) {
+    const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
+    model.loss_sum({.X = torch::zeros({2, 1, 28, 28}), .y = torch::zeros({2}, torch::kInt64)})
+        .loss.backward();
+  });
 }
 
 // What is resident now (the program, its libraries, the data) and what the replicas on the host will add. On
 // GPUs the host keeps little.
 int64_t estimate_memory(const TrainPlan& plan) {
   touch_kernels(plan);
+  const auto& replica = plan.trainer.replica;
+  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+  const int64_t activation = replica.precision == Precision::kBf16 ? element / 2 : element;
+  const int64_t moments =
+      replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
+  const int64_t partial_sums = replica.invariant ? 3 : 0;
   int64_t bytes = resident_bytes();
-  const auto sizes = shard_sizes(std::min(plan.batch_size, plan.data.train.size()), plan.world_size());
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  const auto sizes = shard_sizes(batch, plan.world_size(), plan.trainer.split);
+  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
   for (size_t i = 0; i < sizes.size(); ++i) {
-    if (!plan.devices[i].is_cpu()) continue;
-    const int64_t parameters_and_gradients = 2 * plan.parameter_count;
-    const int64_t rows = std::max(sizes[i], std::min(kEvaluationBlock, plan.data.test.size()));
-    bytes +=
-        static_cast<int64_t>(sizeof(float)) * (parameters_and_gradients + rows * lenet_activations_per_row());
+    if (!plan.trainer.devices[i].is_cpu()) continue;
+    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
+    const int64_t trained = (sizes[i] + parts - 1) / parts;
+    const int64_t rows = std::max(trained, evaluated / kForwardShare);
+    bytes += element * (2 + moments + partial_sums) * plan.parameter_count +
+             activation * rows * activations_per_row(plan.model);
   }
   return bytes;
-}
-
-int default_threads(const TrainPlan& plan) {
-  return std::max(1, static_cast<int>(allowed_cores().size()) / plan.world_size());
-}
-
-std::string counted(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
-
-// "60,000", whatever the machine's locale.
-std::locale thousands() {
-  struct Commas : std::numpunct<char> {
-    char do_thousands_sep() const override { return ','; }
-    std::string do_grouping() const override { return "\3"; }
-  };
-  return {std::locale::classic(), new Commas};  // the locale owns it
 }
 
 }  // namespace
@@ -96,49 +167,17 @@ TrainPlan make_train_plan(const TrainOptions& options) {
   const auto& recipe = find_recipe(options.recipe);
   TrainPlan plan;
   plan.recipe = recipe.name;
-  plan.model = recipe.model;
-  plan.devices = parse_devices(options.devices);
-  plan.threads = options.threads.value_or(default_threads(plan));
-  plan.epochs = options.epochs.value_or(recipe.epochs);
-  plan.batch_size = options.batch_size.value_or(recipe.batch_size);
-  plan.lr = options.lr.value_or(recipe.lr);
   plan.seed = options.seed;
-  load_data(options, plan);
-  plan.steps_per_epoch = (plan.data.train.size() + plan.batch_size - 1) / plan.batch_size;
-  plan.total_steps = plan.steps_per_epoch * plan.epochs;
-  if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
-  build_model(plan);
+  // What needs no data comes first, so that what is wrong with it is said before any is read.
+  set_where(options, plan);
+  set_how(options, recipe, plan);
+  set_epochs(options, recipe, plan);
+  set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
+  plan.data = load_data(options.data, options.seed, options.limit_train);
+  set_batches(options, recipe, plan);
+  set_model(options, recipe, plan);
   plan.memory_estimate = estimate_memory(plan);
   return plan;
-}
-
-std::string describe(const TrainPlan& plan) {
-  std::string text;
-  const auto row = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("  {:<11}{}\n", name, value);
-  };
-  const auto sizes = shard_sizes(plan.batch_size, plan.world_size());
-  const auto shard = sizes.front() == sizes.back() ? fmt::format("{}", sizes.front())
-                                                   : fmt::format("{} or {}", sizes.front(), sizes.back());
-  const int64_t last = plan.data.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
-
-  row("recipe", plan.recipe);
-  row("model", fmt::format(thousands(), "{}, {:L} parameters", plan.model, plan.parameter_count));
-  row("data", fmt::format(thousands(), "{}, {:L} training and {:L} test images ({})", plan.data.name,
-                          plan.data.train.size(), plan.data.test.size(), plan.data_origin));
-  row("devices", fmt::format("{}: {} with {} each", to_string(plan.devices),
-                             counted(plan.world_size(), "replica"), counted(plan.threads, "thread")));
-  row("batch",
-      fmt::format("{} a step, {} a replica; {} an epoch, the last with {}", counted(plan.batch_size, "image"),
-                  shard, counted(plan.steps_per_epoch, "step"), last));
-  row("training", fmt::format("{} ({} in all), SGD, lr {}, seed {}", counted(plan.epochs, "epoch"),
-                              counted(plan.total_steps, "step"), plan.lr, plan.seed));
-  row("gradients", plan.world_size() == 1
-                       ? "one replica: nothing to sum"
-                       : "summed parameter by parameter: added into the first replica, copied back to all");
-  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
-                            static_cast<double>(plan.memory_estimate) / 1e6));
-  return text;
 }
 
 }  // namespace lockstep

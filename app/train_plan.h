@@ -1,14 +1,14 @@
 // What a training run will do, with everything resolved and derived, before it does any of it.
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <cstdint>
+#include <optional>
 #include <string>
-#include <vector>
 
+#include <lockstep/app/dataset.h>
 #include <lockstep/app/train.h>
-#include <lockstep/data/dataset.h>
+#include <lockstep/models/initialize.h>
+#include <lockstep/parallel/trainer.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -16,29 +16,28 @@ namespace lockstep {
 struct TrainPlan {
   std::string recipe;
   std::string model;
-  Dataset data;
-  std::string data_origin;  // the folder, or how it was made
+  ModelFactory factory;
+  std::optional<Initialization> initialization;  // empty: the model's own
+  int64_t parameter_count = 0;
+  bool has_batch_norm = false;
+  LoadedData data;
 
-  std::vector<torch::Device> devices;
-  int threads = 1;  // per replica
-
+  TrainerOptions trainer;
   int64_t epochs = 0;
   int64_t batch_size = 0;  // global
-  double lr = 0;
   uint64_t seed = 0;
+  bool deterministic = false;
+  int64_t warmup_epochs = 0;
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
-  Params initial;  // on the host, named as parameter_names says
-  std::vector<std::string> parameter_names;
-  Network network;
-  int64_t parameter_count = 0;
   int64_t memory_estimate = 0;  // bytes resident at the peak
 
-  int world_size() const { return static_cast<int>(devices.size()); }
+  int world_size() const { return static_cast<int>(trainer.devices.size()); }
 };
 
-// Reads the data and builds the model; writes nothing. Throws what they throw.
+// Reads the data and builds the model once; writes nothing. Throws what they throw, and before that
+// UsageError for values that make no sense with these devices. The options have passed check_combinations().
 TrainPlan make_train_plan(const TrainOptions& options);
 
 // The table a run starts with.

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
 
 namespace lockstep {
 namespace {
@@ -22,6 +23,12 @@ std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
   return fmt::format("epoch {:>{}}/{}", epoch, digits(plan.epochs), plan.epochs);
 }
 
+// "auto", or how many images of a full batch each replica gets.
+Json split_of(const TrainPlan& plan) {
+  if (plan.trainer.auto_split) return "auto";
+  return shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
+}
+
 }  // namespace
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
@@ -29,7 +36,7 @@ std::string step_line(const StepReport& report, const TrainPlan& plan) {
       fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% | top5 {:5.1f}% | lr {:.1e} | {:.1f} ms",
                   epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
                   plan.steps_per_epoch, mean_loss(report.sums), percent(report.sums.top1, report.sums.rows),
-                  percent(report.sums.top5, report.sums.rows), plan.lr, ms(report.seconds));
+                  percent(report.sums.top5, report.sums.rows), report.lr, ms(report.seconds));
   if (const auto& phases = report.phases) {
     line += fmt::format(" (data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f})", ms(phases->data),
                         ms(phases->compute), ms(phases->sync), ms(phases->update));
@@ -46,40 +53,65 @@ std::string epoch_line(const EpochReport& report, const TrainPlan& plan) {
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
   return fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}", report.test_accuracy,
-                     report.seconds_per_epoch, to_string(plan.devices));
+                     report.seconds_per_epoch, to_string(plan.trainer.devices));
 }
 
 std::string plan_json(const TrainPlan& plan) {
+  const auto& replica = plan.trainer.replica;
+  const auto& optimizer = replica.optimizer;
   Json devices = Json::array();
-  for (const auto& device : plan.devices) devices.push_back(device.str());
+  for (const auto& device : plan.trainer.devices) devices.push_back(device.str());
   return Json{{"event", "plan"},
               {"recipe", plan.recipe},
               {"model", plan.model},
               {"parameters", plan.parameter_count},
-              {"data", plan.data.name},
-              {"train_rows", plan.data.train.size()},
-              {"test_rows", plan.data.test.size()},
+              {"initialization", plan.initialization ? initialization_name(*plan.initialization) : "model"},
+              {"data", plan.data.set.name},
+              {"train_rows", plan.data.set.train.size()},
+              {"test_rows", plan.data.set.test.size()},
               {"devices", devices},
-              {"threads", plan.threads},
+              {"threads", plan.trainer.threads},
               {"batch_size", plan.batch_size},
+              {"split", split_of(plan)},
               {"epochs", plan.epochs},
               {"steps_per_epoch", plan.steps_per_epoch},
-              {"lr", plan.lr},
+              {"total_steps", plan.total_steps},
+              {"optimizer", name_of(kOptimizerNames, optimizer.kind)},
+              {"lr", plan.trainer.lr.lr},
+              {"schedule", name_of(kScheduleNames, plan.trainer.lr.schedule)},
+              {"warmup_epochs", plan.warmup_epochs},
+              {"momentum", optimizer.momentum},
+              {"nesterov", optimizer.nesterov},
+              {"weight_decay", optimizer.weight_decay},
+              {"clip_norm", replica.clip_norm},
+              {"accumulate", plan.trainer.accumulate},
+              {"precision", name_of(kPrecisionNames, replica.precision)},
+              {"sync", name_of(kSyncModeNames, replica.sync.mode)},
+              {"bucket_bytes", replica.sync.bucket_bytes},
+              {"allreduce", name_of(kAllreduceNames, plan.trainer.allreduce)},
+              {"bn", name_of(kBnPolicyNames, plan.trainer.bn)},
+              {"deterministic", plan.deterministic},
+              {"invariant", replica.invariant},
               {"seed", plan.seed},
               {"memory_estimate_bytes", plan.memory_estimate}}
       .dump();
 }
 
-std::string step_json(const StepReport& report, const TrainPlan& plan) {
+std::string split_json(int64_t step, const std::vector<double>& shares) {
+  return Json{{"event", "split"}, {"step", step}, {"shares", shares}}.dump();
+}
+
+std::string step_json(const StepReport& report) {
   Json json{{"event", "step"},
             {"epoch", report.epoch},
             {"step", report.step},
             {"loss", mean_loss(report.sums)},
             {"top1", share(report.sums.top1, report.sums.rows)},
             {"top5", share(report.sums.top5, report.sums.rows)},
-            {"lr", plan.lr},
+            {"lr", report.lr},
             {"step_ms", ms(report.seconds)},
-            {"images_per_second", report.images_per_second}};
+            {"images_per_second", report.images_per_second},
+            {"resident_bytes", report.resident_bytes}};
   if (const auto& phases = report.phases) {
     json["data_ms"] = ms(phases->data);
     json["compute_ms"] = ms(phases->compute);
@@ -96,6 +128,7 @@ std::string epoch_json(const EpochReport& report) {
               {"train_accuracy", share(report.sums.top1, report.sums.rows)},
               {"test_loss", report.test.loss()},
               {"test_accuracy", report.test.accuracy()},
+              {"test_top5", report.test.top5_accuracy()},
               {"train_seconds", report.seconds},
               {"test_seconds", report.test_seconds}}
       .dump();

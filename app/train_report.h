@@ -17,8 +17,10 @@ struct StepReport {
   int64_t epoch = 0;  // from 1, as all numbers people see
   int64_t step = 0;   // within the epoch, from 1
   TrainSums sums{};
+  double lr = 0;       // of the last of these steps
   double seconds = 0;  // wall time a step
   double images_per_second = 0;
+  int64_t resident_bytes = 0;
   std::optional<StepTimes> phases{};  // seconds a step; empty where the host cannot tell them apart
 };
 
@@ -45,7 +47,9 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan);
 
 // The same as JSON, one object a line, for --metrics.
 std::string plan_json(const TrainPlan& plan);
-std::string step_json(const StepReport& report, const TrainPlan& plan);
+// The shares that `--split auto` has settled on, after this step of the run.
+std::string split_json(int64_t step, const std::vector<double>& shares);
+std::string step_json(const StepReport& report);
 std::string epoch_json(const EpochReport& report);
 std::string run_json(const RunReport& report);
 

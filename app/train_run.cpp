@@ -10,19 +10,20 @@
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/weights_hash.h>
 #include <lockstep/data/batch_order.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-SourceFactory resident(const ImageSet& set) {
-  return [set](torch::Device device) { return make_resident_source(set, device); };
-}
-
 // Only on the host is a phase over when its call returns.
 bool phases_known(const TrainPlan& plan) {
-  return std::all_of(plan.devices.begin(), plan.devices.end(),
+  return std::all_of(plan.trainer.devices.begin(), plan.trainer.devices.end(),
                      [](const auto& device) { return device.is_cpu(); });
+}
+
+std::string diverged_hint(const TrainPlan& plan) {
+  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
 }
 
 }  // namespace
@@ -33,8 +34,14 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Ter
       options_(options),
       terminal_(terminal),
       metrics_(metrics),
-      trainer_(plan.initial, plan.network, resident(plan.data.train), resident(plan.data.test),
-               {.devices = plan.devices, .threads = plan.threads, .lr = plan.lr}) {}
+      trainer_(plan.factory, resident(plan.data.set.train), resident(plan.data.set.test), trainer_options()) {
+}
+
+TrainerOptions TrainRun::trainer_options() {
+  auto options = plan_.trainer;
+  if (options_.trace) options.replica.sync.trace = &trace_;
+  return options;
+}
 
 RunReport TrainRun::run() {
   record(plan_json(plan_));
@@ -52,14 +59,13 @@ RunReport TrainRun::run() {
       .test_accuracy = accuracy_.back(), .steps = steps_done_, .peak_bytes = peak_resident_bytes()};
   report.seconds_per_epoch =
       seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
-  if (options_.print_weights_hash)
-    report.weights_sha256 = weights_sha256(trainer_.params(0), plan_.parameter_names);
+  if (options_.print_weights_hash) report.weights_sha256 = weights_sha256(trainer_.weights());
   record(run_json(report));
   return report;
 }
 
 EpochReport TrainRun::run_epoch(int64_t epoch) {
-  const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.train.size());
+  const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.set.train.size());
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   epoch_sums_ = {};
@@ -71,15 +77,22 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     if (step % options_.log_every == 0 || steps_done_ == plan_.total_steps) report_steps(epoch, step);
     stop_if_interrupted(epoch, step);
   }
-  take_sums(epoch, steps);  // waits for the last step
+  take_sums(epoch);  // waits for the last step
   EpochReport report{.epoch = epoch, .sums = epoch_sums_, .seconds = watch.lap()};
   report.test = trainer_.evaluate();
   report.test_seconds = watch.lap();
+  if (!std::isfinite(report.test.loss_sum)) {  // the last step left weights that no step has tried
+    throw NumericError(fmt::format("the test loss after epoch {} was not finite", epoch),
+                       diverged_hint(plan_));
+  }
   return report;
 }
 
 void TrainRun::run_step(std::span<const int64_t> rows) {
+  interval_.lr = trainer_.lr();
+  const bool settled = trainer_.split_settled();
   interval_.times += trainer_.step(rows);
+  if (!settled && trainer_.split_settled()) report_split();
   interval_.rows += static_cast<int64_t>(rows.size());
   ++interval_.steps;
   ++steps_done_;
@@ -91,26 +104,39 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
 }
 
 void TrainRun::report_steps(int64_t epoch, int64_t step) {
-  StepReport report{.epoch = epoch, .step = step, .sums = take_sums(epoch, step)};  // waits for the step
+  StepReport report{.epoch = epoch, .step = step, .sums = take_sums(epoch)};  // waits for the step
+  report.lr = interval_.lr;
   const double seconds = interval_.watch.lap();
   const auto steps = static_cast<double>(interval_.steps);
   report.seconds = seconds / steps;
   report.images_per_second = static_cast<double>(interval_.rows) / seconds;
+  report.resident_bytes = resident_bytes();
   if (phases_known(plan_)) report.phases = interval_.times / steps;
   print(step_line(report, plan_));
-  record(step_json(report, plan_));
+  record(step_json(report));
   interval_ = {};
 }
 
-TrainSums TrainRun::take_sums(int64_t epoch, int64_t step) {
+TrainSums TrainRun::take_sums(int64_t epoch) {
   const auto sums = trainer_.take_sums();
-  if (!std::isfinite(sums.loss)) {
+  if (sums.bad) {
+    const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
     throw NumericError(
-        fmt::format("the loss is {} at epoch {}, step {} or a little before", sums.loss, epoch, step),
-        fmt::format("training has diverged; try a learning rate below {}", plan_.lr));
+        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch, step_of_epoch,
+                    sums.bad->rank, plan_.trainer.devices.at(static_cast<size_t>(sums.bad->rank)).str()),
+        diverged_hint(plan_));
   }
   epoch_sums_ += sums;
   return sums;
+}
+
+void TrainRun::report_split() const {
+  std::vector<std::string> shares;
+  for (const double share : trainer_.split()) shares.push_back(fmt::format("{:.3f}", share));
+  const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), trainer_.split());
+  print(fmt::format("split settled after step {}: shares {} of a batch, {} images a replica", steps_done_ + 1,
+                    fmt::join(shares, " : "), fmt::join(sizes, " : ")));
+  record(split_json(steps_done_ + 1, trainer_.split()));
 }
 
 void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) const {

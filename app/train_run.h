@@ -10,6 +10,7 @@
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/train_plan.h>
 #include <lockstep/app/train_report.h>
+#include <lockstep/parallel/trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -24,6 +25,10 @@ class TrainRun {
   // and what training and writing throw.
   RunReport run();
 
+  // After run(): the weights, and what `--trace` asked for.
+  std::vector<NamedTensor> weights() { return trainer_.weights(); }
+  const Trace& trace() const { return trace_; }
+
  private:
   // What the time between two step lines was spent on.
   struct Interval {
@@ -31,13 +36,17 @@ class TrainRun {
     StepTimes times;
     int64_t steps = 0;
     int64_t rows = 0;
+    double lr = 0;  // of the last step
   };
+
+  TrainerOptions trainer_options();
 
   // Epochs and steps count from 1, as people see them.
   EpochReport run_epoch(int64_t epoch);
   void run_step(std::span<const int64_t> rows);
   void report_steps(int64_t epoch, int64_t step);
-  TrainSums take_sums(int64_t epoch, int64_t step);
+  TrainSums take_sums(int64_t epoch);
+  void report_split() const;
   void stop_if_interrupted(int64_t epoch, int64_t step) const;
   void show_curve() const;
   void print(const std::string& line) const;
@@ -48,6 +57,7 @@ class TrainRun {
   const Terminal& terminal_;
   OutputFile* metrics_;
   const InterruptGuard interrupt_;
+  Trace trace_;
   Trainer trainer_;
 
   int64_t steps_done_ = 0;        // of the whole run

@@ -50,9 +50,9 @@ std::string check_int(const std::string& text, int64_t min, int64_t max) {
   return kAccepted;
 }
 
-std::string check_positive_number(const std::string& text) {
+// What is wrong with a number as such; `value` is set where nothing is.
+std::string check_number(const std::string& text, double& value) {
   const auto digits = without_plus(text);
-  double value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
   if (error == std::errc::invalid_argument || end != digits.data() + digits.size()) {
     return fmt::format("is not a number: {}", in_quotes(text));
@@ -61,8 +61,18 @@ std::string check_positive_number(const std::string& text) {
     return fmt::format("is too large or too small for a double: {}", in_quotes(text));
   }
   if (!std::isfinite(value)) return fmt::format("must be a finite number, got {}", text);
-  if (value <= 0) return fmt::format("must be above 0, got {}", text);
   return kAccepted;
+}
+
+// A number for which `fits`; `range` says which those are.
+CLI::Validator number(bool (*fits)(double), const char* range) {
+  const auto check = [fits, range](const std::string& text) {
+    double value = 0;
+    auto problem = check_number(text, value);
+    if (problem.empty() && !fits(value)) problem = fmt::format("must be {}, got {}", range, text);
+    return problem;
+  };
+  return CLI::Validator(check, "");
 }
 
 }  // namespace
@@ -88,7 +98,17 @@ CLI::Validator non_negative_int(int64_t max) {
   return CLI::Validator([max](const std::string& text) { return check_int(text, 0, max); }, "");
 }
 
-CLI::Validator positive_number() { return CLI::Validator(check_positive_number, ""); }
+CLI::Validator positive_number() {
+  return number([](double value) { return value > 0; }, "above 0");
+}
+
+CLI::Validator non_negative_number() {
+  return number([](double value) { return value >= 0; }, "at least 0");
+}
+
+CLI::Validator fraction() {
+  return number([](double value) { return value >= 0 && value < 1; }, "at least 0 and below 1");
+}
 
 CLI::Validator boolean() {
   const auto check = [](const std::string& text) {

@@ -19,8 +19,10 @@ CLI::Validator one_of(std::vector<std::string> choices);
 CLI::Validator positive_int(int64_t max = std::numeric_limits<int64_t>::max());
 CLI::Validator non_negative_int(int64_t max = std::numeric_limits<int64_t>::max());
 
-// A finite number above 0.
+// A finite number: above 0; 0 or above; 0 or above and below 1.
 CLI::Validator positive_number();
+CLI::Validator non_negative_number();
+CLI::Validator fraction();
 
 // 1, 0, true or false: what a flag without a value takes from the environment or as --flag=true.
 CLI::Validator boolean();

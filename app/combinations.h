@@ -1,0 +1,20 @@
+// Flags that make no sense together: one table, each with the reason.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <span>
+
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/train.h>
+#include <lockstep/parallel/precision.h>
+
+namespace lockstep {
+
+// Throws UsageError for the first combination that makes no sense.
+void check_combinations(const TrainOptions& options, const Recipe& recipe);
+
+// Throws UsageError for arithmetic that none of the devices has.
+void check_precision(Precision precision, std::span<const torch::Device> devices);
+
+}  // namespace lockstep

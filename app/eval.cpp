@@ -1,0 +1,100 @@
+#include <lockstep/app/eval.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include <lockstep/app/combinations.h>
+#include <lockstep/app/dataset.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/app/weights_file.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/models/load_weights.h>
+#include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/evaluate.h>
+#include <lockstep/parallel/replica_models.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxThreads = 1024;
+
+// One copy of the model with these weights on each device.
+std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
+                               std::span<const torch::Device> devices, const std::string& path) {
+  const auto factory = make_model_factory({.name = file.model,
+                                           .channels = set.test.images.size(1),
+                                           .classes = set.classes,
+                                           .dtype = dtype_of(precision),
+                                           .initialization = {}});
+  std::vector<Model> models;
+  for (const auto device : devices) {
+    models.push_back(factory());
+    try {
+      load_weights_into(*models.back().module, file.weights);
+    } catch (const WeightsError& error) {
+      throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.what()), error.hint());
+    }
+    move_module(*models.back().module, device, dtype_of(precision));
+  }
+  return models;
+}
+
+}  // namespace
+
+void setup_eval(CLI::App& app) {
+  auto* eval = app.add_subcommand("eval", "Test accuracy of saved weights, on all devices at once");
+  auto options = std::make_shared<EvalOptions>();
+  eval->add_option("--weights", options->weights, "Safetensors file, as train --save writes it (required)")
+      ->required()
+      ->type_name("FILE");
+  eval->add_option("--model", options->model, "The weights' model (default: the one that the file names)")
+      ->check(one_of(model_names()));
+  eval->add_option("--data", options->data,
+                   "Folder with Fashion-MNIST's four files, or 'synthetic' (default: as train)")
+      ->type_name("DIR");
+  eval->add_option("--seed", options->seed, "Of synthetic data")->check(non_negative_int());
+  eval->add_option("--devices", options->devices, "As for train: the test images are dealt to all of them")
+      ->type_name("LIST");
+  eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
+      ->check(positive_int(kMaxThreads));
+  eval->add_option("--precision", options->precision, "Arithmetic of the layers")
+      ->check(one_of(names_of(kPrecisionNames)));
+  eval->callback([options] { run_eval(*options); });
+}
+
+void run_eval(const EvalOptions& options) {
+  const auto devices = parse_devices(options.devices);
+  const auto precision = value_of(kPrecisionNames, options.precision);
+  check_precision(precision, devices);
+  set_arithmetic(precision, /*deterministic=*/false);
+  const auto file = load_weights(options.weights, options.model);
+  const auto data = load_data(options.data, options.seed, {});
+  const auto models = models_with(file, data.set, precision, devices, options.weights);
+
+  const int cores = static_cast<int>(allowed_cores().size());
+  const int threads = options.threads.value_or(std::max(1, cores / static_cast<int>(devices.size())));
+  ReplicaWorkers workers(devices, threads);
+  const auto sources = sources_for(devices, resident(data.set.test));
+  Stopwatch watch;
+  const auto result = evaluate(models, sources, precision, workers);
+  if (!std::isfinite(result.loss_sum)) {
+    throw NumericError(fmt::format("the test loss of the weights in {} is not finite", options.weights),
+                       "the file holds numbers that are NaN, infinite, or too large to compute with");
+  }
+  write_stdout(fmt::format(
+      "{}: {} on {} ({})\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on {}\n",
+      options.weights, file.model, data.set.name, data.origin, result.loss(), 100 * result.accuracy(),
+      result.top1, result.rows, 100 * result.top5_accuracy(), result.top5, watch.lap(), to_string(devices)));
+}
+
+}  // namespace lockstep

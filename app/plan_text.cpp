@@ -1,0 +1,125 @@
+#include <fmt/format.h>
+
+#include <locale>
+
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/train_plan.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
+
+namespace lockstep {
+namespace {
+
+std::string counted(int64_t count, std::string_view what) {
+  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
+}
+
+// "60,000", whatever the machine's locale.
+std::locale thousands() {
+  struct Commas : std::numpunct<char> {
+    char do_thousands_sep() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  return {std::locale::classic(), new Commas};  // the locale owns it
+}
+
+std::string batch_text(const TrainPlan& plan) {
+  const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
+  std::string shard;
+  if (plan.trainer.auto_split && plan.world_size() > 1) {
+    shard = "shares found by timing the first steps";
+  } else if (!plan.trainer.split.empty()) {
+    shard = fmt::format("split {}", fmt::join(sizes, ":"));
+  } else {
+    shard = sizes.front() == sizes.back() ? fmt::format("{} a replica", sizes.front())
+                                          : fmt::format("{} or {} a replica", sizes.front(), sizes.back());
+  }
+  const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
+  auto text = fmt::format("{} a step, {}; {} an epoch, ", counted(plan.batch_size, "image"), shard,
+                          counted(plan.steps_per_epoch, "step"));
+  const bool no_full_batch = plan.steps_per_epoch == 1 && last < plan.batch_size;
+  text += no_full_batch ? fmt::format("with only {}", counted(last, "image"))
+                        : fmt::format("the last with {}", last);
+  if (plan.trainer.accumulate > 1) {
+    text += fmt::format("; each share in {} micro-batches", plan.trainer.accumulate);
+  }
+  return text;
+}
+
+std::string training_text(const TrainPlan& plan) {
+  const auto& optimizer = plan.trainer.replica.optimizer;
+  auto text = fmt::format("{} ({} in all), {}, lr {:.6g}", counted(plan.epochs, "epoch"),
+                          counted(plan.total_steps, "step"),
+                          optimizer.kind == OptimizerKind::kSgd ? "SGD" : "AdamW", plan.trainer.lr.lr);
+  if (plan.trainer.lr.schedule != Schedule::kConstant) {
+    text += fmt::format(" ({} schedule)", name_of(kScheduleNames, plan.trainer.lr.schedule));
+  }
+  if (plan.warmup_epochs > 0)
+    text += fmt::format(" after {} of warm-up", counted(plan.warmup_epochs, "epoch"));
+  if (optimizer.momentum > 0) {
+    text += fmt::format(", {}momentum {}", optimizer.nesterov ? "Nesterov " : "", optimizer.momentum);
+  }
+  if (optimizer.weight_decay > 0) text += fmt::format(", weight decay {}", optimizer.weight_decay);
+  if (plan.trainer.replica.clip_norm > 0) {
+    text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
+  }
+  return text + fmt::format(", seed {}", plan.seed);
+}
+
+std::string arithmetic_text(const TrainPlan& plan) {
+  const auto precision = plan.trainer.replica.precision;
+  std::string text(name_of(kPrecisionNames, precision));
+  if (precision == Precision::kBf16) text += " where layers gain by it, weights and sums in fp32";
+  if (plan.deterministic) text += "; deterministic";
+  if (plan.trainer.replica.invariant) {
+    text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
+                        counted(plan.trainer.threads, "thread"));
+  }
+  return text;
+}
+
+std::string gradients_text(const TrainPlan& plan) {
+  const auto& sync = plan.trainer.replica.sync;
+  if (plan.trainer.replica.invariant)
+    return "of 8 parts of the batch, added in a fixed tree on every replica";
+  if (plan.world_size() == 1) return "one replica: nothing to sum";
+  const auto how = plan.trainer.allreduce == Allreduce::kRoot   ? "on the first replica (root)"
+                   : plan.trainer.allreduce == Allreduce::kRing ? "round a ring (ring)"
+                                                                : "a part on each replica (two_shot)";
+  if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
+  return fmt::format("summed {} (buckets of at most {} MB), {}",
+                     sync.mode == SyncMode::kOverlapped ? "while backward still runs" : "after backward",
+                     sync.bucket_bytes >> 20, how);
+}
+
+}  // namespace
+
+std::string describe(const TrainPlan& plan) {
+  std::string text;
+  const auto row = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("  {:<11}{}\n", name, value);
+  };
+  const auto& set = plan.data.set;
+  row("recipe", plan.recipe);
+  const auto start =
+      plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
+  row("model", fmt::format(thousands(), "{}, {:L} parameters; {}", plan.model, plan.parameter_count, start));
+  row("data", fmt::format(thousands(), "{}, {:L} training and {:L} test images ({})", set.name,
+                          set.train.size(), set.test.size(), plan.data.origin));
+  row("devices", fmt::format("{}: {} with {} each", to_string(plan.trainer.devices),
+                             counted(plan.world_size(), "replica"), counted(plan.trainer.threads, "thread")));
+  row("batch", batch_text(plan));
+  row("training", training_text(plan));
+  row("arithmetic", arithmetic_text(plan));
+  row("gradients", gradients_text(plan));
+  if (plan.has_batch_norm && plan.world_size() > 1) {
+    row("evaluation", plan.trainer.bn == BnPolicy::kRoot
+                          ? "with the first replica's batch-norm statistics"
+                          : "with the mean of the replicas' batch-norm statistics");
+  }
+  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
+                            static_cast<double>(plan.memory_estimate) / 1e6));
+  return text;
+}
+
+}  // namespace lockstep

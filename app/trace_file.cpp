@@ -1,0 +1,53 @@
+#include <lockstep/app/trace_file.h>
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+#include <set>
+
+#include <lockstep/app/logging.h>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// To the nanosecond.
+double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
+
+Json name_event(const char* what, int rank, int thread, const std::string& name) {
+  return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
+}
+
+}  // namespace
+
+void write_chrome_trace(const Trace& trace, OutputFile& file) {
+  // One event a line: the file is a JSON array, and can still be read where its end is missing.
+  file.append_line("[");
+  std::set<int> ranks;
+  for (const auto& event : trace.events()) {
+    if (ranks.insert(event.rank).second) {
+      file.append_line(
+          name_event("process_name", event.rank, 0, fmt::format("replica {}", event.rank)).dump() + ",");
+      file.append_line(name_event("thread_name", event.rank, 0, "compute").dump() + ",");
+      file.append_line(name_event("thread_name", event.rank, 1, "communication").dump() + ",");
+    }
+    const Json json = {{"ph", "X"},
+                       {"name", event.name},
+                       {"pid", event.rank},
+                       {"tid", event.lane == Trace::Lane::kCompute ? 0 : 1},
+                       {"ts", microseconds(event.begin)},
+                       {"dur", microseconds(event.end - event.begin)}};
+    file.append_line(json.dump() + ",");
+  }
+  file.append_line(Json{{"ph", "M"}, {"name", "trace_end"}, {"pid", 0}, {"args", Json::object()}}.dump() +
+                   "\n]");
+  if (trace.dropped() > 0) {
+    warn(fmt::format("the trace holds the first {} events; {} more were left out", trace.events().size(),
+                     trace.dropped()));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,107 @@
+// Runs that are refused or that fail: combinations of flags that make no sense, and a loss that is none.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using lockstep::testing::TempFolder;
+
+TEST_CASE("flags that make no sense together are refused before anything is read or written") {
+  struct Case {
+    Words words;
+    Words names;  // the flags that the message names
+    std::string why;
+  };
+  const TempFolder folder;
+  const auto file = (folder / "f").string();
+  const std::vector<Case> cases = {
+      {{"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}, "clock"},
+      {{"--invariant", "--split", "3:1"}, {"--invariant", "--split"}, "eight equal parts"},
+      {{"--invariant", "--split", "auto"}, {"--invariant", "--split"}, "eight equal parts"},
+      {{"--invariant", "--accumulate", "2"}, {"--invariant", "--accumulate"}, "one by one"},
+      {{"--invariant", "--sync", "bucketed"}, {"--invariant", "--sync"}, "fixed tree"},
+      {{"--invariant", "--bucket-mb", "5"}, {"--invariant", "--bucket-mb"}, "fixed tree"},
+      {{"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}, "fixed tree"},
+      {{"--invariant", "--bn", "average"}, {"--invariant", "--bn"}, "the same batch-norm statistics"},
+      {{"--sync", "parameterwise", "--bucket-mb", "5"},
+       {"--sync parameterwise", "--bucket-mb"},
+       "no buckets"},
+      {{"--optimizer", "adamw", "--momentum", ".9"}, {"--optimizer sgd", "--momentum"}, "adamw has moments"},
+      {{"--optimizer", "adamw", "--nesterov"}, {"--optimizer sgd", "--nesterov"}, "adamw has moments"},
+      {{"--nesterov"}, {"--nesterov", "--momentum"}, "is 0"},
+      {{"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}, "is 0"},
+      {{"--metrics", file, "--trace", file}, {"--metrics", "--trace"}, "the same file"},
+      {{"--metrics", file, "--save", file}, {"--metrics", "--save"}, "the same file"},
+      {{"--trace", file, "--save", file}, {"--trace", "--save"}, "the same file"},
+  };
+  for (const auto& combination : cases) {
+    // A folder that does not exist would be an error of its own, with another code, once data were read.
+    auto words = combination.words + Words{"--data", "/nonexistent", "--devices", "cpux2"};
+    if (combination.why != "the same file") words = words + Words{"--metrics", file};
+    INFO(combination.words[0] << " " << combination.words[1 % combination.words.size()]);
+    const auto error = refusal(train(words), 2);
+    for (const auto& name : combination.names) CHECK_THAT(error, Contains(name));
+    CHECK_THAT(error, Contains(combination.why) && Contains("\nhint: "));
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("what looks alike and makes sense is accepted") {
+  const SmallData data(16, 8);
+  const std::vector<Words> cases = {
+      {"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
+      {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adamw"},
+      {"--invariant", "--deterministic", "--clip-norm", "1", "--bn", "root"},
+      {"--split", "even", "--invariant", "--accumulate", "1"}};
+  for (const auto& words : cases) {
+    const auto result = run_process(train(
+        Words{"--data", data.folder(), "--limit-train", "16", "--devices", "cpux2", "--dry-run"} + words));
+    INFO(words[1] << ": " << result.err);
+    CHECK(result.exit_code == 0);
+  }
+}
+
+TEST_CASE("a loss that is no number ends a run of several replicas, and says when and where") {
+  const SmallData data;
+  const auto result = run_process(train(
+      {"--data", data.folder(), "--devices", "cpux2", "--lr", "1e30", "--epochs", "1", "--log-every", "1"}));
+  CHECK(result.exit_code == 6);
+  CHECK_THAT(result.err, Contains("the loss was not finite at epoch 1, step 2, on replica 0 (cpu)") &&
+                             Contains("hint: training has diverged; try a learning rate below 1e+30"));
+  CHECK_THAT(result.out, Contains("step 1/5") && !Contains("step 2/5") && !Contains("test acc"));
+}
+
+TEST_CASE("values that are none of the choices name the nearest") {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--sync", "overlaped"}, "overlapped"}, {{"--allreduce", "twoshot"}, "two_shot"},
+      {{"--optimizer", "adam"}, "adamw"},      {{"--schedule", "cosin"}, "cosine"},
+      {{"--precision", "bf-16"}, "bf16"},      {{"--recipe", "resnet18-flet"}, "resnet18-fleet"}};
+  for (const auto& [words, near] : cases) {
+    CHECK_THAT(refusal(train(words), 2), Contains(words[0]) && Contains("did you mean '" + near + "'?"));
+  }
+  for (const auto& words : std::vector<Words>{{"--momentum", "1"},
+                                              {"--weight-decay", "-1"},
+                                              {"--clip-norm", "0"},
+                                              {"--accumulate", "0"},
+                                              {"--warmup-epochs", "-1"},
+                                              {"--bucket-mb", "0"}}) {
+    CHECK_THAT(refusal(train(words), 2), Contains(words[0]) && Contains(words[1]));
+  }
+}
+
+TEST_CASE("--quiet leaves warnings and the last line") {
+  const SmallData data(640, 10);
+  auto process = train({"--data", data.folder(), "--devices", "cpux2", "--split", "auto", "--batch-size",
+                        "16", "--epochs", "1", "--log-every", "1", "--quiet"});
+  process.environment = {{"LOCKSTEP_FLAG_BATCHSIZE", "7"}};
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 0);
+  CHECK(lines(result.out).size() == 1);
+  CHECK(result.out.rfind("test acc: ", 0) == 0);
+  CHECK(lines(result.err).size() == 1);
+  CHECK_THAT(result.err, Contains("LOCKSTEP_FLAG_BATCHSIZE"));
+}

@@ -1,0 +1,92 @@
+// The program's commands as processes, for the tests of its command line.
+#pragma once
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <regex>
+#include <sstream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/support/process.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+namespace lockstep::test {
+
+using Words = std::vector<std::string>;
+
+inline Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+inline Process program(const Words& words) {
+  Process process;
+  process.command = Words{LOCKSTEP_PROGRAM} + words;
+  return process;
+}
+
+// A small quick run, with these words instead of its own where they name the same flag.
+inline Process train(const Words& words) {
+  const std::vector<std::pair<std::string, std::string>> small = {
+      {"--data", "synthetic"}, {"--limit-train", "640"}, {"--batch-size", "128"}, {"--threads", "1"}};
+  Words all = {"train"};
+  for (const auto& [flag, value] : small) {
+    if (std::find(words.begin(), words.end(), flag) == words.end()) all = all + Words{flag, value};
+  }
+  return program(all + words);
+}
+
+inline Words lines(const std::string& text) {
+  Words result;
+  std::istringstream in(text);
+  for (std::string line; std::getline(in, line);) result.push_back(line);
+  return result;
+}
+
+inline std::string weights_hash(const Words& words) {
+  auto all = words + Words{"--print-weights-hash", "--quiet"};
+  if (std::find(words.begin(), words.end(), "--epochs") == words.end()) all = all + Words{"--epochs", "1"};
+  const auto result = run_process(train(all));
+  REQUIRE(result.exit_code == 0);
+  std::smatch match;
+  REQUIRE(std::regex_search(result.out, match, std::regex("^weights sha256: ([0-9a-f]{64})\n")));
+  return match[1];
+}
+
+// What a run that must succeed writes to its --metrics file.
+inline std::vector<nlohmann::json> metrics_of(const Words& words) {
+  const testing::TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  const auto result = run_process(train(words + Words{"--metrics", file, "--quiet"}));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  std::vector<nlohmann::json> events;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
+inline std::vector<nlohmann::json> events_named(const std::string& name,
+                                                const std::vector<nlohmann::json>& events) {
+  std::vector<nlohmann::json> result;
+  for (const auto& event : events) {
+    if (event.at("event") == name) result.push_back(event);
+  }
+  return result;
+}
+
+// Nothing was done: no result, one error of at most two lines, this exit code. Returns the error.
+inline std::string refusal(const Process& process, int exit_code) {
+  const auto result = run_process(process);
+  CHECK(result.exit_code == exit_code);
+  CHECK(result.out.empty());
+  CHECK(result.err.rfind("lockstep: error: ", 0) == 0);
+  CHECK(lines(result.err).size() <= 2);
+  return result.err;
+}
+
+}  // namespace lockstep::test
