@@ -1,15 +1,20 @@
 #!/usr/bin/env bash
-# scripts/compare_pytorch.sh [ARG...]: lockstep and eager Python torch train the chapter's LeNet in turn on this machine;
-# prints ms a step, images/s and seconds an epoch side by side, with the ratios and the goals they are held against.
-# Set-up and build come first where they are needed. Measure on a machine that does nothing else.
+# scripts/compare_pytorch.sh [ARG...]: lockstep and Python torch (eager, DistributedDataParallel, torch.compile) train
+# the chapters' networks in turn on this machine; prints ms a step and images/s side by side, with the ratios and the
+# goals they are held against, and for LeNet in fp32 the seconds of a whole epoch. Set-up and build come first where
+# they are needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 12 GB of memory.
 #
-#   scripts/compare_pytorch.sh                   11 turns of 20 steps, then a whole epoch each: about 2 minutes
+#   scripts/compare_pytorch.sh         LeNet and ResNet-18, fp32 and bf16, one after the other: half an hour
+#   scripts/compare_pytorch.sh --model lenet --precision fp32     one of them; likewise resnet18, bf16
 #   scripts/compare_pytorch.sh --turns 25 --json FILE
-#   scripts/compare_pytorch.sh --built FOLDER    with the programs of that build folder
+#   scripts/compare_pytorch.sh --against eager,ddp                without torch.compile, which compiles for some minutes
+#   scripts/compare_pytorch.sh --built FOLDER    with the programs of that build folder; comes first
 #   ARG...                                       the flags of scripts/compare_turns.py (its --help lists them)
 #
+# torch.compile needs a C++ compiler and Python's headers; where they are missing it is left out, and a line says so.
+#
 # Environment: LOCKSTEP_PYTHON=PATH, a Python with torch, instead of what `scripts/setup.sh --python` fetches.
-# Exit code: 0 all is well, 1 a goal is missed or results differ, 77 skipped: no Python torch.
+# Exit code: 0 all is well, 1 a goal is missed or results differ, 2 usage, 7 output file, 77 skipped: no Python torch.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 case ${1:-} in

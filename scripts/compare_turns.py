@@ -1,146 +1,115 @@
 #!/usr/bin/env python3
-"""lockstep and eager Python torch in turn on one machine. compare_pytorch.sh builds what this needs and calls it.
+"""lockstep and Python torch in turn on one machine. compare_pytorch.sh builds what this needs and calls it.
 
-Runs in the Python that has torch, which then also runs the baseline.
+Runs in the Python that has torch, which then also runs the baseline. A case is a model and a precision.
 
-Turns: every contender is a process of its own that stays alive, warmed up and idle but for its turn. In a turn each
-takes the same number of steps, one after the other, in an order that is reversed from turn to turn; ratios are taken
-within a turn, and their median counts. So what slows the machine down for a while slows both sides of a ratio.
-Contenders speak a protocol of lines: they print `ready {...}`, and for each line `run N` one line of JSON.
+Turns: every contender of a case stays alive, warmed up and idle but for its turn. In a turn each takes the same number
+of steps, one after the other, in an order that is reversed from turn to turn; ratios are taken within a turn, and their
+median counts. So what slows the machine down for a while slows both sides of a ratio.
+    lockstep         one replica on all cores; two 1-thread replicas, each on a core; one 1-thread replica
+    Python eager     on all cores
+    Python DDP       two 1-thread processes over Gloo, each on a core
+    torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here
 
-Runs: `lockstep train` and scripts/baseline_pytorch.py train from the same weights in the same order of rows.
+Runs: `lockstep train` and scripts/baseline_pytorch.py train LeNet in fp32 from the same weights in the same order of
+rows.
 
 Exit codes: 0 all is well, 1 a goal is missed or the contenders computed different things, 2 usage, 7 output file.
 """
 import argparse
+import contextlib
+import dataclasses
 import json
 import os
 import platform
 import shlex
-import statistics
+import signal
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-CORES = len(os.sched_getaffinity(0))
-MIN_TURNS = 7  # fewer show that it works and judge nothing
-# Between rounding, up to 2e-7, and what another order of rows, other weights or 1 % more learning rate make of the loss
-# while it is still on its first plateau: 7e-7 and more.
-LOSS_TOLERANCE = 5e-7
-PHASES = ["data", "compute", "sync", "update"]
+import compare_goals as goals
+from compare_contenders import CORES, HERE, make_contenders, take_turns
+
+MODELS = {
+    "lenet": dict(title="LeNet", turns=11, steps=20, warmup=5, lr=0.2),
+    "resnet18": dict(title="ResNet-18", turns=7, steps=2, warmup=2, lr=0.1),
+}
+PRECISIONS = ["fp32", "bf16"]
 
 
-class Contender:
-    """A warmed-up process that takes steps on request."""
+@dataclasses.dataclass
+class Case:
+    model: str
+    precision: str
+    turns: int
+    steps: int  # of a turn
+    warmup: int  # steps before the first turn
+    lr: float
+    rivals: dict = dataclasses.field(default_factory=dict)  # contenders by role
+    runs: list = dataclasses.field(default_factory=list)
 
-    def __init__(self, name, replicas, threads, command):
-        self.name, self.replicas, self.threads, self.command = name, replicas, threads, command
-        self.turns = []
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1)
-        self.versions = json.loads(self.answer().removeprefix("ready "))
+    @property
+    def name(self):
+        return f"{self.model} {self.precision}"
 
-    def answer(self):
-        line = self.process.stdout.readline()
-        if not line:
-            sys.exit(f"error: {self.name} ended with code {self.process.wait()}\n  {shlex.join(self.command)}")
-        return line
-
-    def run(self, steps):
-        print(f"run {steps}", file=self.process.stdin)
-        self.turns.append(json.loads(self.answer()))
-
-    def end(self):
-        self.process.stdin.close()
-        self.process.wait()
-
-    def per_step_ms(self, key, steps):
-        return [1e3 * turn[key] / steps for turn in self.turns]
+    @property
+    def whole_runs(self):
+        return self.name == "lenet fp32"
 
 
-def contenders(args):
-    def common(threads):
-        return ["--threads", str(threads), "--batch-size", str(args.batch_size), "--lr", str(args.lr),
-                "--seed", str(args.seed), "--data", args.data, "--warmup", str(args.warmup)]
+def make_cases(args):
+    def value(name, model):
+        given = getattr(args, name)
+        return MODELS[model][name] if given is None else given
 
-    def ours(devices, threads):
-        replicas = int(devices.partition("x")[2] or 1)
-        return Contender(f"lockstep {devices}", replicas, threads,
-                         [args.contender, "--devices", devices, *common(threads)])
-
-    python = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns"]
-    return dict(ours=ours("cpu", CORES), python=Contender("Python torch", 1, CORES, [*python, *common(CORES)]),
-                two=ours("cpux2", 1), one=ours("cpu", 1))
+    return [Case(model, precision, **{name: value(name, model) for name in ("turns", "steps", "warmup", "lr")})
+            for model in ([args.model] if args.model else MODELS)
+            for precision in ([args.precision] if args.precision else PRECISIONS)]
 
 
-def take_turns(args, rivals):
-    order = list(rivals.values())
-    for turn in range(args.turns):
-        for contender in order if turn % 2 == 0 else reversed(order):
-            contender.run(args.steps)
-        times = (f"{c.name} x {c.threads} {c.per_step_ms('seconds', args.steps)[-1]:.1f} ms" for c in order)
-        print(f"turn {turn + 1}/{args.turns}: {', '.join(times)}", file=sys.stderr)
+# ---- one case
 
 
-# ---- what the turns say
+def start(case, stack, args):
+    """The case's contenders, warm; those that this machine cannot run are named and left out."""
+    folder = stack.enter_context(tempfile.TemporaryDirectory())
+    for role, contender in make_contenders(args, case, folder).items():
+        stack.callback(contender.kill)
+        contender.start()
+        if contender.skipped:
+            print(f"# {contender.name} is left out: {contender.skipped}")
+        else:
+            case.rivals[role] = contender
 
 
-def spread(values):
-    return dict(median=statistics.median(values), min=min(values), max=max(values))
+def print_memory(case):
+    held = sum(contender.resident_bytes() for contender in case.rivals.values())
+    print(f"# memory: {held / 1e9:.1f} GB are held by the warm contenders, {available_bytes() / 1e9:.1f} GB are free",
+          flush=True)
 
 
-def paired(above, below):
-    """Ratios of the seconds, turn by turn."""
-    return [a["seconds"] / b["seconds"] for a, b in zip(above.turns, below.turns)]
-
-
-def outside(contender):
-    """Share of each turn that is neither forward, backward, sync nor update."""
-    return [1 - (t["compute"] + t["sync"] + t["update"]) / t["seconds"] for t in contender.turns]
-
-
-def judge(args, rivals):
-    """One row a goal: what, the spread over the turns, the limit, whether it is met (None: too few turns to say)."""
-    def row(what, values, relation, limit):
-        found = spread(values)
-        met = found["median"] <= limit if relation == "<=" else found["median"] >= limit
-        return dict(what=what, **found, relation=relation, limit=limit, met=met if args.turns >= MIN_TURNS else None)
-
-    ours, python, two, one = (rivals[key] for key in ("ours", "python", "two", "one"))
-    return [row(f"ms of {ours.name} / ms of {python.name}, {CORES} threads each", paired(ours, python), "<=", 1.03),
-            row("images/s of cpux2 / images/s of cpu, 1 thread a replica", paired(one, two), ">=", 1.92),
-            row(f"share outside compute, sync and update, {ours.name}", outside(ours), "<=", 0.02),
-            row(f"share outside compute, sync and update, {two.name}", outside(two), "<=", 0.02)]
-
-
-def loss_difference(rivals):
-    """The largest relative difference of the mean losses of the first turn. Later ones say less: float sums in
-    another order drift apart as training goes on."""
-    losses = [contender.turns[0]["loss"] for contender in rivals.values()]
-    return (max(losses) - min(losses)) / min(losses)
-
-
-def table(args, rivals):
-    print(f"#\n# {args.turns} turns of {args.steps} steps each; ms a step: median (min - max); phases: medians; "
-          "other: what no phase holds")
-    print(f"{'contender':<16} {'replicas':>8} {'threads':>7} {'ms/step':>8} {'min':>8} {'max':>8} {'img/s':>7}  "
-          + " ".join(f"{phase:>7}" for phase in [*PHASES, "other"]))
-    for c in rivals.values():
-        step = spread(c.per_step_ms("seconds", args.steps))
-        phases = [statistics.median(c.per_step_ms(phase, args.steps)) for phase in PHASES]
-        other = statistics.median(1e3 * (t["seconds"] - sum(t[p] for p in PHASES)) / args.steps for t in c.turns)
-        print(f"{c.name:<16} {c.replicas:>8} {c.threads:>7} {step['median']:>8.2f} {step['min']:>8.2f} "
-              f"{step['max']:>8.2f} {1e3 * args.batch_size / step['median']:>7.0f}  "
-              + " ".join(f"{value:>7.2f}" for value in [*phases, other]))
-
-
-def print_goals(goals):
-    print(f"#\n{'ratio, paired within a turn':<62} {'median':>7} {'min':>7} {'max':>7}  {'goal':>7}")
-    for g in goals:
-        verdict = {True: "OK", False: "FAILED", None: f"not judged: under {MIN_TURNS} turns"}[g["met"]]
-        print(f"{g['what']:<62} {g['median']:>7.3f} {g['min']:>7.3f} {g['max']:>7.3f}  "
-              f"{g['relation']} {g['limit']:<5g} {verdict}")
+def take_case(args, case):
+    """Prints all about it; the rows of what was judged."""
+    print(f"#\n# {MODELS[case.model]['title']}, {case.precision}, batch {args.batch_size}, lr {case.lr}, "
+          f"seed {args.seed}, {case.warmup} warm-up step{'s' if case.warmup > 1 else ''}", flush=True)
+    with contextlib.ExitStack() as stack:
+        start(case, stack, args)
+        print_memory(case)
+        take_turns(case.rivals, case.turns, case.steps)
+    # They are gone before the whole runs, which want the cores and the memory.
+    goals.print_table(args, case, case.rivals)
+    ratios = goals.judge(case, case.rivals)
+    losses = goals.loss_checks(args, case, case.rivals)
+    idle = goals.idle_check(case, case.rivals)
+    goals.print_goals(ratios)
+    goals.print_checks(losses, idle)
+    goals.print_compile(case.rivals)
+    if case.whole_runs:
+        case.runs = train_both(args, case)
+        print_runs(args, case.runs)
+    return dict(goals=ratios, loss_checks=losses, idle_check=idle)
 
 
 # ---- whole runs
@@ -159,14 +128,14 @@ def run_training(name, command, folder):
                 seconds_per_epoch=events[-1]["seconds_per_epoch"])
 
 
-def train_both(args):
-    flags = ["--epochs", str(args.epochs), "--batch-size", str(args.batch_size), "--lr", str(args.lr),
+def train_both(args, case):
+    flags = ["--epochs", str(args.epochs), "--batch-size", str(args.batch_size), "--lr", str(case.lr),
              "--seed", str(args.seed), "--data", args.data, "--threads", str(CORES)]
     if args.limit_train:
         flags += ["--limit-train", str(args.limit_train)]
     with tempfile.TemporaryDirectory() as folder:
         ours = run_training("lockstep cpu", [args.lockstep, "train", "--devices", "cpu", *flags], Path(folder))
-        python = run_training("Python torch", [sys.executable, str(HERE / "baseline_pytorch.py"), *flags], Path(folder))
+        python = run_training("Python eager", [sys.executable, str(HERE / "baseline_pytorch.py"), *flags], Path(folder))
     return [ours, python]
 
 
@@ -184,25 +153,30 @@ def print_runs(args, runs):
 # ---- the whole
 
 
+def available_bytes():
+    lines = dict(line.split(":") for line in open("/proc/meminfo"))
+    return 1024 * int(lines["MemAvailable"].split()[0])
+
+
 def cpu_model():
     names = [line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
     return names[0] if names else platform.machine()
 
 
 def environment(args):
+    import torch
     version = subprocess.run([args.lockstep, "--version"], capture_output=True, text=True, check=True).stdout
-    return dict(command=shlex.join(sys.argv), lockstep=version.splitlines()[0], cpu=cpu_model(), cores=CORES,
-                load_before=os.getloadavg()[0], kernel=platform.release(), batch_size=args.batch_size, lr=args.lr,
-                seed=args.seed, turns=args.turns, steps=args.steps, warmup=args.warmup)
+    return dict(command=shlex.join(sys.argv), lockstep=version.splitlines()[0], python=platform.python_version(),
+                torch=torch.__version__, cpu=cpu_model(), cores=CORES, load_before=os.getloadavg()[0],
+                kernel=platform.release(), batch_size=args.batch_size, seed=args.seed)
 
 
-def print_preamble(env, rivals):
-    python = rivals["python"].versions
-    print(f"# {env['lockstep']} against Python {python['python']}, torch {python['torch']}, eager")
+def print_environment(env):
+    print(f"# {env['lockstep']} against Python {env['python']}, torch {env['torch']}")
     print(f"# command: {env['command']}")
     print(f"# cpu: {env['cpu']}, {env['cores']} cores, load {env['load_before']:.2f} before the start")
-    print(f"# LeNet, fp32, batch {env['batch_size']}, lr {env['lr']}, seed {env['seed']}, "
-          f"{env['warmup']} warm-up steps")
+    if CORES != 2:
+        print("# the goals are for two cores: taskset -c 0,1 gives two")
 
 
 def positive(text):
@@ -212,19 +186,37 @@ def positive(text):
     return value
 
 
+def roles(text):
+    given = text.split(",") if text else []
+    unknown = set(given) - set(goals.PYTHONS)
+    if unknown:
+        raise argparse.ArgumentTypeError(f"knows {', '.join(goals.PYTHONS)}; got {', '.join(sorted(unknown))}")
+    return [role for role in goals.PYTHONS if role in given]
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--contender", required=True, metavar="PROGRAM", help="built from scripts/contender.cpp")
+    parser.add_argument("--model", choices=MODELS, help="default: one after the other")
+    parser.add_argument("--precision", choices=PRECISIONS, help="default: one after the other")
+    parser.add_argument("--against", type=roles, default=goals.PYTHONS, metavar="LIST",
+                        help="of eager,ddp,compile; default: all three")
+    parser.add_argument("--compile-mode", choices=["default", "max-autotune", "fastest"], default="fastest",
+                        help="torch.compile's; fastest: both are tried when the contender starts")
+    parser.add_argument("--memory-format", choices=["contiguous", "channels_last"],
+                        help="of Python's images and convolutions; default: channels_last for ResNet-18, for LeNet as "
+                        "the chapter has it")
     parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
                         metavar="DIR")
-    parser.add_argument("--turns", type=positive, default=11, help=f"at least {MIN_TURNS}, or the goals are not judged")
-    parser.add_argument("--steps", type=positive, default=20, help="of a turn")
-    parser.add_argument("--warmup", type=positive, default=5, metavar="STEPS")
+    parser.add_argument("--turns", type=positive, help=f"default: 11 of LeNet, 7 of ResNet-18; under {goals.MIN_TURNS} "
+                        "the goals are not judged")
+    parser.add_argument("--steps", type=positive, help="of a turn; default: 20 of LeNet, 2 of ResNet-18")
+    parser.add_argument("--warmup", type=positive, metavar="STEPS", help="default: 5 of LeNet, 2 of ResNet-18")
     parser.add_argument("--epochs", type=positive, default=1, help="of the whole runs")
     parser.add_argument("--limit-train", type=positive, metavar="N", help="rows of the whole runs; default: all")
     parser.add_argument("--batch-size", type=positive, default=256, help="global")
-    parser.add_argument("--lr", type=float, default=0.2)
+    parser.add_argument("--lr", type=float, help="default: .2 for LeNet, .1 for ResNet-18")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
     parser.add_argument("--overwrite", action="store_true", help="write over an existing --json FILE")
@@ -244,31 +236,33 @@ def check_output(args):
         sys.exit(7)
 
 
+def write_json(args, env, cases, judged):
+    def describe(case, found):
+        values = {field.name: getattr(case, field.name) for field in dataclasses.fields(case) if field.name != "rivals"}
+        return dict(**values, contenders=[rival.as_json() for rival in case.rivals.values()], **found)
+
+    result = dict(environment=env, cases=[describe(case, found) for case, found in zip(cases, judged)])
+    Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+
+
 def main():
     args = parse()
     check_output(args)
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through all that cleans up
     env = environment(args)
-    rivals = contenders(args)
-    print_preamble(env, rivals)
-    take_turns(args, rivals)
-    for contender in rivals.values():
-        contender.end()  # before the whole runs, which want the cores and the memory
-    table(args, rivals)
-    goals = judge(args, rivals)
-    print_goals(goals)
-    difference = loss_difference(rivals)
-    same = difference <= LOSS_TOLERANCE
-    print(f"{'largest relative difference of the losses of turn 1':<62} {difference:>7.1e} {'':>17}"
-          f"<= {LOSS_TOLERANCE:<5g} {'OK' if same else 'FAILED'}")
-    runs = train_both(args)
-    print_runs(args, runs)
+    print_environment(env)
+    cases = make_cases(args)
+    judged = [take_case(args, case) for case in cases]
+    if len(cases) > 1:
+        goals.print_summary(cases)
     if args.json:
-        rows = [dict(name=c.name, replicas=c.replicas, threads=c.threads, command=c.command, **c.versions, turns=c.turns)
-                for c in rivals.values()]
-        result = dict(environment=env, contenders=rows, goals=goals, loss_difference=difference, runs=runs)
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
-    sys.exit(0 if same and all(goal["met"] is not False for goal in goals) else 1)
+        write_json(args, env, cases, judged)
+    rows = [row for found in judged for row in (*found["goals"], *found["loss_checks"], found["idle_check"])]
+    sys.exit(1 if any(row["met"] is False for row in rows) else 0)
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit(128 + signal.SIGINT)

@@ -109,7 +109,7 @@ pip_into() {
 
 install_python() {
   python3 -m venv --without-pip "$torch_full" &&
-    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy
+    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors
 }
 
 # nvcc looks for its libraries in lib64; the packages put them into lib.

@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
 """Reference values of the chapters' ResNet-18, computed with Python torch, for the C++ tests. Needs the full torch.
+The network is scripts/resnet18_twin.py's.
 
     tests/reference/resnet18_reference.py           writes the two files beside this script
 
@@ -35,58 +36,14 @@ resnet18_step.json: in float64; parameters: the float32 values converted
 import ctypes
 import hashlib
 import json
+import sys
 from pathlib import Path
 
-import torch
-from torch import nn
-from torch.nn import functional as F
-
 HERE = Path(__file__).resolve().parent
-
-
-class Residual(nn.Module):
-    """Two 3x3 convolutions beside a shortcut, which is a 1x1 convolution where the image is halved."""
-
-    def __init__(self, channels_in, channels_out, stride=1, batch_norm=True):
-        super().__init__()
-        self.conv1 = nn.Conv2d(channels_in, channels_out, 3, padding=1, stride=stride)
-        self.conv2 = nn.Conv2d(channels_out, channels_out, 3, padding=1)
-        self.conv3 = nn.Conv2d(channels_in, channels_out, 1, stride=stride) if stride > 1 else None
-        self.bn1 = nn.BatchNorm2d(channels_out) if batch_norm else None
-        self.bn2 = nn.BatchNorm2d(channels_out) if batch_norm else None
-
-    def forward(self, X):
-        normalise1, normalise2 = (bn or (lambda h: h) for bn in (self.bn1, self.bn2))
-        h = F.relu(normalise1(self.conv1(X)))
-        h = normalise2(self.conv2(h))
-        return F.relu(h + (self.conv3(X) if self.conv3 else X))
-
-
-def resnet18(classes=10, channels=1, width=64, batch_norm=True):
-    first = [nn.Conv2d(channels, width, 3, padding=1), nn.BatchNorm2d(width) if batch_norm else nn.Identity(), nn.ReLU()]
-    net = nn.Sequential(*first)
-    for stage in range(4):
-        out = width << stage
-        blocks = [Residual(out if stage == 0 else out // 2, out, 1 if stage == 0 else 2, batch_norm),
-                  Residual(out, out, 1, batch_norm)]
-        net.add_module(f"resnet_block{stage + 1}", nn.Sequential(*blocks))
-    net.add_module("global_avg_pool", nn.AdaptiveAvgPool2d((1, 1)))
-    net.add_module("fc", nn.Sequential(nn.Flatten(), nn.Linear(8 * width, classes)))
-    return net
-
-
-def build(seed, start, **size):
-    def init_weights(module):
-        if type(module) in (nn.Linear, nn.Conv2d):
-            nn.init.normal_(module.weight, std=0.01)
-            if start == "normal-zero-bias":
-                nn.init.zeros_(module.bias)
-
-    torch.manual_seed(seed)
-    net = resnet18(**size)
-    if start != "torch":
-        net.apply(init_weights)
-    return net
+sys.path.insert(0, str(HERE.parents[1] / "scripts"))
+from resnet18_twin import build  # noqa: E402
+import torch  # noqa: E402
+from torch.nn import functional as F  # noqa: E402
 
 
 def sha256(*tensors):

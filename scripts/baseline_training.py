@@ -1,0 +1,102 @@
+"""One replica of a twin that trains in Python torch, with data, precision and memory format as the flags say."""
+import ctypes
+import hashlib
+import math
+import time
+
+import torch
+
+from baseline_data import load_set
+from lenet_twin import LeNetTwin
+from resnet18_twin import ResNet18Twin
+
+EVALUATION_BLOCK = 256
+MEMORY_FORMATS = dict(contiguous=torch.contiguous_format, channels_last=torch.channels_last)
+
+
+def make_twin(args):
+    if args.model == "lenet":
+        twin = LeNetTwin(args.seed)
+    else:
+        twin = ResNet18Twin(args.seed, args.initialization, args.momentum, args.weight_decay)
+    return twin.to(memory_format=MEMORY_FORMATS[args.memory_format])
+
+
+def lr_at(args, step, steps_per_epoch):
+    """The rate of step 0, 1, ... of the run: lockstep's, parallel/lr_schedule.h."""
+    warmup = args.warmup_epochs * steps_per_epoch
+    if step < warmup:
+        return args.lr * (step + 1) / warmup
+    if args.schedule == "constant":
+        return args.lr
+    return args.lr * 0.5 * (1 + math.cos(math.pi * (step - warmup) / (args.epochs * steps_per_epoch - warmup)))
+
+
+class Training:
+    """Of `world` replicas, the one that takes the part `rank` of each batch."""
+
+    def __init__(self, args, rank=0, world=1):
+        self.args, self.rank, self.world = args, rank, world
+        images, labels = load_set(args.data, "train")
+        limit = args.limit_train or len(labels)
+        self.train = images[:limit], labels[:limit]
+        self.test = load_set(args.data, "t10k")
+        self.twin = make_twin(args)
+        self.loss_sum_of = self.twin  # or what DistributedDataParallel or torch.compile make of it
+        # Over the rows since the last take_loss(); a tensor, since reading a number each step is what one does not do.
+        self.loss_sum, self.rows = torch.zeros((), dtype=torch.float64), 0
+
+    def arithmetic(self):
+        return torch.autocast("cpu", torch.bfloat16, enabled=self.args.precision == "bf16")
+
+    def gather(self, data, rows):
+        images, labels = data
+        images = images.index_select(0, rows)
+        if self.args.memory_format == "channels_last":
+            # Strides that say so: with one channel both formats lie alike, and torch would take them for the other's.
+            X = torch.empty(images.shape, memory_format=torch.channels_last).copy_(images)
+        else:
+            X = images.to(torch.float32)
+        return X.div_(255), labels.index_select(0, rows)
+
+    def step(self, rows, lr):
+        """One step; the seconds of its parts: data, compute, update."""
+        start = time.perf_counter()
+        rows = rows[len(rows) * self.rank // self.world:len(rows) * (self.rank + 1) // self.world]
+        X, y = self.gather(self.train, rows)
+        gathered = time.perf_counter()
+        with self.arithmetic():
+            loss_sum = self.loss_sum_of(X, y)
+        self.twin.objective(loss_sum, len(rows)).backward()
+        computed = time.perf_counter()
+        self.twin.update(lr, len(rows))
+        updated = time.perf_counter()
+        self.loss_sum += loss_sum.detach()
+        self.rows += len(rows)
+        return gathered - start, computed - gathered, updated - computed
+
+    def take_loss(self):
+        """(mean loss, rows) since the last call."""
+        taken = self.loss_sum.item() / self.rows, self.rows
+        self.loss_sum.zero_()
+        self.rows = 0
+        return taken
+
+    @torch.no_grad()
+    def test_accuracy(self):
+        correct = 0
+        self.twin.eval()
+        for rows in torch.arange(len(self.test[1])).split(EVALUATION_BLOCK):
+            X, y = self.gather(self.test, rows)
+            with self.arithmetic():
+                correct += (self.twin.logits(X).argmax(1) == y).sum()
+        self.twin.train()
+        return correct.item() / len(self.test[1])
+
+    def weights_sha256(self):
+        """Of all weights and buffers in order of name, row by row, as lockstep's."""
+        digest = hashlib.sha256()
+        for _, tensor in sorted(self.twin.weights().items()):
+            tensor = tensor.contiguous()
+            digest.update(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))
+        return digest.hexdigest()

@@ -1,0 +1,128 @@
+"""The Python side's part in the turns of compare_turns.py: plain, compiled, or one rank of DistributedDataParallel.
+
+Prints `ready {...}` once warm (or `skip {...}` where this machine cannot run it), then for each line `run N` on stdin
+one line of JSON: the seconds that N steps took, those of their parts, and the mean loss.
+"""
+import contextlib
+import datetime
+import json
+import os
+import platform
+import sys
+import time
+
+import torch
+
+from baseline_data import batch_order
+from baseline_training import Training
+
+COMPILE_MODES = ["default", "max-autotune"]
+TRIAL_STEPS = 3  # of each mode of torch.compile; the fastest step counts
+# Longer than ranks wait for each other: while one loads its data, or waits for a core on a machine that is not quiet.
+RANK_TIMEOUT = datetime.timedelta(minutes=10)
+
+
+def keep_to_core(rank):
+    cores = sorted(os.sched_getaffinity(0))
+    os.sched_setaffinity(0, {cores[rank % len(cores)]})
+
+
+def join_ranks(run, store):
+    """Makes `run` one of several processes whose gradients are averaged while the backward pass goes on."""
+    import torch.distributed as dist
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
+    dist.init_process_group("gloo", init_method=f"file://{store}", rank=run.rank, world_size=run.world,
+                            timeout=RANK_TIMEOUT)
+    # What a user in search of speed sets: gradients live in the buckets, each replica keeps its own statistics (as
+    # lockstep's do), and the graph never changes.
+    run.loss_sum_of = torch.nn.parallel.DistributedDataParallel(
+        run.twin, gradient_as_bucket_view=True, broadcast_buffers=False, static_graph=True)
+
+
+@contextlib.contextmanager
+def silent():
+    """torch.compile tells much on stderr that is of no use here; what stops it is an exception."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+
+
+def compile_fastest(run, modes, take_step):
+    """Leaves in `run` the mode of torch.compile whose fastest step is shortest, and the weights as they were."""
+    import torch._inductor.config
+    torch._inductor.config.compile_threads = 1  # no helper processes that would stay
+    start = {name: tensor.clone() for name, tensor in run.twin.state_dict().items()}
+    found = {}
+    for mode in modes:
+        compiled = torch.compile(run.twin, mode=mode, dynamic=False)
+        run.loss_sum_of = compiled
+        take_step()  # compiles
+        seconds = []
+        for _ in range(TRIAL_STEPS):
+            begin = time.perf_counter()
+            take_step()
+            seconds.append(time.perf_counter() - begin)
+        found[mode] = min(seconds), compiled
+        run.twin.load_state_dict(start)
+    mode = min(found, key=lambda name: found[name][0])
+    run.loss_sum_of = found[mode][1]
+    run.take_loss()  # forgets the trials
+    return dict(compile_mode=mode, trial_ms={name: round(1e3 * seconds, 2) for name, (seconds, _) in found.items()})
+
+
+class Turns:
+    def __init__(self, args):
+        self.args = args
+        self.run = Training(args, args.rank, args.world)
+        # Whole batches only, so that every turn is the same work.
+        order = batch_order(args.seed, 0, len(self.run.train[1]))
+        self.batches = [batch for batch in order.split(args.batch_size) if len(batch) == args.batch_size]
+        self.done = 0
+
+    def warm_up(self):
+        """What is to be known of this contender."""
+        known = dict(torch=torch.__version__, python=platform.python_version())
+        if self.args.world > 1:
+            join_ranks(self.run, self.args.store)
+        if self.args.compile:
+            modes = COMPILE_MODES if self.args.compile == "fastest" else [self.args.compile]
+            with silent():
+                known |= compile_fastest(self.run, modes, lambda: self.run.step(self.batches[0], self.args.lr))
+        self.take(self.args.warmup)
+        return known
+
+    def take(self, count):
+        start = time.perf_counter()
+        phases = [0.0, 0.0, 0.0]
+        for _ in range(count):
+            taken = self.run.step(self.batches[self.done % len(self.batches)], self.args.lr)
+            phases = [p + t for p, t in zip(phases, taken)]
+            self.done += 1
+        mean, _ = self.run.take_loss()  # inside the clock, as for a step line
+        seconds = time.perf_counter() - start
+        # From outside DistributedDataParallel what is left of the sync cannot be told from the backward pass.
+        sync = None if self.args.world > 1 else 0.0
+        return dict(seconds=seconds, data=phases[0], compute=phases[1], sync=sync, update=phases[2], loss=mean)
+
+
+def serve(args):
+    turns = Turns(args)
+    try:
+        known = turns.warm_up()
+    except Exception as error:
+        if not args.compile:
+            raise
+        # No compiler, no Python.h, an operator it does not know: the others can do without it.
+        why = str(error).strip().splitlines() or [type(error).__name__]
+        print("skip", json.dumps(dict(why=why[0])), flush=True)
+        return
+    print("ready", json.dumps(known), flush=True)
+    for line in sys.stdin:
+        print(json.dumps(turns.take(int(line.removeprefix("run ")))), flush=True)

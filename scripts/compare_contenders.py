@@ -1,0 +1,146 @@
+"""The contenders of compare_turns.py: processes that are started, warmed up, asked for steps, and gone in the end.
+
+Contenders speak a protocol of lines: they print `ready {...}` once warm (or `skip {...}` where this machine cannot run
+them), and for each line `run N` one line of JSON. A contender of several processes (the ranks of
+DistributedDataParallel) is asked and answers as one: its slowest process counts.
+"""
+import json
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CORES = len(os.sched_getaffinity(0))
+# Helper threads stay awake for some ms after a step, on cores that the next contender wants.
+REST_SECONDS = 0.05
+
+
+class Contender:
+    def __init__(self, name, replicas, threads, commands):
+        self.name, self.replicas, self.threads, self.commands = name, replicas, threads, commands
+        self.processes = []
+        self.turns = []
+        self.idle_cpu_seconds = 0.0  # used while others had their turn
+        self.versions, self.skipped = {}, None
+
+    def start(self):
+        """Returns when it is warm, or when it has said why it cannot be (`skipped`)."""
+        for command in self.commands:
+            # In a process group of its own: Ctrl-C reaches the driver alone, which ends them all, compilers included.
+            # Not in a session of its own: the kernel shares out a busy machine by sessions. They also end by themselves
+            # when their stdin does.
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                                   bufsize=1, preexec_fn=os.setpgrp))
+        verb, _, rest = self.answers()[0].partition(" ")
+        if verb == "skip":
+            self.skipped = json.loads(rest)["why"]
+        else:
+            self.versions = json.loads(rest)
+
+    def answers(self):
+        """A line of each process. They may wait for each other, so that the first to end is the one to blame."""
+        waiting = {process.stdout: process for process in self.processes}
+        lines = {}
+        while waiting:
+            for stream in select.select(list(waiting), [], [])[0]:
+                process = waiting.pop(stream)
+                lines[process] = stream.readline()
+                if not lines[process]:
+                    self.fail(process)
+        return [lines[process] for process in self.processes]
+
+    def fail(self, process):
+        code = process.wait()
+        hint = "; the kernel may have ended it for want of memory: try a smaller --batch-size" if code == -9 else ""
+        sys.exit(f"error: {self.name} ended with code {code}{hint}\n  {shlex.join(process.args)}")
+
+    def run(self, steps):
+        for process in self.processes:
+            try:
+                print(f"run {steps}", file=process.stdin)
+            except BrokenPipeError:  # it ended between the turns
+                self.fail(process)
+        results = [json.loads(line) for line in self.answers()]
+        slowest = max(results, key=lambda result: result["seconds"])
+        self.turns.append(slowest | dict(loss=sum(result["loss"] for result in results) / len(results)))
+
+    def kill(self):
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def cpu_seconds(self):
+        """That its processes have used, all threads together."""
+        total = 0
+        for process in self.processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])  # utime, stime
+        return total / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self):
+        """Of memory that is shared, its part."""
+        total = 0
+        for process in self.processes:
+            lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+            total += sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total
+
+    def per_step_ms(self, key, steps):
+        return [1e3 * turn[key] / steps for turn in self.turns]
+
+    def as_json(self):
+        return dict(name=self.name, replicas=self.replicas, threads=self.threads, commands=self.commands,
+                    idle_cpu_seconds=self.idle_cpu_seconds, **self.versions, turns=self.turns)
+
+
+def make_contenders(args, case, folder):
+    """By role: ours (one replica on all cores), two (two 1-thread replicas), one (one 1-thread replica), and those of
+    eager, ddp, compile that were asked for. folder: where the ranks of DistributedDataParallel meet."""
+    def common(threads):
+        return ["--model", case.model, "--precision", case.precision, "--threads", str(threads),
+                "--batch-size", str(args.batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
+                "--data", args.data, "--warmup", str(case.warmup)]
+
+    def ours(devices, threads):
+        replicas = int(devices.partition("x")[2] or 1)
+        return Contender(f"lockstep {devices}", replicas, threads,
+                         [[args.contender, "--devices", devices, *common(threads)]])
+
+    def python(threads, *flags):
+        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns", *common(threads)]
+        if case.model == "resnet18":
+            baseline += ["--initialization", "normal"]  # the chapters', with which lockstep's contender starts
+        if args.memory_format:
+            baseline += ["--memory-format", args.memory_format]
+        return [*baseline, *flags]
+
+    def ranks(world):
+        meet = ["--world", str(world), "--store", f"{folder}/{case.model}-{case.precision}"]
+        return [python(1, *meet, "--rank", str(rank)) for rank in range(world)]
+
+    others = dict(eager=lambda: Contender("Python eager", 1, CORES, [python(CORES)]),
+                  ddp=lambda: Contender("Python DDP", 2, 1, ranks(2)),
+                  compile=lambda: Contender("torch.compile", 1, CORES,
+                                            [python(CORES, "--compile", args.compile_mode)]))
+    return dict(ours=ours("cpu", CORES), two=ours("cpux2", 1), one=ours("cpu", 1),
+                **{role: others[role]() for role in args.against})
+
+
+def take_turns(rivals, turns, steps):
+    order = list(rivals.values())
+    for turn in range(turns):
+        for contender in order if turn % 2 == 0 else reversed(order):
+            time.sleep(REST_SECONDS)
+            others = [other for other in order if other is not contender]
+            before = [other.cpu_seconds() for other in others]
+            contender.run(steps)
+            for other, used in zip(others, before):
+                other.idle_cpu_seconds += other.cpu_seconds() - used
+        times = (f"{c.name} x {c.threads} {c.per_step_ms('seconds', steps)[-1]:.1f}" for c in order)
+        print(f"turn {turn + 1}/{turns}, ms a step: {', '.join(times)}", file=sys.stderr)

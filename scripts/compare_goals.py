@@ -1,0 +1,150 @@
+"""What the turns of compare_turns.py say: tables, ratios paired within a turn, the goals they are held against."""
+import statistics
+
+from compare_contenders import CORES
+
+MIN_TURNS = 7  # fewer show that it works and judge nothing
+PHASES = ["data", "compute", "sync", "update"]
+PYTHONS = ["eager", "ddp", "compile"]
+WIDTH = 60  # of a row's name
+
+# LeNet: between rounding, up to 2e-7, and what another order of rows, other weights or 1 % more learning rate make of
+# the loss while it is still on its first plateau: 7e-7 and more.
+LENET_TOLERANCE = 5e-7
+# ResNet-18: the same kernels on the same shares of the rows, summed in the same order, give the same bits, and nothing
+# less would be a check. From these initial weights rounding alone (another number of threads or memory format) grows to
+# 1 % of the loss within four steps, bf16's to 10 %, while 1 % more learning rate makes .4 % and another order of rows
+# 9 % and more. Two replicas are compared with two: each normalises its batch by its own rows' statistics.
+SAME_BITS = 1e-6
+RESNET18_DRIFT = dict(fp32=0.05, bf16=None)
+
+
+def spread(values):
+    return dict(median=statistics.median(values), min=min(values), max=max(values))
+
+
+def paired(above, below):
+    """Ratios of the seconds, turn by turn."""
+    return [a["seconds"] / b["seconds"] for a, b in zip(above.turns, below.turns)]
+
+
+def share(contender, *phases):
+    return [sum(turn[phase] for phase in phases) / turn["seconds"] for turn in contender.turns]
+
+
+def outside(contender):
+    """Share of each turn that is neither forward, backward, sync nor update."""
+    return [1 - inside for inside in share(contender, "compute", "sync", "update")]
+
+
+def best_layout(rivals):
+    """lockstep with one replica on all cores or with a replica on each, whichever is faster here."""
+    return min((rivals["ours"], rivals["two"]), key=lambda c: statistics.median(t["seconds"] for t in c.turns))
+
+
+def judge(case, rivals):
+    """One row a ratio: what, the spread over the turns, the limit if there is one, whether it is met (None: no limit,
+    or too few turns to say)."""
+    def row(what, values, relation=None, limit=None):
+        found = spread(values)
+        met = found["median"] <= limit if relation == "<=" else relation and found["median"] >= limit
+        return dict(what=what, **found, relation=relation, limit=limit, met=met if case.turns >= MIN_TURNS else None)
+
+    ours, two, one = (rivals[role] for role in ("ours", "two", "one"))
+    best = best_layout(rivals)
+    pythons = {role: rivals[role] for role in PYTHONS if role in rivals}
+    rows = [row(f"ms of {best.name} / ms of {python.name}", paired(best, python),
+                *(() if role == "compile" else ("<=", 1.03))) for role, python in pythons.items()]
+    rows += [row(f"ms of {c.name} / ms of {pythons[role].name}, same layout", paired(c, pythons[role]))
+             for role, c in (("eager", ours), ("ddp", two)) if role in pythons and c is not best]
+    rows.append(row("images/s of cpux2 / images/s of cpu, 1 thread a replica", paired(one, two), ">=", 1.92))
+    if case.model == "resnet18":
+        rows.append(row(f"exposed sync / step, {two.name}", share(two, "sync"), "<=", 0.03))
+    rows += [row(f"share outside compute, sync and update, {c.name}", outside(c), "<=", 0.02) for c in (ours, two)]
+    return rows
+
+
+def loss_checks(args, case, rivals):
+    """Largest relative difference of the mean losses of the first turn among contenders that compute the same. Later
+    turns say less: float sums in another order drift apart as training goes on."""
+    def check(who, roles, limit):
+        losses = [rivals[role].turns[0]["loss"] for role in roles if role in rivals]
+        difference = (max(losses) - min(losses)) / min(losses)
+        return dict(what=f"relative difference of turn 1's losses, {who}", difference=difference, limit=limit,
+                    met=difference <= limit if limit else None)
+
+    if case.model == "lenet":
+        return [check("all", ["ours", "two", "one", *PYTHONS], LENET_TOLERANCE)]
+    same_kernels = SAME_BITS if args.memory_format != "contiguous" else None
+    pairs = [("cpu, eager", "ours", "eager", same_kernels), ("cpux2, DDP", "two", "ddp", same_kernels),
+             ("compile, eager", "compile", "eager", RESNET18_DRIFT[case.precision])]
+    return [check(who, [a, b], limit) for who, a, b, limit in pairs if a in rivals and b in rivals]
+
+
+def idle_check(case, rivals):
+    """Cores' share that contenders took while it was another's turn."""
+    seconds = sum(turn["seconds"] for c in rivals.values() for turn in c.turns)
+    taken = sum(c.idle_cpu_seconds for c in rivals.values()) / seconds
+    return dict(what="cores taken by contenders whose turn it was not", share=taken, limit=0.01,
+                met=taken <= 0.01 if case.turns >= MIN_TURNS else None)
+
+
+def print_table(args, case, rivals):
+    print(f"#\n# {case.turns} turns of {case.steps} steps each; ms a step: median (min - max); phases: medians; "
+          "other: what no phase holds")
+    print(f"{'contender':<16} {'replicas':>8} {'threads':>7} {'ms/step':>8} {'min':>8} {'max':>8} {'img/s':>7}  "
+          + " ".join(f"{phase:>7}" for phase in [*PHASES, "other"]))
+    for c in rivals.values():
+        step = spread(c.per_step_ms("seconds", case.steps))
+        known = [phase for phase in PHASES if c.turns[0][phase] is not None]
+        phases = {phase: statistics.median(c.per_step_ms(phase, case.steps)) for phase in known}
+        phases["other"] = statistics.median(
+            1e3 * (turn["seconds"] - sum(turn[phase] for phase in known)) / case.steps for turn in c.turns)
+        cells = (f"{phases[phase]:>7.2f}" if phase in phases else f"{'-':>7}" for phase in [*PHASES, "other"])
+        print(f"{c.name:<16} {c.replicas:>8} {c.threads:>7} {step['median']:>8.2f} {step['min']:>8.2f} "
+              f"{step['max']:>8.2f} {1e3 * args.batch_size / step['median']:>7.0f}  {' '.join(cells)}")
+
+
+def verdict(met):
+    return {True: "OK", False: "FAILED", None: f"not judged: under {MIN_TURNS} turns"}[met]
+
+
+def print_goals(goals):
+    print(f"#\n{'paired within a turn':<{WIDTH}} {'median':>7} {'min':>7} {'max':>7}  {'goal':>7}")
+    for g in goals:
+        goal = f"  {g['relation']} {g['limit']:<5g} {verdict(g['met'])}" if g["limit"] else ""
+        print(f"{g['what']:<{WIDTH}} {g['median']:>7.3f} {g['min']:>7.3f} {g['max']:>7.3f}{goal}")
+
+
+def print_checks(losses, idle):
+    for check in losses:
+        goal = f"{'':>18}<= {check['limit']:<5g} {verdict(check['met'])}" if check["limit"] else ""
+        print(f"{check['what']:<{WIDTH}} {check['difference']:>7.1e}{goal}")
+    print(f"{idle['what']:<{WIDTH}} {idle['share']:>7.3f} {'':>17}<= {idle['limit']:<5g} {verdict(idle['met'])}")
+
+
+def print_compile(rivals):
+    """Who is ahead, lockstep's best or torch.compile, and by how much."""
+    if "compile" not in rivals:
+        return
+    best, compiled = best_layout(rivals), rivals["compile"]
+    ratio = statistics.median(paired(best, compiled))
+    first, second, gain = (compiled, best, ratio) if ratio > 1 else (best, compiled, 1 / ratio)
+    trials = ", ".join(f"{mode} {ms:.1f}" for mode, ms in compiled.versions["trial_ms"].items())
+    print(f"# {first.name} is {gain:.2f} times as fast as {second.name}; torch.compile's mode: "
+          f"{compiled.versions['compile_mode']} (ms of a step when it was chosen: {trials})")
+
+
+def print_summary(cases):
+    print(f"#\n# all cases, medians\n{'case':<14} {'lockstep best':<15} {'ms/step':>8}  "
+          + " ".join(f"{'/ ' + name:>15}" for name in ("Python eager", "Python DDP", "torch.compile"))
+          + f" {'cpux2 / 1 x cpu':>16} {'sync':>7}")
+    for case in cases:
+        rivals = case.rivals
+        best = best_layout(rivals)
+        ms = statistics.median(best.per_step_ms("seconds", case.steps))
+        ratios = (f"{statistics.median(paired(best, rivals[role])):>15.3f}" if role in rivals else f"{'-':>15}"
+                  for role in PYTHONS)
+        scaling = statistics.median(paired(rivals["one"], rivals["two"]))
+        sync = statistics.median(share(rivals["two"], "sync"))
+        print(f"{case.name:<14} {best.name:<15} {ms:>8.2f}  {' '.join(ratios)} {scaling:>16.3f} {sync:>7.3f}")

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# python_twin.sh PROGRAM: weights that `lockstep train --save` wrote give Python's network the same loss and the same
+# counts as `lockstep eval`, on a small set of images. Skipped where there is no Python with torch.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+source "$root/scripts/lib.sh"
+
+python=${LOCKSTEP_PYTHON:-$torch_full/bin/python}
+if ! "$python" -c 'import torch' 2>/dev/null; then
+  say "skipped: no Python with torch; scripts/setup.sh --python gets one, LOCKSTEP_PYTHON=PATH names one"
+  exit 77
+fi
+set -e
+program=$1 folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+twin=("$python" "$root/tests/models/python_twin.py")
+"${twin[@]}" --write-data "$folder"
+# compare RECIPE FLAG...: trained far enough for the loss to tell one set of weights from another
+compare() {
+  local weights=$folder/$1.safetensors
+  "$program" train --recipe "$1" --data "$folder" --batch-size 32 --save "$weights" --quiet "${@:2}"
+  "$program" eval --weights "$weights" --data "$folder" --devices cpux2 | tee "$folder/eval.txt"
+  "${twin[@]}" --check "$weights" --data "$folder" --eval "$folder/eval.txt"
+}
+compare lenet-scratch --optimizer adamw --lr .003 --epochs 10
+compare resnet18-warmup --lr .02 --epochs 2
