@@ -37,12 +37,6 @@ std::string usage_error(Work& work) {
   return "no UsageError";
 }
 
-// The system forgets a thread a moment after it was joined.
-bool threads_become(decltype(thread_count()) count) {
-  for (int attempt = 0; attempt < 100'000 && thread_count() > count; ++attempt) std::this_thread::yield();
-  return thread_count() <= count;
-}
-
 }  // namespace
 
 TEST_CASE("ranks that call different collectives all get an error that names both") {
@@ -211,7 +205,7 @@ TEST_CASE("abort ends the wait for a rank that never comes with the very error i
     });
     for (auto& work : later) CHECK(error_of(work) == given);
   }
-  CHECK(threads_become(threads_before));
+  CHECK(thread_count_down_to(threads_before) == threads_before);
 }
 
 TEST_CASE("an abort at any moment ends all ranks, and each collective on all of them or on none") {
@@ -300,7 +294,7 @@ TEST_CASE("a communicator that goes while ranks wait ends them, and leaves no th
     for (int i = 0; i < 5 && world > 1; ++i) works.push_back(communicator->endpoint(0).allreduce_sum(tensor));
     communicator.reset();
     for (auto& work : works) CHECK_THROWS_WITH(work.wait(), "the communicator is gone");
-    CHECK(threads_become(threads_before));
+    CHECK(thread_count_down_to(threads_before) == threads_before);
     CHECK(tensor.storage().use_count() == 1);  // nor any hold on the tensor
   }
 }
