@@ -26,8 +26,4 @@ LoadedData load_data(const std::optional<std::string>& data, uint64_t seed,
   return loaded;
 }
 
-SourceFactory resident(const ImageSet& set) {
-  return [set](torch::Device device) { return make_resident_source(set, device); };
-}
-
 }  // namespace lockstep

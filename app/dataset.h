@@ -18,7 +18,4 @@ struct LoadedData {
 LoadedData load_data(const std::optional<std::string>& data, uint64_t seed,
                      std::optional<int64_t> limit_train);
 
-// A source on any device of this set.
-SourceFactory resident(const ImageSet& set);
-
 }  // namespace lockstep

@@ -91,9 +91,8 @@ std::string show_parameters(const std::vector<Model>& models, const std::vector<
 
 std::string show_evaluation(const std::vector<Model>& models, const std::vector<torch::Device>& devices) {
   const auto data = make_synthetic(/*seed=*/0, /*train=*/1, kTestRows);
-  const int cores = static_cast<int>(allowed_cores().size());
-  ReplicaWorkers workers(devices, std::max(1, cores / static_cast<int>(devices.size())));
-  const auto sources = sources_for(devices, resident(data.test));
+  ReplicaWorkers workers(devices, default_threads(static_cast<int>(devices.size())));
+  const auto sources = sources_for(devices, resident_sources(data.test));
   const auto result = evaluate(models, sources, Precision::kFp32, workers);
   return fmt::format("evaluated on all devices at once, before training: {} of {} images right\n",
                      result.top1, result.rows);

@@ -5,7 +5,6 @@
 
 #include <CLI/CLI.hpp>
 
-#include <algorithm>
 #include <cmath>
 #include <memory>
 
@@ -25,8 +24,6 @@
 
 namespace lockstep {
 namespace {
-
-constexpr int64_t kMaxThreads = 1024;
 
 // One copy of the model with these weights on each device.
 std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
@@ -81,10 +78,9 @@ void run_eval(const EvalOptions& options) {
   const auto data = load_data(options.data, options.seed, {});
   const auto models = models_with(file, data.set, precision, devices, options.weights);
 
-  const int cores = static_cast<int>(allowed_cores().size());
-  const int threads = options.threads.value_or(std::max(1, cores / static_cast<int>(devices.size())));
-  ReplicaWorkers workers(devices, threads);
-  const auto sources = sources_for(devices, resident(data.set.test));
+  ReplicaWorkers workers(devices,
+                         options.threads.value_or(default_threads(static_cast<int>(devices.size()))));
+  const auto sources = sources_for(devices, resident_sources(data.set.test));
   Stopwatch watch;
   const auto result = evaluate(models, sources, precision, workers);
   if (!std::isfinite(result.loss_sum)) {

@@ -28,7 +28,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMaxThreads = 1024;
 constexpr int64_t kMaxEpochs = 1'000'000;
 constexpr int64_t kMaxRows = int64_t{1} << 31;
 constexpr int64_t kMaxMicroBatches = 1 << 16;

@@ -49,9 +49,8 @@ std::vector<double> parse_shares(const std::string& text, int world) {
 void set_where(const TrainOptions& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   trainer.devices = parse_devices(options.devices);
-  const int cores = static_cast<int>(allowed_cores().size());
-  // One fixed number whatever the replicas, since bits depend on it.
-  const int threads = options.invariant ? 1 : std::max(1, cores / plan.world_size());
+  // Invariant: one fixed number whatever the replicas, since bits depend on it.
+  const int threads = options.invariant ? 1 : default_threads(plan.world_size());
   trainer.threads = options.threads.value_or(threads);
   trainer.auto_split = options.split == "auto";
   if (!trainer.auto_split && options.split != "even") {
@@ -107,7 +106,8 @@ void set_how(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan)
   if (options.invariant) check_invariant_world(plan.world_size());
 }
 
-void set_model(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
+// Returns a model of the kind, for what is to be known of it.
+Model set_model(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
   const auto& images = plan.data.set.train.images;
   ModelSpec spec{.name = plan.model,
@@ -118,17 +118,17 @@ void set_model(const TrainOptions& options, const Recipe& recipe, TrainPlan& pla
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
-  const auto module = plan.factory().module;
-  for (const auto& param : module->parameters()) plan.parameter_count += param.numel();
-  plan.has_batch_norm = !module->buffers().empty();
+  auto model = plan.factory();
+  for (const auto& param : model.module->parameters()) plan.parameter_count += param.numel();
+  plan.has_batch_norm = !model.module->buffers().empty();
+  return model;
 }
 
 // A forward and backward pass of two rows: what torch's kernels and libraries take at their first use is
 // resident from then on. In a thread of its own, since torch's number of threads stays with the thread that
 // computed first.
-void touch_kernels(const TrainPlan& plan) {
+void touch_kernels(const TrainPlan& plan, const Model& model) {
   ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
-  const auto model = plan.factory();
   worker.run([&](int) {
     const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
     model.loss_sum({.X = torch::zeros({2, 1, 28, 28}), .y = torch::zeros({2}, torch::kInt64)})
@@ -136,10 +136,9 @@ void touch_kernels(const TrainPlan& plan) {
   });
 }
 
-// What is resident now (the program, its libraries, the data) and what the replicas on the host will add. On
-// GPUs the host keeps little.
+// What is resident now (the program, its libraries, its kernels, the data) and what the replicas on the host
+// will add. On GPUs the host keeps little.
 int64_t estimate_memory(const TrainPlan& plan) {
-  touch_kernels(plan);
   const auto& replica = plan.trainer.replica;
   const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
   const int64_t activation = replica.precision == Precision::kBf16 ? element / 2 : element;
@@ -175,7 +174,7 @@ TrainPlan make_train_plan(const TrainOptions& options) {
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = load_data(options.data, options.seed, options.limit_train);
   set_batches(options, recipe, plan);
-  set_model(options, recipe, plan);
+  touch_kernels(plan, set_model(options, recipe, plan));  // the model is gone before memory is looked at
   plan.memory_estimate = estimate_memory(plan);
   return plan;
 }

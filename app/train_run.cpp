@@ -34,8 +34,8 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Ter
       options_(options),
       terminal_(terminal),
       metrics_(metrics),
-      trainer_(plan.factory, resident(plan.data.set.train), resident(plan.data.set.test), trainer_options()) {
-}
+      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+               trainer_options()) {}
 
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;

@@ -12,6 +12,8 @@
 
 namespace lockstep {
 
+inline constexpr int64_t kMaxThreads = 1024;  // of a replica, for every command's --threads
+
 // One of these words, exactly. A word that is nearly one of them is named in the hint.
 CLI::Validator one_of(std::vector<std::string> choices);
 

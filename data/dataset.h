@@ -33,4 +33,7 @@ ImageSet first_rows(const ImageSet& set, int64_t rows);
 // host), still uint8. A batch is an index-select and a division by 255, as float.
 std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, torch::Device device);
 
+// Makes such sources of this set, whose memory it shares.
+SourceFactory resident_sources(const ImageSet& set);
+
 }  // namespace lockstep

@@ -65,4 +65,8 @@ std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, tor
   return std::make_shared<ResidentSource>(set, device);
 }
 
+SourceFactory resident_sources(const ImageSet& set) {
+  return [set](torch::Device device) { return make_resident_source(set, device); };
+}
+
 }  // namespace lockstep

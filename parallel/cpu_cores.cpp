@@ -30,6 +30,8 @@ std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, i
   return {begin, begin + threads};
 }
 
+int default_threads(int replicas) { return std::max(1, static_cast<int>(allowed_cores().size()) / replicas); }
+
 void keep_to_cores(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);

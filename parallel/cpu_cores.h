@@ -13,6 +13,9 @@ std::vector<int> allowed_cores();
 // for each.
 std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, int workers, int threads);
 
+// Threads of each of `replicas` replicas when nobody says otherwise: the cores shared out, at least one.
+int default_threads(int replicas);
+
 // Keeps the calling thread, and the threads it starts from now on, to these cores. What the system refuses is
 // ignored: this is for speed alone.
 void keep_to_cores(const std::vector<int>& cores);

@@ -6,6 +6,7 @@
 #include <map>
 #include <numeric>
 
+#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -15,9 +16,7 @@ namespace {
 torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precision) {
   const AutocastGuard autocast(precision, block.X.device());
   block.X = block.X.to(dtype_of(precision));
-  const auto outcome = model.loss_sum(block);
-  return torch::stack(
-      {outcome.loss.to(torch::kFloat64), outcome.top1.to(torch::kFloat64), outcome.top5.to(torch::kFloat64)});
+  return sums_of(model.loss_sum(block));
 }
 
 }  // namespace

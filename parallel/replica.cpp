@@ -7,6 +7,7 @@
 #include <lockstep/parallel/replica_models.h>
 #include <lockstep/parallel/replica_thread.h>
 #include <lockstep/parallel/trace.h>
+#include <lockstep/support/classification.h>
 
 namespace lockstep {
 namespace {
@@ -103,11 +104,10 @@ void Replica::update(double lr) {
 
 void Replica::add_to_sums(const Outcome& outcome, int64_t step) {
   const torch::NoGradGuard no_grad;
-  const auto loss = outcome.loss.detach().to(torch::kFloat64);
+  const auto sums = sums_of(outcome);  // (3)
   const auto never = std::numeric_limits<double>::infinity();
-  const auto bad = torch::where(torch::isfinite(loss), never, static_cast<double>(step));
-  sums_.narrow(0, 0, 3).add_(
-      torch::stack({loss, outcome.top1.to(torch::kFloat64), outcome.top5.to(torch::kFloat64)}));
+  const auto bad = torch::where(torch::isfinite(sums[0]), never, static_cast<double>(step));
+  sums_.narrow(0, 0, 3).add_(sums);
   auto first_bad = sums_[3];
   torch::minimum_out(first_bad, first_bad, bad.to(torch::kFloat64));
 }

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
-    : devices_(std::move(devices)), threads_(threads), streams_(devices_.size()) {
+    : devices_(std::move(devices)), streams_(devices_.size()) {
   pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
     streams_[static_cast<size_t>(rank)] =
         set_up_replica_thread({.rank = rank, .devices = devices_, .threads = threads});

@@ -26,7 +26,6 @@ class ReplicaWorkers {
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }
-  int threads() const { return threads_; }  // of each replica
 
   // Calls task(rank) in every replica's thread, on its device and stream, and returns when all have returned
   // (the first rank's exception is rethrown). On GPUs the order is kept without the host waiting: a task's
@@ -45,7 +44,6 @@ class ReplicaWorkers {
 
  private:
   std::vector<torch::Device> devices_;
-  int threads_;
   // One a replica; none on a CPU, whose work is done when it returns.
   std::vector<std::optional<c10::Stream>> streams_;
   std::unique_ptr<WorkerPool> pool_;

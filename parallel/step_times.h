@@ -13,7 +13,6 @@ struct StepTimes {
   double sync = 0;     // summing gradients over the replicas: what backward did not hide
   double update = 0;   // the optimizer
 
-  double total() const { return data + compute + sync + update; }
   StepTimes& operator+=(const StepTimes& other);
   StepTimes operator/(double steps) const;
 };

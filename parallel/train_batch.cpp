@@ -18,9 +18,7 @@ ShardSums compute_gradients(const Inputs& shard, const Params& params, const Net
   }
   const auto outcome = classification_outcome(net(shard.X, params), shard.y);
   outcome.loss.backward();
-  const torch::NoGradGuard no_grad;
-  return torch::stack(
-      {outcome.loss.to(torch::kFloat64), outcome.top1.to(torch::kFloat64), outcome.top5.to(torch::kFloat64)});
+  return sums_of(outcome);
 }
 
 // The chapter's loop: the first parameter's gradient on all devices, then the second's, ...

@@ -38,9 +38,6 @@ void serve(const Flags& flags) {
   const auto seed = std::stoull(flags.at("--seed"));
   const auto order = batch_order(seed, 0, data.train.size());
   const auto batch_size = std::stoull(flags.at("--batch-size"));
-  const auto resident = [](const ImageSet& set) {
-    return [&set](torch::Device device) { return make_resident_source(set, device); };
-  };
   TrainerOptions options;
   options.devices = parse_devices(flags.at("--devices"));
   options.threads = std::stoi(flags.at("--threads"));
@@ -48,7 +45,7 @@ void serve(const Flags& flags) {
   options.lr.lr = std::stod(flags.at("--lr"));
   const auto factory = make_model_factory({.name = flags.at("--model"), .seed = seed, .initialization = {}});
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
-  Trainer trainer(factory, resident(data.train), resident(data.test), options);
+  Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
 
   size_t done = 0;  // steps so far; whole batches only, so that every turn is the same work
   const auto run = [&](int steps) {

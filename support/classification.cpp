@@ -17,4 +17,10 @@ Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor&
   return outcome;
 }
 
+torch::Tensor sums_of(const Outcome& outcome) {
+  const torch::NoGradGuard no_grad;
+  return torch::stack(
+      {outcome.loss.to(torch::kFloat64), outcome.top1.to(torch::kFloat64), outcome.top5.to(torch::kFloat64)});
+}
+
 }  // namespace lockstep

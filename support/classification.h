@@ -13,6 +13,9 @@ namespace lockstep {
 // than its own. The loss keeps logits' graph, the counts have none.
 Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor& y);
 
+// The three in one: (3) double = {loss, top1, top5}, on their device, without a graph.
+torch::Tensor sums_of(const Outcome& outcome);
+
 // A model from a LibTorch module: Net is a module's implementation (a class derived from torch::nn::Module
 // with `Tensor forward(Tensor X)`, X as in Inputs, that returns logits); each call of the factory makes one
 // from copies of `args`.

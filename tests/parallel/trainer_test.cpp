@@ -87,9 +87,7 @@ void check_against_whole_batch(const ModelFactory& factory, TrainerOptions optio
   CHECK_FALSE(sums.bad);
 }
 
-}  // namespace
-
-TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, LeNet") {
+void check_every_pair(const ModelFactory& factory) {
   const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
   const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
   for (const int world : {1, 2, 3, 4, 8}) {
@@ -98,21 +96,18 @@ TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every
     auto options = options_for(world);
     options.allreduce = allreduce;
     options.replica.sync = {.mode = sync, .bucket_bytes = 300'000};  // several buckets
-    check_against_whole_batch(lenet_factory(), options, torch::optim::SGDOptions(.2));
+    check_against_whole_batch(factory, options, torch::optim::SGDOptions(.2));
   }
 }
 
+}  // namespace
+
+TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, LeNet") {
+  check_every_pair(lenet_factory());
+}
+
 TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, a residual network") {
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
-  const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
-  for (const int world : {1, 2, 3, 4, 8}) {
-    INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
-               << name_of(kSyncModeNames, sync));
-    auto options = options_for(world);
-    options.allreduce = allreduce;
-    options.replica.sync = {.mode = sync, .bucket_bytes = 300'000};
-    check_against_whole_batch(small_residual_factory(), options, torch::optim::SGDOptions(.2));
-  }
+  check_every_pair(small_residual_factory());
 }
 
 TEST_CASE("momentum, weight decay, Nesterov and micro-batches take the steps of torch's SGD") {
