@@ -1,5 +1,7 @@
 #include <lockstep/app/interrupt.h>
 
+#include <fmt/format.h>
+
 #include <atomic>
 
 namespace lockstep {
@@ -29,6 +31,10 @@ struct sigaction install(int signal) {
 }
 
 }  // namespace
+
+InterruptedError::InterruptedError(int signal, const std::string& where)
+    : Error(signal == SIGINT ? ExitCode::kInterrupt : ExitCode::kTerminate,
+            fmt::format("stopped by {} {}", signal == SIGINT ? "Ctrl-C" : "SIGTERM", where)) {}
 
 InterruptGuard::InterruptGuard() {
   noted_signal = 0;

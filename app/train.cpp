@@ -10,6 +10,7 @@
 
 #include <lockstep/app/cli.h>
 #include <lockstep/app/combinations.h>
+#include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/output_file.h>
@@ -147,6 +148,21 @@ void warn_if_it_may_not_fit(const TrainPlan& plan) {
                   static_cast<double>(plan.memory_estimate) / 1e9, static_cast<double>(available) / 1e9));
 }
 
+// Writes what was to be kept of the run, as far as it got.
+void keep(TrainRun& run, const TrainPlan& plan, const TrainOptions& options, OutputFile* trace) {
+  const auto say = [&](const std::string& line) {
+    if (!options.quiet) write_stdout(line);
+  };
+  if (options.save) {
+    save_weights(run.weights(), plan.model, *options.save, options.overwrite);
+    say(fmt::format("weights saved to {}\n", *options.save));
+  }
+  if (trace) {
+    write_chrome_trace(run.trace(), *trace);
+    say(fmt::format("trace written to {}\n", *options.trace));
+  }
+}
+
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainOptions& options) {
   if (!options.quiet) {
     if (report.steps % plan.steps_per_epoch != 0) {
@@ -157,8 +173,6 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainOption
     write_stdout(fmt::format("peak memory: {:.0f} MB resident ({:.0f} MB estimated)\n",
                              static_cast<double>(report.peak_bytes) / 1e6,
                              static_cast<double>(plan.memory_estimate) / 1e6));
-    if (options.save) write_stdout(fmt::format("weights saved to {}\n", *options.save));
-    if (options.trace) write_stdout(fmt::format("trace written to {}\n", *options.trace));
   }
   if (report.weights_sha256) write_stdout(fmt::format("weights sha256: {}\n", *report.weights_sha256));
   write_stdout(closing_line(report, plan) + "\n");
@@ -192,9 +206,14 @@ void run_train(const TrainOptions& options, ColorMode color) {
   warn_if_it_may_not_fit(plan);
   if (options.dry_run) return;
   TrainRun run(plan, options, terminal, metrics ? &*metrics : nullptr);
-  const auto report = run.run();
-  if (options.save) save_weights(run.weights(), plan.model, *options.save, options.overwrite);
-  if (trace) write_chrome_trace(run.trace(), *trace);
+  RunReport report;
+  try {
+    report = run.run();
+  } catch (const InterruptedError&) {
+    keep(run, plan, options, trace ? &*trace : nullptr);
+    throw;
+  }
+  keep(run, plan, options, trace ? &*trace : nullptr);
   print_end(report, plan, options);
 }
 

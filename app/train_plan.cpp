@@ -131,8 +131,9 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
   worker.run([&](int) {
     const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
-    model.loss_sum({.X = torch::zeros({2, 1, 28, 28}), .y = torch::zeros({2}, torch::kInt64)})
-        .loss.backward();
+    auto shape = plan.data.set.train.images.sizes().vec();  // (rows, channels, height, width)
+    shape[0] = 2;
+    model.loss_sum({.X = torch::zeros(shape), .y = torch::zeros({2}, torch::kInt64)}).loss.backward();
   });
 }
 

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <csignal>
 
 #include <lockstep/app/curve.h>
 #include <lockstep/app/memory_usage.h>
@@ -139,12 +138,11 @@ void TrainRun::report_split() const {
   record(split_json(steps_done_ + 1, trainer_.split()));
 }
 
-void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) const {
+void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) {
   const auto signal = interrupt_.signal();
   if (!signal) return;
-  const auto code = *signal == SIGINT ? ExitCode::kInterrupt : ExitCode::kTerminate;
-  throw Error(code, fmt::format("stopped by {} after step {} of epoch {}",
-                                *signal == SIGINT ? "Ctrl-C" : "SIGTERM", step, epoch));
+  take_sums(epoch);  // weights that are not finite are not to be kept
+  throw InterruptedError(*signal, fmt::format("after step {} of epoch {}", step, epoch));
 }
 
 void TrainRun::show_curve() const {

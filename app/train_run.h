@@ -21,11 +21,11 @@ class TrainRun {
   // `metrics` may be null. All arguments are kept by reference and outlive the run.
   TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics);
 
-  // Throws NumericError when the loss is not finite, Error with kInterrupt or kTerminate when a signal came,
-  // and what training and writing throw.
+  // Throws NumericError when the loss is not finite, InterruptedError when a signal came, and what training
+  // and writing throw.
   RunReport run();
 
-  // After run(): the weights, and what `--trace` asked for.
+  // After run(), whether it returned or was interrupted: the weights, and what `--trace` asked for.
   std::vector<NamedTensor> weights() { return trainer_.weights(); }
   const Trace& trace() const { return trace_; }
 
@@ -47,7 +47,7 @@ class TrainRun {
   void report_steps(int64_t epoch, int64_t step);
   TrainSums take_sums(int64_t epoch);
   void report_split() const;
-  void stop_if_interrupted(int64_t epoch, int64_t step) const;
+  void stop_if_interrupted(int64_t epoch, int64_t step);
   void show_curve() const;
   void print(const std::string& line) const;
   void record(const std::string& json) const;

@@ -14,7 +14,10 @@ namespace {
 
 double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
-    throw UsageError(fmt::format("{} weights for {} replicas", weights.size(), world),
+    const auto plural = [](size_t count) { return count == 1 ? "" : "s"; };
+    const auto replicas = static_cast<size_t>(world);
+    throw UsageError(fmt::format("{} weight{} for {} replica{}", weights.size(), plural(weights.size()),
+                                 replicas, plural(replicas)),
                      "give one weight a replica");
   }
   for (const double weight : weights) {

@@ -50,6 +50,12 @@ TEST_CASE("flags that make no sense together are refused before anything is read
   }
 }
 
+TEST_CASE("more training images than there are cannot be asked for") {
+  const SmallData data(16, 8);
+  CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "17"}), 2),
+             Contains("--limit-train 17 is more than the 16 training images of " + data.folder()));
+}
+
 TEST_CASE("what looks alike and makes sense is accepted") {
   const SmallData data(16, 8);
   const std::vector<Words> cases = {

@@ -194,7 +194,7 @@ TEST_CASE("shares that make no sense are refused") {
     return refusal(train({"--data", "/nonexistent", "--devices", "cpux2", "--split=" + shares}), 2);
   };
   CHECK_THAT(split("1:2:3"), Contains("--split 1:2:3") && Contains("3 weights for 2 replicas"));
-  CHECK_THAT(split("1"), Contains("--split 1 ") && Contains("1 weight"));
+  CHECK_THAT(split("1"), Contains("--split 1 ") && Contains("1 weight for 2 replicas"));
   CHECK_THAT(split("0:0"), Contains("--split 0:0") && Contains("all weights are 0"));
   CHECK_THAT(split("-1:2"), Contains("--split -1:2") && Contains("not negative"));
   CHECK_THAT(split("inf:1"), Contains("--split inf:1") && Contains("finite"));

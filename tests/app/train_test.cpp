@@ -1,6 +1,4 @@
 // `lockstep train` as a person types it: what it prints, writes, refuses, and repeats to the bit.
-#include <signal.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -187,20 +185,6 @@ TEST_CASE("fewer rows than replicas, and fewer than a batch") {
   const auto result = run_process(train({"--limit-train", "3", "--devices", "cpux4", "--epochs", "1"}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, Contains("1 step an epoch, with only 3 images") && Contains("step 1/1"));
-}
-
-TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
-  auto process = train({"--epochs", "1000", "--log-every", "1"});
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (!sent && out.find("step 2/5") != std::string::npos) {
-      ::kill(pid, SIGINT);
-      sent = true;
-    }
-  };
-  const auto result = run_process(process);
-  CHECK(result.exit_code == 130);
-  CHECK_THAT(result.err, Contains("stopped by Ctrl-C after step"));
 }
 
 TEST_CASE("demo scratch shows what the chapter shows") {

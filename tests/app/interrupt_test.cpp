@@ -1,0 +1,75 @@
+// What a run that is stopped by a signal says and leaves.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using lockstep::testing::TempFolder;
+
+namespace {
+
+// A run without end that gets this signal once it has printed `line`.
+ProcessResult stopped_run(const Words& words, int signal, const std::string& line) {
+  auto process = train(Words{"--epochs", "1000000"} + words);
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find(line) == std::string::npos) return;
+    ::kill(pid, signal);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  CHECK(sent);
+  return result;
+}
+
+std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+}  // namespace
+
+TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
+  const auto result = stopped_run({"--log-every", "1"}, SIGINT, "step 2/5");
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.err, Contains("stopped by Ctrl-C after step"));
+  CHECK_THAT(result.out, !Contains("test acc:") && !Contains("saved"));
+}
+
+TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it took") {
+  const TempFolder folder;
+  const auto weights = (folder / "stopped").string(), trace = (folder / "trace.json").string();
+  const Words two = {"--devices", "cpux2"};
+  const auto result =
+      stopped_run(two + Words{"--log-every", "1", "--save", weights, "--trace", trace}, SIGTERM, "step 2/5");
+  CHECK(result.exit_code == 143);
+  CHECK_THAT(result.out, Contains("weights saved to " + weights) && Contains("trace written to " + trace));
+  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+
+  std::smatch at;
+  REQUIRE(std::regex_search(result.err, at,
+                            std::regex("stopped by SIGTERM after step ([0-9]) of epoch ([0-9]+)")));
+  const auto steps = std::to_string(5 * (std::stoi(at[2]) - 1) + std::stoi(at[1]));
+  const auto same = (folder / "same").string();
+  const auto again =
+      run_process(train(two + Words{"--epochs", "1000000", "--limit-steps", steps, "--save", same}));
+  REQUIRE(again.exit_code == 0);
+  CHECK(bytes_of(weights) == bytes_of(same));
+}
+
+TEST_CASE("a run that is stopped does not keep weights that are not finite") {
+  const TempFolder folder;
+  const auto weights = (folder / "diverged").string();
+  // Its loss is finite until step 4, which is reported, and not from step 5 on, where the signal stops it.
+  const auto result = stopped_run({"--log-every", "4", "--lr", "1e4", "--save", weights}, SIGINT, "step 4/5");
+  CHECK(result.exit_code == 6);
+  CHECK_FALSE(std::filesystem::exists(weights));
+}
