@@ -15,6 +15,7 @@
 #include <lockstep/app/cli.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/usage.h>
+#include <lockstep/parallel/main_thread.h>
 #include <lockstep/support/allocator.h>
 #include <lockstep/support/error.h>
 
@@ -79,6 +80,7 @@ void occupy_standard_streams() {
 int main(int argc, char** argv) {
   using namespace lockstep;
   keep_freed_memory();
+  leave_cores_to_replicas();
   occupy_standard_streams();
   const auto app = build_cli();
   try {

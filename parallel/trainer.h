@@ -53,8 +53,8 @@ struct TrainSums {
 };
 
 // Holds one replica per device, each with a worker thread of its own, and the data once per distinct device.
-// Used from one thread. An error in one replica ends the step on all and is thrown once; the trainer can then
-// only be destroyed, which leaves no thread behind.
+// Used from one thread, best one that leave_cores_to_replicas() (main_thread.h). An error in one replica ends
+// the step on all and is thrown once; the trainer can then only be destroyed, which leaves no thread behind.
 class Trainer {
  public:
   // factory is called once a replica, on the host; only the first call changes torch's default generator, and

@@ -19,6 +19,7 @@
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/allocator.h>
 #include <lockstep/support/stopwatch.h>
@@ -72,6 +73,7 @@ void serve(const Flags& flags) {
 
 int main(int argc, char** argv) {
   lockstep::keep_freed_memory();
+  lockstep::leave_cores_to_replicas();
   lockstep::Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
   try {

@@ -1,0 +1,44 @@
+// What a run takes of the machine: threads and memory.
+#include <signal.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <iterator>
+
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::test;
+
+TEST_CASE("beside main, a run has its replicas' threads and no others") {
+  struct Case {
+    std::string devices, threads;
+    long expected;  // main; for each replica its worker, the worker's helpers, and a thread for communication
+  };
+  const auto [devices, threads, expected] =
+      GENERATE(Case{"cpu", "1", 1 + 2}, Case{"cpu", "2", 1 + 3}, Case{"cpux2", "2", 1 + 2 * 3});
+  INFO(devices << " with " << threads);
+  auto process =
+      train({"--epochs", "1000000", "--log-every", "1", "--devices", devices, "--threads", threads});
+  long counted = 0;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (counted > 0 || out.find("step 2/5") == std::string::npos) return;
+    const std::filesystem::directory_iterator tasks("/proc/" + std::to_string(pid) + "/task");
+    counted = std::distance(begin(tasks), end(tasks));
+    ::kill(pid, SIGINT);
+  };
+  CHECK(run_process(process).exit_code == 130);
+  CHECK(counted == expected);
+}
+
+#ifndef __SANITIZE_ADDRESS__  // which keeps what is freed for a while
+TEST_CASE("a run does not grow: after 200 steps it holds what it held after 20") {
+  const std::string devices = GENERATE("cpu", "cpux2");
+  const auto events = metrics_of({"--limit-train", "12800", "--batch-size", "64", "--epochs", "1",
+                                  "--log-every", "20", "--devices", devices});
+  std::vector<double> resident;
+  for (const auto& step : events_named("step", events)) resident.push_back(step.at("resident_bytes"));
+  REQUIRE(resident.size() == 10);
+  INFO(resident.front() << " and " << resident.back() << " bytes");
+  CHECK(resident.back() <= 1.02 * resident.front());
+}
+#endif
