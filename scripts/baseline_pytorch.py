@@ -32,8 +32,6 @@ from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401 
 from resnet18_twin import INITIALIZATIONS  # noqa: E402
 
 DEFAULT_LR = dict(lenet=0.2, resnet18=0.1)
-# As the chapter writes it, and what is fastest.
-DEFAULT_MEMORY_FORMAT = dict(lenet="contiguous", resnet18="channels_last")
 
 
 def train_epoch(run, epoch, record):
@@ -89,7 +87,8 @@ def train(args):
 def add_training_flags(parser):
     parser.add_argument("--model", choices=DEFAULT_LR, default="lenet")
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: under autocast")
-    parser.add_argument("--memory-format", choices=MEMORY_FORMATS, help="default: channels_last for resnet18")
+    parser.add_argument("--memory-format", choices=MEMORY_FORMATS, default="channels_last",
+                        help="default: channels_last, the faster on processors; contiguous is as the chapters write it")
     parser.add_argument("--initialization", choices=INITIALIZATIONS, default="torch", help="of resnet18's weights")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=256, help="global")
@@ -134,7 +133,6 @@ def parse():
     if args.world > 1 and (args.store is None or args.batch_size % args.world):
         parser.error(f"--world {args.world} needs a --store, and a --batch-size that it divides, got {args.batch_size}")
     args.lr = DEFAULT_LR[args.model] if args.lr is None else args.lr
-    args.memory_format = args.memory_format or DEFAULT_MEMORY_FORMAT[args.model]
     return args
 
 

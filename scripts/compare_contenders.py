@@ -100,11 +100,12 @@ class Contender:
 
 
 def make_contenders(args, case, folder):
-    """By role: ours (one replica on all cores), two (two 1-thread replicas), one (one 1-thread replica), and those of
-    eager, ddp, compile that were asked for. folder: where the ranks of DistributedDataParallel meet."""
-    def common(threads):
+    """By role: ours (one replica on all cores), two (two 1-thread replicas), one (one 1-thread replica), apart (two runs
+    of one 1-thread replica and half the batch each, that know nothing of each other: what the machine lets two replicas
+    do), and those of eager, ddp, compile that were asked for. folder: where DistributedDataParallel's ranks meet."""
+    def common(threads, batch_size=args.batch_size):
         return ["--model", case.model, "--precision", case.precision, "--threads", str(threads),
-                "--batch-size", str(args.batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
+                "--batch-size", str(batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
                 "--data", args.data, "--warmup", str(case.warmup)]
 
     def ours(devices, threads):
@@ -112,12 +113,18 @@ def make_contenders(args, case, folder):
         return Contender(f"lockstep {devices}", replicas, threads,
                          [[args.contender, "--devices", devices, *common(threads)]])
 
+    def apart(runs):
+        cores = sorted(os.sched_getaffinity(0))
+        half = common(1, max(1, args.batch_size // runs))
+        return Contender("2 runs apart", runs, 1,
+                         [["taskset", "--cpu-list", str(cores[run % CORES]), args.contender, "--devices", "cpu", *half]
+                          for run in range(runs)])
+
     def python(threads, *flags):
-        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns", *common(threads)]
+        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns", *common(threads),
+                    "--memory-format", args.memory_format]
         if case.model == "resnet18":
             baseline += ["--initialization", "normal"]  # the chapters', with which lockstep's contender starts
-        if args.memory_format:
-            baseline += ["--memory-format", args.memory_format]
         return [*baseline, *flags]
 
     def ranks(world):
@@ -128,7 +135,7 @@ def make_contenders(args, case, folder):
                   ddp=lambda: Contender("Python DDP", 2, 1, ranks(2)),
                   compile=lambda: Contender("torch.compile", 1, CORES,
                                             [python(CORES, "--compile", args.compile_mode)]))
-    return dict(ours=ours("cpu", CORES), two=ours("cpux2", 1), one=ours("cpu", 1),
+    return dict(ours=ours("cpu", CORES), two=ours("cpux2", 1), one=ours("cpu", 1), apart=apart(2),
                 **{role: others[role]() for role in args.against})
 
 

@@ -50,7 +50,7 @@ def judge(case, rivals):
         met = found["median"] <= limit if relation == "<=" else relation and found["median"] >= limit
         return dict(what=what, **found, relation=relation, limit=limit, met=met if case.turns >= MIN_TURNS else None)
 
-    ours, two, one = (rivals[role] for role in ("ours", "two", "one"))
+    ours, two, one, apart = (rivals[role] for role in ("ours", "two", "one", "apart"))
     best = best_layout(rivals)
     pythons = {role: rivals[role] for role in PYTHONS if role in rivals}
     rows = [row(f"ms of {best.name} / ms of {python.name}", paired(best, python),
@@ -58,6 +58,8 @@ def judge(case, rivals):
     rows += [row(f"ms of {c.name} / ms of {pythons[role].name}, same layout", paired(c, pythons[role]))
              for role, c in (("eager", ours), ("ddp", two)) if role in pythons and c is not best]
     rows.append(row("images/s of cpux2 / images/s of cpu, 1 thread a replica", paired(one, two), ">=", 1.92))
+    rows.append(row(f"images/s of {apart.name} / images/s of cpu: the machine's bound", paired(one, apart)))
+    rows.append(row(f"ms of cpux2 / ms of {apart.name}", paired(two, apart)))
     if case.model == "resnet18":
         rows.append(row(f"exposed sync / step, {two.name}", share(two, "sync"), "<=", 0.03))
     rows += [row(f"share outside compute, sync and update, {c.name}", outside(c), "<=", 0.02) for c in (ours, two)]
@@ -75,7 +77,7 @@ def loss_checks(args, case, rivals):
 
     if case.model == "lenet":
         return [check("all", ["ours", "two", "one", *PYTHONS], LENET_TOLERANCE)]
-    same_kernels = SAME_BITS if args.memory_format != "contiguous" else None
+    same_kernels = SAME_BITS if args.memory_format == "channels_last" else None
     pairs = [("cpu, eager", "ours", "eager", same_kernels), ("cpux2, DDP", "two", "ddp", same_kernels),
              ("compile, eager", "compile", "eager", RESNET18_DRIFT[case.precision])]
     return [check(who, [a, b], limit) for who, a, b, limit in pairs if a in rivals and b in rivals]
@@ -138,7 +140,7 @@ def print_compile(rivals):
 def print_summary(cases):
     print(f"#\n# all cases, medians\n{'case':<14} {'lockstep best':<15} {'ms/step':>8}  "
           + " ".join(f"{'/ ' + name:>15}" for name in ("Python eager", "Python DDP", "torch.compile"))
-          + f" {'cpux2 / 1 x cpu':>16} {'sync':>7}")
+          + f" {'cpux2 / 1 x cpu':>16} {'bound':>7} {'sync':>7}")
     for case in cases:
         rivals = case.rivals
         best = best_layout(rivals)
@@ -146,5 +148,6 @@ def print_summary(cases):
         ratios = (f"{statistics.median(paired(best, rivals[role])):>15.3f}" if role in rivals else f"{'-':>15}"
                   for role in PYTHONS)
         scaling = statistics.median(paired(rivals["one"], rivals["two"]))
+        bound = statistics.median(paired(rivals["one"], rivals["apart"]))
         sync = statistics.median(share(rivals["two"], "sync"))
-        print(f"{case.name:<14} {best.name:<15} {ms:>8.2f}  {' '.join(ratios)} {scaling:>16.3f} {sync:>7.3f}")
+        print(f"{case.name:<14} {best.name:<15} {ms:>8.2f}  {' '.join(ratios)} {scaling:>16.3f} {bound:>7.3f} {sync:>7.3f}")

@@ -2,7 +2,7 @@
 # scripts/compare_pytorch.sh [ARG...]: lockstep and Python torch (eager, DistributedDataParallel, torch.compile) train
 # the chapters' networks in turn on this machine; prints ms a step and images/s side by side, with the ratios and the
 # goals they are held against, and for LeNet in fp32 the seconds of a whole epoch. Set-up and build come first where
-# they are needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 12 GB of memory.
+# they are needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 14 GB of memory.
 #
 #   scripts/compare_pytorch.sh         LeNet and ResNet-18, fp32 and bf16, one after the other: half an hour
 #   scripts/compare_pytorch.sh --model lenet --precision fp32     one of them; likewise resnet18, bf16
