@@ -4,7 +4,7 @@
 #   scripts/test.sh                  the release build and all its tests
 #   scripts/test.sh -L cpu -R idx    the same, handing ctest a choice (here: label cpu, "idx" in the name)
 #   scripts/test.sh --all            also the tests under AddressSanitizer and UndefinedBehaviorSanitizer, those that need
-#                                    no torch under ThreadSanitizer, and a build of everything with CUDA (no GPU needed)
+#                                    no torch under ThreadSanitizer, and a build of all CUDA sources (no GPU needed)
 #
 # Exit code: 0 when everything built and no test failed, 1 otherwise.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
@@ -54,15 +54,16 @@ build_and_test() {
   (build "$preset" all) && run_tests "$preset" "$@"
 }
 
-# Needs no GPU, no driver and none of the 3.5 GB that a GPU needs beside torch itself: it compiles and links.
+# Needs no GPU, no driver and none of the 3.5 GB that a GPU needs beside torch itself: it compiles and links what CUDA
+# changes. The other tests are the same sources as in the release build.
 build_cuda() {
   if cuda_wanted; then
     summary+=("cuda: on, in the release build")
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda all) &&
-    summary+=("cuda: everything compiled and linked")
+    (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli contender parallel_cuda_tests") &&
+    summary+=("cuda: the program and its CUDA tests compiled and linked")
 }
 
 if [ "${1:-}" = --help ]; then
