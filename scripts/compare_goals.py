@@ -58,7 +58,7 @@ def judge(case, rivals):
     rows += [row(f"ms of {c.name} / ms of {pythons[role].name}, same layout", paired(c, pythons[role]))
              for role, c in (("eager", ours), ("ddp", two)) if role in pythons and c is not best]
     rows.append(row("images/s of cpux2 / images/s of cpu, 1 thread a replica", paired(one, two), ">=", 1.92))
-    rows.append(row(f"images/s of {apart.name} / images/s of cpu: the machine's bound", paired(one, apart)))
+    rows.append(row(f"images/s of {apart.name} / images/s of cpu, the bound", paired(one, apart)))
     rows.append(row(f"ms of cpux2 / ms of {apart.name}", paired(two, apart)))
     if case.model == "resnet18":
         rows.append(row(f"exposed sync / step, {two.name}", share(two, "sync"), "<=", 0.03))
