@@ -23,13 +23,14 @@ LoadedData load_data(const std::optional<std::string>& data, uint64_t seed,
             .origin = fmt::format("made from seed {}", seed)};
   }
   LoadedData loaded{.set = load_fashion_mnist(folder), .origin = folder};
+  if (!limit_train) return loaded;
   const auto rows = loaded.set.train.size();
-  if (limit_train && *limit_train > rows) {
+  if (*limit_train > rows) {
     throw UsageError(
         fmt::format("--limit-train {} is more than the {} training images of {}", *limit_train, rows, folder),
         "leave it out to train on all of them");
   }
-  if (limit_train) loaded.set.train = first_rows(loaded.set.train, *limit_train);
+  loaded.set.train = first_rows(loaded.set.train, *limit_train);
   return loaded;
 }
 

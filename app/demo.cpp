@@ -17,6 +17,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
@@ -63,7 +64,7 @@ std::string show_split_batch(const std::vector<torch::Device>& devices) {
   for (const auto& shard : split_batch(X, y, devices)) {
     const auto rows = shard.X.size(0);
     text += rows == 0 ? fmt::format("output: no rows on {}\n", shard.X.device().str())
-                      : fmt::format("output: {} row{}\n{}", rows, rows == 1 ? "" : "s", show(shard.X));
+                      : fmt::format("output: {}\n{}", counted(rows, "row"), show(shard.X));
   }
   return text;
 }

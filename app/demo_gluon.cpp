@@ -18,6 +18,7 @@
 #include <lockstep/parallel/evaluate.h>
 #include <lockstep/parallel/replica_models.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -59,7 +60,7 @@ std::string show_forward(const std::vector<Model>& models, const std::vector<tor
     models[i].module->eval();
     const auto net = std::dynamic_pointer_cast<ResNet18Impl>(models[i].module);
     const auto rows = shards[i].X.size(0);
-    text += fmt::format("replica {} on {}, {} row{}:\n", i, devices[i].str(), rows, rows == 1 ? "" : "s");
+    text += fmt::format("replica {} on {}, {}:\n", i, devices[i].str(), counted(rows, "row"));
     if (rows > 0) text += show(net->forward(shards[i].X));
   }
   return text;

@@ -13,6 +13,7 @@
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
@@ -40,21 +41,17 @@ std::string version_in(const std::string& text) {
 
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
 
-std::string plural(int count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-}
-
 std::string device_lines(const Machine& machine) {
   auto out = fmt::format("  {:8}{}\n  {:8}{}, {}, {} memory ({} free)\n", "cpu", machine.processor, "",
-                         plural(machine.cores, "core"), machine.instructions,
+                         counted(machine.cores, "core"), machine.instructions,
                          gibibytes(static_cast<double>(machine.total_bytes)),
                          gibibytes(static_cast<double>(machine.available_bytes)));
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const auto& gpu = machine.gpus[i];
     out += fmt::format("  {:8}{}\n  {:8}{}, compute capability {}.{}, {} memory ({} free)\n",
-                       fmt::format("cuda:{}", i), gpu.name, "", plural(gpu.multiprocessors, "multiprocessor"),
-                       gpu.capability_major, gpu.capability_minor,
-                       gibibytes(static_cast<double>(gpu.total_bytes)),
+                       fmt::format("cuda:{}", i), gpu.name, "",
+                       counted(gpu.multiprocessors, "multiprocessor"), gpu.capability_major,
+                       gpu.capability_minor, gibibytes(static_cast<double>(gpu.total_bytes)),
                        gibibytes(static_cast<double>(gpu.free_bytes)));
   }
   if (machine.gpus.empty())
@@ -67,7 +64,7 @@ std::string spec_lines(const Machine& machine) {
   const auto line = [](std::string_view spec, const std::string& meaning) {
     return fmt::format("  {:16}{}\n", spec, meaning);
   };
-  const auto threads = [&](int replicas) { return plural(std::max(1, machine.cores / replicas), "thread"); };
+  const auto threads = [&](int replicas) { return counted(std::max(1, machine.cores / replicas), "thread"); };
   const auto gpus = static_cast<int>(machine.gpus.size());
 
   auto out = line("auto", gpus > 0 ? "the first GPU: cuda:0" : "the first GPU, or the processor: here cpu");

@@ -6,13 +6,10 @@
 #include <lockstep/app/train_plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
-
-std::string counted(int64_t count, std::string_view what) {
-  return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s");
-}
 
 // "60,000", whatever the machine's locale.
 std::locale thousands() {

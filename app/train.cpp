@@ -149,7 +149,8 @@ void warn_if_it_may_not_fit(const TrainPlan& plan) {
 }
 
 // Writes what was to be kept of the run, as far as it got.
-void keep(TrainRun& run, const TrainPlan& plan, const TrainOptions& options, OutputFile* trace) {
+void keep(TrainRun& run, const TrainPlan& plan, const TrainOptions& options,
+          std::optional<OutputFile>& trace) {
   const auto say = [&](const std::string& line) {
     if (!options.quiet) write_stdout(line);
   };
@@ -210,10 +211,10 @@ void run_train(const TrainOptions& options, ColorMode color) {
   try {
     report = run.run();
   } catch (const InterruptedError&) {
-    keep(run, plan, options, trace ? &*trace : nullptr);
+    keep(run, plan, options, trace);
     throw;
   }
-  keep(run, plan, options, trace ? &*trace : nullptr);
+  keep(run, plan, options, trace);
   print_end(report, plan, options);
 }
 

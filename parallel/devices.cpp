@@ -8,6 +8,7 @@
 
 #include <torch/cuda.h>
 
+#include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
 
@@ -34,9 +35,8 @@ torch::Device gpu(int index, int gpus) {
   if (index < gpus) return {torch::kCUDA, static_cast<c10::DeviceIndex>(index)};
   const auto problem = cuda_problem();
   if (gpus > 0 || !problem) {
-    throw DeviceError(
-        fmt::format("cuda:{} does not exist: this machine has {} GPU{}", index, gpus, gpus == 1 ? "" : "s"),
-        "`lockstep devices` lists what is there");
+    throw DeviceError(fmt::format("cuda:{} does not exist: this machine has {}", index, counted(gpus, "GPU")),
+                      "`lockstep devices` lists what is there");
   }
   throw DeviceError(fmt::format("cuda:{} cannot be used: {}", index, *problem),
                     "use --devices cpu, or cpux2 for two replicas on this processor");

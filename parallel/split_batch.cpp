@@ -7,6 +7,7 @@
 #include <cmath>
 #include <numeric>
 
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -14,11 +15,8 @@ namespace {
 
 double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
-    const auto plural = [](size_t count) { return count == 1 ? "" : "s"; };
-    const auto replicas = static_cast<size_t>(world);
-    throw UsageError(fmt::format("{} weight{} for {} replica{}", weights.size(), plural(weights.size()),
-                                 replicas, plural(replicas)),
-                     "give one weight a replica");
+    const auto given = counted(static_cast<int64_t>(weights.size()), "weight");
+    throw UsageError(fmt::format("{} for {}", given, counted(world, "replica")), "give one weight a replica");
   }
   for (const double weight : weights) {
     if (std::isfinite(weight) && weight >= 0) continue;

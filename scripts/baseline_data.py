@@ -5,6 +5,8 @@ from pathlib import Path
 
 import torch
 
+from split_mix64 import batch_order
+
 DEBIAN_FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
 
@@ -25,22 +27,6 @@ def load_set(folder, prefix):
     return images, labels
 
 
-GAMMA = 0x9E3779B97F4A7C15
-MASK = 2**64 - 1
-
-
-def mix64(z):
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
-
-
-def batch_order(seed, epoch, rows):
-    """The permutation of an epoch: of (seed, epoch) alone, the same as lockstep's."""
-    state = mix64(mix64(seed + GAMMA & MASK) + epoch & MASK)
-    order = list(range(rows))
-    for i in range(rows - 1, 0, -1):
-        state = state + GAMMA & MASK
-        j = (mix64(state) >> 32) * (i + 1) >> 32
-        order[i], order[j] = order[j], order[i]
-    return torch.tensor(order)
+def epoch_batches(args, epoch, rows):
+    """The rows of each step of an epoch, lockstep's."""
+    return torch.tensor(batch_order(args.seed, epoch, rows)).split(args.batch_size)

@@ -25,7 +25,7 @@ import warnings
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
-from baseline_data import DEBIAN_FASHION_MNIST, batch_order  # noqa: E402
+from baseline_data import DEBIAN_FASHION_MNIST, epoch_batches  # noqa: E402
 from baseline_training import MEMORY_FORMATS, Training, lr_at  # noqa: E402
 from baseline_turns import COMPILE_MODES, keep_to_core, serve  # noqa: E402
 from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
@@ -38,7 +38,7 @@ def train_epoch(run, epoch, record):
     """(mean loss, seconds) of one epoch."""
     args = run.args
     # Outside the clock: nobody who wants speed draws a permutation in a Python loop.
-    batches = batch_order(args.seed, epoch, len(run.train[1])).split(args.batch_size)
+    batches = epoch_batches(args, epoch, len(run.train[1]))
     loss_sum, logged = 0.0, 0
     start = window_start = time.perf_counter()
     for step, rows in enumerate(batches, 1):

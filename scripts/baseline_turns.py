@@ -13,7 +13,7 @@ import time
 
 import torch
 
-from baseline_data import batch_order
+from baseline_data import epoch_batches
 from baseline_training import Training
 
 COMPILE_MODES = ["default", "max-autotune"]
@@ -82,8 +82,8 @@ class Turns:
         self.args = args
         self.run = Training(args, args.rank, args.world)
         # Whole batches only, so that every turn is the same work.
-        order = batch_order(args.seed, 0, len(self.run.train[1]))
-        self.batches = [batch for batch in order.split(args.batch_size) if len(batch) == args.batch_size]
+        batches = epoch_batches(args, 0, len(self.run.train[1]))
+        self.batches = [batch for batch in batches if len(batch) == args.batch_size]
         self.done = 0
 
     def warm_up(self):

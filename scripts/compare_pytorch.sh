@@ -24,8 +24,7 @@ case ${1:-} in
     ;;
 esac
 
-python=${LOCKSTEP_PYTHON:-$torch_full/bin/python}
-if ! "$python" -c 'import torch' 2>/dev/null; then
+if ! find_python torch; then
   say "skipped: no Python torch to compare with; scripts/setup.sh --python gets one"
   exit 77
 fi

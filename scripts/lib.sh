@@ -45,6 +45,13 @@ cuda_wanted() {
   esac
 }
 
+# Sets `python` to LOCKSTEP_PYTHON, or else what `scripts/setup.sh --python` fetched; fails where that lacks these modules.
+find_python() {
+  python=${LOCKSTEP_PYTHON:-$torch_full/bin/python}
+  "$python" -c 'import sys, importlib.util as util
+sys.exit(not all(map(util.find_spec, sys.argv[1:])))' "$@" 2>/dev/null
+}
+
 # The LibTorch folder in use: the one that was named, or what was fetched.
 torch_folder() {
   local folder=${LOCKSTEP_BUILD_TORCH:-$torch_cpu/torch}

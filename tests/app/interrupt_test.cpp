@@ -1,6 +1,4 @@
 // What a run that is stopped by a signal says and leaves.
-#include <signal.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -15,20 +13,6 @@ using Catch::Matchers::Contains;
 using lockstep::testing::TempFolder;
 
 namespace {
-
-// A run without end that gets this signal once it has printed `line`.
-ProcessResult stopped_run(const Words& words, int signal, const std::string& line) {
-  auto process = train(Words{"--epochs", "1000000"} + words);
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find(line) == std::string::npos) return;
-    ::kill(pid, signal);
-    sent = true;
-  };
-  const auto result = run_process(process);
-  CHECK(sent);
-  return result;
-}
 
 std::string bytes_of(const std::filesystem::path& path) {
   std::ifstream in(path, std::ios::binary);
@@ -68,8 +52,10 @@ TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it
 TEST_CASE("a run that is stopped does not keep weights that are not finite") {
   const TempFolder folder;
   const auto weights = (folder / "diverged").string();
-  // Its loss is finite until step 4, which is reported, and not from step 5 on, where the signal stops it.
+  // Its loss is finite until step 4, which is reported, and not from step 5 on. The signal stops it after
+  // step 5, or, where it comes that soon, after step 4.
   const auto result = stopped_run({"--log-every", "4", "--lr", "1e4", "--save", weights}, SIGINT, "step 4/5");
-  CHECK(result.exit_code == 6);
-  CHECK_FALSE(std::filesystem::exists(weights));
+  const bool still_finite = result.err.find("after step 4 of epoch 1") != std::string::npos;
+  CHECK(result.exit_code == (still_finite ? 130 : 6));
+  CHECK(std::filesystem::exists(weights) == still_finite);
 }

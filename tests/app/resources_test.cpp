@@ -1,6 +1,4 @@
 // What a run takes of the machine: threads and memory.
-#include <signal.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <iterator>
@@ -17,16 +15,13 @@ TEST_CASE("beside main, a run has its replicas' threads and no others") {
   const auto [devices, threads, expected] =
       GENERATE(Case{"cpu", "1", 1 + 2}, Case{"cpu", "2", 1 + 3}, Case{"cpux2", "2", 1 + 2 * 3});
   INFO(devices << " with " << threads);
-  auto process =
-      train({"--epochs", "1000000", "--log-every", "1", "--devices", devices, "--threads", threads});
   long counted = 0;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (counted > 0 || out.find("step 2/5") == std::string::npos) return;
+  const Words words = {"--log-every", "1", "--devices", devices, "--threads", threads};
+  const auto result = stopped_run(words, SIGINT, "step 2/5", [&](pid_t pid) {
     const std::filesystem::directory_iterator tasks("/proc/" + std::to_string(pid) + "/task");
     counted = std::distance(begin(tasks), end(tasks));
-    ::kill(pid, SIGINT);
-  };
-  CHECK(run_process(process).exit_code == 130);
+  });
+  CHECK(result.exit_code == 130);
   CHECK(counted == expected);
 }
 

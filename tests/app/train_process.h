@@ -1,9 +1,12 @@
 // The program's commands as processes, for the tests of its command line.
 #pragma once
 
+#include <signal.h>
+
 #include <algorithm>
 #include <catch2/catch.hpp>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -38,6 +41,22 @@ inline Process train(const Words& words) {
     if (std::find(words.begin(), words.end(), flag) == words.end()) all = all + Words{flag, value};
   }
   return program(all + words);
+}
+
+// A small run without end that gets this signal once it has printed `line` and `look` has seen it.
+inline ProcessResult stopped_run(const Words& words, int signal, const std::string& line,
+                                 const std::function<void(pid_t)>& look = {}) {
+  auto process = train(Words{"--epochs", "1000000"} + words);
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find(line) == std::string::npos) return;
+    if (look) look(pid);
+    ::kill(pid, signal);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  CHECK(sent);
+  return result;
 }
 
 inline Words lines(const std::string& text) {

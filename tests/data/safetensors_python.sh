@@ -4,9 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 
-python=${LOCKSTEP_PYTHON:-$torch_full/bin/python}
-if ! "$python" -c 'import sys, importlib.util as util
-sys.exit(not all(map(util.find_spec, ["safetensors", "torch"])))' 2>/dev/null; then
+if ! find_python safetensors torch; then
   say "skipped: no Python with torch and safetensors; LOCKSTEP_PYTHON=PATH names one"
   exit 77
 fi

@@ -4,8 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 
-python=${LOCKSTEP_PYTHON:-$torch_full/bin/python}
-if ! "$python" -c 'import torch' 2>/dev/null; then
+if ! find_python torch; then
   say "skipped: no Python with torch; scripts/setup.sh --python gets one, LOCKSTEP_PYTHON=PATH names one"
   exit 77
 fi

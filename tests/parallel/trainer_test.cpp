@@ -1,11 +1,11 @@
 #include <ATen/CPUGeneratorImpl.h>
-#include <ATen/Parallel.h>
 
 #include <atomic>
 #include <catch2/catch.hpp>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
+#include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
@@ -245,7 +245,7 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
   };
   const int guilty = GENERATE(0, 1, 2);
   const auto mode = GENERATE(SyncMode::kParameterwise, SyncMode::kOverlapped);
-  at::set_num_threads(1);  // or torch would start a thread for this one, and keep it
+  leave_cores_to_replicas();  // or torch would start a thread for this one, and keep it
   const auto before = thread_count();
   {
     int built = 0;

@@ -7,26 +7,11 @@ A line each: seed, epoch, rows, SHA-256 of the whole order as 64-bit little-endi
 """
 import hashlib
 import struct
+import sys
 from pathlib import Path
 
-GAMMA = 0x9E3779B97F4A7C15
-MASK = (1 << 64) - 1
-
-
-def mix64(z):
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
-
-
-def batch_order(seed, epoch, rows):
-    state = mix64(mix64(seed + GAMMA & MASK) + epoch & MASK)
-    order = list(range(rows))
-    for i in range(rows - 1, 0, -1):
-        state = state + GAMMA & MASK
-        j = (mix64(state) >> 32) * (i + 1) >> 32
-        order[i], order[j] = order[j], order[i]
-    return order
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from split_mix64 import MASK, batch_order  # noqa: E402
 
 
 def main():

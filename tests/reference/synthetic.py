@@ -7,32 +7,15 @@
 """
 import hashlib
 import json
+import sys
 from pathlib import Path
 
-GAMMA = 0x9E3779B97F4A7C15
-MASK = (1 << 64) - 1
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+from split_mix64 import MASK, below, draws  # noqa: E402
+
 SIDE, SHIFT, CLASSES = 28, 3, 10
 PADDED = SIDE + 2 * SHIFT
 PROTOTYPES, STREAMS = 0, {"train": 1, "test": 2}
-
-
-def mix64(z):
-    z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9 & MASK
-    z = (z ^ z >> 27) * 0x94D049BB133111EB & MASK
-    return z ^ z >> 31
-
-
-def draws(seed, *keys):
-    state = mix64(seed + GAMMA & MASK)
-    for key in keys:
-        state = mix64(state + key & MASK)
-    while True:
-        state = state + GAMMA & MASK
-        yield mix64(state)
-
-
-def below(random, n):
-    return (next(random) >> 32) * n >> 32
 
 
 def prototype(seed, label):
