@@ -16,8 +16,8 @@ int main(int argc, char** argv) {
   const auto X = torch::rand({kRows, 3}), y = X.matmul(torch::tensor({{1.f}, {-2.f}, {3.f}})) + .5f;
 
   const auto devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
-  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);                           // >
-  const auto communicator = lockstep::make_local_communicator({.devices = devices});  // >
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);                     // >
+  const auto communicator = lockstep::make_communicator({.devices = devices});  // >
   double last_loss = 1;
   workers.run(*communicator, [&](int rank, lockstep::Endpoint& endpoint) {  // >
     const auto device = endpoint.device();

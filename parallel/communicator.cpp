@@ -1,12 +1,43 @@
 #include <lockstep/parallel/communicator.h>
 
-#include <lockstep/parallel/replica_thread.h>
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include <lockstep/parallel/local_communicator.h>
+#include <lockstep/parallel/nccl_communicator.h>
+#include <lockstep/support/stream.h>
 
 namespace lockstep {
 
 void Work::wait() {
   if (!done_.valid()) return;
   if (const auto event = done_.get()) event->block(current_stream(event->device()));
+}
+
+namespace {
+
+bool distinct_gpus(std::span<const torch::Device> devices) {
+  std::set<std::string> names;
+  return std::all_of(devices.begin(), devices.end(),
+                     [&](auto device) { return !device.is_cpu() && names.insert(device.str()).second; });
+}
+
+}  // namespace
+
+Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices) {
+  if (wanted == Allreduce::kNccl) check_nccl_devices(devices);
+  if (wanted != Allreduce::kAuto) return wanted;
+  const bool nccl = devices.size() > 1 && distinct_gpus(devices) && !nccl_version().empty();
+  return nccl ? Allreduce::kNccl : Allreduce::kTwoShot;
+}
+
+std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
+  options.algorithm = choose_allreduce(options.algorithm, options.devices);
+  if (options.algorithm != Allreduce::kNccl) return make_local_communicator(std::move(options));
+  const auto world = static_cast<int>(options.devices.size());
+  return make_nccl_communicator(
+      {.devices = options.devices, .world_size = world, .id = make_nccl_id(), .trace = options.trace});
 }
 
 }  // namespace lockstep

@@ -57,6 +57,10 @@ class Endpoint {
 
   // Ends the collectives of all ranks with this error, those under way and all to come. From any thread.
   virtual void abort(std::exception_ptr error) = 0;
+  // What has ended them; null while nothing has. Who has waited for a GPU looks here: wait() there does not
+  // wait for the collective itself, so that what goes wrong afterwards cannot come out of it. From any
+  // thread.
+  virtual std::exception_ptr error() const = 0;
 };
 
 class Communicator {
@@ -70,28 +74,38 @@ class Communicator {
   virtual Endpoint& endpoint(int local) = 0;
 };
 
-// How replicas of one process sum. With n replicas of S bytes each:
+// How gradients are summed. With n replicas of S bytes each:
 enum class Allreduce {
+  kAuto,     // what choose_allreduce() says
   kRoot,     // into the first, then back to all (the chapter's): n-1 sums and n-1 copies, one after the other
   kTwoShot,  // chunk i on device i, then each fetches what it lacks: 2 steps whatever n, 2 S (n-1)/n received
   kRing,     // chunks travel round a ring: 2 (n-1) steps of S/n, each replica talks to its neighbour alone
+  kNccl,     // NVIDIA's library, between distinct GPUs
 };
 
-inline constexpr Choice<Allreduce> kAllreduceNames[] = {
-    {"root", Allreduce::kRoot}, {"two_shot", Allreduce::kTwoShot}, {"ring", Allreduce::kRing}};
+inline constexpr Choice<Allreduce> kAllreduceNames[] = {{"auto", Allreduce::kAuto},
+                                                        {"root", Allreduce::kRoot},
+                                                        {"two_shot", Allreduce::kTwoShot},
+                                                        {"ring", Allreduce::kRing},
+                                                        {"nccl", Allreduce::kNccl}};
 
-struct LocalCommunicatorOptions {
+// Never kAuto: `wanted` unless that is kAuto, else nccl between several distinct GPUs in a build that has it,
+// and two_shot for all other lists. Throws UsageError or DeviceError where `wanted` cannot serve these
+// devices.
+Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices);
+
+struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each, may repeat
   int threads = 1;  // intra-op threads of each replica's worker: its cores are shared with it
-  Allreduce algorithm = Allreduce::kTwoShot;
+  Allreduce algorithm = Allreduce::kAuto;
   // Takes a span a collective and rank, but for sums in a world of one, which are no work; outlives the
   // communicator.
   Trace* trace = nullptr;
 };
 
-// Between replicas of this process: local_size() == world_size(). Each replica gets a thread that does its
-// share of every collective, asleep in between. Endpoints live as long as the communicator; what has not been
-// waited for when it goes is lost.
-std::unique_ptr<Communicator> make_local_communicator(LocalCommunicatorOptions options);
+// Between the replicas of this process: local_size() == world_size(). Each replica gets a thread that does
+// its share of every collective, asleep in between. Endpoints live as long as the communicator; what has not
+// been waited for when it goes is lost. Throws as choose_allreduce() does.
+std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

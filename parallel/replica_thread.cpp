@@ -2,7 +2,6 @@
 
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
-#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/types.h>
 
@@ -27,17 +26,6 @@ std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread) {
   const auto stream = guard.getStreamFromGlobalPool(device);
   guard.exchangeStream(stream);
   return stream;
-}
-
-// c10's device-independent streams and events: the same lines serve a build without CUDA.
-c10::Stream current_stream(torch::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStream(device);
-}
-
-void order_after(const c10::Stream& later, const c10::Stream& earlier) {
-  c10::Event event(earlier.device_type());
-  event.record(earlier);
-  event.block(later);
 }
 
 }  // namespace lockstep

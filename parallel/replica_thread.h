@@ -19,10 +19,4 @@ struct ReplicaThread {
 // work is done when it returns.
 std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread);
 
-// The calling thread's current stream on a device that has streams.
-c10::Stream current_stream(torch::Device device);
-
-// Work queued on `later` from now on starts after what is queued on `earlier` now. No host waits.
-void order_after(const c10::Stream& later, const c10::Stream& earlier);
-
 }  // namespace lockstep

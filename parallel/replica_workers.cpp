@@ -2,6 +2,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_thread.h>
+#include <lockstep/support/stream.h>
 
 namespace lockstep {
 

@@ -6,7 +6,7 @@
 namespace lockstep {
 
 Trace::Span::Span(Trace* trace, std::string name, int rank, Lane lane)
-    : trace_(trace), event_{.name = std::move(name), .rank = rank, .lane = lane} {
+    : trace_(trace), event_{.name = std::move(name), .rank = rank, .lane = lane}, range_(event_.name) {
   if (trace_) trace_->begin(event_);
 }
 
@@ -24,10 +24,9 @@ size_t Trace::dropped() const {
   return dropped_;
 }
 
-std::pair<double, int64_t> Trace::now() {
-  const std::chrono::duration<double> seconds = Clock::now() - start_;
-  return {seconds.count(), next_order_++};
-}
+double Trace::seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+std::pair<double, int64_t> Trace::now() { return {seconds(), next_order_++}; }
 
 void Trace::begin(Event& event) {
   const std::lock_guard lock(mutex_);
@@ -38,11 +37,32 @@ void Trace::begin(Event& event) {
 void Trace::end(Event event) {
   const std::lock_guard lock(mutex_);
   std::tie(event.end, event.end_order) = now();
+  keep(std::move(event));
+}
+
+void Trace::keep(Event event) {
   if (events_.size() < capacity_) {
     events_.push_back(std::move(event));
   } else {
     ++dropped_;
   }
+}
+
+void Trace::add_later(Pending pending) {
+  const std::lock_guard lock(mutex_);
+  pending_.push_back(std::move(pending));
+}
+
+void Trace::resolve() {
+  const std::lock_guard lock(mutex_);
+  std::erase_if(pending_, [this](const Pending& pending) {
+    auto event = pending();
+    if (!event) return false;
+    event->begin_order = next_order_++;
+    event->end_order = next_order_++;
+    keep(std::move(*event));
+    return true;
+  });
 }
 
 }  // namespace lockstep

@@ -3,18 +3,22 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include <lockstep/support/profiler_range.h>
 
 namespace lockstep {
 
 // Safe to use from all threads at once. No torch in here.
 class Trace {
  public:
-  // A replica's two threads.
-  enum class Lane { kCompute, kCommunication };
+  // A replica's two threads, and what their work kept a GPU's streams busy with.
+  enum class Lane { kCompute, kCommunication, kDeviceCompute, kDeviceCommunication };
 
   struct Event {
     std::string name;  // "forward", "backward", "allreduce bucket 2", ...
@@ -27,7 +31,8 @@ class Trace {
     int64_t end_order = 0;
   };
 
-  // Measures from its construction to its destruction. With no trace it does nothing.
+  // Measures from its construction to its destruction, and is a range for a profiler that watches the
+  // program. With no trace it is only that.
   class Span {
    public:
     Span(Trace* trace, std::string name, int rank, Lane lane = Lane::kCompute);
@@ -38,6 +43,7 @@ class Trace {
    private:
     Trace* trace_;
     Event event_;
+    const ProfilerRange range_;
   };
 
   // Remembers `capacity` events, the first ones, so that a long run does not fill the memory.
@@ -46,10 +52,19 @@ class Trace {
   std::vector<Event> events() const;  // in the order of their ends
   size_t dropped() const;             // beyond the capacity
 
+  double seconds() const;  // since the trace was made
+
+  // An event that is known later, such as what a GPU has been doing: each resolve() asks for it until there
+  // is an answer. Its places in the order are those of the moment at which it is known.
+  using Pending = std::function<std::optional<Event>()>;
+  void add_later(Pending pending);
+  void resolve();
+
  private:
   using Clock = std::chrono::steady_clock;
   void begin(Event& event);
   void end(Event event);
+  void keep(Event event);  // the mutex is held, as in the next
   // Seconds since start_, and the next place in the order. The mutex is held.
   std::pair<double, int64_t> now();
 
@@ -59,6 +74,7 @@ class Trace {
   int64_t next_order_ = 0;
   size_t dropped_ = 0;
   std::vector<Event> events_;
+  std::vector<Pending> pending_;
 };
 
 }  // namespace lockstep

@@ -57,10 +57,10 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
                  TrainerOptions options)
     : options_(std::move(options)),
       workers_(options_.devices, options_.threads),
-      communicator_(make_local_communicator({.devices = options_.devices,
-                                             .threads = options_.threads,
-                                             .algorithm = options_.allreduce,
-                                             .trace = options_.replica.sync.trace})),
+      communicator_(make_communicator({.devices = options_.devices,
+                                       .threads = options_.threads,
+                                       .algorithm = options_.allreduce,
+                                       .trace = options_.replica.sync.trace})),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()) {

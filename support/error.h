@@ -22,7 +22,7 @@ enum class ExitCode : int {
   kNumeric = 6,      // loss is NaN or infinite
   kOutput = 7,       // path not writable, exists without --overwrite, disk full
   kMemory = 8,       // out of memory
-  kPeer = 10,        // a peer rank died or did not answer
+  kPeer = 10,        // a peer rank died or did not answer, or a collective failed
   kInterrupt = 130,  // SIGINT
   kTerminate = 143,  // SIGTERM
 };
@@ -47,11 +47,14 @@ class ErrorOf : public Error {
   explicit ErrorOf(const std::string& what, std::string hint = {}) : Error(kCode, what, std::move(hint)) {}
 };
 
+using FailedError = ErrorOf<ExitCode::kFailed>;
 using UsageError = ErrorOf<ExitCode::kUsage>;
 using DataError = ErrorOf<ExitCode::kData>;
 using WeightsError = ErrorOf<ExitCode::kWeights>;
 using DeviceError = ErrorOf<ExitCode::kDevice>;
 using NumericError = ErrorOf<ExitCode::kNumeric>;
 using OutputError = ErrorOf<ExitCode::kOutput>;
+using MemoryError = ErrorOf<ExitCode::kMemory>;
+using PeerError = ErrorOf<ExitCode::kPeer>;
 
 }  // namespace lockstep

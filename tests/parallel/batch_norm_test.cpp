@@ -40,7 +40,7 @@ TEST_CASE(
   const bool any_rows = GENERATE(true, false);
   const std::vector<torch::Device> devices(3, torch::kCPU);
   ReplicaWorkers workers(devices, 1);
-  const auto communicator = make_local_communicator({.devices = devices});
+  const auto communicator = make_communicator({.devices = devices});
   const std::vector<int64_t> rows = any_rows ? std::vector<int64_t>{6, 0, 2} : std::vector<int64_t>{0, 0, 0};
   std::vector<Params> during(3), after(3);
   workers.run([&](int rank) {

@@ -20,7 +20,7 @@ inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoSho
 
 inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algorithm = Allreduce::kTwoShot,
                                                       Trace* trace = nullptr) {
-  return make_local_communicator(
+  return make_communicator(
       {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
        .algorithm = algorithm,
        .trace = trace});

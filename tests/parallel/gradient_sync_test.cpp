@@ -54,7 +54,7 @@ struct World {
   explicit World(int size, Trace* trace = nullptr)
       : devices(static_cast<size_t>(size), torch::kCPU),
         workers(devices, 1),
-        communicator(make_local_communicator({.devices = devices, .threads = 1, .trace = trace})) {}
+        communicator(make_communicator({.devices = devices, .threads = 1, .trace = trace})) {}
 
   void run(const std::function<void(int rank, Endpoint& endpoint)>& task) {
     workers.run(*communicator, task);

@@ -1,0 +1,430 @@
+// The only file that knows NCCL. Streams and events are c10's, so that no other header of CUDA's is needed,
+// and tests/parallel can run it against an NCCL and GPUs of their own making.
+//
+// Communicators are non-blocking: every call returns at once, perhaps with ncclInProgress, and is then asked
+// after (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html). A blocking one
+// would keep its thread inside NCCL when a peer is gone, where neither a timeout nor an abort could reach it.
+#include <lockstep/parallel/nccl_communicator.h>
+
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <lockstep/parallel/collective_thread.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// How often what is under way is looked at: far below any timeout, far above what looking costs.
+constexpr std::chrono::milliseconds kWatchInterval{50};
+// How often a call that is in progress is asked after.
+constexpr std::chrono::microseconds kPollInterval{20};
+
+ncclDataType_t nccl_type(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return ncclFloat32;
+    case torch::kFloat64:
+      return ncclFloat64;
+    case torch::kBFloat16:
+      return ncclBfloat16;
+    case torch::kFloat16:
+      return ncclFloat16;
+    case torch::kInt64:
+      return ncclInt64;
+    case torch::kInt32:
+      return ncclInt32;
+    case torch::kUInt8:
+      return ncclUint8;
+    default:
+      throw UsageError(fmt::format("NCCL has no type for tensors of {}", torch::toString(type)),
+                       "convert them, or use --allreduce two_shot");
+  }
+}
+
+// NCCL's own words, with the detail that it keeps for the last error.
+std::string words(ncclResult_t result, ncclComm_t comm) {
+  std::string text = ncclGetErrorString(result);
+  const char* detail = ncclGetLastError(comm);
+  if (detail && *detail) text += fmt::format(" ({})", detail);
+  return text;
+}
+
+constexpr const char* kSetUpHint =
+    "NCCL_DEBUG=INFO shows what NCCL tried; --allreduce two_shot does without it";
+constexpr const char* kPeerHint =
+    "NCCL_DEBUG=INFO shows what NCCL saw; a GPU that is lost is named by nvidia-smi";
+
+// One rank's communicator, which several threads ask after.
+class Comm {
+ public:
+  explicit Comm(torch::Device device) : device_(device) {}
+  ~Comm() { abort(); }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  torch::Device device() const { return device_; }
+
+  // Within a group. What it comes to is asked for afterwards, with state().
+  ncclResult_t start(int world, const ncclUniqueId& id, int rank) {
+    const c10::DeviceGuard guard(device_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
+  }
+
+  // The result of what is under way; ncclInProgress while it is.
+  ncclResult_t state() const {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return ncclSuccess;  // aborted: nothing is under way
+    ncclResult_t state = ncclSuccess;
+    const auto result = ncclCommGetAsyncError(comm_, &state);
+    return result == ncclSuccess ? state : result;
+  }
+
+  // Calls NCCL with the communicator unless that is gone: then there is somebody else's error to be told.
+  template <class Call>
+  ncclResult_t call(const Call& call) {
+    const std::lock_guard lock(mutex_);
+    return comm_ ? call(comm_) : ncclRemoteError;
+  }
+
+  // Ends its kernels. Safe while other threads are in state() or call(), which do not block.
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return;
+    ncclCommAbort(comm_);
+    comm_ = nullptr;
+  }
+
+  // When nothing is under way.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return;
+    ncclCommDestroy(comm_);
+    comm_ = nullptr;
+  }
+
+  std::string describe(ncclResult_t result) const {
+    const std::lock_guard lock(mutex_);
+    return words(result, comm_);
+  }
+
+  [[noreturn]] void fail_set_up(ncclResult_t result) const {
+    throw DeviceError(fmt::format("NCCL could not join {}: {}", device_.str(), describe(result)), kSetUpHint);
+  }
+
+ private:
+  const torch::Device device_;
+  mutable std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;
+};
+
+// What the local ranks share: their communicators, what is under way on them, and what has ended them.
+class Watch {
+ public:
+  Watch(const std::vector<torch::Device>& devices, std::chrono::milliseconds timeout) : timeout_(timeout) {
+    for (const auto& device : devices) comms_.push_back(std::make_unique<Comm>(device));
+  }
+
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_one();
+    if (thread_.joinable()) thread_.join();
+    // Without an error the ranks part in good order: a peer's kernel may still read what is this rank's.
+    if (error() || look() || !operations_.empty()) return;
+    for (auto& comm : comms_) comm->close();
+  }
+
+  Comm& comm(size_t local) { return *comms_[local]; }
+
+  // All ranks of this process at once; returns when those of all processes are there.
+  void join_ranks(const NcclOptions& options) {
+    ncclUniqueId id{};
+    if (options.id.size() != sizeof(id.internal)) {
+      throw UsageError(
+          fmt::format("an NCCL id has {} bytes, this one has {}", sizeof(id.internal), options.id.size()),
+          "hand on what make_nccl_id() gave");
+    }
+    std::memcpy(id.internal, options.id.data(), sizeof(id.internal));
+    ncclGroupStart();
+    std::vector<ncclResult_t> results;
+    for (size_t i = 0; i < comms_.size(); ++i) {
+      results.push_back(comms_[i]->start(options.world_size, id, options.first_rank + static_cast<int>(i)));
+    }
+    const auto group = ncclGroupEnd();
+    for (size_t i = 0; i < comms_.size(); ++i) {
+      for (const auto result : {results[i], group}) {
+        if (result != ncclSuccess && result != ncclInProgress) comms_[i]->fail_set_up(result);
+      }
+    }
+    await_ranks();
+    thread_ = std::thread([this] { watch(); });
+  }
+
+  // Puts a collective on a rank's stream; returns when NCCL has queued it, which is when its kernel may
+  // start.
+  template <class Call>
+  void run(size_t local, const std::string& what, const c10::Stream& stream, const Call& call) {
+    auto& comm = *comms_[local];
+    const auto begin = Clock::now();
+    const int64_t sequence = next_sequence(local);
+    auto result = comm.call(call);
+    while (result == ncclInProgress) {
+      if (Clock::now() - begin > timeout_) throw overdue(comm, what, sequence);
+      std::this_thread::sleep_for(kPollInterval);
+      result = comm.state();
+    }
+    if (const auto ended = error()) std::rethrow_exception(ended);
+    if (result != ncclSuccess) throw failed(comm, what, sequence, result);
+    auto end = std::make_shared<c10::Event>(stream.device_type());
+    end->record(stream);
+    const std::lock_guard lock(mutex_);
+    operations_.push_back({.comm = &comm, .what = what, .sequence = sequence, .begin = begin, .end = end});
+    changed_.notify_one();
+  }
+
+  void abort(std::exception_ptr error) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (error_) return;
+      error_ = std::move(error);
+      operations_.clear();
+    }
+    for (auto& comm : comms_) comm->abort();
+  }
+
+  std::exception_ptr error() const {
+    const std::lock_guard lock(mutex_);
+    return error_;
+  }
+
+ private:
+  struct Operation {
+    Comm* comm = nullptr;
+    std::string what;
+    int64_t sequence = 0;  // of the rank's collectives, from 1
+    Clock::time_point begin;
+    std::shared_ptr<c10::Event> end;
+  };
+
+  void await_ranks() {
+    const auto begin = Clock::now();
+    for (auto& comm : comms_) {
+      auto state = comm->state();
+      while (state == ncclInProgress) {
+        if (Clock::now() - begin > timeout_) {
+          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not come", seconds(),
+                                      comm->device().str()),
+                          kPeerHint);
+        }
+        std::this_thread::sleep_for(kPollInterval);
+        state = comm->state();
+      }
+      if (state != ncclSuccess) comm->fail_set_up(state);
+    }
+  }
+
+  // In a thread of its own: a kernel that waits for a peer cannot say so itself.
+  void watch() {
+    std::unique_lock lock(mutex_);
+    while (!stop_) {
+      if (operations_.empty()) {
+        changed_.wait(lock, [this] { return stop_ || !operations_.empty(); });
+        continue;
+      }
+      changed_.wait_for(lock, kWatchInterval, [this] { return stop_; });
+      if (const auto problem = look()) {
+        lock.unlock();
+        abort(problem);
+        lock.lock();
+      }
+    }
+  }
+
+  // Forgets what is over; what is wrong with the rest, if anything. The mutex is held.
+  std::exception_ptr look() {
+    std::erase_if(operations_, [](const Operation& operation) { return operation.end->query(); });
+    for (const auto& operation : operations_) {
+      const auto state = operation.comm->state();
+      if (state != ncclSuccess && state != ncclInProgress) {
+        return std::make_exception_ptr(failed(*operation.comm, operation.what, operation.sequence, state));
+      }
+      if (Clock::now() - operation.begin > timeout_) {
+        return std::make_exception_ptr(overdue(*operation.comm, operation.what, operation.sequence));
+      }
+    }
+    return nullptr;
+  }
+
+  int64_t next_sequence(size_t local) {
+    const std::lock_guard lock(mutex_);
+    sequences_.resize(comms_.size());
+    return ++sequences_[local];
+  }
+
+  double seconds() const { return std::chrono::duration<double>(timeout_).count(); }
+
+  PeerError failed(const Comm& comm, const std::string& what, int64_t sequence, ncclResult_t result) const {
+    return PeerError(fmt::format("{} on {} (collective {}) failed: {}", what, comm.device().str(), sequence,
+                                 comm.describe(result)),
+                     kPeerHint);
+  }
+
+  PeerError overdue(const Comm& comm, const std::string& what, int64_t sequence) const {
+    return PeerError(
+        fmt::format("{} on {} (collective {}) was not over after {} s: another replica did not come", what,
+                    comm.device().str(), sequence, seconds()),
+        kPeerHint);
+  }
+
+  const std::chrono::milliseconds timeout_;
+  std::vector<std::unique_ptr<Comm>> comms_;
+  mutable std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Operation> operations_;  // queued, perhaps not over
+  std::vector<int64_t> sequences_;    // of the last collective, one a local rank
+  std::exception_ptr error_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+class NcclEndpoint : public Endpoint {
+ public:
+  NcclEndpoint(const NcclOptions& options, size_t local, Watch& watch)
+      : rank_(options.first_rank + static_cast<int>(local)),
+        world_size_(options.world_size),
+        local_(local),
+        watch_(watch),
+        thread_(*this,
+                {.local = static_cast<int>(local), .devices = options.devices, .trace = options.trace}) {}
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  torch::Device device() const override { return watch_.comm(local_).device(); }
+
+  Work allreduce_sum(torch::Tensor tensor) override {
+    return post("allreduce", tensor, [tensor = tensor.detach()](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
+                           nccl_type(tensor.scalar_type()), ncclSum, comm, stream);
+    });
+  }
+
+  Work broadcast(torch::Tensor tensor, int root) override {
+    const auto call = [tensor = tensor.detach(), root](ncclComm_t comm, cudaStream_t stream) {
+      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
+                           nccl_type(tensor.scalar_type()), root, comm, stream);
+    };
+    return post(fmt::format("broadcast from {}", root), tensor, call, unfit_root(*this, root));
+  }
+
+  Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
+    const auto call = [tensor = tensor.detach(), out](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(tensor.data_ptr(), out.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
+                           comm, stream);
+    };
+    return post("all_gather", tensor, call, unfit_gather(*this, tensor, out));
+  }
+
+  void abort(std::exception_ptr error) override { watch_.abort(std::move(error)); }
+  std::exception_ptr error() const override { return watch_.error(); }
+
+ private:
+  static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+
+  template <class Call>
+  Work post(const std::string& what, const torch::Tensor& tensor, const Call& call,
+            std::exception_ptr problem = nullptr) {
+    return thread_.post(
+        what, tensor,
+        [this, what, call](const std::optional<c10::Stream>& stream) {
+          const auto native = static_cast<cudaStream_t>(stream->native_handle());
+          watch_.run(local_, what, *stream, [&](ncclComm_t comm) { return call(comm, native); });
+        },
+        problem);
+  }
+
+  const int rank_;
+  const int world_size_;
+  const size_t local_;
+  Watch& watch_;
+  CollectiveThread thread_;  // last: it uses all of the above
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  explicit NcclCommunicator(const NcclOptions& options)
+      : options_(options), watch_(options.devices, options.timeout) {
+    try {
+      watch_.join_ranks(options_);
+    } catch (...) {
+      watch_.abort(std::current_exception());  // peers that have come learn of it
+      throw;
+    }
+    for (size_t i = 0; i < options_.devices.size(); ++i) {
+      endpoints_.push_back(std::make_unique<NcclEndpoint>(options_, i, watch_));
+    }
+  }
+
+  int world_size() const override { return options_.world_size; }
+  int local_size() const override { return static_cast<int>(options_.devices.size()); }
+  int first_rank() const override { return options_.first_rank; }
+  Endpoint& endpoint(int local) override { return *endpoints_.at(static_cast<size_t>(local)); }
+
+ private:
+  const NcclOptions options_;
+  Watch watch_;
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints_;  // last: their threads use the watch
+};
+
+}  // namespace
+
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "of unknown version";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+void check_nccl_devices(std::span<const torch::Device> devices) {
+  std::set<std::string> seen;
+  for (const auto& device : devices) {
+    if (device.is_cpu()) {
+      throw UsageError(fmt::format("NCCL sums on GPUs alone, the devices name {}", device.str()),
+                       "use --allreduce two_shot, which serves any list");
+    }
+    if (!seen.insert(device.str()).second) {
+      throw UsageError(
+          fmt::format("NCCL has one replica a GPU, the devices name {} more than once", device.str()),
+          "use --allreduce two_shot, or list each GPU once");
+    }
+  }
+}
+
+std::string make_nccl_id() {
+  ncclUniqueId id{};
+  const auto result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) {
+    throw DeviceError(fmt::format("NCCL could not start: {}", words(result, nullptr)), kSetUpHint);
+  }
+  return {id.internal, sizeof(id.internal)};
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions options) {
+  check_nccl_devices(options.devices);
+  return std::make_unique<NcclCommunicator>(options);
+}
+
+}  // namespace lockstep
