@@ -10,6 +10,7 @@ c10::Stream current_stream(c10::Device device) {
 }
 
 CUstream_st* native_stream(c10::Device device) {
+  if (device.is_cpu()) return nullptr;
   return static_cast<CUstream_st*>(current_stream(device).native_handle());
 }
 

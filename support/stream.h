@@ -10,7 +10,7 @@ namespace lockstep {
 // The calling thread's current stream on a device that has streams.
 c10::Stream current_stream(c10::Device device);
 
-// The same as CUDA's own functions and our kernels take it.
+// The same as CUDA's own functions and our kernels take it; null on a processor.
 CUstream_st* native_stream(c10::Device device);
 
 // Work queued on `later` from now on starts after what is queued on `earlier` now. No host waits.

@@ -1,0 +1,47 @@
+// bfloat16, the upper half of a float, without torch: the same arithmetic in kernels and on the host.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#include <lockstep/support/kernel.h>
+
+namespace lockstep {
+
+struct Bf16 {
+  uint16_t bits;
+};
+
+// Exact.
+LOCKSTEP_HOST_DEVICE inline float to_float(Bf16 value) {
+  const uint32_t bits = static_cast<uint32_t>(value.bits) << 16;
+  float wide;
+  memcpy(&wide, &bits, sizeof(wide));
+  return wide;
+}
+
+LOCKSTEP_HOST_DEVICE inline float to_float(float value) { return value; }
+
+// To the nearest, of two equally near the one with an even last bit; too large becomes infinite. NaN stays
+// NaN (the one that torch makes, of positive sign).
+LOCKSTEP_HOST_DEVICE inline Bf16 to_bf16(float value) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof(bits));
+  if ((bits & 0x7fffffffu) > 0x7f800000u) return Bf16{0x7fc0};
+  const uint32_t half = 0x7fffu + ((bits >> 16) & 1u);
+  return Bf16{static_cast<uint16_t>((bits + half) >> 16)};
+}
+
+// to_bf16() or nothing, by the type wanted.
+template <class T>
+LOCKSTEP_HOST_DEVICE inline T from_float(float value);
+template <>
+LOCKSTEP_HOST_DEVICE inline float from_float<float>(float value) {
+  return value;
+}
+template <>
+LOCKSTEP_HOST_DEVICE inline Bf16 from_float<Bf16>(float value) {
+  return to_bf16(value);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// What the headers with kernel bodies (*_kernel.h) share. Each of them is compiled by nvcc for its .cu file,
+// and as plain C++ for the tests, which first include <lockstep/tests/support/cuda_emulation.h>.
+//
+// Beside its kernels such a header has a function that chooses the grid and hands each kernel to
+// `launch(kernel, grid, block, arguments...)`: CudaLaunch (cuda_launch.h) in the product, an emulation in the
+// tests. So all that a .cu file adds is the stream.
+#pragma once
+
+#include <cstdint>
+
+#ifdef __CUDACC__
+#define LOCKSTEP_HOST_DEVICE __host__ __device__
+#else
+#define LOCKSTEP_HOST_DEVICE
+#endif
+
+struct CUstream_st;  // what a cudaStream_t points to; null is the default stream
+
+namespace lockstep {
+
+// N neighbours in memory, loaded and stored by one instruction.
+template <class T, int N>
+struct alignas(sizeof(T) * N) Vector {
+  static constexpr int kSize = N;
+  T values[N];
+};
+
+inline constexpr int64_t kVectorBytes = 16;  // the longest load of one thread
+
+inline bool is_aligned(const void* pointer, int64_t bytes) {
+  return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;
+}
+
+LOCKSTEP_HOST_DEVICE constexpr int64_t ceil_div(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+}  // namespace lockstep

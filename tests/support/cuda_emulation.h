@@ -1,0 +1,171 @@
+// Runs CUDA kernels on the processor: include this, then the header with the kernel. What a kernel may use of
+// CUDA is below; anything else does not compile.
+//
+//   run_in_fibres    one CUDA thread after the other, each up to its next __syncthreads or shuffle: fast, and
+//   the same
+//                    every time. A thread that reads what a barrier should have made another write first gets
+//                    a different value in the other order of threads.
+//   run_in_threads   each CUDA thread of a block is a thread, for ThreadSanitizer, which sees accesses that
+//   no barrier
+//                    orders. (Shuffles order accesses here, which on a GPU they need not.)
+//
+// In both, threads that wait where others of their block or warp never come, or come to another barrier, end
+// the launch with EmulationError. Warps must take part in shuffles and votes as a whole. One launch at a time
+// in a process:
+// __shared__ variables are static.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <source_location>
+#include <stdexcept>
+
+#define __global__
+#define __device__
+#define __host__
+#define __shared__ static
+#define __launch_bounds__(...)
+
+struct dim3 {
+  unsigned x = 1, y = 1, z = 1;
+};
+
+inline thread_local dim3 threadIdx, blockIdx, blockDim, gridDim;
+
+namespace lockstep::testing {
+
+struct EmulationError : std::logic_error {
+  using std::logic_error::logic_error;
+};
+
+enum class ThreadOrder { kForward, kBackward };    // of threads, and of blocks
+enum class BlockTiming { kOneByOne, kAllAtOnce };  // the latter for kernels without __shared__ variables
+
+// Calls `thread` for each CUDA thread. Throws what a thread throws (one of them), and EmulationError.
+void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function<void()>& thread);
+void run_in_threads(dim3 grid, dim3 block, BlockTiming timing, const std::function<void()>& thread);
+
+// In place of CudaLaunch.
+struct FibreLaunch {
+  ThreadOrder order = ThreadOrder::kForward;
+
+  template <class... Params, class... Args>
+  void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, Args... args) const {
+    run_in_fibres(grid, block, order, [&] { kernel(static_cast<Params>(args)...); });
+  }
+};
+
+struct ThreadLaunch {
+  BlockTiming timing = BlockTiming::kOneByOne;
+
+  template <class... Params, class... Args>
+  void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, Args... args) const {
+    run_in_threads(grid, block, timing, [&] { kernel(static_cast<Params>(args)...); });
+  }
+};
+
+inline constexpr int kWarpSize = 32;
+enum class Group { kWarp, kBlock };
+
+// Those of a warp or block that have come to a barrier.
+struct Arrival {
+  int thread;
+  std::source_location where;
+};
+
+// Throws EmulationError unless both have come to the same one.
+void check_same_barrier(Group group, const Arrival& first, const Arrival& other);
+[[noreturn]] void throw_missing(Group group, const Arrival& first, int arrived, int wanted);
+
+// The way in which a block is run; what the built-in functions below stand on.
+class BlockRunner {
+ public:
+  virtual ~BlockRunner() = default;
+  // Returns when all of the calling thread's warp or block have called it.
+  virtual void meet(Group group, const std::source_location& where) = 0;
+  virtual uint64_t* slots() = 0;         // (32), for the calling thread's warp to exchange values in
+  virtual int warp_threads() const = 0;  // in the calling thread's warp
+};
+
+inline thread_local BlockRunner* current_block = nullptr;
+
+// The index-th of the places in a grid or block, and their number.
+inline dim3 place(int64_t index, dim3 size) {
+  const auto i = static_cast<unsigned>(index);
+  return {i % size.x, i / size.x % size.y, i / size.x / size.y};
+}
+
+inline int64_t count(dim3 size) { return int64_t{size.x} * size.y * size.z; }
+
+inline int thread_in_block() {
+  return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
+}
+
+// Of each thread the value that the thread `source(lane)` of its warp has put there.
+template <class T, class Source>
+T exchange(unsigned mask, T value, const Source& source, const std::source_location& where) {
+  static_assert(sizeof(T) <= sizeof(uint64_t));
+  if (mask != 0xffffffffu) throw EmulationError("a shuffle or vote of a part of a warp is not emulated");
+  const int lane = thread_in_block() % kWarpSize;
+  const int from = source(lane);
+  std::memcpy(&current_block->slots()[lane], &value, sizeof(T));
+  current_block->meet(Group::kWarp, where);
+  if (from >= 0 && from < kWarpSize) {
+    if (from >= current_block->warp_threads())
+      throw EmulationError("a shuffle reads from a thread that is not there");
+    std::memcpy(&value, &current_block->slots()[from], sizeof(T));
+  }
+  current_block->meet(Group::kWarp, where);
+  return value;
+}
+
+}  // namespace lockstep::testing
+
+inline void __syncthreads(std::source_location where = std::source_location::current()) {
+  using namespace lockstep::testing;
+  current_block->meet(Group::kBlock, where);
+}
+
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int delta, int width = lockstep::testing::kWarpSize,
+                   std::source_location where = std::source_location::current()) {
+  return lockstep::testing::exchange(
+      mask, value, [&](int lane) { return lane % width + delta < width ? lane + delta : lane; }, where);
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int lane_mask, int width = lockstep::testing::kWarpSize,
+                  std::source_location where = std::source_location::current()) {
+  return lockstep::testing::exchange(
+      mask, value,
+      [&](int lane) { return (lane ^ lane_mask) / width > lane / width ? lane : lane ^ lane_mask; }, where);
+}
+
+inline unsigned __ballot_sync(unsigned mask, int predicate,
+                              std::source_location where = std::source_location::current()) {
+  unsigned votes = 0;
+  for (int bit = lockstep::testing::kWarpSize; bit-- > 0;) {
+    if (bit >= lockstep::testing::current_block->warp_threads()) continue;
+    const bool vote = lockstep::testing::exchange(
+        mask, predicate != 0, [&](int) { return bit; }, where);
+    votes |= vote ? 1u << bit : 0u;
+  }
+  return votes;
+}
+
+inline int __any_sync(unsigned mask, int predicate,
+                      std::source_location where = std::source_location::current()) {
+  return __ballot_sync(mask, predicate, where) != 0;
+}
+
+template <class T>
+T atomicAdd(T* address, T value) {
+  T old;
+  __atomic_load(address, &old, __ATOMIC_RELAXED);
+  T sum = old + value;
+  while (!__atomic_compare_exchange(address, &old, &sum, /*weak=*/true, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
+    sum = old + value;
+  }
+  return old;
+}

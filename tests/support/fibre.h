@@ -1,0 +1,39 @@
+// A function with a stack of its own, left and entered again on one thread; known to the sanitizers.
+#pragma once
+
+#include <ucontext.h>
+
+#include <cstddef>
+#include <functional>
+#include <memory>
+
+namespace lockstep::testing {
+
+class Fibre {
+ public:
+  // `body` lets nothing be thrown out of it. When it returns, so does resume(), which must not be called
+  // again. A fibre that is destroyed before that is not unwound.
+  explicit Fibre(std::function<void()> body);
+  ~Fibre();
+  Fibre(const Fibre&) = delete;
+  Fibre& operator=(const Fibre&) = delete;
+
+  void resume();   // goes on with the body until its next suspend() or its end
+  void suspend();  // called by the body: resume() returns
+
+ private:
+  static void enter();
+
+  std::function<void()> body_;
+  std::unique_ptr<char[]> stack_;
+  ucontext_t own_{};
+  ucontext_t caller_{};
+  // What AddressSanitizer and ThreadSanitizer know the two by.
+  void* own_fake_stack_ = nullptr;
+  const void* caller_stack_ = nullptr;
+  size_t caller_stack_size_ = 0;
+  void* own_context_ = nullptr;
+  void* caller_context_ = nullptr;
+};
+
+}  // namespace lockstep::testing
