@@ -32,6 +32,13 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
   endif()
 endif()
+# For messages: "8.0, 9.0".
+if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native")
+  set(LOCKSTEP_CUDA_BUILT_FOR "the GPU it was built on")
+else()
+  string(REGEX REPLACE "([0-9]+)([0-9])(-[a-z]+)?" "\\1.\\2" LOCKSTEP_CUDA_BUILT_FOR "${CMAKE_CUDA_ARCHITECTURES}")
+  list(JOIN LOCKSTEP_CUDA_BUILT_FOR ", " LOCKSTEP_CUDA_BUILT_FOR)
+endif()
 enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
 # The CUDA runtime must be the one that torch loads, never a second copy linked statically.
@@ -54,3 +61,20 @@ set(_lib "${LibTorch_ROOT_DIR}/lib")
 target_link_libraries(LibTorch::torch INTERFACE
   "-Wl,--push-state,--no-as-needed,${_lib}/libtorch_cuda.so,${_lib}/libc10_cuda.so,--pop-state" LibTorch::cudart)
 target_compile_definitions(LibTorch::torch INTERFACE USE_CUDA USE_C10D_NCCL)
+
+# NCCL: beside torch, which loads that very copy, else what setup.sh --cuda-compiler fetched to compile with, else the
+# system's. A build without it has all but --allreduce nccl.
+lockstep_fetched(_fetched "nvcc-*/nvidia/nccl/include")
+find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
+  HINTS "${LibTorch_ROOT_DIR}/../nvidia/nccl/include" ${_fetched})
+cmake_path(GET LOCKSTEP_NCCL_INCLUDE PARENT_PATH _nccl)
+find_file(LOCKSTEP_NCCL_LIBRARY libnccl.so.2 HINTS "${_nccl}/lib" PATHS /usr/lib/x86_64-linux-gnu /usr/lib64)
+mark_as_advanced(LOCKSTEP_NCCL_INCLUDE LOCKSTEP_NCCL_LIBRARY)
+if(LOCKSTEP_NCCL_INCLUDE AND LOCKSTEP_NCCL_LIBRARY)
+  set(LOCKSTEP_NCCL ON)
+  add_library(LibTorch::nccl SHARED IMPORTED)
+  set_target_properties(LibTorch::nccl PROPERTIES IMPORTED_LOCATION "${LOCKSTEP_NCCL_LIBRARY}")
+  target_include_directories(LibTorch::nccl SYSTEM INTERFACE "${LOCKSTEP_NCCL_INCLUDE}")
+else()
+  set(LOCKSTEP_NCCL OFF)
+endif()

@@ -1,10 +1,8 @@
-#include <fmt/format.h>
 #include <torch/types.h>
 
-#include <algorithm>
-
 #include <lockstep/data/dataset.h>
-#include <lockstep/support/error.h>
+#include <lockstep/data/gather_images.h>
+#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {
@@ -21,42 +19,29 @@ class ResidentSource : public BatchSource {
  public:
   ResidentSource(const ImageSet& set, torch::Device device)
       : images_(set.images.to(device)),
-        labels_(set.labels.to(device, torch::kInt64)),
-        scale_(torch::full({}, 255.0f).to(device)) {}  // copies from the host are complete for every stream
+        labels_(set.labels.to(device, torch::kInt64)) {
+  }  // copies from the host are complete for every stream
 
   int64_t size() const override { return images_.size(0); }
 
-  void gather(std::span<const int64_t> rows, Inputs& into) const override {
-    const torch::Tensor index = index_of(rows);
-    const auto n = static_cast<int64_t>(rows.size());
-    into.X = fitting(into.X, {n, images_.size(1), images_.size(2), images_.size(3)}, scale_.options());
+  void gather(const torch::Tensor& rows, Inputs& into) const override {
+    const auto n = rows.numel();
+    into.X = fitting(into.X, {n, images_.size(1), images_.size(2), images_.size(3)},
+                     images_.options().dtype(torch::kFloat32));
     into.y = fitting(into.y, {n}, labels_.options());
-    at::index_select_out(into.y, labels_, 0, index);
-    into.X.copy_(images_.index_select(0, index));  // (n, 1, 28, 28) uint8 -> float
-    // By a tensor: given the number 255, CUDA multiplies by its reciprocal, which rounds differently.
-    into.X.div_(scale_);
+    if (images_.is_cuda()) {  // one kernel
+      gather_images(images_.const_data_ptr<uint8_t>(), labels_.const_data_ptr<int64_t>(),
+                    rows.const_data_ptr<int64_t>(), n, images_[0].numel(), into.X.mutable_data_ptr<float>(),
+                    into.y.mutable_data_ptr<int64_t>(), native_stream(images_.device()));
+      return;
+    }
+    at::index_select_out(into.y, labels_, 0, rows);
+    into.X.copy_(images_.index_select(0, rows)).div_(255);  // (n, 1, 28, 28) uint8 -> float
   }
 
  private:
-  // The row numbers on the source's device, checked here because a kernel's own check ends a CUDA context.
-  torch::Tensor index_of(std::span<const int64_t> rows) const {
-    const auto outside =
-        std::find_if(rows.begin(), rows.end(), [&](int64_t row) { return row < 0 || row >= size(); });
-    if (outside != rows.end()) {
-      throw DataError(
-          fmt::format("row {} was asked for, the data set has rows 0 to {}", *outside, size() - 1));
-    }
-    const bool cuda = images_.is_cuda();
-    // Pinned, so that the copy need not wait for the stream; torch keeps the memory until the copy is done.
-    auto index =
-        torch::empty({static_cast<int64_t>(rows.size())}, torch::dtype(torch::kInt64).pinned_memory(cuda));
-    std::copy(rows.begin(), rows.end(), index.mutable_data_ptr<int64_t>());
-    return index.to(images_.device(), /*non_blocking=*/cuda);
-  }
-
   torch::Tensor images_;  // (size, 1, 28, 28) uint8
   torch::Tensor labels_;  // (size) int64
-  torch::Tensor scale_;   // () float, 255
 };
 
 }  // namespace

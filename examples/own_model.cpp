@@ -23,9 +23,8 @@ struct Net : torch::nn::Module {
 struct Rows : lockstep::BatchSource {
   Rows(torch::Tensor images, torch::Tensor labels) : X(images), y(labels) {}
   int64_t size() const override { return X.size(0); }
-  void gather(std::span<const int64_t> rows, lockstep::Inputs& into) const override {
-    const auto index = torch::tensor(at::ArrayRef<int64_t>(rows.data(), rows.size()), X.device());
-    into = {X.index_select(0, index), y.index_select(0, index)};
+  void gather(const torch::Tensor& rows, lockstep::Inputs& into) const override {
+    into = {X.index_select(0, rows), y.index_select(0, rows)};
   }
   torch::Tensor X, y;
 };

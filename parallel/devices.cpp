@@ -91,6 +91,13 @@ std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
   return devices;
 }
 
+void check_devices(std::span<const torch::Device> devices) {
+  for (const auto& device : devices) {
+    if (!device.is_cuda()) continue;
+    if (const auto problem = cuda_device_problem(device.index())) throw DeviceError(problem->what(), problem->hint());
+  }
+}
+
 torch::Device try_gpu(int i, int gpus) {
   if (i < gpus) return {torch::kCUDA, static_cast<c10::DeviceIndex>(i)};
   return torch::Device(torch::kCPU);

@@ -23,6 +23,9 @@ int visible_gpus();
 // are).
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visible_gpus());
 
+// Throws DeviceError for a GPU on which this program cannot compute, such as one that it has no kernels for.
+void check_devices(std::span<const torch::Device> devices);
+
 // The chapter's names: the i-th GPU, or the CPU when there is none; all GPUs, or the CPU.
 torch::Device try_gpu(int i = 0, int gpus = visible_gpus());
 std::vector<torch::Device> try_all_gpus(int gpus = visible_gpus());

@@ -8,6 +8,7 @@
 
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
 namespace {
@@ -35,12 +36,14 @@ Evaluation evaluate(std::span<const Model> models,
     const torch::NoGradGuard no_grad;
     const auto r = static_cast<size_t>(rank);
     models[r].module->eval();
+    torch::Tensor numbers;  // (rows of a block) on the device
     Inputs block;
     for (int64_t b = rank; b < blocks; b += workers.size()) {
       const auto count = std::min(kEvaluationBlock, rows - b * kEvaluationBlock);
-      sources[r]->gather(
+      upload_rows(
           std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)),
-          block);
+          rows, workers.devices()[r], numbers);
+      sources[r]->gather(numbers, block);
       sums[static_cast<size_t>(b)] = evaluate_block(models[r], block, precision);
     }
     models[r].module->train();

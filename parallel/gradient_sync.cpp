@@ -1,6 +1,7 @@
 #include <lockstep/parallel/gradient_sync.h>
 
 #include <fmt/format.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 #include <torch/nn/module.h>
@@ -30,10 +31,14 @@ torch::Tensor in_memory_order(const torch::Tensor& tensor) {
 
 }  // namespace
 
-class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
+// On the node, not on the tensor: torch calls the tensor's hook only where the gradient is defined.
+class GradientSync::Hook : public torch::autograd::FunctionPostHook {
  public:
   Hook(GradientSync& sync, int param) : sync_(sync), param_(param) {}
-  void operator()(const torch::Tensor&) override { sync_.on_gradient(param_); }
+  Params operator()(const Params& outputs, const Params&) override {
+    sync_.on_gradient(param_);
+    return outputs;
+  }
 
  private:
   GradientSync& sync_;
@@ -44,7 +49,7 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options)
     : endpoint_(endpoint), options_(options) {}
 
 GradientSync::~GradientSync() {
-  for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
+  for (const auto& hooked : hooked_) hooked.node->del_post_hook(hooked.hook);
 }
 
 void GradientSync::attach(torch::nn::Module& module) {
@@ -53,9 +58,9 @@ void GradientSync::attach(torch::nn::Module& module) {
   Params params;
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) continue;
-    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
-      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
-                       "one gradient sync a module, and no such hooks of your own");
+    if (!torch::autograd::impl::grad_accumulator(item.value())->post_hooks().empty()) {
+      throw UsageError(fmt::format("parameter {} has a hook on its gradient's node already", item.key()),
+                       "one gradient sync a module");
     }
     names_.push_back(item.key());
     params.push_back(item.value());
@@ -67,8 +72,9 @@ void GradientSync::attach(torch::nn::Module& module) {
   progress_.emplace(plan_buckets(numels, layout_, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_.views[i];
-    torch::autograd::impl::set_post_acc_grad_hooks(params[i],
-                                                   std::make_unique<Hook>(*this, static_cast<int>(i)));
+    auto node = torch::autograd::impl::grad_accumulator(params[i]);
+    const auto hook = node->add_post_hook(std::make_unique<Hook>(*this, static_cast<int>(i)));
+    hooked_.push_back({.node = std::move(node), .hook = hook});
   }
   params_ = std::move(params);
 }
@@ -102,6 +108,18 @@ void GradientSync::wait() {
          "the loss must depend on every parameter on every replica; freeze the others with "
          "requires_grad_(false)");
   }
+  wait_for_buckets();
+}
+
+void GradientSync::reduce() {
+  for (size_t i = 0; i < params_.size(); ++i) {
+    params_[i].mutable_grad() = gradients_.views[i];
+    progress_->mark(static_cast<int>(i));
+  }
+  wait_for_buckets();
+}
+
+void GradientSync::wait_for_buckets() {
   const Trace::Span span(options_.trace, "wait for gradients", endpoint_.rank());
   post_ready_buckets();
   for (auto& work : works_) work.wait();
@@ -109,21 +127,12 @@ void GradientSync::wait() {
   progress_->reset();
 }
 
-void GradientSync::wait_without_rows() {
-  gradients_.flat.zero_();
-  for (size_t i = 0; i < params_.size(); ++i) {
-    params_[i].mutable_grad() = gradients_.views[i];
-    progress_->mark(static_cast<int>(i));
-  }
-  wait();
-}
-
-// zero_grad() drops the view unless told otherwise; backward then leaves a tensor of its own.
+// zero_grad() drops the view unless told otherwise; backward then leaves a tensor of its own, or none.
 void GradientSync::make_view(int param) {
   const auto i = static_cast<size_t>(param);
   auto& grad = params_[i].mutable_grad();
-  if (grad.is_alias_of(gradients_.flat)) return;
-  gradients_.views[i].copy_(grad);
+  if (grad.defined() && grad.is_alias_of(gradients_.flat)) return;
+  grad.defined() ? gradients_.views[i].copy_(grad) : gradients_.views[i].zero_();
   grad = gradients_.views[i];
 }
 

@@ -23,6 +23,10 @@
 #include <lockstep/parallel/flat_tensors.h>
 #include <lockstep/support/choices.h>
 
+namespace torch::autograd {
+struct Node;
+}
+
 namespace lockstep {
 
 enum class SyncMode {
@@ -46,7 +50,8 @@ struct GradientSyncOptions {
 // The gradients of all parameters that require one live in one flat buffer; each .grad is a view of it, and
 // wait() makes it one again where zero_grad() has dropped it. A hook on each parameter notes that its
 // gradient is complete; in overlapped mode it also posts the bucket's allreduce, strictly in the order of
-// buckets, so that all replicas post the same collectives whatever the order of their gradients.
+// buckets, so that all replicas post the same collectives whatever the order of their gradients. A gradient
+// that a layer leaves undefined is one of zeros.
 class GradientSync {
  public:
   explicit GradientSync(Endpoint& endpoint, GradientSyncOptions options = {});
@@ -56,15 +61,16 @@ class GradientSync {
 
   // Once. Gives the module rank 0's parameters and buffers, and zero gradients. The module is on the
   // endpoint's device, in the memory format it will keep. Throws UsageError when parameters differ in dtype
-  // or device, and when one has a post-accumulate hook already.
+  // or device, and when one has a sync already.
   void attach(torch::nn::Module& module);
 
   // After backward: returns when the gradients are summed (on a GPU: the current stream waits for it). Throws
   // UsageError that names the parameters which backward did not reach, and what ended a collective.
   void wait();
 
-  // In place of backward and wait(), for a replica that has no rows in this step: its gradients are zero.
-  void wait_without_rows();
+  // wait() for gradients that are in the flat buffer without a backward pass that the hooks have seen: from a
+  // graph that was replayed, or zeros of a replica that has no rows in this step.
+  void reduce();
 
   // While off, backward only adds to the gradients: for all but the last of a step's micro-batches.
   void set_enabled(bool enabled) { enabled_ = enabled; }
@@ -77,9 +83,16 @@ class GradientSync {
  private:
   class Hook;
 
+  // The node of a parameter's gradient, which torch would make anew in each step, with our hook on it.
+  struct Hooked {
+    std::shared_ptr<torch::autograd::Node> node;
+    uintptr_t hook = 0;
+  };
+
   void on_gradient(int param);
   void post_ready_buckets();
   void make_view(int param);
+  void wait_for_buckets();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
 
   Endpoint& endpoint_;
@@ -88,6 +101,7 @@ class GradientSync {
   Params params_;
   FlatLayout layout_;
   FlatTensors gradients_;
+  std::vector<Hooked> hooked_;  // one a parameter
   std::optional<BucketProgress> progress_;
   std::vector<Work> works_;  // posted since the last wait()
   bool enabled_ = true;

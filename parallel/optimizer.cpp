@@ -4,42 +4,92 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/norm.h>
 
+#include <lockstep/parallel/flat_sgd.h>
+#include <lockstep/support/stream.h>
+
 namespace lockstep {
 
-void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, double lr) {
-  const torch::NoGradGuard no_grad;
-  if (params.numel() == 0) return;
-  options_.kind == OptimizerKind::kSgd ? sgd(params, grads, lr) : adamw(params, grads, lr);
+FlatOptimizer::FlatOptimizer(const OptimizerOptions& options, torch::Device device)
+    : options_(options), device_(device) {
+  if (device.is_cuda()) device_lr_ = torch::zeros({}, torch::TensorOptions(torch::kFloat64).device(device));
 }
 
-void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads, double lr) {
+void FlatOptimizer::set_lr(double lr) {
+  if (lr == lr_) return;
+  lr_ = lr;
+  if (device_lr_.defined()) device_lr_.fill_(lr);
+}
+
+void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale) {
+  const torch::NoGradGuard no_grad;
+  if (params.numel() == 0) return;
+  if (options_.kind == OptimizerKind::kSgd && device_.is_cuda()) return sgd_on_gpu(params, grads, scale);
+  if (scale.defined()) grads.mul_(scale);
+  options_.kind == OptimizerKind::kSgd ? sgd(params, grads) : adamw(params, grads);
+  grads.zero_();
+}
+
+void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
   std::vector<torch::Tensor> momentum;
   if (options_.momentum != 0) {
     // Zeros, then m = momentum m + g: the first step's m is g, as torch's is.
     if (!first_moment_.defined()) first_moment_ = torch::zeros_like(params);
     momentum.push_back(first_moment_);
   }
-  at::_fused_sgd_({params}, {grads}, momentum, options_.weight_decay, options_.momentum, lr,
+  at::_fused_sgd_({params}, {grads}, momentum, options_.weight_decay, options_.momentum, lr_,
                   /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
 }
 
-void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads, double lr) {
+namespace {
+
+template <class T>
+void launch_sgd(torch::Tensor& params, torch::Tensor& grads, torch::Tensor& momentum,
+                const FlatSgdOptions& options, const torch::Tensor& lr, const torch::Tensor& scale) {
+  const FlatSgdBuffers<T> buffers{.params = params.mutable_data_ptr<T>(),
+                                  .grads = grads.mutable_data_ptr<T>(),
+                                  .momentum = momentum.defined() ? momentum.mutable_data_ptr<T>() : nullptr,
+                                  .size = params.numel()};
+  flat_sgd(buffers, options, lr.const_data_ptr<double>(),
+           scale.defined() ? scale.const_data_ptr<float>() : nullptr, native_stream(params.device()));
+}
+
+}  // namespace
+
+void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale) {
+  if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
+  const FlatSgdOptions options{
+      .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
+  if (params.scalar_type() == torch::kFloat64) {
+    launch_sgd<double>(params, grads, first_moment_, options, device_lr_, scale);
+  } else {
+    launch_sgd<float>(params, grads, first_moment_, options, device_lr_, scale);
+  }
+}
+
+void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
   if (!steps_.defined()) {
     first_moment_ = torch::zeros_like(params);
     second_moment_ = torch::zeros_like(params);
     steps_ = torch::zeros({}, torch::TensorOptions(torch::kFloat32).device(params.device()));
   }
   steps_.add_(1);
-  at::_fused_adamw_({params}, {grads}, {first_moment_}, {second_moment_}, /*max_exp_avg_sqs=*/{}, {steps_},
-                    lr, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
-                    /*amsgrad=*/false, /*maximize=*/false);
+  const auto update = [&](const auto& lr) {
+    at::_fused_adamw_({params}, {grads}, {first_moment_}, {second_moment_}, /*max_exp_avg_sqs=*/{}, {steps_},
+                      lr, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
+                      /*amsgrad=*/false,
+                      /*maximize=*/false);
+  };
+  if (device_lr_.defined()) {
+    update(device_lr_.to(torch::kFloat32));  // torch's kernel reads a float
+  } else {
+    update(lr_);
+  }
 }
 
-void clip_by_global_norm(torch::Tensor grads, double max_norm) {
+torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm) {
   const torch::NoGradGuard no_grad;
-  const auto norm = grads.norm();
   // The small term is torch's, so that results are the same.
-  grads.mul_((max_norm / (norm + 1e-6)).clamp_max(1));
+  return (max_norm / (grads.norm() + 1e-6)).clamp_max(1);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// One optimizer step over a flat buffer of parameters: one fused pass whatever the number of tensors.
+// One optimizer step over a flat buffer of parameters: one fused pass whatever the number of tensors. On
+// processors and for AdamW torch's fused kernels compute it, for SGD on a GPU ours (flat_sgd.h).
 #pragma once
 
 #include <torch/types.h>
@@ -24,28 +25,37 @@ struct OptimizerOptions {
   double epsilon = 1e-8;
 };
 
-// The very updates of torch::optim::SGD and AdamW, computed by torch's fused kernels. Not copied, used from
-// one thread.
+// The very updates of torch::optim::SGD and AdamW. Not copied, used from one thread. On a GPU all that
+// changes from step to step is read on the device, so that a step may be recorded into a graph and replayed.
 class FlatOptimizer {
  public:
-  explicit FlatOptimizer(const OptimizerOptions& options) : options_(options) {}
+  // device: where parameters and gradients are.
+  FlatOptimizer(const OptimizerOptions& options, torch::Device device);
 
-  // params and grads: (n), alike, floating point. Changes params only.
-  void step(torch::Tensor params, torch::Tensor grads, double lr);
+  // Of the next steps. On a GPU it queues a copy where the rate has changed.
+  void set_lr(double lr);
+
+  // params and grads: (n), alike, floating point. scale: () float, the gradients are multiplied by it first;
+  // undefined: 1. Leaves the gradients zero, for the next backward pass to add to.
+  void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
  private:
-  void sgd(torch::Tensor& params, torch::Tensor& grads, double lr);
-  void adamw(torch::Tensor& params, torch::Tensor& grads, double lr);
+  void sgd(torch::Tensor& params, torch::Tensor& grads);
+  void sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale);
+  void adamw(torch::Tensor& params, torch::Tensor& grads);
 
   const OptimizerOptions options_;
+  const torch::Device device_;
+  double lr_ = 0;
+  torch::Tensor device_lr_;  // () double, the same on the GPU; undefined on a CPU
   // (n), zeros at first; undefined where the method has none
   torch::Tensor first_moment_;  // sgd: the momentum buffer
   torch::Tensor second_moment_;
   torch::Tensor steps_;  // () float, adamw: steps taken
 };
 
-// Scales grads (n) so that their Euclidean norm is at most max_norm (torch.nn.utils.clip_grad_norm_). The
-// host does not wait for the norm.
-void clip_by_global_norm(torch::Tensor grads, double max_norm);
+// What grads (n) must be multiplied by for a Euclidean norm of at most max_norm, () float: the same as
+// torch.nn.utils.clip_grad_norm_ does. The host does not wait for the norm.
+torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm);
 
 }  // namespace lockstep

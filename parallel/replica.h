@@ -1,8 +1,9 @@
 // One replica of a training run: a full copy of the model on one device, with its gradients' sync, its
-// optimizer and its rows. To follow a gradient, read step(): gather, forward, backward, wait, update.
+// optimizer and its rows. To follow a gradient, read step_eagerly(): gather, forward, backward, wait, update.
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -11,11 +12,25 @@
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/micro_shards.h>
 #include <lockstep/parallel/optimizer.h>
+#include <lockstep/parallel/phase_span.h>
 #include <lockstep/parallel/precision.h>
+#include <lockstep/parallel/step_graph.h>
 #include <lockstep/parallel/step_times.h>
+#include <lockstep/support/choices.h>
+#include <lockstep/support/notice.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+// Whether a GPU's steps are recorded and replayed (step_graph.h).
+enum class CudaGraph {
+  kAuto,  // where it can be done
+  kOn,    // an error where it cannot
+  kOff,
+};
+
+inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
+    {"auto", CudaGraph::kAuto}, {"on", CudaGraph::kOn}, {"off", CudaGraph::kOff}};
 
 struct ReplicaOptions {
   GradientSyncOptions sync;
@@ -23,7 +38,9 @@ struct ReplicaOptions {
   double clip_norm = 0;  // of the global gradient; 0: no bound
   Precision precision = Precision::kFp32;
   bool invariant = false;
-  bool wait_for_device = false;  // after each phase, so that the moments on a GPU mean something
+  bool wait_for_device = false;             // after each phase, so that the moments on a GPU mean something
+  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with the two above and not with a trace
+  Notice notice;                            // told when a step cannot be recorded; may be empty
 };
 
 // A replica's part of one step.
@@ -42,7 +59,8 @@ class Replica {
   Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
           const ReplicaOptions& options);
 
-  // A collective. On a GPU it only queues the work.
+  // A collective. On a GPU it only queues the work; steps of a shape that has been seen before are recorded
+  // and replayed there. Throws FailedError where CudaGraph::kOn asks for that and it cannot be done.
   StepMoments step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
@@ -53,12 +71,30 @@ class Replica {
   int64_t rows_trained() const { return rows_trained_; }
 
  private:
-  void gather(const ReplicaStep& step);
-  void forward_backward(const ReplicaStep& step);
-  void sync_gradients();
-  void update(double lr);
-  void add_to_sums(const Outcome& outcome, int64_t step);
+  // What steps of one shape work on: memory that stays, so that a recording of such a step can be replayed.
+  struct Shape {
+    int64_t batch_rows = 0;           // of the global batch
+    std::vector<torch::Tensor> rows;  // row numbers on the device, one tensor a micro-batch
+    std::vector<Inputs> inputs;       // likewise
+    int eager_steps = 0;
+    std::unique_ptr<StepGraph>
+        graph;  // the whole step if the replica is alone, else its forward and backward
+  };
+
+  Shape& shape_of(const ReplicaStep& step);
+  void prepare(const ReplicaStep& step, Shape& shape);
+  StepMoments step_eagerly(Shape& shape);
+  StepMoments step_by_graph(Shape& shape);
+  bool recorded(Shape& shape);
+  void record(Shape& shape);
+
+  void gather(Shape& shape);
+  void forward_backward(Shape& shape, bool post_gradients);
+  void sync_gradients(Shape& shape);
+  void update();
+  void add_to_sums(const Outcome& outcome);
   void wait_for_device() const;
+  bool alone() const { return endpoint_.world_size() == 1; }
 
   const ReplicaOptions options_;
   const Model model_;
@@ -68,9 +104,16 @@ class Replica {
   FlatTensors params_;  // all that are trained
   std::optional<MicroShardSum> micro_shards_;
   FlatOptimizer optimizer_;
-  std::vector<Inputs> inputs_;  // one a micro-batch, reused from step to step
   torch::Tensor sums_;
+  torch::Tensor number_;     // () double on the device: of the step under way
+  int64_t next_number_ = 0;  // what number_ holds, as far as it has been queued
   int64_t rows_trained_ = 0;
+  std::optional<DeviceClock> clock_;  // where there is a trace of a GPU's work
+
+  std::map<std::vector<int64_t>, Shape> shapes_;  // by rows of the global batch and of each micro-batch
+  bool use_graphs_ = false;
+  int eager_steps_ = 0;
+  std::unique_ptr<StepGraph> update_graph_;  // of a replica that is not alone
 };
 
 }  // namespace lockstep

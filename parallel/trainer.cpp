@@ -141,6 +141,7 @@ TrainSums Trainer::take_sums() {
     const auto step = static_cast<int64_t>(bad);
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
+  if (const auto error = communicator_->endpoint(0).error()) std::rethrow_exception(error);
   workers_.run([&](int rank) { replicas_[static_cast<size_t>(rank)]->reset_sums(); });
   return total;
 }

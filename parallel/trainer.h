@@ -26,7 +26,7 @@ namespace lockstep {
 struct TrainerOptions {
   std::vector<torch::Device> devices;  // one replica each
   int threads = 1;                     // intra-op threads of each replica
-  Allreduce allreduce = Allreduce::kTwoShot;
+  Allreduce allreduce = Allreduce::kAuto;
   ReplicaOptions replica;
   LrSchedule lr;
   int accumulate = 1;         // micro-batches that each shard is cut into; gradients are summed once
@@ -66,7 +66,8 @@ class Trainer {
   // on one device. Throws UsageError when there are none. On GPUs it only queues the work.
   StepTimes step(std::span<const int64_t> rows);
 
-  // What the steps since the last call have summed up. Waits for the devices.
+  // What the steps since the last call have summed up. Waits for the devices, and throws what has ended a
+  // collective on them.
   TrainSums take_sums();
 
   // On the test set, with the batch-norm statistics of options.bn.

@@ -1,5 +1,6 @@
 // Asks the CUDA runtime alone: when torch sees no GPU, this still knows why.
 #include <cuda_runtime_api.h>
+#include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/cuda_info.h>
 
 namespace lockstep {
@@ -15,6 +16,8 @@ int driver_version() {
   int version = 0;
   return cudaDriverGetVersion(&version) == cudaSuccess ? version : 0;
 }
+
+__global__ void probe() {}
 
 // Puts back the calling thread's current device, which asking for free memory has to change.
 class DeviceRestore {
@@ -55,24 +58,41 @@ std::vector<CudaDevice> cuda_devices() {
 std::string cuda_build() { return "CUDA " + version_text(CUDART_VERSION); }
 
 std::optional<std::string> cuda_problem() {
-  const int driver = driver_version();
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
   cudaGetLastError();  // or the next caller of the runtime is blamed for it
-  if (driver == 0) {
-    return "no NVIDIA driver is installed on this machine";
-  }
-  if (status == cudaErrorInsufficientDriver) {
-    return "the NVIDIA driver supports CUDA up to " + version_text(driver) + ", this lockstep needs CUDA " +
-           version_text(CUDART_VERSION);
-  }
-  if (status == cudaErrorNoDevice || (status == cudaSuccess && count == 0)) {
-    return "the NVIDIA driver shows no GPU to this process (CUDA_VISIBLE_DEVICES may hide it)";
-  }
-  if (status != cudaSuccess) {
-    return std::string("the NVIDIA driver does not answer: ") + cudaGetErrorString(status);
-  }
-  return std::nullopt;
+  if (status == cudaSuccess && count > 0) return std::nullopt;
+  return explain({.code = status == cudaSuccess ? cudaErrorNoDevice : status,
+                  .words = cudaGetErrorString(status),
+                  .driver_version = driver_version(),
+                  .runtime_version = CUDART_VERSION})
+      .what();
+}
+
+std::optional<Error> cuda_device_problem(int index) {
+  const DeviceRestore restore;
+  cudaDeviceProp properties{};
+  cudaFuncAttributes attributes{};
+  cudaError_t status = cudaSetDevice(index);
+  if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, index);
+  // Loads the kernel, which only a GPU that it was compiled for can.
+  if (status == cudaSuccess) status = cudaFuncGetAttributes(&attributes, probe);
+  cudaGetLastError();
+  if (status == cudaSuccess) return std::nullopt;
+  return explain({.code = status,
+                  .words = cudaGetErrorString(status),
+                  .device = "cuda:" + std::to_string(index),
+                  .driver_version = driver_version(),
+                  .runtime_version = CUDART_VERSION,
+                  .capability = std::to_string(properties.major) + "." + std::to_string(properties.minor),
+                  .built_for = LOCKSTEP_CUDA_ARCHITECTURES});
+}
+
+bool cuda_peer_access(int index, int peer) {
+  int can = 0;
+  const cudaError_t status = cudaDeviceCanAccessPeer(&can, index, peer);
+  cudaGetLastError();
+  return status == cudaSuccess && can != 0;
 }
 
 }  // namespace lockstep

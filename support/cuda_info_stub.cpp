@@ -9,4 +9,8 @@ std::string cuda_build() { return "without CUDA"; }
 
 std::optional<std::string> cuda_problem() { return "this lockstep was built without CUDA"; }
 
+std::optional<Error> cuda_device_problem(int) { return std::nullopt; }
+
+bool cuda_peer_access(int, int) { return false; }
+
 }  // namespace lockstep

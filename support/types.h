@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -61,10 +60,11 @@ class BatchSource {
 
   virtual int64_t size() const = 0;  // rows it holds
 
-  // Writes the named rows, normalised, on the source's device and the calling thread's current stream.
-  // Tensors of `into` that already have the right shape are written in place, others are replaced.
-  // Row numbers are 0 .. size() - 1; others throw DataError.
-  virtual void gather(std::span<const int64_t> rows, Inputs& into) const = 0;
+  // Writes the rows with these numbers, normalised, on the source's device and the calling thread's current
+  // stream. rows (n) int64 on that device, each in 0 .. size() - 1: upload_rows() has checked them. Tensors
+  // of `into` that already have the right shape are written in place, others are replaced. On a GPU it only
+  // queues work, since it may be recorded into a graph.
+  virtual void gather(const torch::Tensor& rows, Inputs& into) const = 0;
 };
 
 // Makes the source that serves one device.

@@ -10,6 +10,7 @@
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/row_numbers.h>
 
 using namespace lockstep;
 using Catch::Contains;
@@ -33,12 +34,20 @@ torch::Tensor expected_X(const std::vector<int64_t>& rows) {
   return X;
 }
 
+// As a replica asks for rows by their numbers.
+void gather(const BatchSource& source, const std::vector<int64_t>& rows, Inputs& into,
+            torch::Device device = torch::kCPU) {
+  torch::Tensor numbers;
+  upload_rows(rows, source.size(), device, numbers);
+  source.gather(numbers, into);
+}
+
 void check_gather(torch::Device device) {
   const auto source = make_resident_source(counting_set(300), device);
   CHECK(source->size() == 300);
   Inputs batch;
   for (const std::vector<int64_t>& rows : {std::vector<int64_t>{0}, {299, 0, 17, 17, 255}, {}, {5, 6}}) {
-    source->gather(rows, batch);
+    gather(*source, rows, batch, device);
     const auto n = static_cast<int64_t>(rows.size());
     CHECK(batch.X.device() == device);
     CHECK(batch.y.device() == device);
@@ -54,7 +63,7 @@ void check_gather(torch::Device device) {
 void check_pixel_values(torch::Device device) {
   const auto bits = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/pixel_values.json"));
   Inputs batch;
-  make_resident_source(counting_set(1), device)->gather(std::vector<int64_t>{0}, batch);
+  gather(*make_resident_source(counting_set(1), device), {0}, batch, device);
   const auto X = batch.X.cpu().flatten();
   for (int64_t value = 0; value < 256; ++value) {
     INFO("pixel value " << value);
@@ -78,9 +87,9 @@ TEST_CASE("gather writes into tensors that fit and replaces those that do not") 
   const auto source = make_resident_source(counting_set(20), torch::kCPU);
   const std::vector<int64_t> rows = {3, 1}, other_rows = {7, 9};
   Inputs batch;
-  source->gather(rows, batch);
+  gather(*source, rows, batch);
   const auto X = batch.X, y = batch.y;
-  source->gather(other_rows, batch);
+  gather(*source, other_rows, batch);
   CHECK(batch.X.is_same(X));
   CHECK(batch.y.is_same(y));
   CHECK(X.equal(expected_X(other_rows)));
@@ -90,7 +99,7 @@ TEST_CASE("gather writes into tensors that fit and replaces those that do not") 
   const auto larger = torch::zeros({3, 1, 28, 28});
   for (const auto& unfit : {in_double, strided, larger}) {
     batch = {unfit, torch::zeros({2}, torch::kInt32)};
-    source->gather(rows, batch);
+    gather(*source, rows, batch);
     CHECK(batch.X.is_contiguous());
     CHECK(batch.X.equal(expected_X(rows)));
     CHECK(batch.y.equal(torch::tensor({3, 1}, torch::kInt64)));
@@ -103,11 +112,23 @@ TEST_CASE("a row number outside the set is an error with both values") {
   Inputs batch;
   for (const int64_t row : {int64_t{-1}, int64_t{20}, int64_t{1} << 40}) {
     const std::vector<int64_t> rows = {0, 19, row};
-    CHECK_THROWS_AS(source->gather(rows, batch), DataError);
-    CHECK_THROWS_WITH(source->gather(rows, batch),
+    CHECK_THROWS_AS(gather(*source, rows, batch), DataError);
+    CHECK_THROWS_WITH(gather(*source, rows, batch),
                       Contains("row " + std::to_string(row)) && Contains("0 to 19"));
   }
   CHECK_FALSE(batch.X.defined());
+}
+
+TEST_CASE("row numbers are written in place where they fit") {
+  torch::Tensor numbers;
+  upload_rows(std::vector<int64_t>{3, 1}, 4, torch::kCPU, numbers);
+  const auto first = numbers;
+  upload_rows(std::vector<int64_t>{0, 2}, 4, torch::kCPU, numbers);
+  CHECK(numbers.is_same(first));
+  CHECK(first.equal(torch::tensor({0, 2}, torch::kInt64)));
+  upload_rows(std::vector<int64_t>{}, 4, torch::kCPU, numbers);
+  CHECK(numbers.numel() == 0);
+  CHECK(first.equal(torch::tensor({0, 2}, torch::kInt64)));
 }
 
 TEST_CASE("a source on the host shares the images' memory") {
@@ -115,7 +136,7 @@ TEST_CASE("a source on the host shares the images' memory") {
   const auto source = make_resident_source(set, torch::kCPU);
   set.images[2].fill_(255);
   Inputs batch;
-  source->gather(std::vector<int64_t>{2}, batch);
+  gather(*source, {2}, batch);
   CHECK(batch.X.equal(torch::ones({1, 1, 28, 28})));
 }
 
@@ -129,7 +150,7 @@ TEST_CASE("several threads gather from one source at once") {
       Inputs batch;
       for (int64_t round = 0; round < 50; ++round) {
         const std::vector<int64_t> rows = {thread, round, thread * 60 + round % 60, 255 - round};
-        source->gather(rows, batch);
+        gather(*source, rows, batch);
         if (!batch.X.equal(expected_X(rows)) || !batch.y.equal(torch::tensor(rows, torch::kInt64) % 10))
           ++wrong;
       }

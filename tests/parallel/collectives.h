@@ -20,10 +20,9 @@ inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoSho
 
 inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algorithm = Allreduce::kTwoShot,
                                                       Trace* trace = nullptr) {
-  return make_communicator(
-      {.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
-       .algorithm = algorithm,
-       .trace = trace});
+  return make_communicator({.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU),
+                            .algorithm = algorithm,
+                            .trace = trace});
 }
 
 // Differs from rank to rank and from element to element; eight of them have a sum that bfloat16 holds exactly

@@ -26,10 +26,11 @@ class RowSource : public BatchSource {
 
   int64_t size() const override { return X_.size(0); }
 
-  void gather(std::span<const int64_t> rows, Inputs& into) const override {
-    into = batch(rows);
+  void gather(const torch::Tensor& rows, Inputs& into) const override {
+    const std::span numbers(rows.const_data_ptr<int64_t>(), static_cast<size_t>(rows.numel()));
+    into = batch(numbers);
     const std::lock_guard lock(mutex_);
-    for (const auto row : rows) ++asked_[row];
+    for (const auto row : numbers) ++asked_[row];
   }
 
   Inputs batch(std::span<const int64_t> rows) const {

@@ -1,0 +1,31 @@
+#include <lockstep/support/row_numbers.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device device, torch::Tensor& into) {
+  const auto outside =
+      std::find_if(rows.begin(), rows.end(), [&](int64_t row) { return row < 0 || row >= size; });
+  if (outside != rows.end()) {
+    throw DataError(fmt::format("row {} was asked for, the data set has rows 0 to {}", *outside, size - 1));
+  }
+  const auto n = static_cast<int64_t>(rows.size());
+  if (!into.defined() || into.numel() != n || into.device() != device) {
+    into = torch::empty({n}, torch::dtype(torch::kInt64).device(device));
+  }
+  if (device.is_cpu()) {
+    std::copy(rows.begin(), rows.end(), into.mutable_data_ptr<int64_t>());
+    return;
+  }
+  // Pinned, so that the copy need not wait for the stream; torch keeps the memory until the copy is done.
+  auto staged = torch::empty({n}, torch::dtype(torch::kInt64).pinned_memory(true));
+  std::copy(rows.begin(), rows.end(), staged.mutable_data_ptr<int64_t>());
+  into.copy_(staged, /*non_blocking=*/true);
+}
+
+}  // namespace lockstep
