@@ -42,6 +42,14 @@ void check_combinations(const TrainOptions& options, const Recipe& recipe) {
       {options.invariant && options.allreduce.has_value(),
        "--invariant adds gradients in a fixed tree on every replica: --allreduce has nothing to choose",
        "leave it out"},
+      {options.cuda_graph == "on" && options.trace.has_value(),
+       "--cuda-graph on replays a step as a whole, --trace looks into each", "leave one of them out"},
+      {options.cuda_graph == "on" && options.invariant,
+       "--cuda-graph on replays a step as a whole, --invariant exchanges the parts of each",
+       "leave one of them out"},
+      {options.cuda_graph == "on" && options.split == "auto",
+       "--cuda-graph on replays steps of fixed shares, --split auto changes them",
+       "name the shares: --split 3:1"},
       {options.invariant && options.bn != "root",
        "--invariant gives all replicas the same batch-norm statistics: --bn has nothing to choose",
        "leave --bn out"},
@@ -63,9 +71,18 @@ void check_combinations(const TrainOptions& options, const Recipe& recipe) {
   }
 }
 
+bool any_gpu(std::span<const torch::Device> devices) {
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cuda(); });
+}
+
+void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
+  if (graph != CudaGraph::kOn || any_gpu(devices)) return;
+  throw UsageError(fmt::format("--cuda-graph on is for GPUs, the devices are {}", to_string(devices)),
+                   "leave it out: on processors nothing is recorded");
+}
+
 void check_precision(Precision precision, std::span<const torch::Device> devices) {
-  const bool gpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cuda(); });
-  if (precision != Precision::kTf32 || gpu) return;
+  if (precision != Precision::kTf32 || any_gpu(devices)) return;
   throw UsageError(fmt::format("--precision tf32 is for GPUs, the devices are {}", to_string(devices)),
                    "use fp32, or bf16");
 }

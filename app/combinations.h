@@ -8,13 +8,17 @@
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/train.h>
 #include <lockstep/parallel/precision.h>
+#include <lockstep/parallel/replica.h>
 
 namespace lockstep {
 
 // Throws UsageError for the first combination that makes no sense.
 void check_combinations(const TrainOptions& options, const Recipe& recipe);
 
-// Throws UsageError for arithmetic that none of the devices has.
+bool any_gpu(std::span<const torch::Device> devices);
+
+// Throw UsageError for what none of the devices has.
 void check_precision(Precision precision, std::span<const torch::Device> devices);
+void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices);
 
 }  // namespace lockstep

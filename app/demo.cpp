@@ -88,7 +88,7 @@ void setup_demo(CLI::App& app) {
 }
 
 void run_demo_scratch(const DemoScratchOptions& options) {
-  const auto devices = parse_devices(options.devices);
+  const auto devices = usable_devices(options.devices);
   write_stdout(show_get_params(devices.front()) + "\n");
   write_stdout(show_allreduce(devices) + "\n");
   write_stdout(show_split_batch(devices));

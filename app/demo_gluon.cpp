@@ -102,7 +102,7 @@ std::string show_evaluation(const std::vector<Model>& models, const std::vector<
 }  // namespace
 
 void run_demo_gluon(const std::string& spec) {
-  const auto devices = parse_devices(spec);
+  const auto devices = usable_devices(spec);
   const auto models = initialize_everywhere(devices);
   write_stdout(
       fmt::format("ResNet-18 initialised on {}: weights N(0, .01), biases 0\n\n", to_string(devices)));

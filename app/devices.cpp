@@ -13,6 +13,7 @@
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/parallel/nccl_communicator.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {
@@ -93,6 +94,7 @@ Machine this_machine() {
                        {"oneDNN", version_in(at::get_mkldnn_version())},
                        {"MKL", version_in(at::get_mkl_version())},
                        {"CUDA", version_in(cuda_build())},
+                       {"NCCL", version_in(nccl_version())},
                        {"compiler", "g++ " __VERSION__}};
   return machine;
 }

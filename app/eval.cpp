@@ -70,7 +70,7 @@ void setup_eval(CLI::App& app) {
 }
 
 void run_eval(const EvalOptions& options) {
-  const auto devices = parse_devices(options.devices);
+  const auto devices = usable_devices(options.devices);
   const auto precision = value_of(kPrecisionNames, options.precision);
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);

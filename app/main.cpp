@@ -17,6 +17,7 @@
 #include <lockstep/app/usage.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/support/allocator.h>
+#include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -39,6 +40,11 @@ int report_torch_error(const CLI::App& app, const c10::Error& error) {
   const std::string_view what = error.what_without_backtrace();
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error))
     return report(app, ExitCode::kMemory, what, kMemoryHint);
+  if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    const auto first_line = what.substr(0, what.find('\n'));  // behind it torch advises its developers
+    const auto fault = explain({.code = accelerator->get_error_code(), .words = std::string(first_line)});
+    return report(app, fault.exit_code(), fault.what(), fault.hint());
+  }
   // torch's allocator for the processor reports its failure as a general error, behind the failed check's
   // place.
   const auto cpu_allocator = what.find("DefaultCPUAllocator");

@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <locale>
 
+#include <lockstep/app/combinations.h>
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/train_plan.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/nccl_communicator.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 
@@ -75,18 +78,46 @@ std::string arithmetic_text(const TrainPlan& plan) {
   return text;
 }
 
+std::string allreduce_text(Allreduce allreduce) {
+  switch (allreduce) {
+    case Allreduce::kRoot:
+      return "on the first replica (root)";
+    case Allreduce::kRing:
+      return "round a ring (ring)";
+    case Allreduce::kNccl:
+      return fmt::format("by NCCL {} (nccl)", nccl_version());
+    default:
+      return "a part on each replica (two_shot)";
+  }
+}
+
 std::string gradients_text(const TrainPlan& plan) {
   const auto& sync = plan.trainer.replica.sync;
   if (plan.trainer.replica.invariant)
     return "of 8 parts of the batch, added in a fixed tree on every replica";
   if (plan.world_size() == 1) return "one replica: nothing to sum";
-  const auto how = plan.trainer.allreduce == Allreduce::kRoot   ? "on the first replica (root)"
-                   : plan.trainer.allreduce == Allreduce::kRing ? "round a ring (ring)"
-                                                                : "a part on each replica (two_shot)";
+  const auto how = allreduce_text(plan.trainer.allreduce);
   if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
+  const bool overlapped =
+      sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
   return fmt::format("summed {} (buckets of at most {} MB), {}",
-                     sync.mode == SyncMode::kOverlapped ? "while backward still runs" : "after backward",
-                     sync.bucket_bytes >> 20, how);
+                     overlapped ? "while backward still runs" : "after backward", sync.bucket_bytes >> 20,
+                     how);
+}
+
+std::string devices_text(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  auto text = fmt::format("{}: {}", to_string(devices), counted(plan.world_size(), "replica"));
+  const bool cpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+  if (cpu) text += fmt::format(" with {} each", counted(plan.trainer.threads, "thread"));
+  return text;
+}
+
+// Of GPUs.
+std::string steps_text(const TrainPlan& plan) {
+  if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
+  if (plan.world_size() == 1) return "recorded once, then replayed as one CUDA graph";
+  return "recorded once, then replayed as two CUDA graphs with the sums between them";
 }
 
 }  // namespace
@@ -103,12 +134,12 @@ std::string describe(const TrainPlan& plan) {
   row("model", fmt::format(thousands(), "{}, {:L} parameters; {}", plan.model, plan.parameter_count, start));
   row("data", fmt::format(thousands(), "{}, {:L} training and {:L} test images ({})", set.name,
                           set.train.size(), set.test.size(), plan.data.origin));
-  row("devices", fmt::format("{}: {} with {} each", to_string(plan.trainer.devices),
-                             counted(plan.world_size(), "replica"), counted(plan.trainer.threads, "thread")));
+  row("devices", devices_text(plan));
   row("batch", batch_text(plan));
   row("training", training_text(plan));
   row("arithmetic", arithmetic_text(plan));
   row("gradients", gradients_text(plan));
+  if (any_gpu(plan.trainer.devices)) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) {
     row("evaluation", plan.trainer.bn == BnPolicy::kRoot
                           ? "with the first replica's batch-norm statistics"

@@ -14,6 +14,9 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// By Trace::Lane. Those of a GPU are empty where there is none.
+constexpr const char* kLaneNames[] = {"compute", "communication", "GPU compute", "GPU communication"};
+
 // To the nanosecond.
 double microseconds(double seconds) { return std::round(seconds * 1e9) / 1e3; }
 
@@ -31,13 +34,14 @@ void write_chrome_trace(const Trace& trace, OutputFile& file) {
     if (ranks.insert(event.rank).second) {
       file.append_line(
           name_event("process_name", event.rank, 0, fmt::format("replica {}", event.rank)).dump() + ",");
-      file.append_line(name_event("thread_name", event.rank, 0, "compute").dump() + ",");
-      file.append_line(name_event("thread_name", event.rank, 1, "communication").dump() + ",");
+      for (int lane = 0; lane < 4; ++lane) {
+        file.append_line(name_event("thread_name", event.rank, lane, kLaneNames[lane]).dump() + ",");
+      }
     }
     const Json json = {{"ph", "X"},
                        {"name", event.name},
                        {"pid", event.rank},
-                       {"tid", event.lane == Trace::Lane::kCompute ? 0 : 1},
+                       {"tid", static_cast<int>(event.lane)},
                        {"ts", microseconds(event.begin)},
                        {"dur", microseconds(event.end - event.begin)}};
     file.append_line(json.dump() + ",");

@@ -1,5 +1,6 @@
 #include <lockstep/app/train.h>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -13,6 +14,7 @@
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/memory_usage.h>
+#include <lockstep/app/out_of_memory.h>
 #include <lockstep/app/output_file.h>
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/terminal.h>
@@ -24,6 +26,7 @@
 #include <lockstep/app/weights_file.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {
@@ -111,9 +114,14 @@ void add_how(CLI::App& train, TrainOptions& options) {
   train.add_option("--bucket-mb", options.bucket_mb, "Gradients that are summed at a time (default: 25 MB)")
       ->check(positive_int(kMaxBucketMb));
   train
-      .add_option("--allreduce", options.allreduce,
-                  "How they are summed (default: two_shot, a part of each bucket on each device)")
+      .add_option(
+          "--allreduce", options.allreduce,
+          "How they are summed (default: auto, which is nccl between distinct GPUs and two_shot elsewhere)")
       ->check(one_of(names_of(kAllreduceNames)));
+  train
+      .add_option("--cuda-graph", options.cuda_graph,
+                  "On GPUs, record a step once and replay it (auto: where it can be done)")
+      ->check(one_of(names_of(kCudaGraphNames)));
   train.add_flag("--deterministic", options.deterministic,
                  "The same command gives the same bits, on GPUs too (slower there)");
   train.add_flag("--invariant", options.invariant,
@@ -205,6 +213,7 @@ void run_train(const TrainOptions& options, ColorMode color) {
   const Terminal terminal(STDOUT_FILENO, color);
   if (!options.quiet) write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
   warn_if_it_may_not_fit(plan);
+  if (const auto notice = peer_notice(plan.trainer.devices)) warn(*notice);
   if (options.dry_run) return;
   TrainRun run(plan, options, terminal, metrics ? &*metrics : nullptr);
   RunReport report;
@@ -213,6 +222,8 @@ void run_train(const TrainOptions& options, ColorMode color) {
   } catch (const InterruptedError&) {
     keep(run, plan, options, trace);
     throw;
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory(error.what_without_backtrace(), plan);
   }
   keep(run, plan, options, trace);
   print_end(report, plan, options);

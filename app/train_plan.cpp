@@ -48,7 +48,7 @@ std::vector<double> parse_shares(const std::string& text, int world) {
 
 void set_where(const TrainOptions& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
-  trainer.devices = parse_devices(options.devices);
+  trainer.devices = usable_devices(options.devices);
   // Invariant: one fixed number whatever the replicas, since bits depend on it.
   const int threads = options.invariant ? 1 : default_threads(plan.world_size());
   trainer.threads = options.threads.value_or(threads);
@@ -98,11 +98,17 @@ void set_how(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan)
   replica.invariant = options.invariant;
   if (options.sync) replica.sync.mode = value_of(kSyncModeNames, *options.sync);
   if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
-  if (options.allreduce) trainer.allreduce = value_of(kAllreduceNames, *options.allreduce);
+  trainer.allreduce =
+      choose_allreduce(value_of(kAllreduceNames, options.allreduce.value_or("auto")), trainer.devices);
   trainer.accumulate = options.accumulate;
   trainer.bn = value_of(kBnPolicyNames, options.bn);
   plan.deterministic = options.deterministic;
   check_precision(replica.precision, trainer.devices);
+  replica.cuda_graph = value_of(kCudaGraphNames, options.cuda_graph);
+  check_cuda_graph(replica.cuda_graph, trainer.devices);
+  if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {
+    replica.cuda_graph = CudaGraph::kOff;  // nothing to record, or each step is to be seen
+  }
   if (options.invariant) check_invariant_world(plan.world_size());
 }
 
@@ -141,11 +147,6 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
 // will add. On GPUs the host keeps little.
 int64_t estimate_memory(const TrainPlan& plan) {
   const auto& replica = plan.trainer.replica;
-  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
-  const int64_t activation = replica.precision == Precision::kBf16 ? element / 2 : element;
-  const int64_t moments =
-      replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
-  const int64_t partial_sums = replica.invariant ? 3 : 0;
   int64_t bytes = resident_bytes();
   const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
   const auto sizes = shard_sizes(batch, plan.world_size(), plan.trainer.split);
@@ -154,14 +155,23 @@ int64_t estimate_memory(const TrainPlan& plan) {
     if (!plan.trainer.devices[i].is_cpu()) continue;
     const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
     const int64_t trained = (sizes[i] + parts - 1) / parts;
-    const int64_t rows = std::max(trained, evaluated / kForwardShare);
-    bytes += element * (2 + moments + partial_sums) * plan.parameter_count +
-             activation * rows * activations_per_row(plan.model);
+    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare));
   }
   return bytes;
 }
 
 }  // namespace
+
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows) {
+  const auto& replica = plan.trainer.replica;
+  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+  const int64_t activation = replica.precision == Precision::kBf16 ? element / 2 : element;
+  const int64_t moments =
+      replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
+  const int64_t partial_sums = replica.invariant ? 3 : 0;
+  return element * (2 + moments + partial_sums) * plan.parameter_count +
+         activation * rows * activations_per_row(plan.model);
+}
 
 TrainPlan make_train_plan(const TrainOptions& options) {
   const auto& recipe = find_recipe(options.recipe);

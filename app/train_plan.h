@@ -40,6 +40,9 @@ struct TrainPlan {
 // UsageError for values that make no sense with these devices. The options have passed check_combinations().
 TrainPlan make_train_plan(const TrainOptions& options);
 
+// Bytes that one replica needs on its device for a step of so many rows: an estimate.
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows);
+
 // The table a run starts with.
 std::string describe(const TrainPlan& plan);
 

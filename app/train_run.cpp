@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include <lockstep/app/curve.h>
+#include <lockstep/app/logging.h>
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/weights_hash.h>
 #include <lockstep/data/batch_order.h>
@@ -39,6 +40,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Ter
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
   if (options_.trace) options.replica.sync.trace = &trace_;
+  options.replica.notice = [](const std::string& text) { warn(text); };
   return options;
 }
 
@@ -118,6 +120,7 @@ void TrainRun::report_steps(int64_t epoch, int64_t step) {
 
 TrainSums TrainRun::take_sums(int64_t epoch) {
   const auto sums = trainer_.take_sums();
+  trace_.resolve();  // what GPUs have done is known by now
   if (sums.bad) {
     const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
     throw NumericError(

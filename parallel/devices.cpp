@@ -5,6 +5,7 @@
 
 #include <charconv>
 #include <optional>
+#include <set>
 
 #include <torch/cuda.h>
 
@@ -91,11 +92,32 @@ std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
   return devices;
 }
 
-void check_devices(std::span<const torch::Device> devices) {
+std::vector<torch::Device> usable_devices(std::string_view spec) {
+  auto devices = parse_devices(spec);
   for (const auto& device : devices) {
     if (!device.is_cuda()) continue;
-    if (const auto problem = cuda_device_problem(device.index())) throw DeviceError(problem->what(), problem->hint());
+    if (const auto problem = cuda_device_problem(device.index()))
+      throw DeviceError(problem->what(), problem->hint());
   }
+  return devices;
+}
+
+std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
+                                       const std::function<bool(int, int)>& access) {
+  std::set<int> gpus;
+  for (const auto& device : devices) {
+    if (device.is_cuda()) gpus.insert(device.index());
+  }
+  std::vector<std::string> pairs;
+  for (const int a : gpus) {
+    for (const int b : gpus) {
+      if (a < b && !(access(a, b) && access(b, a))) pairs.push_back(fmt::format("cuda:{} and cuda:{}", a, b));
+    }
+  }
+  if (pairs.empty()) return std::nullopt;
+  return fmt::format(
+      "{} cannot read each other's memory (peer access is refused): what they exchange goes through the host",
+      fmt::join(pairs, ", "));
 }
 
 torch::Device try_gpu(int i, int gpus) {

@@ -3,10 +3,14 @@
 
 #include <c10/core/Device.h>
 
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include <lockstep/support/cuda_info.h>
 
 namespace lockstep {
 
@@ -23,8 +27,14 @@ int visible_gpus();
 // are).
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visible_gpus());
 
-// Throws DeviceError for a GPU on which this program cannot compute, such as one that it has no kernels for.
-void check_devices(std::span<const torch::Device> devices);
+// parse_devices(), and DeviceError for a GPU on which this program cannot compute, such as one that it has no
+// kernels for.
+std::vector<torch::Device> usable_devices(std::string_view spec);
+
+// A sentence on the GPUs of the list that cannot read each other's memory, so that copies between them go
+// through the host; empty where all can. access(a, b): whether GPU a reads b's.
+std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
+                                       const std::function<bool(int, int)>& access = cuda_peer_access);
 
 // The chapter's names: the i-th GPU, or the CPU when there is none; all GPUs, or the CPU.
 torch::Device try_gpu(int i = 0, int gpus = visible_gpus());

@@ -33,11 +33,15 @@ Error out_of_memory(const CudaFault& fault) {
 }
 
 Error no_kernels(const CudaFault& fault) {
+  if (fault.capability.empty()) {
+    return DeviceError(fmt::format("this lockstep has no kernels for {}: {}", of(fault), fault.words),
+                       "build it with -DCMAKE_CUDA_ARCHITECTURES=native");
+  }
   auto number = fault.capability;
   std::erase(number, '.');
-  return DeviceError(fmt::format("{} has compute capability {}, and this lockstep has kernels for {}", of(fault),
-                                 fault.capability, fault.built_for),
-                     fmt::format("build it with -DCMAKE_CUDA_ARCHITECTURES={}", number.empty() ? "native" : number));
+  return DeviceError(fmt::format("{} has compute capability {}, and this lockstep has kernels for {}",
+                                 of(fault), fault.capability, fault.built_for),
+                     fmt::format("build it with -DCMAKE_CUDA_ARCHITECTURES={}", number));
 }
 
 Error old_driver(const CudaFault& fault) {
@@ -66,9 +70,10 @@ Error explain(const CudaFault& fault) {
     case kUnsupportedPtx:
       return no_kernels(fault);
     default:
-      return FailedError(fmt::format("{} reported CUDA error {}: {}", of(fault), fault.code, fault.words),
-                         "the GPU cannot be used by this process any more; compute-sanitizer finds the kernel at fault, "
-                         "and nvidia-smi shows whether the GPU is well");
+      return FailedError(
+          fmt::format("{} reported CUDA error {}: {}", of(fault), fault.code, fault.words),
+          "the GPU cannot be used by this process any more; compute-sanitizer finds the kernel at fault, "
+          "and nvidia-smi shows whether the GPU is well");
   }
 }
 

@@ -19,22 +19,26 @@ TEST_CASE("out of memory: what was asked for, what is free, what would fit") {
                               .free_bytes = 1'250'000'000,
                               .fitting_batch = 192});
   CHECK(error.exit_code() == ExitCode::kMemory);
-  CHECK(text(error) == "cuda:1 is out of memory: 2.15 GB more were asked for, 1.25 GB are free | --batch-size 192 should "
-                       "fit; fewer replicas on one GPU need less, too");
+  CHECK(text(error) ==
+        "cuda:1 is out of memory: 2.15 GB more were asked for, 1.25 GB are free | --batch-size 192 should "
+        "fit; fewer replicas on one GPU need less, too");
   CHECK_THAT(text(explain({.code = 2, .words = "out of memory", .device = "cuda:0"})),
              Contains("| use a smaller --batch-size"));
 }
 
 TEST_CASE("a driver that is too old, or is not there") {
   for (const int code : {35, 803}) {
-    const auto old = explain({.code = code, .words = "insufficient", .driver_version = 12040, .runtime_version = 13000});
+    const auto old =
+        explain({.code = code, .words = "insufficient", .driver_version = 12040, .runtime_version = 13000});
     CHECK(old.exit_code() == ExitCode::kDevice);
-    CHECK_THAT(text(old), Contains("supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
+    CHECK_THAT(text(old),
+               Contains("supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
     const auto none = explain({.code = code, .words = "insufficient", .runtime_version = 13000});
     CHECK(none.exit_code() == ExitCode::kDevice);
     CHECK_THAT(text(none), Contains("no NVIDIA driver is installed on this machine"));
   }
-  const auto hidden = explain({.code = 100, .words = "no device", .driver_version = 13000, .runtime_version = 13000});
+  const auto hidden =
+      explain({.code = 100, .words = "no device", .driver_version = 13000, .runtime_version = 13000});
   CHECK(hidden.exit_code() == ExitCode::kDevice);
   CHECK_THAT(text(hidden), Contains("shows no GPU to this process | CUDA_VISIBLE_DEVICES may hide it"));
 }
@@ -47,14 +51,24 @@ TEST_CASE("a GPU that the program has no kernels for") {
                                 .capability = "7.5",
                                 .built_for = "8.0, 9.0, 10.0, 12.0"});
     CHECK(error.exit_code() == ExitCode::kDevice);
-    CHECK(text(error) == "cuda:0 has compute capability 7.5, and this lockstep has kernels for 8.0, 9.0, 10.0, 12.0 | "
-                         "build it with -DCMAKE_CUDA_ARCHITECTURES=75");
+    CHECK(text(error) ==
+          "cuda:0 has compute capability 7.5, and this lockstep has kernels for 8.0, 9.0, 10.0, 12.0 | "
+          "build it with -DCMAKE_CUDA_ARCHITECTURES=75");
   }
 }
 
+TEST_CASE("a GPU of which only CUDA's words are known") {
+  CHECK(text(explain({.code = 209, .words = "no kernel image is available"})) ==
+        "this lockstep has no kernels for the GPU: no kernel image is available | build it with "
+        "-DCMAKE_CUDA_ARCHITECTURES=native");
+}
+
 TEST_CASE("what went wrong in a kernel") {
-  const auto error = explain({.code = 700, .words = "an illegal memory access was encountered", .device = "cuda:3"});
+  const auto error =
+      explain({.code = 700, .words = "an illegal memory access was encountered", .device = "cuda:3"});
   CHECK(error.exit_code() == ExitCode::kFailed);
-  CHECK_THAT(text(error), Contains("cuda:3 reported CUDA error 700: an illegal memory access was encountered"));
-  CHECK_THAT(text(explain({.code = 719, .words = "launch failure"})), Contains("the GPU reported CUDA error 719"));
+  CHECK_THAT(text(error),
+             Contains("cuda:3 reported CUDA error 700: an illegal memory access was encountered"));
+  CHECK_THAT(text(explain({.code = 719, .words = "launch failure"})),
+             Contains("the GPU reported CUDA error 719"));
 }

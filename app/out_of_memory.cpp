@@ -1,0 +1,60 @@
+#include <lockstep/app/out_of_memory.h>
+
+#include <algorithm>
+#include <regex>
+
+#include <lockstep/support/cuda_fault.h>
+
+namespace lockstep {
+namespace {
+
+// Of a GPU's memory the libraries and torch's blocks of fixed sizes leave about this much to tensors.
+constexpr double kUsable = .9;
+// Rows of a batch size that is proposed.
+constexpr int64_t kRound = 8;
+
+// "2.00 GiB" behind this text, in bytes; 0 where it is not there.
+double bytes_after(const std::string& words, const std::string& text) {
+  std::smatch found;
+  if (!std::regex_search(words, found, std::regex(text + " ([0-9.]+) ([KMG]iB|bytes)"))) return 0;
+  const double number = std::stod(found[1]);
+  const auto unit = found[2].str();
+  return unit == "GiB"   ? number * (1 << 30)
+         : unit == "MiB" ? number * (1 << 20)
+         : unit == "KiB" ? number * 1024
+                         : number;
+}
+
+// The largest batch whose share of each replica fits by our estimate, and in any case a smaller one than has
+// failed; 0 where not even single rows fit.
+int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
+  const auto& devices = plan.trainer.devices;
+  const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));
+  const auto world = static_cast<int64_t>(devices.size());
+  const double room = kUsable * capacity / static_cast<double>(here);
+  const auto fixed = static_cast<double>(replica_bytes(plan, 0));
+  const auto row = static_cast<double>(replica_bytes(plan, 1)) - fixed;
+  const auto rows = static_cast<int64_t>((room - fixed) / row);
+  const auto batch = std::min(rows * world, plan.batch_size / 2);
+  return std::max<int64_t>(0, batch >= kRound ? batch / kRound * kRound : batch);
+}
+
+}  // namespace
+
+MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
+  std::smatch gpu;
+  if (!std::regex_search(words, gpu, std::regex("GPU ([0-9]+) has"))) {
+    return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
+  }
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(std::stoi(gpu[1])));
+  const auto fault =
+      explain({.code = 2,  // cudaErrorMemoryAllocation
+               .words = words,
+               .device = device.str(),
+               .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
+               .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
+               .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
+  return MemoryError(fault.what(), fault.hint());
+}
+
+}  // namespace lockstep
