@@ -1,7 +1,7 @@
-// The kernel of gather_images.h; see support/kernel.h.
+// The kernel of gather_images.h; see support/cuda_kernel.h.
 #pragma once
 
-#include <lockstep/support/kernel.h>
+#include <lockstep/support/cuda_kernel.h>
 
 namespace lockstep {
 

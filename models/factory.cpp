@@ -47,6 +47,7 @@ ModelFactory resnet18_factory(const ModelSpec& spec) {
   options.classes = spec.classes;
   options.seed = spec.seed;
   options.dtype = spec.dtype;
+  options.kernels = spec.kernels;
   options.initialization = spec.initialization.value_or(options.initialization);
   check_options(options);  // now, and not when the first replica is built
   return model_factory<ResNet18Impl>(options);

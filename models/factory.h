@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/initialize.h>
+#include <lockstep/support/kernels.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -18,6 +19,7 @@ struct ModelSpec {
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   std::optional<Initialization> initialization = {};  // the model's own (see its header) unless given
+  Kernels kernels = Kernels::kAuto;                   // lenet has but torch's
 };
 
 // lenet, resnet18

@@ -1,5 +1,7 @@
 #include <lockstep/models/resnet18.h>
 
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv2d.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -7,6 +9,7 @@
 
 #include <string>
 
+#include <lockstep/models/batch_norm_relu.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -28,6 +31,40 @@ std::shared_ptr<Conv2dImpl> make_conv(int64_t in, int64_t out, int64_t kernel, i
 
 std::shared_ptr<BatchNorm2dImpl> make_batch_norm(int64_t channels) {
   return std::make_shared<BatchNorm2dImpl>(torch::nn::BatchNormOptions(channels));
+}
+
+// What a convolution of X computes in: autocast converts all but double.
+torch::ScalarType computed_in(const torch::Tensor& X) {
+  const auto device = X.device().type();
+  const bool converted = at::autocast::is_autocast_enabled(device) && X.scalar_type() != torch::kFloat64;
+  return converted ? at::autocast::get_autocast_dtype(device) : X.scalar_type();
+}
+
+// Whether the batch normalisation of a convolution of X is to be fused with what follows.
+bool fuses(Kernels kernels, const std::shared_ptr<BatchNorm2dImpl>& batch_norm, const torch::Tensor& X) {
+  return kernels == Kernels::kAuto && batch_norm && batch_norm->is_training() &&
+         batch_norm->weight.scalar_type() == torch::kFloat32 &&
+         fused_batch_norm_available(X.device(), computed_in(X));
+}
+
+torch::Tensor without_bias(const Conv2dImpl& conv, const torch::Tensor& X) {
+  const auto& padding = std::get<torch::ExpandingArray<2>>(conv.options.padding());
+  return at::conv2d(X, conv.weight, /*bias=*/{}, *conv.options.stride(), *padding);
+}
+
+// relu(batch_norm(h + conv's bias) + residual), h being what conv has made without its bias.
+torch::Tensor fused_relu(const Conv2dImpl& conv, BatchNorm2dImpl& batch_norm, const torch::Tensor& h,
+                         const torch::Tensor& residual = {}) {
+  batch_norm.num_batches_tracked.add_(1);
+  return fused_batch_norm_relu(h,
+                               {.weight = batch_norm.weight,
+                                .bias = batch_norm.bias,
+                                .running_mean = batch_norm.running_mean,
+                                .running_var = batch_norm.running_var,
+                                .conv_bias = conv.bias,
+                                .momentum = *batch_norm.options.momentum(),
+                                .eps = batch_norm.options.eps()},
+                               residual);
 }
 
 // In place: nothing that made h needs it for its backward pass (a batch normalisation and a convolution keep
@@ -60,7 +97,9 @@ void check_options(const ResNet18Options& options) {
   }
 }
 
-ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm) {
+ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
+                           Kernels whose)
+    : kernels(whose) {
   conv1 = register_module("conv1", make_conv(channels_in, channels_out, 3, stride));
   conv2 = register_module("conv2", make_conv(channels_out, channels_out, 3, 1));
   if (stride != 1) conv3 = register_module("conv3", make_conv(channels_in, channels_out, 1, stride));
@@ -70,14 +109,20 @@ ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t st
 }
 
 torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
-  auto h = normalised_relu(bn1, conv1->forward(X));  // (n, out, h / stride, w / stride), as all below
+  if (fuses(kernels, bn1, X)) {
+    auto h =
+        fused_relu(*conv1, *bn1, without_bias(*conv1, X));  // (n, out, h / stride, w / stride), as all below
+    h = without_bias(*conv2, h);
+    return fused_relu(*conv2, *bn2, h, conv3 ? conv3->forward(X) : X);
+  }
+  auto h = normalised_relu(bn1, conv1->forward(X));
   h = conv2->forward(h);
   if (bn2) h = bn2->forward(h);
   h.add_(conv3 ? conv3->forward(X) : X);
   return torch::relu_(h);
 }
 
-ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
+ResNet18Impl::ResNet18Impl(const ResNet18Options& options) : kernels(options.kernels) {
   check_options(options);
   // The chapters' names are those of nested Sequentials: a layer's place is its name.
   const SeededGenerator generator(options.seed);
@@ -90,7 +135,8 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
     for (int64_t i = 0; i < kBlocksPerStage; ++i) {
       const bool halve = stage > 1 && i == 0;
       const int64_t out = halve ? 2 * channels : channels;
-      const auto block = std::make_shared<ResidualImpl>(channels, out, halve ? 2 : 1, options.batch_norm);
+      const auto block =
+          std::make_shared<ResidualImpl>(channels, out, halve ? 2 : 1, options.batch_norm, options.kernels);
       blocks.push_back(sequence->register_module(std::to_string(i), block));
       channels = out;
     }
@@ -106,9 +152,10 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
   }
 }
 
-torch::Tensor ResNet18Impl::forward(const torch::Tensor& X) {
-  auto h = stem->forward(X.contiguous(torch::MemoryFormat::ChannelsLast));  // (n, width, h, w)
-  h = normalised_relu(stem_bn, h);
+torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
+  const auto X = X_in.contiguous(torch::MemoryFormat::ChannelsLast);
+  auto h = fuses(kernels, stem_bn, X) ? fused_relu(*stem, *stem_bn, without_bias(*stem, X))
+                                      : normalised_relu(stem_bn, stem->forward(X));  // (n, width, h, w)
   for (const auto& block : blocks) h = block->forward(h);
   h = h.mean({2, 3});         // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
   return linear->forward(h);  // (n, classes)

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/models/initialize.h>
+#include <lockstep/support/kernels.h>
 
 namespace torch::nn {
 class BatchNorm2dImpl;
@@ -28,6 +29,10 @@ struct ResNet18Options {
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   Initialization initialization = Initialization::kNormal;
+  // auto: in training mode batch normalisation, ReLU and the addition before it are one operation where
+  // fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
+  // gradient (.grad stays as it was): what they add, the normalisation takes away.
+  Kernels kernels = Kernels::kAuto;
 };
 
 // Throws UsageError unless the sizes are positive and dtype is floating point.
@@ -37,11 +42,13 @@ void check_options(const ResNet18Options& options);
 // the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself.
 class ResidualImpl : public torch::nn::Module {
  public:
-  ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm);
+  ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
+               Kernels kernels = Kernels::kAuto);
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
  private:
+  const Kernels kernels;
   std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
   std::shared_ptr<torch::nn::BatchNorm2dImpl> bn1, bn2;
 };
@@ -72,6 +79,7 @@ class ResNet18Impl : public torch::nn::Module {
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
  private:
+  const Kernels kernels;
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
   std::shared_ptr<torch::nn::BatchNorm2dImpl> stem_bn;
   std::vector<std::shared_ptr<ResidualImpl>> blocks;

@@ -1,9 +1,9 @@
-// The kernel of flat_sgd.h; see support/kernel.h.
+// The kernel of flat_sgd.h; see support/cuda_kernel.h.
 #pragma once
 
 #include <lockstep/parallel/flat_sgd.h>
+#include <lockstep/support/cuda_kernel.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/kernel.h>
 
 namespace lockstep {
 

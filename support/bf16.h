@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
-#include <lockstep/support/kernel.h>
+#include <lockstep/support/cuda_kernel.h>
 
 namespace lockstep {
 

@@ -10,22 +10,23 @@
 
 #ifdef __CUDACC__
 #define LOCKSTEP_HOST_DEVICE __host__ __device__
+#define LOCKSTEP_UNROLL_4 _Pragma("unroll 4")  // four loads under way at once
 #else
 #define LOCKSTEP_HOST_DEVICE
+#define LOCKSTEP_UNROLL_4
 #endif
 
 struct CUstream_st;  // what a cudaStream_t points to; null is the default stream
 
 namespace lockstep {
 
-// N neighbours in memory, loaded and stored by one instruction.
+inline constexpr int64_t kVectorBytes = 16;  // the longest load of one thread
+
+// N neighbours in memory, loaded and stored by as few instructions as there can be.
 template <class T, int N>
-struct alignas(sizeof(T) * N) Vector {
-  static constexpr int kSize = N;
+struct alignas(sizeof(T) * N < kVectorBytes ? sizeof(T) * N : kVectorBytes) Vector {
   T values[N];
 };
-
-inline constexpr int64_t kVectorBytes = 16;  // the longest load of one thread
 
 inline bool is_aligned(const void* pointer, int64_t bytes) {
   return reinterpret_cast<uintptr_t>(pointer) % static_cast<uintptr_t>(bytes) == 0;

@@ -1,0 +1,154 @@
+#include <lockstep/models/batch_norm_relu.h>
+
+#include <c10/core/DeviceGuard.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/support/stream.h>
+
+namespace lockstep {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+static_assert(sizeof(Bf16) == sizeof(c10::BFloat16) && alignof(Bf16) == alignof(c10::BFloat16));
+
+// Null for an undefined tensor.
+template <class T>
+T* data(const torch::Tensor& tensor) {
+  if (!tensor.defined()) return nullptr;
+  if constexpr (std::is_const_v<T>) {
+    return static_cast<T*>(tensor.const_data_ptr());
+  } else {
+    return static_cast<T*>(tensor.mutable_data_ptr());
+  }
+}
+
+// Calls body(T{}) with the kernels' name for a tensor's type.
+template <class Body>
+void with_type(const torch::Tensor& x, const Body& body) {
+  if (x.scalar_type() == torch::kBFloat16) {
+    body(Bf16{});
+  } else {
+    body(float{});
+  }
+}
+
+torch::Tensor in_channels_last(const torch::Tensor& x) {
+  return x.contiguous(torch::MemoryFormat::ChannelsLast);
+}
+
+torch::Tensor floats(const torch::Tensor& x, int64_t n) {
+  return torch::empty({n}, x.options().dtype(torch::kFloat32));
+}
+
+void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Tensor& residual) {
+  TORCH_CHECK(x.dim() == 4 && fused_batch_norm_available(x.device(), x.scalar_type()),
+              "no fused batch normalisation of ", x.sizes(), ", ", x.scalar_type(), " on ", x.device());
+  const int64_t c = x.size(1);
+  TORCH_CHECK(c > 0 && x.numel() / c > 1,
+              "Expected more than 1 value per channel when training, got input size ", x.sizes());
+  TORCH_CHECK(
+      !residual.defined() || (residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type() &&
+                              residual.device() == x.device()),
+      "the residual is not like the input: ", residual.sizes(), " and ", x.sizes());
+  for (const auto* tensor :
+       {&layer.weight, &layer.bias, &layer.running_mean, &layer.running_var, &layer.conv_bias}) {
+    if (tensor == &layer.conv_bias && !tensor->defined()) continue;
+    TORCH_CHECK(tensor->sizes() == torch::IntArrayRef{c} && tensor->scalar_type() == torch::kFloat32 &&
+                    tensor->is_contiguous() && tensor->device() == x.device(),
+                "a fused batch normalisation of ", c, " channels was given a tensor of ", tensor->sizes(),
+                ", ", tensor->scalar_type());
+  }
+}
+
+class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
+ public:
+  // The residual comes last: the gradients' places are counted over the tensors that there are.
+  static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_in,
+                               const torch::Tensor& weight, const torch::Tensor& bias,
+                               const std::optional<torch::Tensor>& residual_in, const FusedBatchNorm& layer) {
+    const c10::DeviceGuard guard(x_in.device());
+    const auto x = in_channels_last(x_in);
+    const auto residual = residual_in ? in_channels_last(*residual_in) : torch::Tensor();
+    const int64_t c = x.size(1);
+    const int64_t rows = x.numel() / c;
+    const auto y = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
+    const auto centre = floats(x, c);
+    const auto invstd = floats(x, c);
+    const auto workspace = floats(x, batch_norm_workspace(rows, c));
+    with_type(x, [&]<class T>(T) {
+      BatchNormForward<T> pass;
+      pass.rows = rows;
+      pass.c = c;
+      pass.x = data<const T>(x);
+      pass.residual = data<const T>(residual);
+      pass.weight = data<const float>(weight);
+      pass.bias = data<const float>(bias);
+      pass.conv_bias = data<const float>(layer.conv_bias);
+      pass.eps = layer.eps;
+      pass.momentum = layer.momentum;
+      pass.running_mean = data<float>(layer.running_mean);
+      pass.running_var = data<float>(layer.running_var);
+      pass.y = data<T>(y);
+      pass.centre = data<float>(centre);
+      pass.invstd = data<float>(invstd);
+      pass.workspace = data<float>(workspace);
+      batch_norm_relu_forward(pass, native_stream(x.device()));
+    });
+    context->saved_data["residual"] = residual.defined();
+    context->save_for_backward({x, y, weight, centre, invstd});
+    return y;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const auto& x = saved[0];
+    const c10::DeviceGuard guard(x.device());
+    const auto dy = in_channels_last(gradients[0]);
+    const int64_t c = x.size(1);
+    const int64_t rows = x.numel() / c;
+    const auto dx = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
+    torch::Tensor dresidual;
+    if (context->saved_data["residual"].toBool() && context->needs_input_grad(3))
+      dresidual = torch::empty_like(dx);
+    const auto dweight = floats(x, c);
+    const auto dbias = floats(x, c);
+    const auto workspace = floats(x, batch_norm_workspace(rows, c));
+    with_type(x, [&]<class T>(T) {
+      BatchNormBackward<T> pass;
+      pass.rows = rows;
+      pass.c = c;
+      pass.x = data<const T>(x);
+      pass.y = data<const T>(saved[1]);
+      pass.weight = data<const float>(saved[2]);
+      pass.centre = data<const float>(saved[3]);
+      pass.invstd = data<const float>(saved[4]);
+      pass.dy = data<const T>(dy);
+      pass.dx = data<T>(dx);
+      pass.dresidual = data<T>(dresidual);
+      pass.dweight = data<float>(dweight);
+      pass.dbias = data<float>(dbias);
+      pass.workspace = data<float>(workspace);
+      batch_norm_relu_backward(pass, native_stream(x.device()));
+    });
+    return {dx, dweight, dbias, dresidual, torch::Tensor()};
+  }
+};
+
+}  // namespace
+
+bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype) {
+  return (device.is_cuda() || device.is_cpu()) && batch_norm_kernels_take(device.is_cuda()) &&
+         (dtype == torch::kFloat32 || dtype == torch::kBFloat16);
+}
+
+torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
+                                    const torch::Tensor& residual) {
+  check(x, layer, residual);
+  const auto added = residual.defined() ? std::optional(residual) : std::nullopt;
+  return BatchNormRelu::apply(x, layer.weight, layer.bias, added, layer);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Batch normalisation in training mode, with the ReLU behind it and the residual between them, in as few
+// passes over memory as there can be (batch_norm_kernels.h).
+#pragma once
+
+#include <torch/types.h>
+
+namespace lockstep {
+
+// A batch normalisation's tensors, each (c) float on the device of its input.
+struct FusedBatchNorm {
+  torch::Tensor weight;
+  torch::Tensor bias;
+  torch::Tensor running_mean;  // follows the batch's, by `momentum`
+  torch::Tensor running_var;
+  // What the convolution before it would have added, undefined for nothing. The normalisation takes it away
+  // again, so nothing is added to x; running_mean counts it. It gets no gradient (.grad stays as it was): the
+  // true one is 0.
+  torch::Tensor conv_bias = {};
+  double momentum = .1;
+  double eps = 1e-5;
+};
+
+// Whether inputs of this kind can be given to fused_batch_norm_relu(): float or bfloat16, on a GPU, in a
+// build with CUDA.
+bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype);
+
+// relu(batch_norm(x) + residual), (n, c, h, w) in channels_last and x's dtype whatever autocast says; a
+// residual is like x, undefined for none. Statistics are float; the result is rounded once. A torch operation
+// as any other: differentiable in x, residual, weight and bias, on torch's current stream, repeatable to the
+// last bit. The running statistics are changed at once; the counter of batches is the caller's. Throws
+// c10::Error where x has less than two values a channel, as torch does, and for tensors that do not fit each
+// other.
+torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
+                                    const torch::Tensor& residual = {});
+
+}  // namespace lockstep

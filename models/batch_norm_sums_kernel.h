@@ -1,0 +1,132 @@
+// What the kernels of batch_norm_forward_kernel.h and batch_norm_backward_kernel.h share: where a thread
+// stands in (rows, c), and two sums over the rows of each channel in a fixed order. See
+// support/cuda_kernel.h.
+#pragma once
+
+#include <initializer_list>
+
+#include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/support/cuda_kernel.h>
+
+namespace lockstep {
+
+// Channels channel .. channel + N - 1 of the rows first, first + lines, ... below last; none outside of c.
+template <int N>
+struct BatchNormPlace {
+  __device__ BatchNormPlace(const BatchNormTiles& tiles, int64_t rows, int64_t c)
+      : lane(static_cast<int>(threadIdx.x) % tiles.lanes),
+        line(static_cast<int>(threadIdx.x) / tiles.lanes),
+        channel((int64_t{blockIdx.y} * tiles.lanes + lane) * N),
+        first(int64_t{blockIdx.x} * tiles.chunk_rows + line),
+        last(first - line + tiles.chunk_rows < rows ? first - line + tiles.chunk_rows : rows),
+        inside(channel < c) {}
+
+  int lane, line;
+  int64_t channel, first, last;
+  bool inside;
+};
+
+template <int N, class T>
+__device__ void load(const T* from, float (&values)[N]) {
+  const auto vector = *reinterpret_cast<const Vector<T, N>*>(from);
+  for (int k = 0; k < N; ++k) values[k] = to_float(vector.values[k]);
+}
+
+template <int N, class T>
+__device__ void store(T* to, const float (&values)[N]) {
+  Vector<T, N> vector;
+  for (int k = 0; k < N; ++k) vector.values[k] = from_float<T>(values[k]);
+  *reinterpret_cast<Vector<T, N>*>(to) = vector;
+}
+
+// Adds up `sums`, one of each of kThreads threads that stand in rows of `lanes`, over the rows, pair by pair.
+// The result is that of the threads of row 0. Thread t's k-th sum stands at sums[k][t].
+template <int K, class T>
+__device__ void add_lines(T (&sums)[K][BatchNormTiles::kThreads], int lanes) {
+  const int thread = static_cast<int>(threadIdx.x);
+  for (int half = BatchNormTiles::kThreads / 2; half >= lanes; half /= 2) {
+    __syncthreads();
+    if (thread >= half) continue;
+    for (int k = 0; k < K; ++k) sums[k][thread] += sums[k][thread + half];
+  }
+}
+
+// Each block's sums of its chunk: partials (2, chunks, c).
+template <int N>
+__device__ void store_partials(const float (&a)[N], const float (&b)[N], const BatchNormPlace<N>& at,
+                               const BatchNormTiles& tiles, int64_t c, float* partials) {
+  __shared__ float sums[2 * N][BatchNormTiles::kThreads];
+  for (int k = 0; k < N; ++k) {
+    sums[k][threadIdx.x] = a[k];
+    sums[N + k][threadIdx.x] = b[k];
+  }
+  add_lines(sums, tiles.lanes);
+  if (at.line != 0 || !at.inside) return;
+  float total_a[N], total_b[N];
+  for (int k = 0; k < N; ++k) {
+    total_a[k] = sums[k][threadIdx.x];
+    total_b[k] = sums[N + k][threadIdx.x];
+  }
+  store(partials + blockIdx.x * c + at.channel, total_a);
+  store(partials + (tiles.chunks + blockIdx.x) * c + at.channel, total_b);
+}
+
+// The last step is by blocks of kThreads threads too: kFoldLanes channels, the chunks dealt over the lines.
+inline constexpr int kFoldLanes = 8;
+
+struct BatchNormSums {
+  double a, b;
+  int64_t channel;
+  bool mine;  // this thread has the sums of a channel
+};
+
+__device__ inline BatchNormSums fold_partials(const float* partials, int64_t chunks, int64_t c) {
+  constexpr int kLines = BatchNormTiles::kThreads / kFoldLanes;
+  __shared__ double sums[2][BatchNormTiles::kThreads];
+  const int lane = static_cast<int>(threadIdx.x) % kFoldLanes;
+  const int line = static_cast<int>(threadIdx.x) / kFoldLanes;
+  const int64_t channel = int64_t{blockIdx.x} * kFoldLanes + lane;
+  double a = 0;
+  double b = 0;
+  if (channel < c) {
+    for (int64_t chunk = line; chunk < chunks; chunk += kLines) {
+      a += partials[chunk * c + channel];
+      b += partials[(chunks + chunk) * c + channel];
+    }
+  }
+  sums[0][threadIdx.x] = a;
+  sums[1][threadIdx.x] = b;
+  add_lines(sums, kFoldLanes);
+  return {sums[0][threadIdx.x], sums[1][threadIdx.x], channel, line == 0 && channel < c};
+}
+
+// Chooses the vector: `wide` where channels and pointers allow it, else 1. Calls body(integral constant).
+template <int N>
+struct VectorWidth {
+  static constexpr int kWidth = N;
+};
+
+template <class T, class Body>
+void with_vector_width(int64_t c, std::initializer_list<const void*> pointers, const Body& body) {
+  constexpr int kWide = kVectorBytes / sizeof(T);
+  bool wide = c % kWide == 0;
+  for (const void* pointer : pointers) wide = wide && is_aligned(pointer, kVectorBytes);
+  if (wide) {
+    body(VectorWidth<kWide>{});
+  } else {
+    body(VectorWidth<1>{});
+  }
+}
+
+inline dim3 grid_of(const BatchNormTiles& tiles) {
+  return {static_cast<unsigned>(tiles.chunks), static_cast<unsigned>(tiles.tiles), 1};
+}
+
+inline dim3 fold_grid(int64_t c) { return {static_cast<unsigned>(ceil_div(c, kFoldLanes)), 1, 1}; }
+
+// For kernels that write each element: enough rows a thread for it to keep its channels' coefficients.
+inline BatchNormTiles batch_norm_map_tiles(int64_t rows, int64_t c, int vector) {
+  return batch_norm_tiles(rows, c, vector, /*rows_each=*/8, /*max_blocks=*/int64_t{1} << 30);
+}
+
+}  // namespace lockstep

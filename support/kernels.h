@@ -1,0 +1,15 @@
+// Whose kernels a network's layers are computed by.
+#pragma once
+
+#include <lockstep/support/choices.h>
+
+namespace lockstep {
+
+enum class Kernels {
+  kAuto,   // ours where there are any for the layer, device and type
+  kStock,  // torch's
+};
+
+inline constexpr Choice<Kernels> kKernelsNames[] = {{"auto", Kernels::kAuto}, {"stock", Kernels::kStock}};
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+// The kernels themselves, emulated: batch_norm_emulated.cpp.
+#include <lockstep/tests/models/batch_norm_cases.h>
+#include <lockstep/tests/support/emulated_order.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+TEST_CASE("fused batch normalisation, addition and ReLU are torch's in double") {
+  check_batch_norms(torch::kCPU);
+}
+
+TEST_CASE("large means, constant channels and NaN") { check_hard_channels(torch::kCPU); }
+
+TEST_CASE("tensors of any layout and alignment") { check_layouts(torch::kCPU); }
+
+TEST_CASE("a second run gives the same bits, and so do threads in another order") {
+  emulated_order = ThreadOrder::kForward;
+  check_repeatable(torch::kCPU);
+  for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
+    const int64_t c = GENERATE(24, 3, 100);
+    const auto inputs = batch_norm_inputs({5, c, 14, 15}, true, dtype);
+    const auto forward = fused_results(inputs, torch::kCPU).all();
+    emulated_order = ThreadOrder::kBackward;
+    const auto backward = fused_results(inputs, torch::kCPU).all();
+    emulated_order = ThreadOrder::kForward;
+    for (size_t i = 0; i < forward.size(); ++i) CHECK(forward[i].equal(backward[i]));
+  }
+}
+
+TEST_CASE("what cannot be computed is refused") {
+  const auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
+  const FusedBatchNorm layer{inputs.weight, inputs.bias, inputs.running_mean, inputs.running_var};
+  CHECK_NOTHROW(fused_batch_norm_relu(inputs.x, layer, inputs.residual));
+  CHECK_THROWS_WITH(fused_batch_norm_relu(torch::ones({1, 4, 1, 1}), layer),
+                    Catch::Contains("Expected more than 1 value per channel"));
+  CHECK_THROWS_AS(fused_batch_norm_relu(torch::ones({0, 4, 3, 3}), layer), c10::Error);
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x.to(torch::kFloat64), layer), c10::Error);
+  CHECK_THROWS_AS(fused_batch_norm_relu(torch::ones({2, 5, 3, 3}), layer), c10::Error);
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, layer, inputs.residual.to(torch::kBFloat16)), c10::Error);
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, layer, inputs.residual.slice(0, 0, 1)), c10::Error);
+  auto without = layer;
+  without.running_mean = torch::Tensor();
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, without), c10::Error);
+}
+
+TEST_CASE("only what needs a gradient gets one, and none is kept without gradients") {
+  const auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
+  const auto weight = inputs.weight.clone().requires_grad_();
+  const FusedBatchNorm layer{weight, inputs.bias, inputs.running_mean.clone(), inputs.running_var.clone()};
+  const auto y = fused_batch_norm_relu(inputs.x, layer, inputs.residual);
+  y.sum().backward();
+  CHECK(weight.grad().defined());
+  CHECK_FALSE(inputs.residual.grad().defined());
+  const torch::NoGradGuard no_grad;
+  CHECK_FALSE(fused_batch_norm_relu(inputs.x, layer, inputs.residual).requires_grad());
+}

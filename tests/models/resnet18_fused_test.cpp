@@ -1,0 +1,74 @@
+// With the kernels themselves, emulated: batch_norm_emulated.cpp.
+#include <ATen/autocast_mode.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/tests/models/resnet18_fused_cases.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+TEST_CASE("ResNet-18 trains with fused kernels as with torch's layers") { check_fused_resnet18(torch::kCPU); }
+
+TEST_CASE("names, order and memory of parameters and buffers do not depend on the kernels") {
+  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat32);
+  auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
+  const auto check = [](const auto& ours, const auto& theirs) {
+    REQUIRE(ours.size() == theirs.size());
+    for (size_t i = 0; i < ours.size(); ++i) {
+      CHECK(ours[i].key() == theirs[i].key());
+      CHECK(ours[i].value().equal(theirs[i].value()));
+      CHECK(ours[i].value().strides() == theirs[i].value().strides());
+    }
+  };
+  check(fused->named_parameters(), stock->named_parameters());
+  check(fused->named_buffers(), stock->named_buffers());
+}
+
+TEST_CASE("other types and networks without batch normalisation stay torch's") {
+  auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat64);
+  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
+  const auto X = torch::rand({2, 1, 28, 28}, torch::kFloat64);
+  CHECK(fused->forward(X).equal(stock->forward(X)));
+  ResNet18Options options;
+  options.width = 8;
+  options.batch_norm = false;
+  ResNet18 plain(options);
+  options.kernels = Kernels::kStock;
+  ResNet18 plain_stock(options);
+  CHECK(plain->forward(X.to(torch::kFloat32)).equal(plain_stock->forward(X.to(torch::kFloat32))));
+}
+
+TEST_CASE("the factory passes the kernels on") {
+  const auto X = torch::rand({2, 1, 14, 14});
+  const auto y = torch::arange(2);
+  const auto loss = [&](Kernels kernels) {
+    return make_model_factory({.name = "resnet18", .kernels = kernels})().loss_sum({X, y}).loss.item<float>();
+  };
+  const auto fused = loss(Kernels::kAuto);
+  CHECK(fused == classification_outcome(ResNet18()->forward(X), y).loss.item<float>());
+  CHECK(fused != loss(Kernels::kStock));
+}
+
+TEST_CASE("under autocast the fused kernels compute in bfloat16") {
+  at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
+  at::autocast::set_autocast_enabled(torch::kCPU, true);
+  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat32);
+  auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
+  auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
+  const auto X = torch::rand({16, 1, 28, 28});
+  const auto fused_logits = fused->forward(X);
+  const auto stock_logits = stock->forward(X);
+  at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(torch::kCPU, false);
+  const auto logits = exact->forward(X.to(torch::kFloat64));
+  CHECK(fused_logits.scalar_type() == torch::kBFloat16);
+  CHECK_FALSE(fused_logits.equal(stock_logits));
+  CHECK(max_difference(fused_logits, logits) <=
+        2 * max_difference(stock_logits, logits) + 1e-3 * max_abs(logits));
+  fused_logits.sum().backward();
+  for (const auto& item : fused->named_parameters()) {
+    if (before_batch_norm(item.key())) continue;
+    INFO(item.key());
+    CHECK(item.value().grad().scalar_type() == torch::kFloat32);
+    CHECK(item.value().grad().isfinite().all().item<bool>());
+  }
+}
