@@ -70,6 +70,7 @@ std::string arithmetic_text(const TrainPlan& plan) {
   const auto precision = plan.trainer.replica.precision;
   std::string text(name_of(kPrecisionNames, precision));
   if (precision == Precision::kBf16) text += " where layers gain by it, weights and sums in fp32";
+  if (plan.kernels == Kernels::kStock) text += "; torch's kernels alone";
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",

@@ -119,6 +119,11 @@ void add_how(CLI::App& train, TrainOptions& options) {
           "How they are summed (default: auto, which is nccl between distinct GPUs and two_shot elsewhere)")
       ->check(one_of(names_of(kAllreduceNames)));
   train
+      .add_option(
+          "--kernels", options.kernels,
+          "Whose kernels compute the layers: auto (ours on GPUs, where there are any) or stock (torch's)")
+      ->check(one_of(names_of(kKernelsNames)));
+  train
       .add_option("--cuda-graph", options.cuda_graph,
                   "On GPUs, record a step once and replay it (auto: where it can be done)")
       ->check(one_of(names_of(kCudaGraphNames)));

@@ -45,6 +45,7 @@ struct TrainOptions {
   std::optional<std::string> sync;
   std::optional<int64_t> bucket_mb;
   std::optional<std::string> allreduce;
+  std::string kernels = "auto";
   std::string cuda_graph = "auto";
   bool deterministic = false;
   bool invariant = false;

@@ -103,6 +103,7 @@ void set_how(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan)
   trainer.accumulate = options.accumulate;
   trainer.bn = value_of(kBnPolicyNames, options.bn);
   plan.deterministic = options.deterministic;
+  plan.kernels = value_of(kKernelsNames, options.kernels);
   check_precision(replica.precision, trainer.devices);
   replica.cuda_graph = value_of(kCudaGraphNames, options.cuda_graph);
   check_cuda_graph(replica.cuda_graph, trainer.devices);
@@ -120,7 +121,8 @@ Model set_model(const TrainOptions& options, const Recipe& recipe, TrainPlan& pl
                  .channels = images.size(1),
                  .classes = plan.data.set.classes,
                  .seed = plan.seed,
-                 .initialization = {}};
+                 .initialization = {},
+                 .kernels = plan.kernels};
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);

@@ -9,6 +9,7 @@
 #include <lockstep/app/train.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/support/kernels.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -27,6 +28,7 @@ struct TrainPlan {
   int64_t batch_size = 0;  // global
   uint64_t seed = 0;
   bool deterministic = false;
+  Kernels kernels = Kernels::kAuto;
   int64_t warmup_epochs = 0;
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied

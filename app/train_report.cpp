@@ -88,6 +88,7 @@ std::string plan_json(const TrainPlan& plan) {
               {"precision", name_of(kPrecisionNames, replica.precision)},
               {"sync", name_of(kSyncModeNames, replica.sync.mode)},
               {"bucket_bytes", replica.sync.bucket_bytes},
+              {"kernels", name_of(kKernelsNames, plan.kernels)},
               {"cuda_graph", name_of(kCudaGraphNames, replica.cuda_graph)},
               {"allreduce", name_of(kAllreduceNames, plan.trainer.allreduce)},
               {"bn", name_of(kBnPolicyNames, plan.trainer.bn)},

@@ -65,10 +65,12 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
 
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
  public:
-  // The residual comes last: the gradients' places are counted over the tensors that there are.
+  // conv_bias is an argument so that its gradient's node is reached, with none: the true one is 0. The
+  // residual and it come last: the gradients' places are counted over the tensors that there are.
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_in,
                                const torch::Tensor& weight, const torch::Tensor& bias,
-                               const std::optional<torch::Tensor>& residual_in, const FusedBatchNorm& layer) {
+                               const std::optional<torch::Tensor>& residual_in,
+                               const std::optional<torch::Tensor>& conv_bias, const FusedBatchNorm& layer) {
     const c10::DeviceGuard guard(x_in.device());
     const auto x = in_channels_last(x_in);
     const auto residual = residual_in ? in_channels_last(*residual_in) : torch::Tensor();
@@ -86,7 +88,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.residual = data<const T>(residual);
       pass.weight = data<const float>(weight);
       pass.bias = data<const float>(bias);
-      pass.conv_bias = data<const float>(layer.conv_bias);
+      pass.conv_bias = data<const float>(conv_bias.value_or(torch::Tensor()));
       pass.eps = layer.eps;
       pass.momentum = layer.momentum;
       pass.running_mean = data<float>(layer.running_mean);
@@ -133,7 +135,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.workspace = data<float>(workspace);
       batch_norm_relu_backward(pass, native_stream(x.device()));
     });
-    return {dx, dweight, dbias, dresidual, torch::Tensor()};
+    return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
   }
 };
 
@@ -147,8 +149,10 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype) {
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
-  const auto added = residual.defined() ? std::optional(residual) : std::nullopt;
-  return BatchNormRelu::apply(x, layer.weight, layer.bias, added, layer);
+  const auto given = [](const torch::Tensor& tensor) {
+    return tensor.defined() ? std::optional(tensor) : std::nullopt;
+  };
+  return BatchNormRelu::apply(x, layer.weight, layer.bias, given(residual), given(layer.conv_bias), layer);
 }
 
 }  // namespace lockstep

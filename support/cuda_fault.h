@@ -10,17 +10,17 @@
 namespace lockstep {
 
 struct CudaFault {
-  int code = 0;        // a cudaError_t
-  std::string words;   // CUDA's own
-  std::string device;  // such as "cuda:0"; empty where none is known
+  int code = 0;             // a cudaError_t
+  std::string words = {};   // CUDA's own
+  std::string device = {};  // such as "cuda:0"; empty where none is known
 
   // For versions that do not fit; as CUDA writes them, 13000 for 13.0. 0: unknown, or there is no driver.
   int driver_version = 0;
   int runtime_version = 0;
 
   // For a GPU that the program has no kernels for.
-  std::string capability;  // its own, "7.5"
-  std::string built_for;   // those that there are kernels for, "8.0 9.0"
+  std::string capability = {};  // its own, "7.5"
+  std::string built_for = {};   // those that there are kernels for, "8.0 9.0"
 
   // For memory that is not there.
   uint64_t asked_bytes = 0;

@@ -1,6 +1,7 @@
 // With the kernels themselves, emulated: batch_norm_emulated.cpp.
 #include <ATen/autocast_mode.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
 
 using namespace lockstep;
@@ -35,6 +36,25 @@ TEST_CASE("other types and networks without batch normalisation stay torch's") {
   options.kernels = Kernels::kStock;
   ResNet18 plain_stock(options);
   CHECK(plain->forward(X.to(torch::kFloat32)).equal(plain_stock->forward(X.to(torch::kFloat32))));
+}
+
+TEST_CASE("the biases before a batch normalisation take part in a gradient sync, with gradients of zero") {
+  auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
+  const auto communicator = make_communicator({.devices = {torch::kCPU}});
+  GradientSync sync(communicator->endpoint(0));
+  sync.attach(*fused);
+  sync.flat_gradients().fill_(1);  // what another step has left
+  for (const auto& param : fused->parameters()) param.mutable_grad() = {};
+  fused->forward(torch::rand({4, 1, 14, 14})).square().sum().backward();
+  sync.wait();  // misses none
+  int biases = 0;
+  for (const auto& item : fused->named_parameters()) {
+    INFO(item.key());
+    const bool zero = item.value().grad().count_nonzero().item<int64_t>() == 0;
+    CHECK(zero == before_batch_norm(item.key()));
+    biases += before_batch_norm(item.key());
+  }
+  CHECK(biases == 17);
 }
 
 TEST_CASE("the factory passes the kernels on") {

@@ -138,3 +138,31 @@ TEST_CASE("a full trace keeps the first events and counts the others") {
   CHECK(none.events().empty());
   CHECK(none.dropped() == 1);
 }
+
+TEST_CASE("an event that is known later is asked for until it is known, and then not again") {
+  Trace trace(2);
+  int asked = 0;
+  trace.add_later([&]() -> std::optional<Trace::Event> {
+    if (++asked < 3) return std::nullopt;
+    return Trace::Event{.name = "kernel", .rank = 1, .lane = Lane::kDeviceCompute, .begin = .25, .end = .5};
+  });
+  trace.resolve();
+  trace.resolve();
+  CHECK(trace.events().empty());
+  { const Trace::Span span(&trace, "step", 0); }
+  trace.resolve();
+  trace.resolve();
+  CHECK(asked == 3);
+  const auto events = trace.events();
+  REQUIRE(events.size() == 2);
+  CHECK(events[1].name == "kernel");
+  CHECK(events[1].lane == Lane::kDeviceCompute);
+  CHECK(events[1].begin == .25);
+  CHECK(events[1].end == .5);
+  CHECK(events[1].begin_order > events[0].end_order);  // its place is that of the moment at which it is known
+  CHECK(events[1].end_order > events[1].begin_order);
+  trace.add_later([] { return Trace::Event{.name = "one too many"}; });
+  trace.resolve();
+  CHECK(trace.events().size() == 2);
+  CHECK(trace.dropped() == 1);
+}

@@ -1,0 +1,52 @@
+// What a build without CUDA says where CUDA would be needed.
+#include <catch2/catch.hpp>
+
+#include <lockstep/data/gather_images.h>
+#include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/flat_sgd.h>
+#include <lockstep/parallel/nccl_communicator.h>
+#include <lockstep/parallel/step_graph.h>
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/skip.h>
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// What `action` throws as a DeviceError: message and hint.
+template <class Action>
+std::string device_error(const Action& action) {
+  try {
+    action();
+  } catch (const DeviceError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+  return "no DeviceError";
+}
+
+}  // namespace
+
+TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
+  if (cuda_build() != "without CUDA") SKIP_CASE("this build has CUDA");
+  const std::vector<torch::Device> two{{torch::kCUDA, 0}, {torch::kCUDA, 1}};
+  const std::string expected = "this lockstep was built without CUDA";
+  CHECK_THAT(device_error([] { StepGraph graph([] {}); }),
+             Contains(expected) && Contains("LOCKSTEP_BUILD_CUDA=on"));
+  CHECK_FALSE(StepGraph::available(two.front()));
+  CHECK_THAT(device_error([] { gather_images(nullptr, nullptr, nullptr, 1, 1, nullptr, nullptr, nullptr); }),
+             Contains(expected));
+  CHECK_THAT(device_error([] { flat_sgd(FlatSgdBuffers<float>{.size = 1}, {}, nullptr, nullptr, nullptr); }),
+             Contains(expected));
+  CHECK_FALSE(batch_norm_kernels_take(/*on_gpu=*/true));
+
+  const std::string nccl = "this lockstep was built without NCCL";
+  CHECK(nccl_version().empty());
+  CHECK_THAT(device_error([] { make_nccl_id(); }), Contains(nccl) && Contains("--allreduce two_shot"));
+  CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2}); }),
+             Contains(nccl));
+  CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), Contains(nccl));
+  CHECK(choose_allreduce(Allreduce::kAuto, two) == Allreduce::kTwoShot);  // auto does without it
+}
