@@ -10,7 +10,8 @@ torch_version=2.11.0
 torch_cuda_major=13
 torch_cpu=$cache/torch-$torch_version-cpu    # a plain folder; serves C++ without CUDA
 torch_full=$cache/torch-$torch_version-full  # a Python environment with all that torch loads; CUDA and Python need it
-nvcc_install=$cache/nvcc-13.0.2
+nccl_version=2.28.9                          # torch's
+nvcc_install=$cache/nvcc-13.0.2-nccl-$nccl_version
 debian_data=/usr/share/datasets/fashion-mnist
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 

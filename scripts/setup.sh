@@ -4,7 +4,7 @@
 #
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
 #   scripts/setup.sh --python        also Python with torch, for the scripts that compare; prints the interpreter's path
-#   scripts/setup.sh --cuda-compiler also the CUDA compiler, where CUDA is off
+#   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
 #                                    LOCKSTEP_DATA=DIR/fashion-mnist, and LOCKSTEP_BUILD_TORCH=...)
 #   scripts/setup.sh --clean         removes what was fetched
@@ -81,8 +81,22 @@ list_fetches() {
     complete "$torch_cpu" || echo cpu
   fi
   if cuda_wanted || [ "$want_nvcc" = yes ]; then
-    complete "$nvcc_install" || system_nvcc || echo nvcc
+    cuda_tools_complete || echo nvcc
   fi
+}
+
+# The compiler, and NCCL, each from our own install or from elsewhere.
+cuda_tools_complete() {
+  local fetched=/nowhere
+  ! complete "$nvcc_install" || fetched=$nvcc_install
+  { [ -e "$fetched/nvidia/cu13/bin/nvcc" ] || system_nvcc; } &&
+    { [ -e "$fetched/nvidia/nccl/include/nccl.h" ] || nccl_elsewhere; }
+}
+
+# On the system, beside the torch in use, or beside the full torch that this call has fetched by then.
+nccl_elsewhere() {
+  [ -e /usr/include/nccl.h ] || [ -e "$(torch_folder)/../nvidia/nccl/include/nccl.h" ] ||
+    { [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && { [ "$want_python" = yes ] || cuda_wanted; }; }
 }
 
 need_space() {
@@ -112,10 +126,15 @@ install_python() {
     pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors
 }
 
-# nvcc looks for its libraries in lib64; the packages put them into lib.
+# One call for both: pip does not merge into a folder that is there already.
 install_nvcc() {
-  pip_into "$nvcc_install" 'cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2' &&
-    ln -s lib "$nvcc_install/nvidia/cu13/lib64"
+  local packages=()
+  # All extras: with nvcc alone pip takes parts of a newer release that do not fit.
+  system_nvcc || packages+=('cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.0.2')
+  nccl_elsewhere || packages+=("nvidia-nccl-cu13==$nccl_version")
+  pip_into "$nvcc_install" "${packages[@]}" || return
+  # nvcc looks for its libraries in lib64; the packages put them into lib.
+  [ ! -e "$nvcc_install/nvidia/cu13" ] || ln -s lib "$nvcc_install/nvidia/cu13/lib64"
 }
 
 # fetch NAME GIGABYTES FOLDER FILE COMMAND...: FILE, inside FOLDER, proves that the command did its work.
@@ -143,9 +162,9 @@ fetch_one() {
         install_python
       ;;
     nvcc)
-      # All five extras: with nvcc alone pip takes parts of a newer release that do not fit.
-      fetch "CUDA compiler (100 MB)" 1 "$nvcc_install" nvidia/cu13/bin/nvcc \
-        install_nvcc
+      local proof=nvidia/nccl/include/nccl.h
+      ! nccl_elsewhere || proof=nvidia/cu13/bin/nvcc
+      fetch "CUDA compiler and NCCL (300 MB)" 2 "$nvcc_install" "$proof" install_nvcc
       ;;
   esac
 }

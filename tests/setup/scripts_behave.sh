@@ -33,8 +33,9 @@ working_pip() {
   : | stand_in pip3
   stand_in python3 <<'STUB'
 echo "python3 $*" >>"$calls"
-site=
+site= nccl=
 while [ $# -gt 0 ]; do
+  [[ $1 != nvidia-nccl-* ]] || nccl=yes
   [ "$1" != --target ] || site=$2
   [ "$1" != --python ] || site=${2%/bin/python}/lib/python3.11/site-packages
   shift
@@ -42,6 +43,7 @@ done
 [ -n "$site" ] || exit 0
 mkdir -p "$site/torch/lib" "$site/nvidia/cu13/bin"
 touch "$site"/torch/lib/libtorch_{cpu,cuda}.so "$site/nvidia/cu13/bin/nvcc"
+[ -z "$nccl" ] || { mkdir -p "$site/nvidia/nccl/include" && touch "$site/nvidia/nccl/include/nccl.h"; }
 STUB
 }
 
@@ -174,10 +176,31 @@ case_full_for_cuda() {
   called 1 "torch==2.11.0 numpy safetensors"
   called 0 "--no-deps"
   if ! /usr/local/cuda/bin/nvcc --version 2>/dev/null | grep -q 'release 13'; then
-    called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart]==13.0.2"
+    called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.0.2"
   fi
+  called 0 nvidia-nccl  # which is torch's own
   [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.11.0-full/bin/python" ] ||
     fail "--python does not print its interpreter"
+}
+case_nccl_without_its_torch() {  # to compile what uses NCCL where neither torch nor the system has it
+  if [ -e /usr/include/nccl.h ]; then
+    echo "skipped: the system has NCCL"
+    exit 77
+  fi
+  working_pip
+  stand_in nvcc <<<'echo "Cuda compilation tools, release 13.0, V13.0.88"'
+  mkdir -p "$XDG_CACHE_HOME/lockstep/nvcc-13.0.2/nvidia/cu13/bin"  # of an older set-up, which fetched no NCCL
+  date >"$XDG_CACHE_HOME/lockstep/nvcc-13.0.2/complete"
+  CUDACXX=$work/bin/nvcc setup 0 --quiet --cuda-compiler
+  called 1 "nvidia-nccl-cu13==2.28.9"
+  called 0 cuda-toolkit  # there is a compiler
+  CUDACXX=$work/bin/nvcc setup 0 --quiet --cuda-compiler
+  called 1 "nvidia-nccl-cu13==2.28.9"
+  mkdir -p "$work/nvidia/nccl/include" "$work/torch"
+  touch "$work/nvidia/nccl/include/nccl.h"
+  rm -r "$XDG_CACHE_HOME"
+  CUDACXX=$work/bin/nvcc LOCKSTEP_BUILD_TORCH=$work/torch setup 0 --quiet --cuda-compiler
+  called 1 "nvidia-nccl-cu13==2.28.9"  # the torch that was named has it
 }
 case_waits_for_another_run() {
   local first
