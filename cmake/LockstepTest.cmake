@@ -24,6 +24,12 @@ function(lockstep_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiles sooner, and runs but once
+  foreach(source IN LISTS arg_SOURCES)
+    file(STRINGS "${source}" cuda_cases REGEX "\\[cuda2?\\]")
+    if(cuda_cases OR arg_LABELS MATCHES "cuda")
+      add_dependencies(cuda_tests ${arg_NAME})
+    endif()
+  endforeach()
   if(needs_torch)
     target_precompile_headers(${arg_NAME} REUSE_FROM lockstep)
   endif()
@@ -42,6 +48,9 @@ include([==[${PROJECT_SOURCE_DIR}/cmake/LockstepListCases.cmake]==])
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
+
+# All test programs with a case that needs a GPU.
+add_custom_target(cuda_tests)
 
 # lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): a script as one ctest
 # test. Exit code 77 means skipped; its last line of output then says why.
