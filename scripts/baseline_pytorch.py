@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The chapters' networks in eager Python torch: what `lockstep train --devices cpu` is compared with.
+"""The chapters' networks in eager Python torch: what `lockstep train` on one device is compared with.
 
 The scratch LeNet is trained with the chapter's own lines, ResNet-18 with torch.optim.SGD. Initial weights, the order of
 rows and the learning rate of each step are those of `lockstep train`, so that both do the same arithmetic on the same
-numbers. Like lockstep it keeps the whole data set in memory as uint8 and reads the loss only where it is printed, so
+numbers. Like lockstep it keeps the whole data set on the device as uint8 and reads the loss only where it is printed, so
 that what is compared is the training, not a loader.
 
     baseline_pytorch.py --epochs 10              train LeNet; prints what `lockstep train` prints
@@ -11,7 +11,7 @@ that what is compared is the training, not a loader.
         --schedule cosine --warmup-epochs 1 --limit-train 6400
                                                  the twin of `lockstep train --recipe resnet18-warmup --epochs 3
                                                  --batch-size 64 --lr .05 --limit-train 6400`
-    baseline_pytorch.py --turns                  be a contender of compare_turns.py
+    baseline_pytorch.py --turns                  be a contender of compare_turns.py or compare_gpu.py
 
 Needs torch alone (no numpy).
 """
@@ -25,8 +25,8 @@ import warnings
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
-from baseline_data import DEBIAN_FASHION_MNIST, epoch_batches  # noqa: E402
-from baseline_training import MEMORY_FORMATS, Training, lr_at  # noqa: E402
+from baseline_data import DEBIAN_FASHION_MNIST  # noqa: E402
+from baseline_training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
 from baseline_turns import COMPILE_MODES, keep_to_core, serve  # noqa: E402
 from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
 from resnet18_twin import INITIALIZATIONS  # noqa: E402
@@ -38,7 +38,7 @@ def train_epoch(run, epoch, record):
     """(mean loss, seconds) of one epoch."""
     args = run.args
     # Outside the clock: nobody who wants speed draws a permutation in a Python loop.
-    batches = epoch_batches(args, epoch, len(run.train[1]))
+    batches = run.batches(epoch)
     loss_sum, logged = 0.0, 0
     start = window_start = time.perf_counter()
     for step, rows in enumerate(batches, 1):
@@ -81,12 +81,15 @@ def train(args):
     record(event="done", test_accuracy=accuracy, seconds_per_epoch=mean_seconds, weights_sha256=run.weights_sha256())
     if args.print_weights_hash:
         print(f"weights sha256: {run.weights_sha256()}")
-    print(f"test acc: {accuracy:.2f}, {mean_seconds:.1f} sec/epoch on [cpu]")
+    print(f"test acc: {accuracy:.2f}, {mean_seconds:.1f} sec/epoch on [{args.device}]")
 
 
 def add_training_flags(parser):
     parser.add_argument("--model", choices=DEFAULT_LR, default="lenet")
-    parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32", help="bf16: under autocast")
+    parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: as torch has it, which is "
+                        "fp32, but on GPUs TF32 in convolutions; bf16: under autocast")
+    parser.add_argument("--cudnn-benchmark", action="store_true", help="cuDNN times its algorithms and takes the fastest")
     parser.add_argument("--memory-format", choices=MEMORY_FORMATS, default="channels_last",
                         help="default: channels_last, the faster on processors; contiguous is as the chapters write it")
     parser.add_argument("--initialization", choices=INITIALIZATIONS, default="torch", help="of resnet18's weights")
@@ -108,15 +111,15 @@ def add_training_flags(parser):
 
 def add_turns_flags(parser):
     turns = parser.add_argument_group("turns")
-    turns.add_argument("--turns", action="store_true", help="serve compare_turns.py instead of training")
+    turns.add_argument("--turns", action="store_true", help="take turns instead of training")
+    turns.add_argument("--last-batch", choices=["drop", "keep"], default="drop", help="of an epoch, which is smaller")
     turns.add_argument("--warmup", type=int, default=5, metavar="STEPS", help="steps before the first turn")
     turns.add_argument("--compile", choices=[*COMPILE_MODES, "fastest"],
                        help="with torch.compile, in this mode or in the one that turns out to be the fastest")
-    turns.add_argument("--world", type=int, default=1, help="processes of DistributedDataParallel; this is one of "
-                       "them, and keeps to one core")
-    turns.add_argument("--rank", type=int, default=0, help="which one")
-    turns.add_argument("--store", metavar="FILE", help="a path, the same for all, where no file is yet: they meet "
-                       "there")
+    turns.add_argument("--store", metavar="FILE", help="with DistributedDataParallel, whose processes meet at this "
+                       "path, where no file is yet")
+    turns.add_argument("--world", type=int, default=1, help="how many processes; of several each keeps to one core")
+    turns.add_argument("--rank", type=int, default=0, help="which one this is")
 
 
 def parse():
@@ -128,8 +131,8 @@ def parse():
         parser.error("--momentum and --weight-decay are for --model resnet18: lenet has the chapter's plain SGD")
     if args.warmup_epochs and args.warmup_epochs >= args.epochs:
         parser.error(f"--warmup-epochs {args.warmup_epochs} leaves nothing of {args.epochs} epochs")
-    if not args.turns and (args.world > 1 or args.compile):
-        parser.error("--world and --compile are for --turns")
+    if not args.turns and (args.store or args.compile):
+        parser.error("--store and --compile are for --turns")
     if args.world > 1 and (args.store is None or args.batch_size % args.world):
         parser.error(f"--world {args.world} needs a --store, and a --batch-size that it divides, got {args.batch_size}")
     args.lr = DEFAULT_LR[args.model] if args.lr is None else args.lr
@@ -141,6 +144,7 @@ def main():
     if args.world > 1:
         keep_to_core(args.rank)  # before torch starts threads, which then keep to it too
     torch.set_num_threads(args.threads)
+    set_arithmetic(args)
     serve(args) if args.turns else train(args)
 
 

@@ -6,12 +6,19 @@ import time
 
 import torch
 
-from baseline_data import load_set
+from baseline_data import epoch_batches, load_set
 from lenet_twin import LeNetTwin
 from resnet18_twin import ResNet18Twin
 
 EVALUATION_BLOCK = 256
+PRECISIONS = ["fp32", "default", "bf16"]
 MEMORY_FORMATS = dict(contiguous=torch.contiguous_format, channels_last=torch.channels_last)
+
+
+def set_arithmetic(args):
+    """Of the whole process, on GPUs. Matrix products keep to fp32 by default, convolutions do not."""
+    torch.backends.cudnn.allow_tf32 = args.precision != "fp32"
+    torch.backends.cudnn.benchmark = args.cudnn_benchmark
 
 
 def make_twin(args):
@@ -19,7 +26,7 @@ def make_twin(args):
         twin = LeNetTwin(args.seed)
     else:
         twin = ResNet18Twin(args.seed, args.initialization, args.momentum, args.weight_decay)
-    return twin.to(memory_format=MEMORY_FORMATS[args.memory_format])
+    return twin.to(args.device, memory_format=MEMORY_FORMATS[args.memory_format])
 
 
 def lr_at(args, step, steps_per_epoch):
@@ -37,30 +44,39 @@ class Training:
 
     def __init__(self, args, rank=0, world=1):
         self.args, self.rank, self.world = args, rank, world
+        self.device = torch.device(args.device)
         images, labels = load_set(args.data, "train")
         limit = args.limit_train or len(labels)
-        self.train = images[:limit], labels[:limit]
-        self.test = load_set(args.data, "t10k")
+        self.train = images[:limit].to(self.device), labels[:limit].to(self.device)
+        self.test = [tensor.to(self.device) for tensor in load_set(args.data, "t10k")]
         self.twin = make_twin(args)
         self.loss_sum_of = self.twin  # or what DistributedDataParallel or torch.compile make of it
         # Over the rows since the last take_loss(); a tensor, since reading a number each step is what one does not do.
-        self.loss_sum, self.rows = torch.zeros((), dtype=torch.float64), 0
+        self.loss_sum, self.rows = torch.zeros((), dtype=torch.float64, device=self.device), 0
+
+    def batches(self, epoch):
+        """The rows of each step of an epoch, on the device."""
+        return [rows.to(self.device) for rows in epoch_batches(self.args, epoch, len(self.train[1]))]
+
+    def synchronize(self):
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
 
     def arithmetic(self):
-        return torch.autocast("cpu", torch.bfloat16, enabled=self.args.precision == "bf16")
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.args.precision == "bf16")
 
     def gather(self, data, rows):
         images, labels = data
         images = images.index_select(0, rows)
         if self.args.memory_format == "channels_last":
             # Strides that say so: with one channel both formats lie alike, and torch would take them for the other's.
-            X = torch.empty(images.shape, memory_format=torch.channels_last).copy_(images)
+            X = torch.empty(images.shape, memory_format=torch.channels_last, device=self.device).copy_(images)
         else:
             X = images.to(torch.float32)
         return X.div_(255), labels.index_select(0, rows)
 
     def step(self, rows, lr):
-        """One step; the seconds of its parts: data, compute, update."""
+        """One step; the seconds of its parts: data, compute, update. On a GPU those in which they were queued."""
         start = time.perf_counter()
         rows = rows[len(rows) * self.rank // self.world:len(rows) * (self.rank + 1) // self.world]
         X, y = self.gather(self.train, rows)
@@ -70,6 +86,8 @@ class Training:
         self.twin.objective(loss_sum, len(rows)).backward()
         computed = time.perf_counter()
         self.twin.update(lr, len(rows))
+        if self.device.type == "cuda":
+            self.twin.zero_grad()  # to None; torch.compile's graphs own what backward made, and would reuse it
         updated = time.perf_counter()
         self.loss_sum += loss_sum.detach()
         self.rows += len(rows)
@@ -86,7 +104,7 @@ class Training:
     def test_accuracy(self):
         correct = 0
         self.twin.eval()
-        for rows in torch.arange(len(self.test[1])).split(EVALUATION_BLOCK):
+        for rows in torch.arange(len(self.test[1]), device=self.device).split(EVALUATION_BLOCK):
             X, y = self.gather(self.test, rows)
             with self.arithmetic():
                 correct += (self.twin.logits(X).argmax(1) == y).sum()
@@ -97,6 +115,6 @@ class Training:
         """Of all weights and buffers in order of name, row by row, as lockstep's."""
         digest = hashlib.sha256()
         for _, tensor in sorted(self.twin.weights().items()):
-            tensor = tensor.contiguous()
+            tensor = tensor.cpu().contiguous()
             digest.update(ctypes.string_at(tensor.data_ptr(), tensor.nbytes))
         return digest.hexdigest()

@@ -1,19 +1,21 @@
-"""The Python side's part in the turns of compare_turns.py: plain, compiled, or one rank of DistributedDataParallel.
+"""The Python side's part in turns: plain, compiled, or one rank of DistributedDataParallel.
 
-Prints `ready {...}` once warm (or `skip {...}` where this machine cannot run it), then for each line `run N` on stdin
-one line of JSON: the seconds that N steps took, those of their parts, and the mean loss.
+Prints `ready {...}` once warm (or `skip {...}` where this machine cannot run it), then for each line on stdin one line
+of JSON:
+    run N    takes N steps; the seconds they took, those of their parts, and the mean loss
+    host N   takes N steps, each when the device has nothing to do; the median seconds of a step's Python
 """
 import contextlib
 import datetime
 import json
 import os
 import platform
+import statistics
 import sys
 import time
 
 import torch
 
-from baseline_data import epoch_batches
 from baseline_training import Training
 
 COMPILE_MODES = ["default", "max-autotune"]
@@ -30,8 +32,9 @@ def keep_to_core(rank):
 def join_ranks(run, store):
     """Makes `run` one of several processes whose gradients are averaged while the backward pass goes on."""
     import torch.distributed as dist
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # all ranks are on this machine
-    dist.init_process_group("gloo", init_method=f"file://{store}", rank=run.rank, world_size=run.world,
+    backend = "nccl" if run.device.type == "cuda" else "gloo"
+    os.environ.setdefault(f"{backend.upper()}_SOCKET_IFNAME", "lo")  # all ranks are on this machine
+    dist.init_process_group(backend, init_method=f"file://{store}", rank=run.rank, world_size=run.world,
                             timeout=RANK_TIMEOUT)
     # What a user in search of speed sets: gradients live in the buckets, each replica keeps its own statistics (as
     # lockstep's do), and the graph never changes.
@@ -55,9 +58,13 @@ def silent():
 
 
 def compile_fastest(run, modes, take_step):
-    """Leaves in `run` the mode of torch.compile whose fastest step is shortest, and the weights as they were."""
+    """Leaves in `run` the mode of torch.compile whose fastest step is shortest, and the weights as they were.
+
+    An epoch's last batch, of another size, stays eager: it would have to be compiled once more.
+    """
     import torch._inductor.config
-    torch._inductor.config.compile_threads = 1  # no helper processes that would stay
+    if run.device.type == "cpu":
+        torch._inductor.config.compile_threads = 1  # no helper processes that would stay
     start = {name: tensor.clone() for name, tensor in run.twin.state_dict().items()}
     found = {}
     for mode in modes:
@@ -68,11 +75,13 @@ def compile_fastest(run, modes, take_step):
         for _ in range(TRIAL_STEPS):
             begin = time.perf_counter()
             take_step()
+            run.synchronize()
             seconds.append(time.perf_counter() - begin)
         found[mode] = min(seconds), compiled
         run.twin.load_state_dict(start)
     mode = min(found, key=lambda name: found[name][0])
-    run.loss_sum_of = found[mode][1]
+    compiled = found[mode][1]
+    run.loss_sum_of = lambda X, y: compiled(X, y) if len(y) == run.args.batch_size else run.twin(X, y)
     run.take_loss()  # forgets the trials
     return dict(compile_mode=mode, trial_ms={name: round(1e3 * seconds, 2) for name, (seconds, _) in found.items()})
 
@@ -81,34 +90,46 @@ class Turns:
     def __init__(self, args):
         self.args = args
         self.run = Training(args, args.rank, args.world)
-        # Whole batches only, so that every turn is the same work.
-        batches = epoch_batches(args, 0, len(self.run.train[1]))
-        self.batches = [batch for batch in batches if len(batch) == args.batch_size]
+        # Without the last, smaller one any steps are the same work.
+        self.batches = [batch for batch in self.run.batches(0)
+                        if args.last_batch == "keep" or len(batch) == args.batch_size]
         self.done = 0
 
     def warm_up(self):
         """What is to be known of this contender."""
         known = dict(torch=torch.__version__, python=platform.python_version())
-        if self.args.world > 1:
+        if self.args.store:
             join_ranks(self.run, self.args.store)
         if self.args.compile:
             modes = COMPILE_MODES if self.args.compile == "fastest" else [self.args.compile]
             with silent():
                 known |= compile_fastest(self.run, modes, lambda: self.run.step(self.batches[0], self.args.lr))
-        self.take(self.args.warmup)
-        return known
+        return known | dict(warmup=self.take(self.args.warmup))
+
+    def step(self):
+        taken = self.run.step(self.batches[self.done % len(self.batches)], self.args.lr)
+        self.done += 1
+        return taken
+
+    def host(self, count):
+        seconds = []
+        for _ in range(count):
+            self.run.synchronize()
+            start = time.perf_counter()
+            self.step()
+            seconds.append(time.perf_counter() - start)
+        self.run.take_loss()  # forgets them
+        return dict(seconds=statistics.median(seconds))
 
     def take(self, count):
         start = time.perf_counter()
         phases = [0.0, 0.0, 0.0]
         for _ in range(count):
-            taken = self.run.step(self.batches[self.done % len(self.batches)], self.args.lr)
-            phases = [p + t for p, t in zip(phases, taken)]
-            self.done += 1
+            phases = [p + t for p, t in zip(phases, self.step())]
         mean, _ = self.run.take_loss()  # inside the clock, as for a step line
         seconds = time.perf_counter() - start
         # From outside DistributedDataParallel what is left of the sync cannot be told from the backward pass.
-        sync = None if self.args.world > 1 else 0.0
+        sync = None if self.args.store else 0.0
         return dict(seconds=seconds, data=phases[0], compute=phases[1], sync=sync, update=phases[2], loss=mean)
 
 
@@ -125,4 +146,6 @@ def serve(args):
         return
     print("ready", json.dumps(known), flush=True)
     for line in sys.stdin:
-        print(json.dumps(turns.take(int(line.removeprefix("run ")))), flush=True)
+        verb, _, count = line.partition(" ")
+        take = turns.host if verb == "host" else turns.take
+        print(json.dumps(take(int(count))), flush=True)

@@ -1,7 +1,8 @@
-"""The contenders of compare_turns.py: processes that are started, warmed up, asked for steps, and gone in the end.
+"""Contenders of compare_turns.py and compare_gpu.py: processes that are started, warmed up, asked for steps, and gone in
+the end.
 
 Contenders speak a protocol of lines: they print `ready {...}` once warm (or `skip {...}` where this machine cannot run
-them), and for each line `run N` one line of JSON. A contender of several processes (the ranks of
+them), and for each line `run N` or `host N` one line of JSON. A contender of several processes (the ranks of
 DistributedDataParallel) is asked and answers as one: its slowest process counts.
 """
 import json
@@ -28,26 +29,35 @@ class Contender:
         self.idle_cpu_seconds = 0.0  # used while others had their turn
         self.versions, self.skipped = {}, None
 
-    def start(self):
-        """Returns when it is warm, or when it has said why it cannot be (`skipped`)."""
+    def start(self, limit=None):
+        """Returns when it is warm, or when it is known why it cannot be (`skipped`), which is also the case when
+        `limit` seconds have passed."""
         for command in self.commands:
             # In a process group of its own: Ctrl-C reaches the driver alone, which ends them all, compilers included.
             # Not in a session of its own: the kernel shares out a busy machine by sessions. They also end by themselves
             # when their stdin does.
             self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                                    bufsize=1, preexec_fn=os.setpgrp))
-        verb, _, rest = self.answers()[0].partition(" ")
+        try:
+            verb, _, rest = self.answers(limit)[0].partition(" ")
+        except TimeoutError:
+            self.kill()
+            self.skipped = f"not warm after {limit:.0f} s"
+            return
         if verb == "skip":
             self.skipped = json.loads(rest)["why"]
         else:
             self.versions = json.loads(rest)
 
-    def answers(self):
+    def answers(self, limit=None):
         """A line of each process. They may wait for each other, so that the first to end is the one to blame."""
         waiting = {process.stdout: process for process in self.processes}
         lines = {}
         while waiting:
-            for stream in select.select(list(waiting), [], [])[0]:
+            readable = select.select(list(waiting), [], [], limit)[0]
+            if not readable:
+                raise TimeoutError
+            for stream in readable:
                 process = waiting.pop(stream)
                 lines[process] = stream.readline()
                 if not lines[process]:
@@ -59,13 +69,17 @@ class Contender:
         hint = "; the kernel may have ended it for want of memory: try a smaller --batch-size" if code == -9 else ""
         sys.exit(f"error: {self.name} ended with code {code}{hint}\n  {shlex.join(process.args)}")
 
-    def run(self, steps):
+    def ask(self, verb, steps):
+        """The answer of each process."""
         for process in self.processes:
             try:
-                print(f"run {steps}", file=process.stdin)
+                print(f"{verb} {steps}", file=process.stdin)
             except BrokenPipeError:  # it ended between the turns
                 self.fail(process)
-        results = [json.loads(line) for line in self.answers()]
+        return [json.loads(line) for line in self.answers()]
+
+    def run(self, steps):
+        results = self.ask("run", steps)
         slowest = max(results, key=lambda result: result["seconds"])
         self.turns.append(slowest | dict(loss=sum(result["loss"] for result in results) / len(results)))
 
@@ -106,7 +120,7 @@ def make_contenders(args, case, folder):
     def common(threads, batch_size=args.batch_size):
         return ["--model", case.model, "--precision", case.precision, "--threads", str(threads),
                 "--batch-size", str(batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
-                "--data", args.data, "--warmup", str(case.warmup)]
+                "--data", args.data, "--warmup", str(case.warmup), "--last-batch", "drop"]
 
     def ours(devices, threads):
         replicas = int(devices.partition("x")[2] or 1)

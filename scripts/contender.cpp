@@ -1,19 +1,23 @@
-// lockstep's side of compare_turns.py: the trainer of `lockstep train`, warmed up, kept alive, timed on
-// request.
+// lockstep's side of compare_turns.py and compare_gpu.py: the trainer of `lockstep train`, warmed up, kept
+// alive, timed on request.
 //
 //   contender --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR
-//             --warmup STEPS
+//             --warmup STEPS --last-batch drop|keep
 //
-// Prints `ready {...}` once warm; then, for each line `run N` on stdin, takes N steps and prints one line of
-// JSON with the seconds they took. What app/main.cpp sets for the whole process belongs here too, or another
-// program is measured.
+// Prints `ready {...}` once warm, with what it says of these steps; then, for each line on stdin, one line of JSON:
+//   run N    takes N steps; the seconds they took
+//   host N   takes N steps, each when the devices have nothing to do; the median seconds until step()
+//   returned
+// What app/main.cpp sets for the whole process belongs here too, or another program is measured.
 #include <fmt/format.h>
 #include <torch/version.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/fashion_mnist.h>
@@ -34,38 +38,74 @@ void answer(const std::string& line) {
   std::fflush(stdout);
 }
 
-void serve(const Flags& flags) {
-  const auto data = load_fashion_mnist(flags.at("--data"));
-  const auto seed = std::stoull(flags.at("--seed"));
-  const auto order = batch_order(seed, 0, data.train.size());
-  const auto batch_size = std::stoull(flags.at("--batch-size"));
+TrainerOptions options_from(const Flags& flags) {
   TrainerOptions options;
   options.devices = parse_devices(flags.at("--devices"));
   options.threads = std::stoi(flags.at("--threads"));
   options.replica.precision = value_of(kPrecisionNames, flags.at("--precision"));
   options.lr.lr = std::stod(flags.at("--lr"));
-  const auto factory = make_model_factory({.name = flags.at("--model"), .seed = seed, .initialization = {}});
-  set_arithmetic(options.replica.precision, /*deterministic=*/false);
-  Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
+  return options;
+}
 
-  size_t done = 0;  // steps so far; whole batches only, so that every turn is the same work
-  const auto run = [&](int steps) {
+class Turns {
+ public:
+  Turns(Trainer& trainer, std::vector<int64_t> order, size_t batch_size, bool keep_last)
+      : trainer_(trainer), order_(std::move(order)), batch_size_(batch_size) {
+    batches_ = (order_.size() + (keep_last ? batch_size - 1 : 0)) / batch_size;
+  }
+
+  std::string run(int steps) {
     Stopwatch watch;
     StepTimes times;
-    for (int i = 0; i < steps; ++i, ++done) {
-      const auto batch = done % (order.size() / batch_size);
-      times += trainer.step(std::span(order).subspan(batch * batch_size, batch_size));
-    }
-    const auto sums = trainer.take_sums();  // inside the clock, as for a step line
+    for (int i = 0; i < steps; ++i) times += step();
+    const auto sums = trainer_.take_sums();  // inside the clock, as for a step line
     return fmt::format(
         R"({{"seconds": {}, "data": {}, "compute": {}, "sync": {}, "update": {}, "loss": {}}})", watch.lap(),
         times.data, times.compute, times.sync, times.update, sums.loss / static_cast<double>(sums.rows));
-  };
+  }
 
-  run(std::stoi(flags.at("--warmup")));
-  answer(fmt::format(R"(ready {{"torch": "{}"}})", TORCH_VERSION));
+  std::string host(int steps) {
+    std::vector<double> seconds;
+    for (int i = 0; i < steps; ++i) {
+      trainer_.synchronize();
+      Stopwatch watch;
+      step();
+      seconds.push_back(watch.lap());
+    }
+    trainer_.take_sums();  // forgets them
+    std::sort(seconds.begin(), seconds.end());
+    return fmt::format(R"({{"seconds": {}}})", seconds[seconds.size() / 2]);
+  }
+
+ private:
+  StepTimes step() {
+    const auto first = done_++ % batches_ * batch_size_;
+    return trainer_.step(std::span(order_).subspan(first, std::min(batch_size_, order_.size() - first)));
+  }
+
+  Trainer& trainer_;
+  const std::vector<int64_t> order_;
+  const size_t batch_size_;
+  size_t batches_;   // of an epoch; without the last, smaller one any steps are the same work
+  size_t done_ = 0;  // steps so far
+};
+
+void serve(const Flags& flags) {
+  const auto data = load_fashion_mnist(flags.at("--data"));
+  const auto seed = std::stoull(flags.at("--seed"));
+  const auto options = options_from(flags);
+  const auto factory = make_model_factory({.name = flags.at("--model"), .seed = seed, .initialization = {}});
+  set_arithmetic(options.replica.precision, /*deterministic=*/false);
+  Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
+  Turns turns(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
+              flags.at("--last-batch") == "keep");
+
+  const auto warmup = turns.run(std::stoi(flags.at("--warmup")));
+  answer(fmt::format(R"(ready {{"torch": "{}", "warmup": {}}})", TORCH_VERSION, warmup));
   std::string verb;
-  for (int steps = 0; std::cin >> verb >> steps;) answer(run(steps));
+  for (int steps = 0; std::cin >> verb >> steps;) {
+    answer(verb == "host" ? turns.host(steps) : turns.run(steps));
+  }
 }
 
 }  // namespace

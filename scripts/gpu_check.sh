@@ -1,106 +1,250 @@
 #!/usr/bin/env bash
-# scripts/gpu_check.sh [DIR]: checks lockstep on a machine with an NVIDIA GPU; needs no network.
+# scripts/gpu_check.sh [PART...] [--report DIR] [--built FOLDER]: lockstep on a machine with an NVIDIA GPU: builds, tests,
+# compares with Python torch, and measures accuracy. Needs no network. The parts, all in turn unless some are named:
 #
-# Builds everything with CUDA in build/cuda, runs the cuda tests, and trains two epochs on one replica (cuda:0) and on
-# two (cuda:0x2). Writes gpu_check.json, gpu_check.txt and the log of each step to DIR ($OUT, or gpu_check in build).
+#   build      configures and builds the program and all tests for a GPU in build/cuda, for the GPU that is here
+#   test       those tests; one step of each network beside its Python twin and beside double; two and four replicas on
+#              one GPU; compute-sanitizer on the tests of kernels, where it works
+#   compare    seconds from typing to the last line; then both networks in turn with Python torch (scripts/compare_gpu.py)
+#   accuracy   ten epochs of both networks with five seeds
 #
-#   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 with CUDA; default: the torch of python3
+#   --report DIR     where gpu_check.json, gpu_check.md and a log a part go; default: build/gpu_check. A part that is run
+#                    alone replaces its section of a report that is there already
+#   --join DIR       takes into the report what another one has and this one lacks, and runs nothing more than is named
+#   --built FOLDER   a build that was brought along, from whatever path; the part build is left out
+#   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 with CUDA; default: the torch of Python
+#   LOCKSTEP_PYTHON=PATH        a Python with torch; default: python3, or what scripts/setup.sh --python fetched
 #   LOCKSTEP_BUILD_BUNDLE=PATH  what scripts/setup.sh --bundle made; default: the folder bundle of this checkout, if any
+#   LOCKSTEP_GPU_SECONDS=540    a part's share. What outlasts its own is cut off, and what follows goes on
 #
-# Exit code: 0 when every step passed, 1 when one failed or there is no GPU.
+# Exit code: 0 when every step passed (a goal of speed may be missed), 1 when one failed or there is no GPU, 2 usage.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-names=() commands=() codes=() seconds=()
+# ---- steps
 
-find_torch() {
-  python3 -c 'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])' 2>/dev/null
+# limited SECONDS COMMAND...: 124 when it was cut off; then all its processes are gone.
+limited() {
+  local code=0
+  timeout --kill-after=10 "$@" &
+  job=$!
+  wait "$job" || code=$?
+  # timeout made a process group of its own. It has left by now; what ignored its signal has not.
+  kill -KILL -- "-$job" 2>/dev/null || true
+  job=
+  return "$code"
 }
 
-gpu() { nvidia-smi --query-gpu="$1" --format=csv,noheader | head -n 1; }
-
-# check NAME COMMAND...: runs one step of the check, whatever became of those before.
+# check NAME SECONDS COMMAND...: one step of the part, whatever became of those before; 0 when it passed.
 check() {
-  local name=$1 started=$EPOCHREALTIME code=0
-  shift
-  watched "$name" "$report/$name.log" "$@" || code=$?
-  names+=("$name")
-  commands+=("$*")
-  codes+=("$code")
-  seconds+=("$(awk "BEGIN { printf \"%.1f\", $EPOCHREALTIME - $started }")")
-  [ "$code" -eq 0 ] && return
-  say "$name failed with exit code $code: $*"
-  tail -n 20 "$report/$name.log" | sed 's/^/  | /' >&2
+  local name=$1 limit=$2 left=$((deadline - SECONDS)) code=0 started=$EPOCHREALTIME log
+  shift 2
+  log=$work/$((++steps)).log
+  [ "$limit" -le "$left" ] || limit=$left
+  if [ "$limit" -gt 0 ]; then
+    watched "$part: $name" "$log" limited "$limit" "$@" || code=$?
+  else
+    limit=0 code=124
+    echo "the part's share was used up" >"$log"
+  fi
+  local took
+  took=$(awk "BEGIN { printf \"%.2f\", $EPOCHREALTIME - $started }")
+  printf 'step\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$code" "$took" "$limit" "$log" "$*" >>"$work/record"
+  # The end says most, and a report has to travel.
+  { printf -- '== %s: %s\n' "$name" "$*" && tail -c 2000000 "$log" && printf '\n'; } >>"$report/$part.log"
+  [ "$code" -ne 0 ] || return 0
+  say "$part: $name failed with exit code $code: $*"
+  tail -n 20 "$log" | sed 's/^/  | /' >&2
+  return 1
 }
 
-json_text() {
-  local text=${1//\\/\\\\}
-  text=${text//\"/\\\"}
-  printf '"%s"' "${text//[[:cntrl:]]/ }"
+note() {
+  say "$part: $*"
+  printf 'note\t%s\n' "$*" >>"$work/record"
+  printf -- '== %s\n' "$*" >>"$report/$part.log"
 }
 
-# What a step's log comes to: ctest's verdict, or the last line, which in a run has its accuracy and time.
-last_line() { grep -E '^[0-9]+% tests passed' "$report/$1.log" || tail -n 1 "$report/$1.log"; }
+# ---- parts
 
-write_json() {
-  local i separator=
-  printf '{\n'
-  for i in "${!facts[@]}"; do
-    printf '  %s: %s,\n' "$(json_text "${facts[i]%%=*}")" "$(json_text "${facts[i]#*=}")"
-  done
-  printf '  "passed": %s,\n  "steps": [' "$passed"
-  for i in "${!names[@]}"; do
-    printf '%s\n    {"name": %s, "exit_code": %s, "seconds": %s, "command": %s, "last_line": %s}' "$separator" \
-      "$(json_text "${names[i]}")" "${codes[i]}" "${seconds[i]}" "$(json_text "${commands[i]}")" \
-      "$(json_text "$(last_line "${names[i]}")")"
-    separator=,
-  done
-  printf '\n  ]\n}\n'
+part_build() {
+  if [ -n "$brought" ]; then
+    note "left out: the build in $built was brought along"
+    return
+  fi
+  check configure 180 bash -c 'source "$0/scripts/build.sh" && configure cuda' "$root" &&
+    check build 420 bash -c 'source "$0/scripts/build.sh" && build cuda "lockstep_cli contender cuda_tests"' "$root"
 }
 
-write_text() {
-  local i
-  for i in "${facts[@]}"; do
-    printf '%-8s %s\n' "${i%%=*}" "${i#*=}"
-  done
-  printf '\n%-10s %5s %9s  %s\n' step exit seconds 'last line'
-  for i in "${!names[@]}"; do
-    printf '%-10s %5s %9s  %s\n' "${names[i]}" "${codes[i]}" "${seconds[i]}" "$(last_line "${names[i]}")"
+# The files of ctest name the folders where the build was made.
+relocate() {
+  local pair old
+  for pair in "CMAKE_CACHEFILE_DIR:INTERNAL=$built" "CMAKE_HOME_DIRECTORY:INTERNAL=$root"; do
+    old=$(sed -n "s/^${pair%%=*}=//p" "$built/CMakeCache.txt")
+    [ -z "$old" ] || [ "$old" = "${pair#*=}" ] ||
+      find "$built" -name '*.cmake' -exec sed -i "s|$old|${pair#*=}|g" {} +
   done
 }
 
-if [ "${1:-}" = --help ]; then
-  show_help "${BASH_SOURCE[0]}"
-  exit
+have_build() {
+  [ -x "$built/lockstep" ] || check "find the build" 10 bash -c 'echo "no program in $0: run the part build"; exit 1' "$built"
+}
+
+part_test() {
+  local tests replicas model
+  have_build || return 0
+  [ -z "$brought" ] || relocate
+  check ctest 240 ctest --test-dir "$built" -L cuda --no-tests=error --parallel 4 --output-on-failure
+  for model in lenet resnet18; do
+    check "one step of $model" 120 "$python" "$root/scripts/step_parity.py" --lockstep "$built/lockstep" --model "$model"
+  done
+  for replicas in 2 4; do
+    check "train on cuda:0x$replicas" 60 "$built/lockstep" train --devices "cuda:0x$replicas" --limit-steps 20 \
+      --print-weights-hash
+  done
+  mapfile -t tests < <(find "$built/tests" -type f -perm -u+x -name '*kernel*_tests' | sort)
+  sanitize "${tests[@]}"
+}
+
+# sanitize PROGRAM...: their cases for a GPU under compute-sanitizer.
+sanitize() {
+  local tool program sanitizer
+  sanitizer=$(PATH=$PATH:/usr/local/cuda/bin type -P compute-sanitizer) || sanitizer=
+  if [ -z "$sanitizer" ]; then
+    note "compute-sanitizer is left out: it is not on this machine"
+  elif [ $# -eq 0 ]; then
+    note "compute-sanitizer is left out: no test program has kernel in its name"
+  elif ! limited 90 "$sanitizer" "$built/lockstep" devices >"$work/sanitizer" 2>&1; then
+    note "compute-sanitizer is left out, it does not work here: $(grep -m 1 -iE 'error|not' "$work/sanitizer")"
+  else
+    for program in "$@"; do
+      for tool in memcheck racecheck; do
+        check "$tool $(basename "$program")" 90 "$sanitizer" --tool "$tool" --error-exitcode 9 "$program" '[cuda]~[slow]'
+      done
+    done
+  fi
+}
+
+part_compare() {
+  have_build || return 0
+  # Before anything else has warmed this machine up.
+  check "cold start lenet" 60 "$built/lockstep" train --devices cuda:0 --epochs 10
+  check "cold start resnet18" 90 "$built/lockstep" train --devices cuda:0 --epochs 10 --recipe resnet18-pytorch \
+    --precision bf16
+  compare lenet 160 60
+  compare resnet18 420 240
+}
+
+# compare MODEL SECONDS COMPILE_SECONDS
+compare() {
+  local limit=$2 left=$((deadline - SECONDS))
+  [ "$limit" -le "$left" ] || limit=$left
+  check "compare $1" "$limit" "$python" "$root/scripts/compare_gpu.py" --contender "$built/scripts/contender" \
+    --model "$1" --seconds $((limit - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
+}
+
+part_accuracy() {
+  local recipe seed flags
+  have_build || return 0
+  for recipe in lenet-scratch resnet18-pytorch; do
+    flags=()
+    [ "$recipe" = lenet-scratch ] || flags=(--precision bf16)
+    for seed in 0 1 2 3 4; do
+      check "$recipe seed $seed" 90 "$built/lockstep" train --devices cuda:0 --recipe "$recipe" --seed "$seed" \
+        --epochs 10 --metrics "$work/accuracy-$recipe-$seed.jsonl" "${flags[@]}"
+    done
+  done
+}
+
+# ---- the whole
+
+run_part() {
+  part=$1 steps=0
+  work=$(mktemp -d)
+  deadline=$((SECONDS + ${LOCKSTEP_GPU_SECONDS:-540}))
+  : >"$report/$part.log"
+  : >"$work/record"
+  "part_$part" || true  # what failed is on record
+  "$python" "$root/scripts/gpu_report.py" "$report" --part "$part" --record "$work" --torch "$LOCKSTEP_BUILD_TORCH" ||
+    passed=no
+  rm -rf "$work"
+}
+
+stop() {
+  [ -z "$job" ] || kill "$job" 2>/dev/null || true
+  rm -rf "$work"
+  exit "$1"
+}
+
+usage() {
+  say "$1"
+  show_help "${BASH_SOURCE[0]}" >&2
+  exit 2
+}
+
+parse() {
+  while [ $# -gt 0 ]; do
+    case $1 in
+      build | test | compare | accuracy) parts+=("$1") ;;
+      --report | --built | --join)
+        [ $# -ge 2 ] || usage "$1 needs a folder"
+        case $1 in
+          --report) report=$2 ;;
+          --built) brought=$2 ;;
+          --join) joined+=("$2") ;;
+        esac
+        shift
+        ;;
+      --help | -h)
+        show_help "${BASH_SOURCE[0]}"
+        exit
+        ;;
+      *) usage "unknown argument '$1'" ;;
+    esac
+    shift
+  done
+}
+
+find_python_with_torch() {
+  for python in ${LOCKSTEP_PYTHON:+"$LOCKSTEP_PYTHON"} python3 "$torch_full/bin/python"; do
+    LOCKSTEP_PYTHON=$python find_python torch && return
+  done
+  die "python3 has no torch" "LOCKSTEP_PYTHON=<a Python with torch 2.11 and CUDA> scripts/gpu_check.sh"
+}
+
+# Its libraries find each other; a program that was linked against a torch at another path does not find them.
+use_torch() {
+  local site
+  LOCKSTEP_BUILD_TORCH=${LOCKSTEP_BUILD_TORCH:-$("$python" -c \
+    'import importlib.util as u; print(u.find_spec("torch").submodule_search_locations[0])')}
+  site=$(dirname "$LOCKSTEP_BUILD_TORCH")
+  [ -z "$brought" ] || export LD_LIBRARY_PATH=$LOCKSTEP_BUILD_TORCH/lib:$site/nvidia/cu13/lib:$site/nvidia/nccl/lib:$site/nvidia/cudnn/lib:${LD_LIBRARY_PATH:-}
+  LOCKSTEP_BUILD_BUNDLE=${LOCKSTEP_BUILD_BUNDLE:-$([ ! -d "$root/bundle" ] || echo "$root/bundle")}
+  if [ -n "$LOCKSTEP_BUILD_BUNDLE" ]; then
+    export LOCKSTEP_DATA=${LOCKSTEP_DATA:-$(realpath "$LOCKSTEP_BUILD_BUNDLE")/fashion-mnist}
+  fi
+  export LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE
+}
+
+parts=() joined=() report=$root/build/gpu_check brought='' job='' work='' passed=yes
+parse "$@"
+[ ${#parts[@]} -gt 0 ] || [ ${#joined[@]} -gt 0 ] || parts=(build test compare accuracy)
+[ -z "$brought" ] || [ -x "$brought/lockstep" ] || usage "--built $brought: there is no program in that folder"
+find_python_with_torch
+if [ ${#parts[@]} -gt 0 ]; then
+  nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers on this machine" "run this where nvidia-smi -L lists one"
 fi
-nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers on this machine" "run this where nvidia-smi -L lists one"
-LOCKSTEP_BUILD_TORCH=${LOCKSTEP_BUILD_TORCH:-$(find_torch || true)}
-[ -n "$LOCKSTEP_BUILD_TORCH" ] || die "python3 has no torch, and LOCKSTEP_BUILD_TORCH is not set" \
-  "LOCKSTEP_BUILD_TORCH=<site-packages/torch or libtorch folder> scripts/gpu_check.sh"
-LOCKSTEP_BUILD_BUNDLE=${LOCKSTEP_BUILD_BUNDLE:-$([ ! -d "$root/bundle" ] || echo "$root/bundle")}
-if [ -n "$LOCKSTEP_BUILD_BUNDLE" ]; then
-  export LOCKSTEP_DATA=${LOCKSTEP_DATA:-$(realpath "$LOCKSTEP_BUILD_BUNDLE")/fashion-mnist}
-fi
-export LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE
-
-report=${1:-${OUT:-$root/build/gpu_check}}
+built=$(realpath "${brought:-$root/build/cuda}")
+use_torch
 mkdir -p "$report"
 report=$(cd "$report" && pwd)
 cd "$root"
-program=build/cuda/lockstep
-
-check build build cuda all
-check tests ctest --preset cuda -L cuda
-check devices "$program" devices
-check one "$program" train --devices cuda:0 --epochs 2 --metrics "$report/one.jsonl" --overwrite
-check two "$program" train --devices cuda:0x2 --epochs 2 --metrics "$report/two.jsonl" --overwrite
-
-passed=true
-for code in "${codes[@]}"; do
-  [ "$code" -eq 0 ] || passed=false
+trap 'stop 130' INT
+trap 'stop 143' TERM
+for part in ${parts[@]+"${parts[@]}"}; do
+  run_part "$part"
 done
-facts=("gpu=$(gpu name)" "memory=$(gpu memory.total)" "driver=$(gpu driver_version)" "host=$(uname -n)"
-  "torch=$LOCKSTEP_BUILD_TORCH" "commit=$(git rev-parse HEAD 2>/dev/null || echo unknown)" "date=$(date -u +%FT%TZ)")
-write_json >"$report/gpu_check.json"
-write_text | tee "$report/gpu_check.txt"
-say "report: $report/gpu_check.json and gpu_check.txt"
-[ "$passed" = true ]
+for folder in ${joined[@]+"${joined[@]}"}; do
+  "$python" "$root/scripts/gpu_report.py" "$report" --join "$folder" || passed=no
+done
+cat "$report/gpu_check.md"
+say "report: $report/gpu_check.json and gpu_check.md"
+[ "$passed" = yes ]

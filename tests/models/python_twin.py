@@ -1,9 +1,8 @@
 """The Python side of python_twin.sh: makes a small data set, and evaluates saved weights with the chapters' networks.
 
-Reads the safetensors file by hand (eight bytes of length, a JSON header, the data), so that torch alone is needed.
+Needs torch alone.
 """
 import argparse
-import json
 import re
 import struct
 import sys
@@ -15,8 +14,8 @@ from torch.nn import functional as F
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
 from lenet_twin import LeNetTwin  # noqa: E402
 from resnet18_twin import resnet18  # noqa: E402
+from safetensors_file import load  # noqa: E402
 
-DTYPES = {"F32": torch.float32, "I64": torch.int64}
 TRAIN, TEST = 64, 100
 
 
@@ -34,20 +33,6 @@ def write_data(folder):
         (folder / f"{prefix}-images-idx3-ubyte").write_bytes(
             struct.pack(">4i", 0x803, rows, 28, 28) + bytes(X.flatten().tolist()))
         (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, rows) + bytes(y.tolist()))
-
-
-def load(path):
-    """(tensors by name, metadata)"""
-    content = path.read_bytes()
-    length, = struct.unpack("<Q", content[:8])
-    header = json.loads(content[8:8 + length])
-    metadata = header.pop("__metadata__", {})
-    tensors = {}
-    for name, entry in header.items():
-        begin, end = (8 + length + offset for offset in entry["data_offsets"])
-        flat = torch.frombuffer(bytearray(content[begin:end]), dtype=DTYPES[entry["dtype"]])
-        tensors[name] = flat.view(entry["shape"])
-    return tensors, metadata
 
 
 def evaluate(path):

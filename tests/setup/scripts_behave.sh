@@ -1,23 +1,10 @@
 #!/usr/bin/env bash
 # scripts_behave.sh CASE: runs scripts/setup.sh and its like with stand-ins for the commands that would change the
 # machine or need the network (apt-get, pip, uname, sudo, ...), and looks at what they print, run and leave behind.
-set -euo pipefail
-root=$(cd "$(dirname "$0")/../.." && pwd)
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
+source "$(dirname "$0")/stand_ins.sh"
 export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
-unset LOCKSTEP_BUILD_TORCH OUT
+unset LOCKSTEP_BUILD_TORCH
 cpu=$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu
-calls=$work/calls  # what the stand-ins were called with, one line a call
-touch "$calls"
-mkdir "$work/bin"
-PATH=$work/bin:$PATH
-
-# stand_in NAME: the script on stdin replaces command NAME.
-stand_in() {
-  { printf '#!/bin/bash\ncalls=%q work=%q\n' "$calls" "$work" && cat; } >"$work/bin/$1"
-  chmod +x "$work/bin/$1"
-}
 
 # Only these of the machine's commands, so that the others are missing.
 only_commands() {
@@ -53,21 +40,6 @@ setup() {  # setup CODE ARGUMENT...: its output goes to $work/output
   "$root/scripts/setup.sh" "$@" >"$work/output" 2>&1 </dev/null || status=$?
   [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
 }
-
-fail() {
-  printf '%s. The output:\n%s\nThe calls:\n%s\n' "$1" "$(cat "$work/output")" "$(cat "$calls")"
-  exit 1
-}
-
-says() {
-  local text
-  for text in "$@"; do
-    grep -qF -- "$text" "$work/output" || fail "expected \"$text\""
-  done
-}
-
-lines() { [ "$(wc -l <"$work/output")" -eq "$1" ] || fail "expected $1 lines"; }
-called() { [ "$(grep -cF -- "$2" "$calls" || true)" -eq "$1" ] || fail "expected $1 calls with \"$2\""; }
 
 case_other_processor() {
   stand_in uname <<<'[ "$1" = -m ] && echo aarch64 || echo Linux'
@@ -241,38 +213,6 @@ case_step_passes_on() {  # a step neither prints nor fails by itself
   step "try" "none" bash -c 'echo to the log; echo and this >&2' >"$work/output" 2>&1
   lines 0
   [ "$(cat "$logs/try.log")" = $'to the log\nand this' ] || fail "the log is not what the command printed"
-}
-case_gpu_check_without_gpu() {
-  local status=0
-  stand_in nvidia-smi <<<'echo "NVIDIA-SMI has failed"; exit 9'
-  "$root/scripts/gpu_check.sh" "$work/report" >"$work/output" 2>&1 || status=$?
-  [ "$status" -eq 1 ] || fail "expected exit code 1, found $status"
-  says "no NVIDIA GPU answers on this machine"
-  [ ! -e "$work/report" ] || fail "a report was begun"
-}
-case_gpu_check_report() {  # in a copy of the scripts, with a GPU, a build and a program that are all made up
-  local tree=$work/tree status=0 cmake
-  cmake=$(type -P cmake)
-  mkdir -p "$tree/build/cuda" "$tree/bundle/fashion-mnist"
-  cp -r "$root/scripts" "$tree/"
-  stand_in nvidia-smi <<<'case $1 in *=name) echo "Some \"GPU\"" ;; *=driver*) echo 580.1 ;; *) echo "GPU 0" ;; esac'
-  stand_in cmake <<<'echo "cmake $*" >>"$calls"'
-  stand_in ctest <<<'echo "100% tests passed"; echo "The following tests did not run:"'
-  stand_in program <<<'[[ $* == *cuda:0x2* ]] || { echo "test acc: 0.80, $LOCKSTEP_DATA"; exit; }; echo "no x2"; exit 5'
-  cp "$work/bin/program" "$tree/build/cuda/lockstep"
-  LOCKSTEP_BUILD_TORCH=/some/torch "$tree/scripts/gpu_check.sh" "$work/report" >"$work/output" 2>&1 || status=$?
-  [ "$status" -eq 1 ] || fail "expected exit code 1, because one step fails; found $status"
-  called 1 "-DLOCKSTEP_BUILD_TORCH=/some/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
-  says "two failed with exit code 5: build/cuda/lockstep train --devices cuda:0x2" "test acc: 0.80, $tree/bundle/fashion-mnist"
-  cat >"$work/read.cmake" <<'CMAKE'
-file(READ "${report}" text)
-foreach(path gpu driver passed "steps;1;last_line" "steps;3;exit_code" "steps;4;name" "steps;4;exit_code")
-  string(JSON value GET "${text}" ${path})
-  message(NOTICE "${value}")
-endforeach()
-CMAKE
-  "$cmake" "-Dreport=$work/report/gpu_check.json" -P "$work/read.cmake" >"$work/output" 2>&1 || fail "not JSON"
-  [ "$(paste -sd'|' "$work/output")" = 'Some "GPU"|580.1|OFF|100% tests passed|0|two|5' ] || fail "unexpected values"
 }
 case_bundle() {
   local folder=$work/bundle

@@ -1,0 +1,206 @@
+#!/usr/bin/env python3
+"""The report of gpu_check.sh: gpu_check.json and gpu_check.md in a folder, a section a part.
+
+    gpu_report.py DIR --part NAME --record FOLDER --torch PATH   puts in what a part left in FOLDER: its steps and notes
+                                                                 (record), and the files of the comparison and accuracy
+    gpu_report.py DIR --join OTHER                               takes the parts of OTHER's report that DIR's lacks
+
+Exit codes: 0 every step of the part (of all parts, with --join) passed, 1 one did not, 2 usage. Needs nothing but Python.
+"""
+import argparse
+import datetime
+import json
+import platform
+import re
+import statistics
+import subprocess
+import sys
+from pathlib import Path
+
+from compare_gpu_goals import cell, goal, goal_table, markdown, table
+
+ROOT = Path(__file__).resolve().parents[1]
+PARTS = ["build", "test", "compare", "accuracy"]
+RECIPES = ["lenet-scratch", "resnet18-pytorch"]
+COLD_STARTS = dict(lenet=("LeNet", 2), resnet18=("ResNet-18 bf16", 7))
+
+
+# ---- what a part left
+
+
+def said(*command):
+    try:
+        lines = subprocess.run(command, capture_output=True, text=True, cwd=ROOT).stdout.splitlines()
+        return lines[0].strip() if lines else "unknown"
+    except OSError:
+        return "unknown"
+
+
+def facts(torch):
+    def gpu(what):
+        return said("nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader")
+
+    version = re.search(r"__version__ = '(.*)'", read(Path(torch) / "version.py"))
+    return dict(gpu=gpu("name"), memory=gpu("memory.total"), driver=gpu("driver_version"), sm_clock=gpu("clocks.sm"),
+                max_sm_clock=gpu("clocks.max.sm"), host=platform.node(), torch=version[1] if version else "unknown",
+                commit=said("git", "rev-parse", "HEAD"),
+                date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
+
+
+def read(path):
+    return path.read_text(errors="replace") if path.exists() else ""
+
+
+def verdict_line(log):
+    """ctest's verdict, or the last line, which in a run has its accuracy and time."""
+    text = read(Path(log))
+    verdict = re.findall(r"^\d+% tests passed.*", text, re.MULTILINE)
+    lines = [line for line in text.splitlines() if line.strip()]
+    return verdict[-1] if verdict else lines[-1].strip() if lines else ""
+
+
+def read_record(folder):
+    """(steps, notes)"""
+    steps, notes = [], []
+    for line in read(folder / "record").splitlines():
+        kind, *fields = line.split("\t")
+        if kind == "note":
+            notes.append(fields[0])
+            continue
+        name, code, seconds, limit, log, command = fields
+        step = dict(name=name, exit_code=int(code), seconds=float(seconds), limit=int(limit), command=command,
+                    last_line=verdict_line(log))
+        # What timeout ends has 124, or 137 where it had to be killed; what ends like that by itself was in time.
+        step["cut_off"] = step["exit_code"] in (124, 137) and step["seconds"] >= step["limit"]
+        steps.append(step)
+    return steps, notes
+
+
+def cold_starts(steps):
+    found = {step["name"]: step for step in steps}
+    for model, (title, limit) in COLD_STARTS.items():
+        step = found.get(f"cold start {model}")
+        passed = step and step["exit_code"] == 0
+        yield goal("P6", f"{title}, cold start to 10 epochs done, s", step["seconds"] if passed else None, "<=", limit)
+
+
+def comparisons(folder):
+    paths = [folder / f"compare-{model}.json" for model in COLD_STARTS]
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def accuracies(folder):
+    """Final test accuracies by recipe and seed."""
+    found = {}
+    for recipe in RECIPES:
+        for path in sorted(folder.glob(f"accuracy-{recipe}-*.jsonl")):
+            events = [json.loads(line) for line in path.read_text().splitlines()]
+            if events and events[-1]["event"] == "done":
+                last = [event for event in events if event["event"] == "epoch"][-1]
+                found.setdefault(recipe, {})[path.stem.rpartition("-")[2]] = last["test_accuracy"]
+    return found
+
+
+def mean_goal(found):
+    seeds = found.get("resnet18-pytorch", {})
+    mean = statistics.mean(seeds.values()) if len(seeds) == 5 else None
+    return goal("P8", "ResNet-18 bf16, test accuracy, mean of 5 seeds", mean, ">=", 0.93)
+
+
+def make_section(part, folder, torch):
+    steps, notes = read_record(folder)
+    section = dict(facts=facts(torch), steps=steps, notes=notes, goals=[],
+                   passed=bool(steps or notes) and all(step["exit_code"] == 0 for step in steps))
+    if part == "compare":
+        section["comparisons"] = comparisons(folder)
+        section["goals"] = [g for result in section["comparisons"] for g in result["goals"]] + [*cold_starts(steps)]
+    if part == "accuracy":
+        section["accuracies"] = accuracies(folder)
+        section["goals"] = [mean_goal(section["accuracies"])]
+    return section
+
+
+# ---- the report
+
+
+def outcome(step):
+    if step["cut_off"]:
+        return f"cut off after {step['limit']} s"
+    return "passed" if step["exit_code"] == 0 else f"exit code {step['exit_code']}"
+
+
+def escaped(text):
+    return text.replace("|", "\\|").replace("`", "'")
+
+
+def accuracy_table(found):
+    seeds = sorted({seed for recipe in found.values() for seed in recipe})
+
+    def means():
+        return [f"{statistics.mean(found[recipe].values()):.4f}" for recipe in found]
+
+    rows = [[seed, *(cell(found[recipe].get(seed), ".4f") for recipe in found)] for seed in seeds]
+    return markdown(["seed", *found], [*rows, ["mean", *means()]]) if found else []
+
+
+def section_lines(part, section):
+    yield from ["", f"## {part}: {'passed' if section['passed'] else 'FAILED'}", ""]
+    yield ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in section["facts"].items())
+    yield ""
+    yield from markdown(["step", "", "s", "last line", "command"],
+                        [[step["name"], outcome(step), f"{step['seconds']:.1f}", escaped(step["last_line"]),
+                          f"`{escaped(step['command'])}`"] for step in section["steps"]])
+    yield from (f"\n{note}" for note in section["notes"])
+    for result in section.get("comparisons", []):
+        check = result["loss_check"]
+        yield from ["", f"{result['model']}: a bf16 matrix product makes {result['peak_tflops']:.0f} TFLOP/s, of which "
+                    f"MFU is the share; {check['what']} {check['difference']:.1e}, limit {check['limit']:g}", ""]
+        yield from table(result)
+        yield from (f"\n{note}" for note in result["notes"])
+    if section.get("accuracies"):
+        yield from ["", *accuracy_table(section["accuracies"])]
+    if section["goals"]:
+        yield from ["", *goal_table(section["goals"])]
+
+
+def write(folder, parts):
+    ordered = {part: parts[part] for part in PARTS if part in parts}
+    passed = all(section["passed"] for section in ordered.values())
+    (folder / "gpu_check.json").write_text(json.dumps(dict(passed=passed, parts=ordered), indent=1) + "\n")
+    lines = [f"# lockstep on a GPU: {'passed' if passed else 'FAILED'}"]
+    for part, section in ordered.items():
+        lines += section_lines(part, section)
+    (folder / "gpu_check.md").write_text("\n".join(lines) + "\n")
+
+
+def read_parts(folder):
+    path = folder / "gpu_check.json"
+    return json.loads(path.read_text())["parts"] if path.exists() else {}
+
+
+def joined(folder, other):
+    """The parts of folder's report, and those that only other's has."""
+    return read_parts(other) | read_parts(folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--part", choices=PARTS)
+    parser.add_argument("--record", type=Path)
+    parser.add_argument("--torch")
+    parser.add_argument("--join", type=Path)
+    args = parser.parse_args()
+    if args.part:
+        parts = read_parts(args.folder)
+        parts[args.part] = make_section(args.part, args.record, args.torch)
+        passed = parts[args.part]["passed"]
+    else:
+        parts = joined(args.folder, args.join)
+        passed = all(section["passed"] for section in parts.values())
+    write(args.folder, parts)
+    sys.exit(0 if passed else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,144 @@
+#!/usr/bin/env python3
+"""One training step of lockstep and of its Python twin on a device, held against lockstep's on the host in double.
+
+Both start from the same weights, take the same rows, and compute in fp32 with TF32 off. The rate is large, so that the
+weights after the step are its gradients, and not where it started. ResNet-18 starts as torch draws it: from the
+chapters' weights, small beside their biases, float sums lose too much for one to be told from another. For each tensor
+that the step changes (parameters and batch-norm statistics; not biases before a batch normalisation):
+
+    error = largest difference from the double weights / largest change that the step makes in double
+
+must be at most 3 times that of the Python twin in fp32 on the host, or 1e-5. (The twin computes on contiguous images: the
+batch normalisation that torch has for channels_last on processors, which lockstep's is, adds floats one after the other
+and loses a thousand times as much.) Where a pre-activation lies within rounding of 0, two
+right computations may take a ReLU's two sides, and the gradients before it then differ by far more than rounding; so
+this is asked of the median over several seeds, and what the host makes of the worst of them is allowed.
+
+Exit codes: 0 all is well, 1 an error is too large, 2 usage.
+"""
+import argparse
+import os
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+
+warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+import torch  # noqa: E402
+
+from baseline_data import load_set  # noqa: E402
+from baseline_training import Training, make_twin, set_arithmetic  # noqa: E402
+from safetensors_file import load  # noqa: E402
+
+RECIPES = dict(lenet=["--recipe", "lenet-scratch"],
+               resnet18=["--recipe", "resnet18-warmup", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant",
+                         "--warmup-epochs", "0"])
+LR = 100.0
+BATCHES, TEST_ROWS = 4, 10  # of the small data set: one batch is taken, and evaluation in double takes long
+FACTOR, FLOOR = 3.0, 1e-5
+NO_CHANGE = 1e-9  # of the largest: nothing but rounding in double
+
+
+def errors(after, exact, start):
+    """Relative error of each tensor that changes. exact: the weights after the step in double; start: before it."""
+    changes = {name: (exact[name] - start[name].double()).abs().max().item() for name in exact}
+    return {name: (after[name].double() - exact[name]).abs().max().item() / change
+            for name, change in changes.items() if change > NO_CHANGE * max(changes.values())}
+
+
+def judge(found, host):
+    """The tensors whose error is too large. found, host: errors by tensor, a dict a seed."""
+    def over(seeds, name):
+        return [errors_of[name] for errors_of in seeds]
+
+    def is_right(name):
+        return statistics.median(over(found, name)) <= max(FACTOR * max(over(host, name)), FLOOR)
+
+    return [name for name in host[0] if not is_right(name)]
+
+
+def floats(tensors):
+    return {name: tensor for name, tensor in tensors.items() if tensor.is_floating_point()}
+
+
+def write_small_data(args, folder):
+    for prefix, rows in (("train", BATCHES * args.batch_size), ("t10k", TEST_ROWS)):
+        images, labels = load_set(args.data, prefix)
+        rows = min(rows, len(labels))
+        pixels, classes = bytes(images[:rows].flatten().tolist()), bytes(labels[:rows].tolist())
+        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(struct.pack(">4i", 0x803, rows, 28, 28) + pixels)
+        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, rows) + classes)
+
+
+def lockstep_step(args, folder, seed, *flags):
+    path = folder / "weights.safetensors"
+    subprocess.run([args.lockstep, "train", *RECIPES[args.model], "--seed", str(seed), "--data",
+                    str(folder), "--batch-size", str(args.batch_size), "--lr", str(LR), "--epochs", "1",
+                    "--limit-steps", "1", "--quiet", "--save", str(path), "--overwrite", *flags],
+                   check=True, stdout=subprocess.DEVNULL)
+    return floats(load(path)[0])
+
+
+def twin_step(args, folder, seed, device):
+    """(weights before, weights after) of the Python twin's step."""
+    options = argparse.Namespace(model=args.model, seed=seed, initialization="torch", momentum=0.0, weight_decay=0.0,
+                                 memory_format="contiguous", precision="fp32", device=device, data=folder,
+                                 limit_train=None, batch_size=args.batch_size, cudnn_benchmark=False)
+    set_arithmetic(options)
+    run = Training(options)
+    start = {name: tensor.cpu().clone() for name, tensor in floats(make_twin(options).weights()).items()}
+    run.step(run.batches(0)[0], LR)
+    return start, {name: tensor.cpu() for name, tensor in floats(run.twin.weights()).items()}
+
+
+def compare(args):
+    """(errors of the twin on the host, of lockstep on the device, of the twin there), a dict a seed each."""
+    found = [], [], []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_small_data(args, folder)
+        for seed in range(args.seeds):
+            exact = lockstep_step(args, folder, seed, "--devices", "cpu", "--precision", "fp64")
+            start, host = twin_step(args, folder, seed, "cpu")
+            device = lockstep_step(args, folder, seed, "--devices", args.device)
+            _, twin = twin_step(args, folder, seed, args.device)
+            for seeds, after in zip(found, (host, device, twin)):
+                seeds.append(errors(after, exact, start))
+    return found
+
+
+def worst(seeds):
+    """(largest median error over the seeds, its tensor)"""
+    return max((statistics.median(errors_of[name] for errors_of in seeds), name) for name in seeds[0])
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
+    parser.add_argument("--model", choices=RECIPES, required=True)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--batch-size", type=int, default=33)
+    parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
+                        metavar="DIR")
+    return parser.parse_args()
+
+
+def main():
+    args = parse()
+    host, device, twin = compare(args)
+    wrong = {f"lockstep {args.device}": judge(device, host), f"Python {args.device}": judge(twin, host)}
+    for who, seeds in (("Python cpu", host), (f"lockstep {args.device}", device), (f"Python {args.device}", twin)):
+        error, name = worst(seeds)
+        print(f"{args.model}, {who}: error {error:.1e} at most, in {name} (median of {args.seeds} seeds)")
+    for who, names in wrong.items():
+        if names:
+            print(f"{args.model}, {who}: wrong in {', '.join(names)}")
+    sys.exit(1 if any(wrong.values()) else 0)
+
+
+if __name__ == "__main__":
+    main()
