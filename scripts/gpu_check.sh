@@ -15,7 +15,8 @@
 #   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 with CUDA; default: the torch of Python
 #   LOCKSTEP_PYTHON=PATH        a Python with torch; default: python3, or what scripts/setup.sh --python fetched
 #   LOCKSTEP_BUILD_BUNDLE=PATH  what scripts/setup.sh --bundle made; default: the folder bundle of this checkout, if any
-#   LOCKSTEP_GPU_SECONDS=540    a part's share. What outlasts its own is cut off, and what follows goes on
+#   LOCKSTEP_GPU_SECONDS=540    a part's share, of which each step has its own. What outlasts that is cut off, and what
+#                               follows goes on
 #
 # Exit code: 0 when every step passed (a goal of speed may be missed), 1 when one failed or there is no GPU, 2 usage.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
@@ -34,19 +35,24 @@ limited() {
   return "$code"
 }
 
+# seconds_for N: what a step gets that wants N of the 540 seconds of a part, or what is left.
+seconds_for() {
+  local limit=$((($1 * share + 539) / 540)) left=$((deadline - SECONDS))
+  echo $((limit < left ? limit : left))
+}
+
 # check NAME SECONDS COMMAND...: one step of the part, whatever became of those before; 0 when it passed.
 check() {
-  local name=$1 limit=$2 left=$((deadline - SECONDS)) code=0 started=$EPOCHREALTIME log
+  local name=$1 limit code=0 started=$EPOCHREALTIME log took
+  limit=$(seconds_for "$2")
   shift 2
   log=$work/$((++steps)).log
-  [ "$limit" -le "$left" ] || limit=$left
   if [ "$limit" -gt 0 ]; then
     watched "$part: $name" "$log" limited "$limit" "$@" || code=$?
   else
     limit=0 code=124
     echo "the part's share was used up" >"$log"
   fi
-  local took
   took=$(awk "BEGIN { printf \"%.2f\", $EPOCHREALTIME - $started }")
   printf 'step\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$code" "$took" "$limit" "$log" "$*" >>"$work/record"
   # The end says most, and a report has to travel.
@@ -135,10 +141,8 @@ part_compare() {
 
 # compare MODEL SECONDS COMPILE_SECONDS
 compare() {
-  local limit=$2 left=$((deadline - SECONDS))
-  [ "$limit" -le "$left" ] || limit=$left
-  check "compare $1" "$limit" "$python" "$root/scripts/compare_gpu.py" --contender "$built/scripts/contender" \
-    --model "$1" --seconds $((limit - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
+  check "compare $1" "$2" "$python" "$root/scripts/compare_gpu.py" --contender "$built/scripts/contender" --model "$1" \
+    --seconds $(($(seconds_for "$2") - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
 }
 
 part_accuracy() {
@@ -159,7 +163,8 @@ part_accuracy() {
 run_part() {
   part=$1 steps=0
   work=$(mktemp -d)
-  deadline=$((SECONDS + ${LOCKSTEP_GPU_SECONDS:-540}))
+  share=${LOCKSTEP_GPU_SECONDS:-540}
+  deadline=$((SECONDS + share))
   : >"$report/$part.log"
   : >"$work/record"
   "part_$part" || true  # what failed is on record
@@ -232,7 +237,7 @@ find_python_with_torch
 if [ ${#parts[@]} -gt 0 ]; then
   nvidia-smi -L >/dev/null 2>&1 || die "no NVIDIA GPU answers on this machine" "run this where nvidia-smi -L lists one"
 fi
-built=$(realpath "${brought:-$root/build/cuda}")
+built=$(realpath -m "${brought:-$root/build/cuda}")
 use_torch
 mkdir -p "$report"
 report=$(cd "$report" && pwd)

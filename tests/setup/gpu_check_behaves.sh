@@ -1,0 +1,188 @@
+#!/usr/bin/env bash
+# gpu_check_behaves.sh CASE: runs scripts/gpu_check.sh in a copy of the scripts, with a GPU, a build, tests, a program and
+# a Python with torch that are all made up, and looks at what it runs, reports and leaves behind.
+source "$(dirname "$0")/stand_ins.sh"
+unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE LOCKSTEP_DATA LOCKSTEP_GPU_SECONDS
+tree=$work/tree report=$work/report
+if ! python3=$(type -P python3); then
+  echo "skipped: the report is made by python3, which is not here"
+  exit 77
+fi
+
+mkdir -p "$tree/bundle/fashion-mnist" "$work/torch"
+cp -r "$root/scripts" "$tree/"
+echo "__version__ = '2.11.0+cu130'" >"$work/torch/version.py"
+stand_in nvidia-smi <<<'case $* in *=name*) echo "Some \"GPU\" | 1" ;; *=driver*) echo 580.1 ;; *) echo 1980 MHz ;; esac'
+stand_in cmake <<<"echo \"cmake \$*\" >>\"\$calls\"; mkdir -p '$tree/build/cuda' && touch '$tree/build/cuda/build.ninja'"
+stand_in ctest <<<'echo "ctest $*" >>"$calls"; echo "100% tests passed, 0 tests failed out of 9"; echo "Skipped: 1"'
+# Only what needs no torch runs.
+stand_in python <<STUB
+echo "python \$*" >>"\$calls"
+case \$* in
+  *gpu_report.py*) exec "$python3" "\$@" ;;
+  *submodule_search_locations*) echo "$work/torch" ;;
+  *compare_gpu.py*) echo "compared" ;;
+  *step_parity.py*) echo "the same step" ;;
+esac
+STUB
+export LOCKSTEP_PYTHON=$work/bin/python
+
+# program: the script on stdin is the program that was built.
+program() {
+  mkdir -p "$tree/build/cuda/scripts" "$tree/build/cuda/tests"
+  { printf '#!/bin/bash\ncalls=%q work=%q\necho "lockstep $*" >>"$calls"\n' "$calls" "$work" && cat; } \
+    >"$tree/build/cuda/lockstep"
+  chmod +x "$tree/build/cuda/lockstep"
+}
+working_program() { program <<<'echo "test acc: 0.80, $LOCKSTEP_DATA"'; }
+
+gpu_check() {  # gpu_check CODE ARGUMENT...: its output goes to $work/output
+  local code=$1 status=0
+  shift
+  "$tree/scripts/gpu_check.sh" --report "$report" "$@" >"$work/output" 2>&1 </dev/null || status=$?
+  [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
+}
+
+# in_report EXPRESSION TEXT: what Python makes of it, `r` being the report.
+in_report() {
+  local found
+  found=$("$python3" -c 'import json, sys; r = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' \
+    "$report/gpu_check.json" "$1") || fail "the report has no $1"
+  [ "$found" = "$2" ] || fail "expected \"$2\" of $1, found \"$found\""
+}
+
+# gone PID: whose parent may not have taken note yet.
+gone() {
+  local last=$((SECONDS + 30))
+  while kill -0 "$1" 2>/dev/null; do
+    [ "$SECONDS" -lt "$last" ] || fail "a process was left behind"
+  done
+}
+
+case_no_gpu() {
+  stand_in nvidia-smi <<<'echo "NVIDIA-SMI has failed"; exit 9'
+  gpu_check 1
+  says "no NVIDIA GPU answers on this machine" "fix: run this where nvidia-smi -L lists one"
+  [ ! -e "$report" ] || fail "a report was begun"
+}
+case_no_torch() {
+  stand_in python <<<'exit 1'
+  stand_in python3 <<<'exit 1'
+  XDG_CACHE_HOME=$work/cache gpu_check 1
+  says "python3 has no torch" "fix: LOCKSTEP_PYTHON="
+}
+case_usage() {
+  gpu_check 2 tests
+  says "unknown argument 'tests'" "scripts/gpu_check.sh [PART...]"
+  gpu_check 2 test --built "$work"
+  says "there is no program in that folder"
+  gpu_check 2 --built
+  says "--built needs a folder"
+}
+case_all_parts() {
+  working_program
+  gpu_check 0
+  called 1 "-DLOCKSTEP_BUILD_TORCH=$work/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
+  called 1 "--target lockstep_cli contender cuda_tests"
+  called 1 "ctest --test-dir $tree/build/cuda -L cuda"
+  called 1 "step_parity.py --lockstep $tree/build/cuda/lockstep --model resnet18"
+  called 1 "--devices cuda:0x4 --limit-steps 20 --print-weights-hash"
+  called 1 "compare_gpu.py --contender $tree/build/cuda/scripts/contender --model lenet"
+  called 5 "--recipe resnet18-pytorch --seed"
+  in_report 'list(r["parts"])' "['build', 'test', 'compare', 'accuracy']"
+  in_report 'r["passed"]' True
+  in_report 'r["parts"]["test"]["facts"]["gpu"]' 'Some "GPU" | 1'
+  in_report 'r["parts"]["test"]["facts"]["torch"]' 2.11.0+cu130
+  in_report 'r["parts"]["test"]["steps"][0]["last_line"]' '100% tests passed, 0 tests failed out of 9'
+  in_report 'r["parts"]["compare"]["steps"][0]["last_line"]' "test acc: 0.80, $tree/bundle/fashion-mnist"
+  says "## accuracy: passed" "report: $report/gpu_check.json"
+  grep -q '^| P6 | LeNet, cold start' "$report/gpu_check.md" || fail "no goals in the Markdown"
+  [ "$(find "$report" -type f | wc -l)" -le 8 ] || fail "more than 8 files"
+}
+case_failed_step() {
+  program <<<'[[ $* != *cuda:0x2* ]] || { echo "no x2"; exit 5; }; echo "test acc: 0.80"'
+  gpu_check 1 test
+  says "train on cuda:0x2 failed with exit code 5" "  | no x2" "## test: FAILED"
+  called 1 "--devices cuda:0x4"
+  in_report '[s["exit_code"] for s in r["parts"]["test"]["steps"]]' "[0, 0, 0, 5, 0]"
+  in_report 'r["passed"]' False
+  grep -q '^no x2$' "$report/test.log" || fail "the part's log lacks the step's"
+}
+case_cut_off() {  # its 60 of 540 s are 3 of 27; a child that ignores signals goes too
+  program <<'STUB'
+[[ $* == *cuda:0x2* ]] || { echo "test acc: 0.80"; exit; }
+(trap '' TERM; echo $BASHPID >"$work/child"; exec sleep 1000) &
+echo "under way"
+wait
+STUB
+  LOCKSTEP_GPU_SECONDS=27 gpu_check 1 test
+  says "cut off after 3 s"
+  called 1 "--devices cuda:0x4"
+  in_report '[s["cut_off"] for s in r["parts"]["test"]["steps"]]' "[False, False, False, True, False]"
+  in_report 'r["parts"]["test"]["steps"][3]["last_line"]' "under way"
+  gone "$(cat "$work/child")"
+}
+case_share_used_up() {
+  working_program
+  stand_in ctest <<<'sleep 1000'
+  LOCKSTEP_GPU_SECONDS=1 gpu_check 1 test
+  in_report '{s["exit_code"] for s in r["parts"]["test"]["steps"]}' "{124}"
+  called 0 "--devices cuda:0x4"
+}
+case_stopped() {
+  program <<<'echo $$ >"$work/running"; exec sleep 1000'
+  "$tree/scripts/gpu_check.sh" accuracy --report "$report" >"$work/output" 2>&1 </dev/null &
+  until [ -s "$work/running" ]; do :; done
+  kill "$!"
+  local status=0
+  wait "$!" || status=$?
+  [ "$status" -eq 143 ] || fail "expected exit code 143, found $status"
+  gone "$(cat "$work/running")"
+}
+case_part_alone() {
+  program <<<'exit 3'
+  gpu_check 1 accuracy
+  working_program
+  gpu_check 0 compare accuracy
+  called 0 ctest
+  in_report 'list(r["parts"])' "['compare', 'accuracy']"
+  in_report 'r["passed"]' True
+  mv "$report" "$work/other"
+  gpu_check 0 test
+  stand_in nvidia-smi <<<'exit 9'  # joining takes no GPU
+  gpu_check 0 --join "$work/other"
+  in_report 'list(r["parts"])' "['test', 'compare', 'accuracy']"
+}
+case_no_build() {
+  gpu_check 1 test accuracy
+  says "run the part build"
+  in_report 'len(r["parts"]["accuracy"]["steps"])' 1
+}
+case_brought_along() {
+  local built=$work/brought
+  program <<<'echo "libraries: $LD_LIBRARY_PATH"'
+  mv "$tree/build/cuda" "$built"
+  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
+  echo 'include("/there/cmake/List.cmake") add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
+  gpu_check 0 build test --built "$built"
+  called 0 cmake
+  called 1 "ctest --test-dir $built"
+  says "build: left out: the build in $built was brought along"
+  [ "$(cat "$built/tests/CTestTestfile.cmake")" = \
+    "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] || fail "ctest looks elsewhere"
+  in_report 'r["parts"]["test"]["steps"][3]["last_line"].split(":")[1]' " $work/torch/lib"
+}
+case_sanitizer() {
+  working_program
+  touch "$tree/build/cuda/tests/some_kernel_tests"
+  chmod +x "$tree/build/cuda/tests/some_kernel_tests"
+  stand_in compute-sanitizer <<<'echo "compute-sanitizer $*" >>"$calls"; [ "$2" != racecheck ] || exit 9'
+  gpu_check 1 test
+  called 1 "--tool memcheck --error-exitcode 9 $tree/build/cuda/tests/some_kernel_tests [cuda]~[slow]"
+  says "racecheck some_kernel_tests failed with exit code 9"
+  stand_in compute-sanitizer <<<'echo "Error: Device not supported"; exit 1'
+  gpu_check 0 test
+  says "compute-sanitizer is left out, it does not work here: Error: Device not supported"
+}
+
+"case_$1"
