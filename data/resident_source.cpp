@@ -1,3 +1,4 @@
+#include <c10/core/DeviceGuard.h>
 #include <torch/types.h>
 
 #include <lockstep/data/dataset.h>
@@ -30,6 +31,7 @@ class ResidentSource : public BatchSource {
                      images_.options().dtype(torch::kFloat32));
     into.y = fitting(into.y, {n}, labels_.options());
     if (images_.is_cuda()) {  // one kernel
+      const c10::DeviceGuard guard(images_.device());
       gather_images(images_.const_data_ptr<uint8_t>(), labels_.const_data_ptr<int64_t>(),
                     rows.const_data_ptr<int64_t>(), n, images_[0].numel(), into.X.mutable_data_ptr<float>(),
                     into.y.mutable_data_ptr<int64_t>(), native_stream(images_.device()));

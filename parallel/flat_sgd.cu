@@ -9,7 +9,7 @@ void flat_sgd(const FlatSgdBuffers<float>& buffers, const FlatSgdOptions& option
 }
 
 void flat_sgd(const FlatSgdBuffers<double>& buffers, const FlatSgdOptions& options, const double* lr,
-              const float* scale, CUstream_st* stream) {
+              const double* scale, CUstream_st* stream) {
   flat_sgd_with(CudaLaunch(stream), buffers, options, lr, scale);
 }
 

@@ -32,6 +32,6 @@ struct FlatSgdBuffers {
 void flat_sgd(const FlatSgdBuffers<float>& buffers, const FlatSgdOptions& options, const double* lr,
               const float* scale, CUstream_st* stream);
 void flat_sgd(const FlatSgdBuffers<double>& buffers, const FlatSgdOptions& options, const double* lr,
-              const float* scale, CUstream_st* stream);
+              const double* scale, CUstream_st* stream);
 
 }  // namespace lockstep

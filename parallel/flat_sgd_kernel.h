@@ -14,7 +14,7 @@ struct FlatSgdStep {
   T weight_decay;
   bool nesterov;
   const double* lr;
-  const float* scale;
+  const T* scale;
 };
 
 // N neighbouring elements from `first` on.
@@ -22,7 +22,7 @@ template <int N, class T>
 __device__ void flat_sgd_update(const FlatSgdStep<T>& step, int64_t first) {
   const auto& to = step.buffers;
   const T lr = static_cast<T>(*step.lr);
-  const T scale = step.scale != nullptr ? static_cast<T>(*step.scale) : T{1};
+  const T scale = step.scale != nullptr ? *step.scale : T{1};
   auto& params = *reinterpret_cast<Vector<T, N>*>(to.params + first);
   auto& grads = *reinterpret_cast<Vector<T, N>*>(to.grads + first);
   auto* momentum = to.momentum != nullptr ? reinterpret_cast<Vector<T, N>*>(to.momentum + first) : nullptr;
@@ -72,7 +72,7 @@ inline void check_flat_sgd(const FlatSgdOptions& options, bool momentum_buffer) 
 
 template <class Launch, class T>
 void flat_sgd_with(const Launch& launch, const FlatSgdBuffers<T>& buffers, const FlatSgdOptions& options,
-                   const double* lr, const float* scale) {
+                   const double* lr, const T* scale) {
   constexpr int kThreads = 256;
   constexpr int kWide = kVectorBytes / sizeof(T);
   check_flat_sgd(options, buffers.momentum != nullptr);

@@ -16,7 +16,7 @@ void flat_sgd(const FlatSgdBuffers<float>&, const FlatSgdOptions&, const double*
   refuse();
 }
 
-void flat_sgd(const FlatSgdBuffers<double>&, const FlatSgdOptions&, const double*, const float*,
+void flat_sgd(const FlatSgdBuffers<double>&, const FlatSgdOptions&, const double*, const double*,
               CUstream_st*) {
   refuse();
 }

@@ -3,6 +3,7 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <ATen/ops/norm.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <lockstep/parallel/flat_sgd.h>
 #include <lockstep/support/stream.h>
@@ -50,12 +51,13 @@ void launch_sgd(torch::Tensor& params, torch::Tensor& grads, torch::Tensor& mome
                                   .momentum = momentum.defined() ? momentum.mutable_data_ptr<T>() : nullptr,
                                   .size = params.numel()};
   flat_sgd(buffers, options, lr.const_data_ptr<double>(),
-           scale.defined() ? scale.const_data_ptr<float>() : nullptr, native_stream(params.device()));
+           scale.defined() ? scale.const_data_ptr<T>() : nullptr, native_stream(params.device()));
 }
 
 }  // namespace
 
 void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale) {
+  const c10::DeviceGuard guard(device_);
   if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
   const FlatSgdOptions options{
       .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};

@@ -35,8 +35,8 @@ class FlatOptimizer {
   // Of the next steps. On a GPU it queues a copy where the rate has changed.
   void set_lr(double lr);
 
-  // params and grads: (n), alike, floating point. scale: () float, the gradients are multiplied by it first;
-  // undefined: 1. Leaves the gradients zero, for the next backward pass to add to.
+  // params and grads: (n), alike, floating point. scale: () of their dtype, the gradients are multiplied by
+  // it first; undefined: 1. Leaves the gradients zero, for the next backward pass to add to.
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
  private:
@@ -54,8 +54,8 @@ class FlatOptimizer {
   torch::Tensor steps_;  // () float, adamw: steps taken
 };
 
-// What grads (n) must be multiplied by for a Euclidean norm of at most max_norm, () float: the same as
-// torch.nn.utils.clip_grad_norm_ does. The host does not wait for the norm.
+// What grads (n) must be multiplied by for a Euclidean norm of at most max_norm, () of their dtype: the same
+// as torch.nn.utils.clip_grad_norm_ does. The host does not wait for the norm.
 torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm);
 
 }  // namespace lockstep

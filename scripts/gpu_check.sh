@@ -106,7 +106,7 @@ part_test() {
     check "train on cuda:0x$replicas" 60 "$built/lockstep" train --devices "cuda:0x$replicas" --limit-steps 20 \
       --print-weights-hash
   done
-  mapfile -t tests < <(find "$built/tests" -type f -perm -u+x -name '*kernel*_tests' | sort)
+  mapfile -t tests < <(find "$built/tests" -type f -perm -u+x -name '*kernel_cuda_tests' | sort)
   sanitize "${tests[@]}"
 }
 
@@ -117,7 +117,7 @@ sanitize() {
   if [ -z "$sanitizer" ]; then
     note "compute-sanitizer is left out: it is not on this machine"
   elif [ $# -eq 0 ]; then
-    note "compute-sanitizer is left out: no test program has kernel in its name"
+    note "compute-sanitizer is left out: no test program of kernels was built"
   elif ! limited 90 "$sanitizer" "$built/lockstep" devices >"$work/sanitizer" 2>&1; then
     note "compute-sanitizer is left out, it does not work here: $(grep -m 1 -iE 'error|not' "$work/sanitizer")"
   else

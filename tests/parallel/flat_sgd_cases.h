@@ -60,7 +60,8 @@ void check_flat_sgd_steps(torch::Device device, int64_t n, int64_t offset, const
   const Guarded grads(torch::zeros({n}, dtype), offset, device);
   const Guarded momentum(torch::zeros({n}, dtype), offset, device);
   const Guarded shadow(torch::zeros({n}, torch::kBFloat16), offset, device);
-  const auto scale_there = torch::full({1}, scale, torch::TensorOptions(device).dtype(torch::kFloat32));
+  const auto scale_there =
+      torch::full({1}, scale, torch::TensorOptions(device).dtype(torch::CppTypeToScalarType<T>()));
   FlatSgdBuffers<T> buffers{params.data<T>(), grads.data<T>(), nullptr, nullptr, n};
   if (options.momentum != 0) buffers.momentum = momentum.data<T>();
   if (with_shadow) buffers.shadow = shadow.data<Bf16>();
@@ -74,7 +75,7 @@ void check_flat_sgd_steps(torch::Device device, int64_t n, int64_t offset, const
     grads.values().copy_(g);
     const auto lr_there = torch::full({1}, lr, torch::TensorOptions(device).dtype(torch::kFloat64));
     flat_sgd(buffers, options, lr_there.const_data_ptr<double>(),
-             scale == 0 ? nullptr : scale_there.const_data_ptr<float>(), native_stream(device));
+             scale == 0 ? nullptr : scale_there.const_data_ptr<T>(), native_stream(device));
     CHECK(grads.values().eq(0).all().item<bool>());
   }
 

@@ -12,7 +12,7 @@ void flat_sgd(const FlatSgdBuffers<float>& buffers, const FlatSgdOptions& option
 }
 
 void flat_sgd(const FlatSgdBuffers<double>& buffers, const FlatSgdOptions& options, const double* lr,
-              const float* scale, CUstream_st*) {
+              const double* scale, CUstream_st*) {
   flat_sgd_with(testing::FibreLaunch{testing::emulated_order}, buffers, options, lr, scale);
 }
 
