@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/linear.h>
 #include <fmt/format.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
@@ -41,15 +42,20 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
 }
 
 // Whether the batch normalisation of a convolution of X is to be fused with what follows.
-bool fuses(Kernels kernels, const std::shared_ptr<BatchNorm2dImpl>& batch_norm, const torch::Tensor& X) {
-  return kernels == Kernels::kAuto && batch_norm && batch_norm->is_training() &&
+bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
+           const torch::Tensor& X) {
+  return settings.kernels == Kernels::kAuto && batch_norm && batch_norm->is_training() &&
          batch_norm->weight.scalar_type() == torch::kFloat32 &&
          fused_batch_norm_available(X.device(), computed_in(X));
 }
 
-torch::Tensor without_bias(const Conv2dImpl& conv, const torch::Tensor& X) {
+enum class Bias { kAdded, kLeftOut };
+
+torch::Tensor convolve(const Conv2dImpl& conv, const torch::Tensor& X, const LayerSettings& settings,
+                       Bias bias = Bias::kAdded) {
   const auto& padding = std::get<torch::ExpandingArray<2>>(conv.options.padding());
-  return at::conv2d(X, conv.weight, /*bias=*/{}, *conv.options.stride(), *padding);
+  const auto added = bias == Bias::kAdded ? settings.shadows.of(conv.bias, X) : torch::Tensor();
+  return at::conv2d(X, settings.shadows.of(conv.weight, X), added, *conv.options.stride(), *padding);
 }
 
 // relu(batch_norm(h + conv's bias) + residual), h being what conv has made without its bias.
@@ -98,8 +104,8 @@ void check_options(const ResNet18Options& options) {
 }
 
 ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
-                           Kernels whose)
-    : kernels(whose) {
+                           std::shared_ptr<const LayerSettings> layer_settings)
+    : settings(std::move(layer_settings)) {
   conv1 = register_module("conv1", make_conv(channels_in, channels_out, 3, stride));
   conv2 = register_module("conv2", make_conv(channels_out, channels_out, 3, 1));
   if (stride != 1) conv3 = register_module("conv3", make_conv(channels_in, channels_out, 1, stride));
@@ -109,21 +115,24 @@ ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t st
 }
 
 torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
-  if (fuses(kernels, bn1, X)) {
+  const auto shortcut = [&] { return conv3 ? convolve(*conv3, X, *settings) : X; };
+  if (fuses(*settings, bn1, X)) {
     auto h =
-        fused_relu(*conv1, *bn1, without_bias(*conv1, X));  // (n, out, h / stride, w / stride), as all below
-    h = without_bias(*conv2, h);
-    return fused_relu(*conv2, *bn2, h, conv3 ? conv3->forward(X) : X);
+        convolve(*conv1, X, *settings, Bias::kLeftOut);  // (n, out, h / stride, w / stride), as all below
+    h = fused_relu(*conv1, *bn1, h);
+    h = convolve(*conv2, h, *settings, Bias::kLeftOut);
+    return fused_relu(*conv2, *bn2, h, shortcut());
   }
-  auto h = normalised_relu(bn1, conv1->forward(X));
-  h = conv2->forward(h);
+  auto h = normalised_relu(bn1, convolve(*conv1, X, *settings));
+  h = convolve(*conv2, h, *settings);
   if (bn2) h = bn2->forward(h);
-  h.add_(conv3 ? conv3->forward(X) : X);
+  h.add_(shortcut());
   return torch::relu_(h);
 }
 
-ResNet18Impl::ResNet18Impl(const ResNet18Options& options) : kernels(options.kernels) {
+ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
   check_options(options);
+  settings->kernels = options.kernels;
   // The chapters' names are those of nested Sequentials: a layer's place is its name.
   const SeededGenerator generator(options.seed);
   stem = register_module("0", make_conv(options.channels, options.width, 3, 1));
@@ -136,7 +145,7 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options) : kernels(options.ker
       const bool halve = stage > 1 && i == 0;
       const int64_t out = halve ? 2 * channels : channels;
       const auto block =
-          std::make_shared<ResidualImpl>(channels, out, halve ? 2 : 1, options.batch_norm, options.kernels);
+          std::make_shared<ResidualImpl>(channels, out, halve ? 2 : 1, options.batch_norm, settings);
       blocks.push_back(sequence->register_module(std::to_string(i), block));
       channels = out;
     }
@@ -154,11 +163,17 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options) : kernels(options.ker
 
 torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
   const auto X = X_in.contiguous(torch::MemoryFormat::ChannelsLast);
-  auto h = fuses(kernels, stem_bn, X) ? fused_relu(*stem, *stem_bn, without_bias(*stem, X))
-                                      : normalised_relu(stem_bn, stem->forward(X));  // (n, width, h, w)
+  auto h = fuses(*settings, stem_bn, X)
+               ? fused_relu(*stem, *stem_bn, convolve(*stem, X, *settings, Bias::kLeftOut))
+               : normalised_relu(stem_bn, convolve(*stem, X, *settings));  // (n, width, h, w)
   for (const auto& block : blocks) h = block->forward(h);
-  h = h.mean({2, 3});         // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
-  return linear->forward(h);  // (n, classes)
+  h = h.mean({2, 3});  // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
+  const auto& shadows = settings->shadows;
+  return at::linear(h, shadows.of(linear->weight, h), shadows.of(linear->bias, h));  // (n, classes)
+}
+
+void ResNet18Impl::use_shadow_weights(const std::vector<torch::Tensor>& shadows) {
+  settings->shadows.use(parameters(), shadows);
 }
 
 void ResNet18Impl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {

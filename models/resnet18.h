@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/models/initialize.h>
+#include <lockstep/models/shadow_weights.h>
 #include <lockstep/support/kernels.h>
 
 namespace torch::nn {
@@ -38,17 +39,23 @@ struct ResNet18Options {
 // Throws UsageError unless the sizes are positive and dtype is floating point.
 void check_options(const ResNet18Options& options);
 
+// How all layers of one network compute.
+struct LayerSettings {
+  Kernels kernels = Kernels::kAuto;
+  ShadowWeights shadows;
+};
+
 // relu(conv-bn-relu-conv-bn(X) + shortcut(X)), 3x3 convolutions. With stride 2 the first convolution halves
 // the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself.
 class ResidualImpl : public torch::nn::Module {
  public:
   ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
-               Kernels kernels = Kernels::kAuto);
+               std::shared_ptr<const LayerSettings> layer_settings);
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
  private:
-  const Kernels kernels;
+  const std::shared_ptr<const LayerSettings> settings;
   std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
   std::shared_ptr<torch::nn::BatchNorm2dImpl> bn1, bn2;
 };
@@ -73,13 +80,19 @@ class ResNet18Impl : public torch::nn::Module {
   // a single value per channel (n = 1 and an image of 8x8 or less).
   torch::Tensor forward(const torch::Tensor& X);
 
+  // From now on, under autocast to bfloat16, convolutions and the linear layer multiply by these instead of
+  // by copies that autocast makes, in training and evaluation: one for each of parameters(), in their order
+  // (see ShadowWeights::use(), which also says what is thrown). Whoever gives them keeps them up to date.
+  // None: as before.
+  void use_shadow_weights(const std::vector<torch::Tensor>& shadows);
+
   // As torch::nn::Module has them, but the batch normalisations' counters stay int64, as in Python.
   using torch::nn::Module::to;
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
  private:
-  const Kernels kernels;
+  const std::shared_ptr<LayerSettings> settings = std::make_shared<LayerSettings>();
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
   std::shared_ptr<torch::nn::BatchNorm2dImpl> stem_bn;
   std::vector<std::shared_ptr<ResidualImpl>> blocks;
