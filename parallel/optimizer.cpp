@@ -28,6 +28,7 @@ void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch:
   if (scale.defined()) grads.mul_(scale);
   options_.kind == OptimizerKind::kSgd ? sgd(params, grads) : adamw(params, grads);
   grads.zero_();
+  if (copy_.defined()) copy_.copy_(params);
 }
 
 void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
@@ -43,15 +44,10 @@ void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
 
 namespace {
 
+// Null for an undefined tensor.
 template <class T>
-void launch_sgd(torch::Tensor& params, torch::Tensor& grads, torch::Tensor& momentum,
-                const FlatSgdOptions& options, const torch::Tensor& lr, const torch::Tensor& scale) {
-  const FlatSgdBuffers<T> buffers{.params = params.mutable_data_ptr<T>(),
-                                  .grads = grads.mutable_data_ptr<T>(),
-                                  .momentum = momentum.defined() ? momentum.mutable_data_ptr<T>() : nullptr,
-                                  .size = params.numel()};
-  flat_sgd(buffers, options, lr.const_data_ptr<double>(),
-           scale.defined() ? scale.const_data_ptr<T>() : nullptr, native_stream(params.device()));
+T* data(const torch::Tensor& tensor) {
+  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
 }
 
 }  // namespace
@@ -61,11 +57,16 @@ void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, cons
   if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
   const FlatSgdOptions options{
       .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
-  if (params.scalar_type() == torch::kFloat64) {
-    launch_sgd<double>(params, grads, first_moment_, options, device_lr_, scale);
-  } else {
-    launch_sgd<float>(params, grads, first_moment_, options, device_lr_, scale);
-  }
+  const auto launch = [&]<class T>(T) {
+    static_assert(sizeof(Bf16) == sizeof(c10::BFloat16));
+    const FlatSgdBuffers<T> buffers{.params = data<T>(params),
+                                    .grads = data<T>(grads),
+                                    .momentum = data<T>(first_moment_),
+                                    .shadow = reinterpret_cast<Bf16*>(data<c10::BFloat16>(copy_)),
+                                    .size = params.numel()};
+    flat_sgd(buffers, options, device_lr_.const_data_ptr<double>(), data<T>(scale), native_stream(device_));
+  };
+  params.scalar_type() == torch::kFloat64 ? launch(double{}) : launch(float{});
 }
 
 void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {

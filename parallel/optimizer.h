@@ -35,6 +35,9 @@ class FlatOptimizer {
   // Of the next steps. On a GPU it queues a copy where the rate has changed.
   void set_lr(double lr);
 
+  // (n) bfloat16, on the same device: after each step it is the parameters, rounded.
+  void keep_copy(torch::Tensor copy) { copy_ = std::move(copy); }
+
   // params and grads: (n), alike, floating point. scale: () of their dtype, the gradients are multiplied by
   // it first; undefined: 1. Leaves the gradients zero, for the next backward pass to add to.
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
@@ -47,6 +50,7 @@ class FlatOptimizer {
   const OptimizerOptions options_;
   const torch::Device device_;
   double lr_ = 0;
+  torch::Tensor copy_;       // of the parameters, in bfloat16; undefined: none
   torch::Tensor device_lr_;  // () double, the same on the GPU; undefined on a CPU
   // (n), zeros at first; undefined where the method has none
   torch::Tensor first_moment_;  // sgd: the momentum buffer

@@ -36,6 +36,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   model_.module->train();
   sync_.attach(*model_.module);
   params_ = flatten_parameters(sync_.parameters(), sync_.layout());
+  if (options_.precision == Precision::kBf16 && model_.use_copies) keep_copies();
   if (options_.invariant) {
     sync_.set_enabled(false);
     micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
@@ -47,6 +48,18 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   use_graphs_ = options_.cuda_graph != CudaGraph::kOff && StepGraph::available(device) &&
                 !options_.invariant && !options_.wait_for_device && !options_.sync.trace;
   if (options_.sync.trace && !device.is_cpu()) clock_.emplace(current_stream(device), *options_.sync.trace);
+}
+
+// Written by the optimizer on its way, instead of converted by autocast in every step.
+void Replica::keep_copies() {
+  if (sync_.parameters().size() != model_.module->parameters().size())
+    return;  // those that are frozen have none
+  Params rounded;
+  for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
+  copies_ = flat_zeros_like(rounded, sync_.layout());
+  for (size_t i = 0; i < rounded.size(); ++i) copies_.views[i].copy_(rounded[i]);
+  model_.use_copies(copies_.views);
+  optimizer_.keep_copy(copies_.flat);
 }
 
 StepMoments Replica::step(const ReplicaStep& step) {

@@ -85,6 +85,7 @@ class Replica {
   void prepare(const ReplicaStep& step, Shape& shape);
   StepMoments step_eagerly(Shape& shape);
   StepMoments step_by_graph(Shape& shape);
+  void keep_copies();
   bool recorded(Shape& shape);
   void record(Shape& shape);
 
@@ -102,6 +103,7 @@ class Replica {
   const std::shared_ptr<const BatchSource> source_;
   GradientSync sync_;
   FlatTensors params_;  // all that are trained
+  FlatTensors copies_;  // of them in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   FlatOptimizer optimizer_;
   torch::Tensor sums_;

@@ -86,7 +86,8 @@ class Trainer {
   const std::vector<double>& split() const { return tuner_ ? tuner_->shares() : options_.split; }
   bool split_settled() const { return !tuner_ || tuner_->settled(); }
 
-  // For programs that look inside: the replica's module, on its device. Not while a call is under way.
+  // For programs that look inside: the replica's module, on its device. Not while a call is under way. What
+  // they write to its parameters counts in bf16 from the next step's update on.
   const Model& model(int rank) const { return models_[static_cast<size_t>(rank)]; }
 
  private:

@@ -24,8 +24,12 @@ template <class Net, class... Args>
 ModelFactory model_factory(Args... args) {
   return [args...] {
     auto net = std::make_shared<Net>(args...);
-    return Model{net,
-                 [net](const Inputs& rows) { return classification_outcome(net->forward(rows.X), rows.y); }};
+    Model model{net,
+                [net](const Inputs& rows) { return classification_outcome(net->forward(rows.X), rows.y); }};
+    if constexpr (requires(Params copies) { net->use_shadow_weights(copies); }) {
+      model.use_copies = [net](const Params& copies) { net->use_shadow_weights(copies); };
+    }
+    return model;
   };
 }
 

@@ -46,6 +46,9 @@ struct Outcome {
 struct Model {
   std::shared_ptr<torch::nn::Module> module;
   std::function<Outcome(const Inputs&)> loss_sum;
+  // Makes it compute in bfloat16 with these copies of its parameters, in their order, that the caller keeps
+  // up to date: so nobody need convert them in every step. Empty: it has no use for any.
+  std::function<void(const Params& copies)> use_copies = {};
 };
 
 // Builds one replica of a model, on the host. Called once a replica; rank 0's parameters and buffers replace

@@ -188,6 +188,20 @@ TEST_CASE("parameters that require gradients can be stepped") {
   CHECK(params.is_leaf());
 }
 
+TEST_CASE("a copy in bfloat16 is the parameters, rounded, after each step") {
+  for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    auto params = numbers(997, 1, kFloat32);
+    const auto copy = torch::zeros({997}, torch::kBFloat16);
+    FlatOptimizer optimizer({.kind = kind}, torch::kCPU);
+    optimizer.keep_copy(copy);
+    optimizer.set_lr(.1);
+    for (uint64_t step = 0; step < 3; ++step) {
+      optimizer.step(params, numbers(997, 100 + step, kFloat32));
+      CHECK(copy.equal(params.to(torch::kBFloat16)));
+    }
+  }
+}
+
 TEST_CASE("clipping is torch's clip_grad_norm_") {
   for (const int64_t n : {1, 997, 100'003}) {
     for (const double max_norm : {.5, 1., 1e6}) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <mutex>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
@@ -332,4 +333,51 @@ TEST_CASE("the learning rate follows its schedule") {
     whole.step(rows->batch(kBatches[0]));
   }
   CHECK(max_difference(trainer.weights()[0].tensor, whole.module().parameters()[0]) <= 1e-14);
+}
+
+TEST_CASE("in bf16 a model that can compute with copies of its weights does, with the same bits as without") {
+  const int world = GENERATE(1, 2);
+  const auto plain = small_residual_factory(/*batch_norm=*/true);
+  std::mutex mutex;
+  std::vector<Params> copies;  // of all replicas, which have the same bits
+  const ModelFactory without = [&] {
+    auto model = plain();
+    model.use_copies = {};
+    return model;
+  };
+  const ModelFactory with = [&] {
+    auto model = plain();
+    model.use_copies = [&, use = model.use_copies](const Params& given) {
+      use(given);
+      const std::lock_guard lock(mutex);
+      copies.push_back(given);
+    };
+    return model;
+  };
+  auto options = options_for(world);
+  options.threads = 1;
+  options.replica.precision = Precision::kBf16;
+  options.replica.optimizer.momentum = .9;
+  auto expected = make_trainer(without, options);
+  auto found = make_trainer(with, options);
+  CHECK(copies.size() == static_cast<size_t>(world));
+  for (const auto& rows : kBatches) {
+    if (rows.size() < 4) continue;  // a batch norm needs more than one value
+    expected.step(rows);
+    found.step(rows);
+  }
+  const auto weights = found.weights(0);
+  const auto expected_weights = expected.weights(0);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    INFO(weights[i].name);
+    CHECK(weights[i].tensor.equal(expected_weights[i].tensor));
+  }
+  const auto params = found.model(0).module->parameters();
+  REQUIRE(copies[0].size() == params.size());
+  for (size_t i = 0; i < params.size(); ++i) CHECK(copies[0][i].equal(params[i].to(torch::kBFloat16)));
+
+  auto fp32 = options_for(1);
+  copies.clear();
+  make_trainer(with, fp32);
+  CHECK(copies.empty());
 }
