@@ -31,14 +31,11 @@ torch::Tensor in_memory_order(const torch::Tensor& tensor) {
 
 }  // namespace
 
-// On the node, not on the tensor: torch calls the tensor's hook only where the gradient is defined.
-class GradientSync::Hook : public torch::autograd::FunctionPostHook {
+// Runs for an undefined gradient too, which is one of zeros.
+class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(GradientSync& sync, int param) : sync_(sync), param_(param) {}
-  Params operator()(const Params& outputs, const Params&) override {
-    sync_.on_gradient(param_);
-    return outputs;
-  }
+  void operator()(const torch::Tensor&) override { sync_.on_gradient(param_); }
 
  private:
   GradientSync& sync_;
@@ -49,7 +46,7 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options)
     : endpoint_(endpoint), options_(options) {}
 
 GradientSync::~GradientSync() {
-  for (const auto& hooked : hooked_) hooked.node->del_post_hook(hooked.hook);
+  for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
 }
 
 void GradientSync::attach(torch::nn::Module& module) {
@@ -58,9 +55,9 @@ void GradientSync::attach(torch::nn::Module& module) {
   Params params;
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) continue;
-    if (!torch::autograd::impl::grad_accumulator(item.value())->post_hooks().empty()) {
-      throw UsageError(fmt::format("parameter {} has a hook on its gradient's node already", item.key()),
-                       "one gradient sync a module");
+    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
+      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
+                       "one gradient sync a module, and no such hooks of your own");
     }
     names_.push_back(item.key());
     params.push_back(item.value());
@@ -72,9 +69,9 @@ void GradientSync::attach(torch::nn::Module& module) {
   progress_.emplace(plan_buckets(numels, layout_, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_.views[i];
-    auto node = torch::autograd::impl::grad_accumulator(params[i]);
-    const auto hook = node->add_post_hook(std::make_unique<Hook>(*this, static_cast<int>(i)));
-    hooked_.push_back({.node = std::move(node), .hook = hook});
+    torch::autograd::impl::set_post_acc_grad_hooks(params[i],
+                                                   std::make_unique<Hook>(*this, static_cast<int>(i)));
+    nodes_.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
   params_ = std::move(params);
 }

@@ -61,7 +61,7 @@ class GradientSync {
 
   // Once. Gives the module rank 0's parameters and buffers, and zero gradients. The module is on the
   // endpoint's device, in the memory format it will keep. Throws UsageError when parameters differ in dtype
-  // or device, and when one has a sync already.
+  // or device, and when one has a post-accumulate hook already.
   void attach(torch::nn::Module& module);
 
   // After backward: returns when the gradients are summed (on a GPU: the current stream waits for it). Throws
@@ -83,12 +83,6 @@ class GradientSync {
  private:
   class Hook;
 
-  // The node of a parameter's gradient, which torch would make anew in each step, with our hook on it.
-  struct Hooked {
-    std::shared_ptr<torch::autograd::Node> node;
-    uintptr_t hook = 0;
-  };
-
   void on_gradient(int param);
   void post_ready_buckets();
   void make_view(int param);
@@ -101,7 +95,9 @@ class GradientSync {
   Params params_;
   FlatLayout layout_;
   FlatTensors gradients_;
-  std::vector<Hooked> hooked_;  // one a parameter
+  // Of each parameter, kept since a node belongs to the stream on which it was made: the replica's own, for
+  // the whole run, as a graph's recording demands.
+  std::vector<std::shared_ptr<torch::autograd::Node>> nodes_;
   std::optional<BucketProgress> progress_;
   std::vector<Work> works_;  // posted since the last wait()
   bool enabled_ = true;

@@ -44,6 +44,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   const auto on_device = torch::TensorOptions(torch::kFloat64).device(device);
   sums_ = torch::zeros({4}, on_device);
   number_ = torch::zeros({}, on_device);
+  never_ = torch::full({}, std::numeric_limits<double>::infinity(), on_device);
   reset_sums();
   use_graphs_ = options_.cuda_graph != CudaGraph::kOff && StepGraph::available(device) &&
                 !options_.invariant && !options_.wait_for_device && !options_.sync.trace;
@@ -211,7 +212,7 @@ void Replica::update() {
 void Replica::add_to_sums(const Outcome& outcome) {
   const torch::NoGradGuard no_grad;
   const auto sums = sums_of(outcome);  // (3)
-  const auto bad = torch::where(torch::isfinite(sums[0]), std::numeric_limits<double>::infinity(), number_);
+  const auto bad = torch::where(torch::isfinite(sums[0]), never_, number_);
   sums_.narrow(0, 0, 3).add_(sums);
   auto first_bad = sums_[3];
   torch::minimum_out(first_bad, first_bad, bad);
@@ -220,7 +221,7 @@ void Replica::add_to_sums(const Outcome& outcome) {
 // In place: graphs write to this memory.
 void Replica::reset_sums() {
   sums_.zero_();
-  sums_[3].fill_(std::numeric_limits<double>::infinity());
+  sums_[3].copy_(never_);
 }
 
 void Replica::wait_for_device() const {

@@ -107,6 +107,7 @@ class Replica {
   std::optional<MicroShardSum> micro_shards_;
   FlatOptimizer optimizer_;
   torch::Tensor sums_;
+  torch::Tensor never_;      // () double on the device: infinity, which given as a number the host would copy
   torch::Tensor number_;     // () double on the device: of the step under way
   int64_t next_number_ = 0;  // what number_ holds, as far as it has been queued
   int64_t rows_trained_ = 0;

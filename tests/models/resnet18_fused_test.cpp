@@ -44,7 +44,7 @@ TEST_CASE("the biases before a batch normalisation take part in a gradient sync,
   GradientSync sync(communicator->endpoint(0));
   sync.attach(*fused);
   sync.flat_gradients().fill_(1);  // what another step has left
-  for (const auto& param : fused->parameters()) param.mutable_grad() = {};
+  for (const auto& param : fused->parameters()) param.mutable_grad() = torch::Tensor();
   fused->forward(torch::rand({4, 1, 14, 14})).square().sum().backward();
   sync.wait();  // misses none
   int biases = 0;

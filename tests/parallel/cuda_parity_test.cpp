@@ -11,6 +11,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/support/row_numbers.h>
 #include <lockstep/tests/parallel/collectives.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>
@@ -55,8 +56,10 @@ Weights weights_of(Trainer& trainer, int rank = 0) {
 // Of the mean loss over the rows, in double.
 Weights exact_gradient(const ModelFactory& factory, const ImageSet& data, const Rows& rows) {
   WholeBatch whole(factory, torch::optim::SGDOptions(.1));
+  torch::Tensor numbers;
+  upload_rows(rows, data.size(), torch::kCPU, numbers);
   Inputs batch;
-  make_resident_source(data, torch::kCPU)->gather(rows, batch);
+  make_resident_source(data, torch::kCPU)->gather(numbers, batch);
   const auto gradients = whole.step(batch);
   Weights exact;
   const auto parameters = whole.module().named_parameters();

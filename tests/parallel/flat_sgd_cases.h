@@ -75,7 +75,7 @@ void check_flat_sgd_steps(torch::Device device, int64_t n, int64_t offset, const
     grads.values().copy_(g);
     const auto lr_there = torch::full({1}, lr, torch::TensorOptions(device).dtype(torch::kFloat64));
     flat_sgd(buffers, options, lr_there.const_data_ptr<double>(),
-             scale == 0 ? nullptr : scale_there.const_data_ptr<T>(), native_stream(device));
+             scale == 0 ? nullptr : scale_there.template const_data_ptr<T>(), native_stream(device));
     CHECK(grads.values().eq(0).all().item<bool>());
   }
 

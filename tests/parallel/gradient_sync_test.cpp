@@ -198,7 +198,7 @@ TEST_CASE("a module has one sync, which takes its hooks with it") {
     sync.attach(net);
     CHECK_THROWS_AS(sync.attach(other), UsageError);
     GradientSync second(endpoint);
-    CHECK_THROWS_WITH(second.attach(net), Contains("first.weight has a hook on its gradient's node already"));
+    CHECK_THROWS_WITH(second.attach(net), Contains("first.weight has a post-accumulate hook already"));
   }
   for (const auto& param : net.parameters()) param.mutable_grad().zero_();
   loss_of(net, inputs(4), 4).backward();  // with the sync gone: plain torch

@@ -45,7 +45,7 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
   const std::string nccl = "this lockstep was built without NCCL";
   CHECK(nccl_version().empty());
   CHECK_THAT(device_error([] { make_nccl_id(); }), Contains(nccl) && Contains("--allreduce two_shot"));
-  CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2}); }),
+  CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
              Contains(nccl));
   CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), Contains(nccl));
   CHECK(choose_allreduce(Allreduce::kAuto, two) == Allreduce::kTwoShot);  // auto does without it
