@@ -13,8 +13,8 @@ struct FusedBatchNorm {
   torch::Tensor running_mean;  // follows the batch's, by `momentum`
   torch::Tensor running_var;
   // What the convolution before it would have added, undefined for nothing. The normalisation takes it away
-  // again, so nothing is added to x; running_mean counts it. Backward reaches it with an undefined gradient,
-  // so that .grad stays as it was: the true one is 0.
+  // again, so nothing is added to x; running_mean counts it. Its true gradient is 0: .grad stays as it was,
+  // its post-accumulate hooks run.
   torch::Tensor conv_bias = {};
   double momentum = .1;
   double eps = 1e-5;

@@ -32,7 +32,7 @@ struct ResNet18Options {
   Initialization initialization = Initialization::kNormal;
   // auto: in training mode batch normalisation, ReLU and the addition before it are one operation where
   // fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
-  // gradient (.grad stays as it was): what they add, the normalisation takes away.
+  // gradient (.grad stays as it was, their hooks run): what they add, the normalisation takes away.
   Kernels kernels = Kernels::kAuto;
 };
 

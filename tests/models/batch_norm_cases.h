@@ -155,10 +155,9 @@ inline void check_batch_norms(torch::Device device) {
       check({5, c, 157, 1}, /*residual=*/c % 8 == 0, dtype);
     }
     check({16, 3, 28, 28}, true, dtype);
-    check({16, 64, 28, 28}, true, dtype);
     check({2, 1032, 4, 4}, false, dtype);
   }
-  check({16, 512, 28, 28}, true, torch::kBFloat16);
+  check({16, 64, 28, 28}, true, torch::kBFloat16);
 }
 
 // Channels whose values are far from 0, all alike, or NaN.

@@ -1,4 +1,7 @@
 // The kernels themselves, emulated: batch_norm_emulated.cpp.
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
 #include <lockstep/tests/models/batch_norm_cases.h>
 #include <lockstep/tests/support/emulated_order.h>
 
@@ -41,6 +44,27 @@ TEST_CASE("what cannot be computed is refused") {
   auto without = layer;
   without.running_mean = torch::Tensor();
   CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, without), c10::Error);
+}
+
+TEST_CASE("a gradient sync learns of the bias that gets no gradient, and its gradient stays 0") {
+  struct Hook : torch::autograd::PostAccumulateGradHook {
+    explicit Hook(int& count) : calls(count) {}
+    void operator()(const torch::Tensor&) override { ++calls; }
+    int& calls;
+  };
+  auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
+  inputs.x.requires_grad_();
+  const auto conv_bias = inputs.conv_bias.clone().requires_grad_();
+  const auto zeros = torch::zeros({4});
+  conv_bias.mutable_grad() = zeros;
+  int calls = 0;
+  torch::autograd::impl::set_post_acc_grad_hooks(conv_bias, std::make_unique<Hook>(calls));
+  const FusedBatchNorm layer{inputs.weight, inputs.bias, inputs.running_mean, inputs.running_var, conv_bias};
+  const bool residual = GENERATE(true, false);
+  fused_batch_norm_relu(inputs.x, layer, residual ? inputs.residual : torch::Tensor()).sum().backward();
+  CHECK(calls == 1);
+  CHECK(conv_bias.grad().is_same(zeros));
+  CHECK(zeros.eq(0).all().item<bool>());
 }
 
 TEST_CASE("only what needs a gradient gets one, and none is kept without gradients") {

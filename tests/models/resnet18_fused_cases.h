@@ -31,8 +31,8 @@ inline bool before_batch_norm(const std::string& name) {
 inline std::vector<NamedTensor> two_steps(ResNet18& net, torch::Device device, torch::ScalarType dtype) {
   std::vector<NamedTensor> results;
   for (int step = 0; step < 2; ++step) {
-    const auto i = torch::arange(6 * 28 * 28, torch::kFloat64);
-    const auto X = ((i * (37 + step)).remainder(251) / 250).view({6, 1, 28, 28}).to(device, dtype);
+    const auto i = torch::arange(6 * 20 * 20, torch::kFloat64);
+    const auto X = ((i * (37 + step)).remainder(251) / 250).view({6, 1, 20, 20}).to(device, dtype);
     const auto y = torch::arange(6).mul(3).remainder(10).to(device);
     net->zero_grad();
     const auto logits = net->forward(X);

@@ -34,7 +34,7 @@ std::vector<torch::Tensor> rounded(const std::vector<torch::Tensor>& params, dou
 }
 
 torch::Tensor batch() {
-  return (torch::arange(4 * 28 * 28) * 37).remainder(251).to(torch::kFloat32).div(250).view({4, 1, 28, 28});
+  return (torch::arange(4 * 16 * 16) * 37).remainder(251).to(torch::kFloat32).div(250).view({4, 1, 16, 16});
 }
 
 // The logits, and after training all gradients.
