@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # compare_gpu.sh CASE [PROGRAM CONTENDER]: the Python that gpu_check.sh runs, on the processor.
 #   tables   tables, goals and the report of made-up turns and steps
-#   turns    the comparison itself, on 64 images; torch.compile gets too little time, is left out, and named
+#   turns    the comparison itself, on 64 images, with an nvidia-smi that stands in; torch.compile gets too little time,
+#            is left out, and named
 #   step     one step of LeNet beside double; and one in bfloat16, which must be found out
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
@@ -20,7 +21,9 @@ trap 'rm -rf "$folder"' EXIT
 "$python" "$root/tests/models/python_twin.py" --write-data "$folder"
 
 case_turns() {
-  "$python" "$root/scripts/compare_gpu.py" --contender "$contender" --device cpu --data "$folder" --model lenet \
+  printf '#!/bin/sh\necho "97, 512, 1980"\n' >"$folder/nvidia-smi"
+  chmod +x "$folder/nvidia-smi"
+  PATH=$folder:$PATH "$python" "$root/scripts/compare_gpu.py" --contender "$contender" --device cpu --data "$folder" --model lenet \
     --batch-size 20 --turns 2 --peak-size 64 --compile-seconds 0.5 --json "$folder/result.json" | tee "$folder/output"
   grep -q '# torch.compile is left out: not warm after' "$folder/output"
   grep -q '| DDP, world 1 |' "$folder/output"
@@ -30,6 +33,7 @@ result = json.load(open(sys.argv[1]))
 assert result["passed"] and len(result["contenders"]) == 3, result
 for contender in result["contenders"]:
     assert len(contender["turns"]) == 2 and contender["host_seconds"] > 0, contender
+    assert (contender["busy"], contender["clock_mhz"], contender["memory_mb"]) == (97, 1980, 0), contender
 PYTHON
 }
 case_step() {

@@ -174,12 +174,14 @@ case_brought_along() {
 }
 case_sanitizer() {
   working_program
-  touch "$tree/build/cuda/tests/some_kernel_cuda_tests"
-  chmod +x "$tree/build/cuda/tests/some_kernel_cuda_tests"
+  stand_in some_kernel_tests <<<'printf "a case\\tslow,cuda,\\n"'
+  stand_in host_kernel_tests <<<'printf "a case without cuda\\tcpu,\\n"'
+  mv "$work/bin/"*_kernel_tests "$tree/build/cuda/tests/"
   stand_in compute-sanitizer <<<'echo "compute-sanitizer $*" >>"$calls"; [ "$2" != racecheck ] || exit 9'
   gpu_check 1 test
-  called 1 "--tool memcheck --error-exitcode 9 $tree/build/cuda/tests/some_kernel_cuda_tests [cuda]~[slow]"
-  says "racecheck some_kernel_cuda_tests failed with exit code 9"
+  called 1 "--tool memcheck --error-exitcode 9 $tree/build/cuda/tests/some_kernel_tests [cuda]~[slow]"
+  called 0 host_kernel_tests
+  says "racecheck some_kernel_tests failed with exit code 9"
   stand_in compute-sanitizer <<<'echo "Error: Device not supported"; exit 1'
   gpu_check 0 test
   says "compute-sanitizer is left out, it does not work here: Error: Device not supported"
