@@ -38,6 +38,7 @@ MODELS = {
 }
 HOST_STEPS = 20
 BUSY_SECONDS = 3.0
+LAST_SECONDS = 10.0  # of what there is, in which nothing new begins
 SETTLE_SECONDS = 1.0  # nvidia-smi's utilization is that of up to a second before
 
 
@@ -166,14 +167,16 @@ class Comparison:
 
     def describe(self, role):
         """What is asked of a contender after the turns."""
-        contender = self.rivals[role]
-        steps = self.args.steps * self.args.epochs
-        host = contender.ask("host", HOST_STEPS)[0]["seconds"]
-        turns = list(contender.turns)
-        repeats = math.ceil(BUSY_SECONDS / min(turn["seconds"] for turn in turns))
-        busy, clock = self.smi.while_busy(lambda: contender.ask("run", steps * repeats))
+        contender, host, busy, clock = self.rivals[role], None, None, None
+        if self.left() > LAST_SECONDS:
+            host = contender.ask("host", HOST_STEPS)[0]["seconds"]
+            repeats = math.ceil(BUSY_SECONDS / min(turn["seconds"] for turn in contender.turns))
+            steps = repeats * self.args.epochs * self.args.steps
+            busy, clock = self.smi.while_busy(lambda: contender.ask("run", steps))
+        else:
+            self.note(f"{contender.name} is asked for no host time: the time is up")
         return dict(role=role, name=contender.name, commands=contender.commands,
-                    first_loss=contender.versions["warmup"]["loss"], turns=turns, host_seconds=host,
+                    first_loss=contender.versions["warmup"]["loss"], turns=contender.turns, host_seconds=host,
                     busy=busy, clock_mhz=clock, memory_mb=self.memory[role])
 
     def take_all_turns(self):
