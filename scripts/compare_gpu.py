@@ -165,14 +165,19 @@ class Comparison:
         self.memory[role] = None if before is None or after is None else after - before
         self.note(f"{contender.name} is warm after {time.monotonic() - began:.1f} s")
 
+    def keep_busy(self, contender):
+        """In one go, if its turns said how long it takes."""
+        repeats = math.ceil(BUSY_SECONDS / min(turn["seconds"] for turn in contender.turns))
+        end = time.monotonic() + BUSY_SECONDS
+        while time.monotonic() < end:
+            contender.ask("run", repeats * self.args.epochs * self.args.steps)
+
     def describe(self, role):
         """What is asked of a contender after the turns."""
         contender, host, busy, clock = self.rivals[role], None, None, None
         if self.left() > LAST_SECONDS:
             host = contender.ask("host", HOST_STEPS)[0]["seconds"]
-            repeats = math.ceil(BUSY_SECONDS / min(turn["seconds"] for turn in contender.turns))
-            steps = repeats * self.args.epochs * self.args.steps
-            busy, clock = self.smi.while_busy(lambda: contender.ask("run", steps))
+            busy, clock = self.smi.while_busy(lambda: self.keep_busy(contender))
         else:
             self.note(f"{contender.name} is asked for no host time: the time is up")
         return dict(role=role, name=contender.name, commands=contender.commands,
