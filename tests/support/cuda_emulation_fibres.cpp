@@ -14,25 +14,26 @@ namespace {
 // so a kernel without barriers needs only one.
 class FibreBlock : public BlockRunner {
  public:
-  FibreBlock(dim3 block, ThreadOrder order, const std::function<void()>& thread)
-      : size_(block),
-        threads_(static_cast<int>(count(block))),
-        order_(order),
-        thread_(thread),
-        slots_(static_cast<size_t>(ceil_warps()) * kWarpSize),
-        warps_(static_cast<size_t>(ceil_warps())) {
-    current_block = this;
-    blockDim = block;
-  }
+  FibreBlock() = default;
   ~FibreBlock() override {
     ended_ = true;
     for (auto* fibre : idle_) fibre->resume();
-    current_block = nullptr;
   }
   FibreBlock(const FibreBlock&) = delete;
   FibreBlock& operator=(const FibreBlock&) = delete;
 
-  void run() {
+  void start_launch(dim3 block, ThreadOrder order, const std::function<void()>& thread) {
+    size_ = block;
+    threads_ = static_cast<int>(count(block));
+    order_ = order;
+    thread_ = &thread;
+    const auto warps = static_cast<size_t>((threads_ + kWarpSize - 1) / kWarpSize);
+    slots_.assign(warps * kWarpSize, 0);
+    warps_.resize(warps);
+    blockDim = block;
+  }
+
+  void run_block() {
     next_ = 0;
     while (!error_ && (next_ < threads_ || !ready_.empty())) {
       if (next_ < threads_) {
@@ -72,8 +73,6 @@ class FibreBlock : public BlockRunner {
     Arrival arrival;
   };
 
-  int ceil_warps() const { return (threads_ + kWarpSize - 1) / kWarpSize; }
-
   Fibre* idle_fibre() {
     if (idle_.empty()) {
       fibres_.push_back(std::make_unique<Fibre>([this, self = fibres_.size()] { run_threads(self); }));
@@ -92,7 +91,7 @@ class FibreBlock : public BlockRunner {
         thread_index_ = order_ == ThreadOrder::kForward ? i : threads_ - 1 - i;
         threadIdx = place(thread_index_, size_);
         try {
-          thread_();
+          (*thread_)();
         } catch (...) {
           error_ = std::current_exception();
         }
@@ -114,10 +113,10 @@ class FibreBlock : public BlockRunner {
     }
   }
 
-  const dim3 size_;
-  const int threads_;
-  const ThreadOrder order_;
-  const std::function<void()>& thread_;
+  dim3 size_;
+  int threads_ = 0;
+  ThreadOrder order_ = ThreadOrder::kForward;
+  const std::function<void()>* thread_ = nullptr;
   std::vector<uint64_t> slots_;
   std::vector<std::vector<Waiting>> warps_;
   std::vector<Waiting> block_;
@@ -134,13 +133,20 @@ class FibreBlock : public BlockRunner {
 }  // namespace
 
 void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function<void()>& thread) {
+  // Kept for the next launch with its fibres, but not after an error, which leaves some of them inside of a
+  // kernel.
+  thread_local std::unique_ptr<FibreBlock> spare;
+  auto runner = spare ? std::move(spare) : std::make_unique<FibreBlock>();
+  runner->start_launch(block, order, thread);
   gridDim = grid;
-  FibreBlock runner(block, order, thread);
+  current_block = runner.get();
   const int64_t blocks = count(grid);
   for (int64_t i = 0; i < blocks; ++i) {
     blockIdx = place(order == ThreadOrder::kForward ? i : blocks - 1 - i, grid);
-    runner.run();
+    runner->run_block();
   }
+  current_block = nullptr;
+  spare = std::move(runner);
 }
 
 }  // namespace lockstep::testing

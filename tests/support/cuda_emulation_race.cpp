@@ -15,5 +15,6 @@ void pass_on(int* values) {
 
 int main() {
   int values[64] = {};
-  lockstep::testing::run_in_threads({1}, {64}, lockstep::testing::BlockTiming::kOneByOne, [&] { pass_on(values); });
+  lockstep::testing::run_in_threads({1}, {64}, lockstep::testing::BlockTiming::kOneByOne,
+                                    [&] { pass_on(values); });
 }
