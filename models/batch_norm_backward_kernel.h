@@ -43,15 +43,14 @@ __global__ void batch_norm_gradient_sums_kernel(BatchNormBackwardPass<T> pass) {
   if (at.inside) {
     float origin[N];
     load(layer.x + at.channel, origin);
-    LOCKSTEP_UNROLL_4
-    for (int64_t row = at.first; row < at.last; row += pass.sum_tiles.lines) {
+    for_rows(at, pass.sum_tiles.lines, [&](int64_t row) {
       float dz[N], x[N];
       load_backward(layer, row * layer.c + at.channel, origin, dz, x);
       for (int k = 0; k < N; ++k) {
         sums[k] += dz[k];
         products[k] += dz[k] * x[k];
       }
-    }
+    });
   }
   store_partials(sums, products, at, pass.sum_tiles, layer.c, pass.partials);
 }

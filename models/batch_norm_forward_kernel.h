@@ -26,8 +26,7 @@ __global__ void batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
   if (at.inside) {
     float origin[N];
     load(layer.x + at.channel, origin);
-    LOCKSTEP_UNROLL_4
-    for (int64_t row = at.first; row < at.last; row += pass.sum_tiles.lines) {
+    for_rows(at, pass.sum_tiles.lines, [&](int64_t row) {
       float values[N];
       load(layer.x + row * layer.c + at.channel, values);
       for (int k = 0; k < N; ++k) {
@@ -35,7 +34,7 @@ __global__ void batch_norm_statistics_kernel(BatchNormForwardPass<T> pass) {
         sums[k] += d;
         squares[k] += d * d;
       }
-    }
+    });
   }
   store_partials(sums, squares, at, pass.sum_tiles, layer.c, pass.partials);
 }

@@ -26,6 +26,20 @@ struct BatchNormPlace {
   bool inside;
 };
 
+// Calls body(row) for each row of `at`, for four without a branch between them where there are so many: so
+// their loads are under way at once.
+template <int N, class Body>
+__device__ void for_rows(const BatchNormPlace<N>& at, int64_t lines, const Body& body) {
+  int64_t row = at.first;
+  for (; row + 3 * lines < at.last; row += 4 * lines) {
+    body(row);
+    body(row + lines);
+    body(row + 2 * lines);
+    body(row + 3 * lines);
+  }
+  for (; row < at.last; row += lines) body(row);
+}
+
 template <int N, class T>
 __device__ void load(const T* from, float (&values)[N]) {
   const auto vector = *reinterpret_cast<const Vector<T, N>*>(from);

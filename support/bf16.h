@@ -27,9 +27,9 @@ LOCKSTEP_HOST_DEVICE inline float to_float(float value) { return value; }
 LOCKSTEP_HOST_DEVICE inline Bf16 to_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
-  if ((bits & 0x7fffffffu) > 0x7f800000u) return Bf16{0x7fc0};
-  const uint32_t half = 0x7fffu + ((bits >> 16) & 1u);
-  return Bf16{static_cast<uint16_t>((bits + half) >> 16)};
+  const uint32_t rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  const bool nan = (bits & 0x7fffffffu) > 0x7f800000u;
+  return Bf16{static_cast<uint16_t>(nan ? 0x7fc0u : rounded)};
 }
 
 // to_bf16() or nothing, by the type wanted.

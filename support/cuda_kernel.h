@@ -10,10 +10,8 @@
 
 #ifdef __CUDACC__
 #define LOCKSTEP_HOST_DEVICE __host__ __device__
-#define LOCKSTEP_UNROLL_4 _Pragma("unroll 4")  // four loads under way at once
 #else
 #define LOCKSTEP_HOST_DEVICE
-#define LOCKSTEP_UNROLL_4
 #endif
 
 struct CUstream_st;  // what a cudaStream_t points to; null is the default stream

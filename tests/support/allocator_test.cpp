@@ -11,8 +11,7 @@
 
 namespace {
 
-// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to
-// provide.
+// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to provide.
 long faults_of_a_step() {
   rusage before{}, after{};
   getrusage(RUSAGE_THREAD, &before);
@@ -40,6 +39,5 @@ TEST_CASE("a step takes no new pages where the one before has freed enough") {
     lockstep::keep_freed_memory();
     faults_of_a_step();
     CHECK(faults_of_a_step() < 100);
-  })
-      .join();
+  }).join();
 }

@@ -13,8 +13,7 @@ using namespace lockstep;
 
 // What the driver's own tool says: name, compute capability, MiB; one line a GPU.
 std::string nvidia_smi() {
-  FILE* pipe =
-      popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
+  FILE* pipe = popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
   REQUIRE(pipe != nullptr);
   std::string text;
   std::array<char, 256> part{};
