@@ -23,7 +23,7 @@ if(NOT _release OR NOT CMAKE_MATCH_1 STREQUAL _major)
 endif()
 
 # The GPU that is here; with none, the data-centre generations and PTX of the last one for newer GPUs. A build that is
-# only to compile takes a quarter of the time with -DCMAKE_CUDA_ARCHITECTURES=90.
+# only to compile takes half the time with -DCMAKE_CUDA_ARCHITECTURES=90.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE _gpus ERROR_QUIET RESULT_VARIABLE _status)
   if(_status EQUAL 0 AND _gpus MATCHES "GPU 0")
