@@ -114,9 +114,9 @@ void add_how(CLI::App& train, TrainOptions& options) {
   train.add_option("--bucket-mb", options.bucket_mb, "Gradients that are summed at a time (default: 25 MB)")
       ->check(positive_int(kMaxBucketMb));
   train
-      .add_option(
-          "--allreduce", options.allreduce,
-          "How they are summed (default: auto, which is nccl between distinct GPUs and two_shot elsewhere)")
+      .add_option("--allreduce", options.allreduce,
+                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere root or "
+                  "two_shot by size)")
       ->check(one_of(names_of(kAllreduceNames)));
   train
       .add_option(

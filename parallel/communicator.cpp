@@ -29,7 +29,12 @@ Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devi
   if (wanted == Allreduce::kNccl) check_nccl_devices(devices);
   if (wanted != Allreduce::kAuto) return wanted;
   const bool nccl = devices.size() > 1 && distinct_gpus(devices) && !nccl_version().empty();
-  return nccl ? Allreduce::kNccl : Allreduce::kTwoShot;
+  return nccl ? Allreduce::kNccl : Allreduce::kAuto;
+}
+
+Allreduce choose_allreduce(Allreduce wanted, int64_t bytes) {
+  if (wanted != Allreduce::kAuto) return wanted;
+  return bytes <= kSmallSum ? Allreduce::kRoot : Allreduce::kTwoShot;
 }
 
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {

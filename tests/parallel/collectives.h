@@ -16,7 +16,8 @@ namespace lockstep::testing {
 
 using Tensors = std::vector<torch::Tensor>;  // one a rank
 
-inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
+inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing,
+                                            Allreduce::kAuto};
 
 inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algorithm = Allreduce::kTwoShot,
                                                       Trace* trace = nullptr) {

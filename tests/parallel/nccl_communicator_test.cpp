@@ -182,13 +182,12 @@ TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
   check_nccl_devices(gpus(8));
 }
 
-TEST_CASE("auto takes NCCL for several distinct GPUs, and two_shot for every other list") {
+TEST_CASE("auto takes NCCL for several distinct GPUs and for no other list") {
   const torch::Device cpu(torch::kCPU);
   CHECK(choose_allreduce(Allreduce::kAuto, gpus(2)) == Allreduce::kNccl);
-  CHECK(choose_allreduce(Allreduce::kAuto, gpus(1)) == Allreduce::kTwoShot);
-  CHECK(choose_allreduce(Allreduce::kAuto, std::vector{fake_gpu(0), fake_gpu(0)}) == Allreduce::kTwoShot);
-  CHECK(choose_allreduce(Allreduce::kAuto, std::vector{fake_gpu(0), cpu}) == Allreduce::kTwoShot);
-  CHECK(choose_allreduce(Allreduce::kAuto, std::vector{cpu, cpu}) == Allreduce::kTwoShot);
+  for (const auto& devices : {gpus(1), {fake_gpu(0), fake_gpu(0)}, {fake_gpu(0), cpu}, {cpu, cpu}}) {
+    CHECK(choose_allreduce(Allreduce::kAuto, devices) == Allreduce::kAuto);
+  }
   CHECK(choose_allreduce(Allreduce::kRing, gpus(2)) == Allreduce::kRing);
   CHECK_THROWS_AS(choose_allreduce(Allreduce::kNccl, std::vector{cpu, cpu}), UsageError);
   reset_fake_nccl();

@@ -89,7 +89,7 @@ void check_against_whole_batch(const ModelFactory& factory, TrainerOptions optio
 }
 
 void check_every_pair(const ModelFactory& factory) {
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kAuto);
   const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
   for (const int world : {1, 2, 3, 4, 8}) {
     INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
@@ -145,7 +145,7 @@ TEST_CASE("the comparison would notice another learning rate") {
 
 TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") {
   const int world = GENERATE(2, 3, 8);
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kAuto);
   auto options = options_for(world);
   options.allreduce = allreduce;
   options.replica.optimizer.momentum = .9;
