@@ -8,7 +8,7 @@
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/train.h>
 #include <lockstep/parallel/precision.h>
-#include <lockstep/parallel/replica.h>
+#include <lockstep/parallel/step_graph.h>
 
 namespace lockstep {
 

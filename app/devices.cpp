@@ -13,7 +13,7 @@
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/parallel/cpu_cores.h>
-#include <lockstep/parallel/nccl_communicator.h>
+#include <lockstep/parallel/nccl_version.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

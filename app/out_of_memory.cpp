@@ -1,7 +1,8 @@
 #include <lockstep/app/out_of_memory.h>
 
 #include <algorithm>
-#include <regex>
+#include <sstream>
+#include <utility>
 
 #include <lockstep/support/cuda_fault.h>
 
@@ -13,16 +14,19 @@ constexpr double kUsable = .9;
 // Rows of a batch size that is proposed.
 constexpr int64_t kRound = 8;
 
-// "2.00 GiB" behind this text, in bytes; 0 where it is not there.
+// The number behind this text and the word behind that, "2.00 GiB"; 0 where the text is not there.
+std::pair<double, std::string> number_after(const std::string& words, const std::string& text) {
+  const auto at = words.find(text);
+  if (at == std::string::npos) return {0, ""};
+  std::istringstream rest(words.substr(at + text.size()));
+  std::pair<double, std::string> found;
+  rest >> found.first >> found.second;
+  return found;
+}
+
 double bytes_after(const std::string& words, const std::string& text) {
-  std::smatch found;
-  if (!std::regex_search(words, found, std::regex(text + " ([0-9.]+) ([KMG]iB|bytes)"))) return 0;
-  const double number = std::stod(found[1]);
-  const auto unit = found[2].str();
-  return unit == "GiB"   ? number * (1 << 30)
-         : unit == "MiB" ? number * (1 << 20)
-         : unit == "KiB" ? number * 1024
-                         : number;
+  const auto [number, unit] = number_after(words, text);
+  return number * (unit == "GiB" ? 1 << 30 : unit == "MiB" ? 1 << 20 : unit == "KiB" ? 1 << 10 : 1);
 }
 
 // The largest batch whose share of each replica fits by our estimate, and in any case a smaller one than has
@@ -42,11 +46,9 @@ int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capaci
 }  // namespace
 
 MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
-  std::smatch gpu;
-  if (!std::regex_search(words, gpu, std::regex("GPU ([0-9]+) has"))) {
-    return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
-  }
-  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(std::stoi(gpu[1])));
+  const auto [index, has] = number_after(words, "GPU ");
+  if (has != "has") return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
   const auto fault =
       explain({.code = 2,  // cudaErrorMemoryAllocation
                .words = words,

@@ -7,7 +7,7 @@
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/train_plan.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/nccl_communicator.h>
+#include <lockstep/parallel/nccl_version.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 

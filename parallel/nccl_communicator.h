@@ -9,11 +9,9 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/nccl_version.h>
 
 namespace lockstep {
-
-// "2.28.9"; empty in a build without NCCL.
-std::string nccl_version();
 
 // Throws where NCCL cannot join these devices of one process: DeviceError without NCCL, UsageError for what
 // is not a GPU, and for a GPU that is listed twice (NCCL knows one rank a GPU).

@@ -16,21 +16,10 @@
 #include <lockstep/parallel/precision.h>
 #include <lockstep/parallel/step_graph.h>
 #include <lockstep/parallel/step_times.h>
-#include <lockstep/support/choices.h>
 #include <lockstep/support/notice.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
-
-// Whether a GPU's steps are recorded and replayed (step_graph.h).
-enum class CudaGraph {
-  kAuto,  // where it can be done
-  kOn,    // an error where it cannot
-  kOff,
-};
-
-inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
-    {"auto", CudaGraph::kAuto}, {"on", CudaGraph::kOn}, {"off", CudaGraph::kOff}};
 
 struct ReplicaOptions {
   GradientSyncOptions sync;

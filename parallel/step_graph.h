@@ -8,7 +8,19 @@
 #include <functional>
 #include <memory>
 
+#include <lockstep/support/choices.h>
+
 namespace lockstep {
+
+// Whether a GPU's steps are recorded and replayed.
+enum class CudaGraph {
+  kAuto,  // where it can be done
+  kOn,    // an error where it cannot
+  kOff,
+};
+
+inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
+    {"auto", CudaGraph::kAuto}, {"on", CudaGraph::kOn}, {"off", CudaGraph::kOff}};
 
 // What is replayed reads and writes the very memory of the recording: whatever changes from step to step is
 // in tensors that stay where they are, and nothing in it may wait for the GPU. Used from one thread, whose

@@ -1,0 +1,11 @@
+// Which NCCL there is. Needs no torch.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// "2.28.9"; empty in a build without NCCL.
+std::string nccl_version();
+
+}  // namespace lockstep
