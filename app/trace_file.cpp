@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <set>
+#include <utility>
 
 #include <lockstep/app/logging.h>
 
@@ -14,7 +15,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// By Trace::Lane. Those of a GPU are empty where there is none.
+// By Trace::Lane.
 constexpr const char* kLaneNames[] = {"compute", "communication", "GPU compute", "GPU communication"};
 
 // To the nanosecond.
@@ -30,18 +31,20 @@ void write_chrome_trace(const Trace& trace, OutputFile& file) {
   // One event a line: the file is a JSON array, and can still be read where its end is missing.
   file.append_line("[");
   std::set<int> ranks;
+  std::set<std::pair<int, int>> lanes;  // a processor's replica has none of a GPU
   for (const auto& event : trace.events()) {
+    const int lane = static_cast<int>(event.lane);
     if (ranks.insert(event.rank).second) {
       file.append_line(
           name_event("process_name", event.rank, 0, fmt::format("replica {}", event.rank)).dump() + ",");
-      for (int lane = 0; lane < 4; ++lane) {
-        file.append_line(name_event("thread_name", event.rank, lane, kLaneNames[lane]).dump() + ",");
-      }
+    }
+    if (lanes.insert({event.rank, lane}).second) {
+      file.append_line(name_event("thread_name", event.rank, lane, kLaneNames[lane]).dump() + ",");
     }
     const Json json = {{"ph", "X"},
                        {"name", event.name},
                        {"pid", event.rank},
-                       {"tid", static_cast<int>(event.lane)},
+                       {"tid", lane},
                        {"ts", microseconds(event.begin)},
                        {"dur", microseconds(event.end - event.begin)}};
     file.append_line(json.dump() + ",");
