@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <sstream>
+#include <string_view>
 #include <utility>
 
 #include <lockstep/support/cuda_fault.h>
@@ -26,7 +27,8 @@ std::pair<double, std::string> number_after(const std::string& words, const std:
 
 double bytes_after(const std::string& words, const std::string& text) {
   const auto [number, unit] = number_after(words, text);
-  return number * (unit == "GiB" ? 1 << 30 : unit == "MiB" ? 1 << 20 : unit == "KiB" ? 1 << 10 : 1);
+  const auto is = [&](std::string_view name) { return unit.starts_with(name); };  // a full stop may follow
+  return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
 }
 
 // The largest batch whose share of each replica fits by our estimate, and in any case a smaller one than has

@@ -16,7 +16,8 @@ namespace lockstep {
 // What a stream's events say in a trace's own time. Used from the thread whose stream it is.
 class DeviceClock {
  public:
-  // Waits for the stream once, to learn how its time and the trace's relate. The trace outlives the clock.
+  // Waits for the stream, to learn how its time and the trace's relate: to some microseconds, and never so
+  // that an event would be later than it was. The trace outlives the clock.
   DeviceClock(const c10::Stream& stream, Trace& trace);
 
   struct Mark {
@@ -31,7 +32,7 @@ class DeviceClock {
   const c10::Stream stream_;
   Trace& trace_;
   std::shared_ptr<const c10::Event> origin_;
-  double origin_seconds_ = 0;  // the trace's time when the stream passed origin_
+  double origin_seconds_ = 0;  // the trace's time just before the stream passed origin_
 };
 
 // From its construction to its destruction. With no trace it only marks the range for a profiler.
