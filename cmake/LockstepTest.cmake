@@ -1,14 +1,18 @@
-# lockstep_add_test(NAME name SOURCES file... LIBRARIES library... [LABELS label...] [TIMEOUT seconds])
+# lockstep_add_test(NAME name SOURCES file... LIBRARIES library... [LABELS label...] [TIMEOUT seconds] [NEEDS_CUDA])
 #
 # A Catch2 executable each of whose test cases is one ctest test, "name: case". Link lockstep::core where torch is not
 # needed: such a test also runs under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
+# NEEDS_CUDA: all its cases do, and a build without CUDA leaves it out.
 # A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Any other case that cannot run
 # where it is says so with SKIP_CASE("why") of <lockstep/tests/skip.h>.
 function(lockstep_add_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "NEEDS_CUDA" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LIBRARIES)
     message(FATAL_ERROR "lockstep_add_test(NAME, SOURCES and LIBRARIES are required): ${ARGN}")
+  endif()
+  if(arg_NEEDS_CUDA AND NOT LOCKSTEP_CUDA)
+    return()
   endif()
   set(needs_torch OFF)
   if(arg_LIBRARIES MATCHES "(^|;)(lockstep|lockstep::lockstep|lockstep_app)(;|$)")

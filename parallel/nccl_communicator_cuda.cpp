@@ -10,23 +10,18 @@
 #include <fmt/format.h>
 #include <nccl.h>
 
-#include <condition_variable>
 #include <cstring>
-#include <deque>
 #include <mutex>
 #include <set>
 #include <thread>
 
 #include <lockstep/parallel/collective_thread.h>
+#include <lockstep/parallel/collective_watch.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-// How often what is under way is looked at: far below any timeout, far above what looking costs.
-constexpr std::chrono::milliseconds kWatchInterval{50};
 // How often a call that is in progress is asked after.
 constexpr std::chrono::microseconds kPollInterval{20};
 
@@ -130,40 +125,71 @@ class Comm {
   ncclComm_t comm_ = nullptr;
 };
 
-// What the local ranks share: their communicators, what is under way on them, and what has ended them.
-class Watch {
+// The communicators of the local ranks, and who looks after what is under way on them.
+class Ranks {
  public:
-  Watch(const std::vector<torch::Device>& devices, std::chrono::milliseconds timeout) : timeout_(timeout) {
-    for (const auto& device : devices) comms_.push_back(std::make_unique<Comm>(device));
+  explicit Ranks(const NcclOptions& options)
+      : options_(options), watch_(options.timeout, kPeerHint, [this] {
+          for (auto& comm : comms_) comm->abort();
+        }) {
+    for (const auto& device : options.devices) comms_.push_back(std::make_unique<Comm>(device));
+    try {
+      join();
+      await_all();
+    } catch (...) {
+      watch_.abort(std::current_exception());  // peers that have come learn of it
+      throw;
+    }
+    sequences_.resize(comms_.size());
   }
 
-  ~Watch() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_one();
-    if (thread_.joinable()) thread_.join();
+  ~Ranks() {
     // Without an error the ranks part in good order: a peer's kernel may still read what is this rank's.
-    if (error() || look() || !operations_.empty()) return;
+    if (!watch_.settled()) return;
     for (auto& comm : comms_) comm->close();
   }
 
-  Comm& comm(size_t local) { return *comms_[local]; }
+  CollectiveWatch& watch() { return watch_; }
+  torch::Device device(size_t local) const { return comms_[local]->device(); }
 
-  // All ranks of this process at once; returns when those of all processes are there.
-  void join_ranks(const NcclOptions& options) {
+  // Puts a collective on a rank's stream; returns when NCCL has queued it, which is when its kernel may
+  // start. From the rank's communication thread.
+  template <class Call>
+  void run(size_t local, const std::string& what, const c10::Stream& stream, const Call& call) {
+    auto& comm = *comms_[local];
+    CollectiveWatch::Operation operation{
+        .what = fmt::format("{} on {} (collective {})", what, comm.device().str(), ++sequences_[local])};
+    operation.failure = [&comm] {
+      const auto state = comm.state();
+      return state == ncclSuccess || state == ncclInProgress ? std::string() : comm.describe(state);
+    };
+    auto result = comm.call(call);
+    while (result == ncclInProgress) {
+      if (watch_.late(operation)) throw watch_.overdue(operation);
+      std::this_thread::sleep_for(kPollInterval);
+      result = comm.state();
+    }
+    if (const auto ended = watch_.error()) std::rethrow_exception(ended);
+    if (result != ncclSuccess) throw watch_.failed(operation, comm.describe(result));
+    operation.end = std::make_shared<c10::Event>(stream.device_type());
+    operation.end->record(stream);
+    watch_.add(std::move(operation));
+  }
+
+ private:
+  // All ranks of this process at once.
+  void join() {
     ncclUniqueId id{};
-    if (options.id.size() != sizeof(id.internal)) {
+    if (options_.id.size() != sizeof(id.internal)) {
       throw UsageError(
-          fmt::format("an NCCL id has {} bytes, this one has {}", sizeof(id.internal), options.id.size()),
+          fmt::format("an NCCL id has {} bytes, this one has {}", sizeof(id.internal), options_.id.size()),
           "hand on what make_nccl_id() gave");
     }
-    std::memcpy(id.internal, options.id.data(), sizeof(id.internal));
+    std::memcpy(id.internal, options_.id.data(), sizeof(id.internal));
     ncclGroupStart();
     std::vector<ncclResult_t> results;
     for (size_t i = 0; i < comms_.size(); ++i) {
-      results.push_back(comms_[i]->start(options.world_size, id, options.first_rank + static_cast<int>(i)));
+      results.push_back(comms_[i]->start(options_.world_size, id, options_.first_rank + static_cast<int>(i)));
     }
     const auto group = ncclGroupEnd();
     for (size_t i = 0; i < comms_.size(); ++i) {
@@ -171,64 +197,16 @@ class Watch {
         if (result != ncclSuccess && result != ncclInProgress) comms_[i]->fail_set_up(result);
       }
     }
-    await_ranks();
-    thread_ = std::thread([this] { watch(); });
   }
 
-  // Puts a collective on a rank's stream; returns when NCCL has queued it, which is when its kernel may
-  // start.
-  template <class Call>
-  void run(size_t local, const std::string& what, const c10::Stream& stream, const Call& call) {
-    auto& comm = *comms_[local];
-    const auto begin = Clock::now();
-    const int64_t sequence = next_sequence(local);
-    auto result = comm.call(call);
-    while (result == ncclInProgress) {
-      if (Clock::now() - begin > timeout_) throw overdue(comm, what, sequence);
-      std::this_thread::sleep_for(kPollInterval);
-      result = comm.state();
-    }
-    if (const auto ended = error()) std::rethrow_exception(ended);
-    if (result != ncclSuccess) throw failed(comm, what, sequence, result);
-    auto end = std::make_shared<c10::Event>(stream.device_type());
-    end->record(stream);
-    const std::lock_guard lock(mutex_);
-    operations_.push_back({.comm = &comm, .what = what, .sequence = sequence, .begin = begin, .end = end});
-    changed_.notify_one();
-  }
-
-  void abort(std::exception_ptr error) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (error_) return;
-      error_ = std::move(error);
-      operations_.clear();
-    }
-    for (auto& comm : comms_) comm->abort();
-  }
-
-  std::exception_ptr error() const {
-    const std::lock_guard lock(mutex_);
-    return error_;
-  }
-
- private:
-  struct Operation {
-    Comm* comm = nullptr;
-    std::string what;
-    int64_t sequence = 0;  // of the rank's collectives, from 1
-    Clock::time_point begin;
-    std::shared_ptr<c10::Event> end;
-  };
-
-  void await_ranks() {
-    const auto begin = Clock::now();
+  void await_all() {
+    const CollectiveWatch::Operation joining{.what = "joining"};
     for (auto& comm : comms_) {
       auto state = comm->state();
       while (state == ncclInProgress) {
-        if (Clock::now() - begin > timeout_) {
-          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not come", seconds(),
-                                      comm->device().str()),
+        if (watch_.late(joining)) {
+          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not come",
+                                      watch_.timeout_seconds(), comm->device().str()),
                           kPeerHint);
         }
         std::this_thread::sleep_for(kPollInterval);
@@ -238,83 +216,25 @@ class Watch {
     }
   }
 
-  // In a thread of its own: a kernel that waits for a peer cannot say so itself.
-  void watch() {
-    std::unique_lock lock(mutex_);
-    while (!stop_) {
-      if (operations_.empty()) {
-        changed_.wait(lock, [this] { return stop_ || !operations_.empty(); });
-        continue;
-      }
-      changed_.wait_for(lock, kWatchInterval, [this] { return stop_; });
-      if (const auto problem = look()) {
-        lock.unlock();
-        abort(problem);
-        lock.lock();
-      }
-    }
-  }
-
-  // Forgets what is over; what is wrong with the rest, if anything. The mutex is held.
-  std::exception_ptr look() {
-    std::erase_if(operations_, [](const Operation& operation) { return operation.end->query(); });
-    for (const auto& operation : operations_) {
-      const auto state = operation.comm->state();
-      if (state != ncclSuccess && state != ncclInProgress) {
-        return std::make_exception_ptr(failed(*operation.comm, operation.what, operation.sequence, state));
-      }
-      if (Clock::now() - operation.begin > timeout_) {
-        return std::make_exception_ptr(overdue(*operation.comm, operation.what, operation.sequence));
-      }
-    }
-    return nullptr;
-  }
-
-  int64_t next_sequence(size_t local) {
-    const std::lock_guard lock(mutex_);
-    sequences_.resize(comms_.size());
-    return ++sequences_[local];
-  }
-
-  double seconds() const { return std::chrono::duration<double>(timeout_).count(); }
-
-  PeerError failed(const Comm& comm, const std::string& what, int64_t sequence, ncclResult_t result) const {
-    return PeerError(fmt::format("{} on {} (collective {}) failed: {}", what, comm.device().str(), sequence,
-                                 comm.describe(result)),
-                     kPeerHint);
-  }
-
-  PeerError overdue(const Comm& comm, const std::string& what, int64_t sequence) const {
-    return PeerError(
-        fmt::format("{} on {} (collective {}) was not over after {} s: another replica did not come", what,
-                    comm.device().str(), sequence, seconds()),
-        kPeerHint);
-  }
-
-  const std::chrono::milliseconds timeout_;
+  const NcclOptions& options_;
   std::vector<std::unique_ptr<Comm>> comms_;
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<Operation> operations_;  // queued, perhaps not over
-  std::vector<int64_t> sequences_;    // of the last collective, one a local rank
-  std::exception_ptr error_;
-  bool stop_ = false;
-  std::thread thread_;
+  std::vector<int64_t> sequences_;  // of the last collective, one a local rank
+  CollectiveWatch watch_;           // last: its thread asks the communicators
 };
 
 class NcclEndpoint : public Endpoint {
  public:
-  NcclEndpoint(const NcclOptions& options, size_t local, Watch& watch)
+  NcclEndpoint(const NcclOptions& options, size_t local, Ranks& ranks)
       : rank_(options.first_rank + static_cast<int>(local)),
         world_size_(options.world_size),
         local_(local),
-        watch_(watch),
+        ranks_(ranks),
         thread_(*this,
                 {.local = static_cast<int>(local), .devices = options.devices, .trace = options.trace}) {}
 
   int rank() const override { return rank_; }
   int world_size() const override { return world_size_; }
-  torch::Device device() const override { return watch_.comm(local_).device(); }
+  torch::Device device() const override { return ranks_.device(local_); }
 
   Work allreduce_sum(torch::Tensor tensor) override {
     return post("allreduce", tensor, [tensor = tensor.detach()](ncclComm_t comm, cudaStream_t stream) {
@@ -339,8 +259,8 @@ class NcclEndpoint : public Endpoint {
     return post("all_gather", tensor, call, unfit_gather(*this, tensor, out));
   }
 
-  void abort(std::exception_ptr error) override { watch_.abort(std::move(error)); }
-  std::exception_ptr error() const override { return watch_.error(); }
+  void abort(std::exception_ptr error) override { ranks_.watch().abort(std::move(error)); }
+  std::exception_ptr error() const override { return ranks_.watch().error(); }
 
  private:
   static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
@@ -352,7 +272,7 @@ class NcclEndpoint : public Endpoint {
         what, tensor,
         [this, what, call](const std::optional<c10::Stream>& stream) {
           const auto native = static_cast<cudaStream_t>(stream->native_handle());
-          watch_.run(local_, what, *stream, [&](ncclComm_t comm) { return call(comm, native); });
+          ranks_.run(local_, what, *stream, [&](ncclComm_t comm) { return call(comm, native); });
         },
         problem);
   }
@@ -360,22 +280,15 @@ class NcclEndpoint : public Endpoint {
   const int rank_;
   const int world_size_;
   const size_t local_;
-  Watch& watch_;
+  Ranks& ranks_;
   CollectiveThread thread_;  // last: it uses all of the above
 };
 
 class NcclCommunicator : public Communicator {
  public:
-  explicit NcclCommunicator(const NcclOptions& options)
-      : options_(options), watch_(options.devices, options.timeout) {
-    try {
-      watch_.join_ranks(options_);
-    } catch (...) {
-      watch_.abort(std::current_exception());  // peers that have come learn of it
-      throw;
-    }
+  explicit NcclCommunicator(const NcclOptions& options) : options_(options), ranks_(options_) {
     for (size_t i = 0; i < options_.devices.size(); ++i) {
-      endpoints_.push_back(std::make_unique<NcclEndpoint>(options_, i, watch_));
+      endpoints_.push_back(std::make_unique<NcclEndpoint>(options_, i, ranks_));
     }
   }
 
@@ -386,8 +299,8 @@ class NcclCommunicator : public Communicator {
 
  private:
   const NcclOptions options_;
-  Watch watch_;
-  std::vector<std::unique_ptr<NcclEndpoint>> endpoints_;  // last: their threads use the watch
+  Ranks ranks_;
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints_;  // last: their threads use the ranks
 };
 
 }  // namespace

@@ -12,6 +12,44 @@ TEST_CASE("fused batch normalisation, addition and ReLU are torch's in double") 
   check_batch_norms(torch::kCPU);
 }
 
+// The definition itself, in double: sum of dy relu(batch_norm(x) + residual), its mask held fixed.
+double objective(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
+                 const torch::Tensor& residual, const torch::Tensor& dy) {
+  const auto mean = x.mean({0, 2, 3}, /*keepdim=*/true);
+  const auto variance = (x - mean).square().mean({0, 2, 3}, /*keepdim=*/true);
+  const auto normal = (x - mean) / (variance + kEps).sqrt();
+  const auto z = normal * weight.view({1, -1, 1, 1}) + bias.view({1, -1, 1, 1}) + residual;
+  return (z * dy).sum().item<double>();
+}
+
+TEST_CASE("gradients are the central differences of the definition in double") {
+  const auto inputs = batch_norm_inputs({2, 5, 3, 4}, true, torch::kFloat32);
+  const auto found = fused_results(inputs, torch::kCPU);
+  const auto wide = [](const torch::Tensor& a) { return a.to(torch::kFloat64).contiguous(); };
+  const auto dy =
+      wide(inputs.dy) * found.y.gt(0);  // what rounding makes of a z near 0 is the forward pass's matter
+  std::vector<torch::Tensor> at{wide(inputs.x), wide(inputs.weight), wide(inputs.bias),
+                                wide(inputs.residual)};
+  const std::vector<torch::Tensor> gradients{found.dx, found.dweight, found.dbias, found.dresidual};
+  constexpr double kStep = 1e-5;
+  for (size_t i = 0; i < at.size(); ++i) {
+    auto values = at[i].view(-1);
+    auto differences = torch::zeros_like(values);
+    for (int64_t k = 0; k < values.numel(); ++k) {
+      const double kept = values[k].item<double>();
+      const auto moved = [&](double by) {
+        values[k] = kept + by;
+        return objective(at[0], at[1], at[2], at[3], dy);
+      };
+      differences[k] = (moved(kStep) - moved(-kStep)) / (2 * kStep);
+      values[k] = kept;
+    }
+    INFO("gradient " << i);
+    const auto expected = differences.view_as(at[i]);
+    CHECK(max_difference(gradients[i], expected) <= 1e-5 * max_abs(expected));
+  }
+}
+
 TEST_CASE("large means, constant channels and NaN") { check_hard_channels(torch::kCPU); }
 
 TEST_CASE("tensors of any layout and alignment") { check_layouts(torch::kCPU); }
