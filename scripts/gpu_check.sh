@@ -182,7 +182,12 @@ run_part() {
 }
 
 stop() {
-  [ -z "$job" ] || kill "$job" 2>/dev/null || true
+  # Whatever runs in the background, and its group: the signal may come before this script knows a step's process, and
+  # before timeout knows its own.
+  local pid
+  for pid in $(jobs -p); do
+    kill -- "-$pid" "$pid" 2>/dev/null || true
+  done
   rm -rf "$work"
   exit "$1"
 }
