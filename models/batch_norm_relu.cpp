@@ -5,25 +5,13 @@
 
 #include <lockstep/models/batch_norm_kernels.h>
 #include <lockstep/support/stream.h>
+#include <lockstep/support/tensor_data.h>
 
 namespace lockstep {
 namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-static_assert(sizeof(Bf16) == sizeof(c10::BFloat16) && alignof(Bf16) == alignof(c10::BFloat16));
-
-// Null for an undefined tensor.
-template <class T>
-T* data(const torch::Tensor& tensor) {
-  if (!tensor.defined()) return nullptr;
-  if constexpr (std::is_const_v<T>) {
-    return static_cast<T*>(tensor.const_data_ptr());
-  } else {
-    return static_cast<T*>(tensor.mutable_data_ptr());
-  }
-}
 
 // Calls body(T{}) with the kernels' name for a tensor's type.
 template <class Body>
@@ -84,19 +72,19 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       BatchNormForward<T> pass;
       pass.rows = rows;
       pass.c = c;
-      pass.x = data<const T>(x);
-      pass.residual = data<const T>(residual);
-      pass.weight = data<const float>(weight);
-      pass.bias = data<const float>(bias);
-      pass.conv_bias = data<const float>(conv_bias.value_or(torch::Tensor()));
+      pass.x = data_or_null<const T>(x);
+      pass.residual = data_or_null<const T>(residual);
+      pass.weight = data_or_null<const float>(weight);
+      pass.bias = data_or_null<const float>(bias);
+      pass.conv_bias = data_or_null<const float>(conv_bias.value_or(torch::Tensor()));
       pass.eps = layer.eps;
       pass.momentum = layer.momentum;
-      pass.running_mean = data<float>(layer.running_mean);
-      pass.running_var = data<float>(layer.running_var);
-      pass.y = data<T>(y);
-      pass.centre = data<float>(centre);
-      pass.invstd = data<float>(invstd);
-      pass.workspace = data<float>(workspace);
+      pass.running_mean = data_or_null<float>(layer.running_mean);
+      pass.running_var = data_or_null<float>(layer.running_var);
+      pass.y = data_or_null<T>(y);
+      pass.centre = data_or_null<float>(centre);
+      pass.invstd = data_or_null<float>(invstd);
+      pass.workspace = data_or_null<float>(workspace);
       batch_norm_relu_forward(pass, native_stream(x.device()));
     });
     context->saved_data["residual"] = residual.defined();
@@ -122,17 +110,17 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       BatchNormBackward<T> pass;
       pass.rows = rows;
       pass.c = c;
-      pass.x = data<const T>(x);
-      pass.y = data<const T>(saved[1]);
-      pass.weight = data<const float>(saved[2]);
-      pass.centre = data<const float>(saved[3]);
-      pass.invstd = data<const float>(saved[4]);
-      pass.dy = data<const T>(dy);
-      pass.dx = data<T>(dx);
-      pass.dresidual = data<T>(dresidual);
-      pass.dweight = data<float>(dweight);
-      pass.dbias = data<float>(dbias);
-      pass.workspace = data<float>(workspace);
+      pass.x = data_or_null<const T>(x);
+      pass.y = data_or_null<const T>(saved[1]);
+      pass.weight = data_or_null<const float>(saved[2]);
+      pass.centre = data_or_null<const float>(saved[3]);
+      pass.invstd = data_or_null<const float>(saved[4]);
+      pass.dy = data_or_null<const T>(dy);
+      pass.dx = data_or_null<T>(dx);
+      pass.dresidual = data_or_null<T>(dresidual);
+      pass.dweight = data_or_null<float>(dweight);
+      pass.dbias = data_or_null<float>(dbias);
+      pass.workspace = data_or_null<float>(workspace);
       batch_norm_relu_backward(pass, native_stream(x.device()));
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};

@@ -1,9 +1,5 @@
 #include <lockstep/parallel/communicator.h>
 
-#include <algorithm>
-#include <set>
-#include <string>
-
 #include <lockstep/parallel/local_communicator.h>
 #include <lockstep/parallel/nccl_communicator.h>
 #include <lockstep/support/stream.h>
@@ -15,21 +11,11 @@ void Work::wait() {
   if (const auto event = done_.get()) event->block(current_stream(event->device()));
 }
 
-namespace {
-
-bool distinct_gpus(std::span<const torch::Device> devices) {
-  std::set<std::string> names;
-  return std::all_of(devices.begin(), devices.end(),
-                     [&](auto device) { return !device.is_cpu() && names.insert(device.str()).second; });
-}
-
-}  // namespace
-
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices) {
-  if (wanted == Allreduce::kNccl) check_nccl_devices(devices);
-  if (wanted != Allreduce::kAuto) return wanted;
-  const bool nccl = devices.size() > 1 && distinct_gpus(devices) && !nccl_version().empty();
-  return nccl ? Allreduce::kNccl : Allreduce::kAuto;
+  if (wanted != Allreduce::kAuto && wanted != Allreduce::kNccl) return wanted;
+  const auto problem = nccl_problem(devices);
+  if (wanted == Allreduce::kNccl && problem) std::rethrow_exception(problem);
+  return wanted == Allreduce::kNccl || (devices.size() > 1 && !problem) ? Allreduce::kNccl : Allreduce::kAuto;
 }
 
 Allreduce choose_allreduce(Allreduce wanted, int64_t bytes) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <span>
 #include <string>
@@ -13,9 +14,9 @@
 
 namespace lockstep {
 
-// Throws where NCCL cannot join these devices of one process: DeviceError without NCCL, UsageError for what
-// is not a GPU, and for a GPU that is listed twice (NCCL knows one rank a GPU).
-void check_nccl_devices(std::span<const torch::Device> devices);
+// Why NCCL cannot join these devices of one process; null if it can. DeviceError without NCCL, UsageError for
+// what is not a GPU, and for a GPU that is listed twice (NCCL knows one rank a GPU).
+std::exception_ptr nccl_problem(std::span<const torch::Device> devices);
 
 // What all ranks of one communicator must be given alike: made once, by one process. Bytes, not text.
 std::string make_nccl_id();
@@ -35,7 +36,7 @@ struct NcclOptions {
 // more thread watches what is under way. A collective that NCCL reports as failed, or that is not over within
 // the timeout, aborts all local ranks with a PeerError that names device, operation and sequence number:
 // kernels that wait for a peer end, and so does every wait for them. Throws DeviceError when the ranks cannot
-// be joined, PeerError when some do not come in time, and as check_nccl_devices() does.
+// be joined, PeerError when some do not come in time, and what nccl_problem() says.
 std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions options);
 
 }  // namespace lockstep

@@ -311,19 +311,21 @@ std::string nccl_version() {
   return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
 }
 
-void check_nccl_devices(std::span<const torch::Device> devices) {
+std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
   std::set<std::string> seen;
   for (const auto& device : devices) {
     if (device.is_cpu()) {
-      throw UsageError(fmt::format("NCCL sums on GPUs alone, the devices name {}", device.str()),
-                       "use --allreduce two_shot, which serves any list");
+      return std::make_exception_ptr(
+          UsageError(fmt::format("NCCL sums on GPUs alone, the devices name {}", device.str()),
+                     "use --allreduce two_shot, which serves any list"));
     }
     if (!seen.insert(device.str()).second) {
-      throw UsageError(
+      return std::make_exception_ptr(UsageError(
           fmt::format("NCCL has one replica a GPU, the devices name {} more than once", device.str()),
-          "use --allreduce two_shot, or list each GPU once");
+          "use --allreduce two_shot, or list each GPU once"));
     }
   }
+  return nullptr;
 }
 
 std::string make_nccl_id() {
@@ -336,7 +338,7 @@ std::string make_nccl_id() {
 }
 
 std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions options) {
-  check_nccl_devices(options.devices);
+  if (const auto problem = nccl_problem(options.devices)) std::rethrow_exception(problem);
   return std::make_unique<NcclCommunicator>(options);
 }
 

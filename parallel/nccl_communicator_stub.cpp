@@ -6,16 +6,18 @@
 namespace lockstep {
 namespace {
 
-[[noreturn]] void refuse() {
-  throw DeviceError("this lockstep was built without NCCL",
-                    "build with LOCKSTEP_BUILD_CUDA=on, or use --allreduce two_shot");
+DeviceError without_nccl() {
+  return DeviceError("this lockstep was built without NCCL",
+                     "build with LOCKSTEP_BUILD_CUDA=on, or use --allreduce two_shot");
 }
 
 }  // namespace
 
 std::string nccl_version() { return {}; }
-void check_nccl_devices(std::span<const torch::Device>) { refuse(); }
-std::string make_nccl_id() { refuse(); }
-std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions) { refuse(); }
+std::exception_ptr nccl_problem(std::span<const torch::Device>) {
+  return std::make_exception_ptr(without_nccl());
+}
+std::string make_nccl_id() { throw without_nccl(); }
+std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions) { throw without_nccl(); }
 
 }  // namespace lockstep

@@ -7,6 +7,7 @@
 
 #include <lockstep/parallel/flat_sgd.h>
 #include <lockstep/support/stream.h>
+#include <lockstep/support/tensor_data.h>
 
 namespace lockstep {
 
@@ -42,29 +43,19 @@ void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
                   /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
 }
 
-namespace {
-
-// Null for an undefined tensor.
-template <class T>
-T* data(const torch::Tensor& tensor) {
-  return tensor.defined() ? tensor.mutable_data_ptr<T>() : nullptr;
-}
-
-}  // namespace
-
 void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale) {
   const c10::DeviceGuard guard(device_);
   if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
   const FlatSgdOptions options{
       .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
   const auto launch = [&]<class T>(T) {
-    static_assert(sizeof(Bf16) == sizeof(c10::BFloat16));
-    const FlatSgdBuffers<T> buffers{.params = data<T>(params),
-                                    .grads = data<T>(grads),
-                                    .momentum = data<T>(first_moment_),
-                                    .shadow = reinterpret_cast<Bf16*>(data<c10::BFloat16>(copy_)),
+    const FlatSgdBuffers<T> buffers{.params = data_or_null<T>(params),
+                                    .grads = data_or_null<T>(grads),
+                                    .momentum = data_or_null<T>(first_moment_),
+                                    .shadow = data_or_null<Bf16>(copy_),
                                     .size = params.numel()};
-    flat_sgd(buffers, options, device_lr_.const_data_ptr<double>(), data<T>(scale), native_stream(device_));
+    flat_sgd(buffers, options, device_lr_.const_data_ptr<double>(), data_or_null<T>(scale),
+             native_stream(device_));
   };
   params.scalar_type() == torch::kFloat64 ? launch(double{}) : launch(float{});
 }

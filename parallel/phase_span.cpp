@@ -11,7 +11,7 @@ DeviceClock::DeviceClock(const c10::Stream& stream, Trace& trace) : stream_(stre
   double closest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 5; ++i) {
     const double before = trace.seconds();
-    const auto event = mark().event;
+    const auto event = mark();
     event->synchronize();
     const double between = trace.seconds() - before;
     if (between >= closest) continue;
@@ -24,7 +24,7 @@ DeviceClock::DeviceClock(const c10::Stream& stream, Trace& trace) : stream_(stre
 DeviceClock::Mark DeviceClock::mark() const {
   auto event = std::make_shared<c10::Event>(stream_.device_type(), c10::EventFlag::BACKEND_DEFAULT);
   event->record(stream_);
-  return {std::move(event)};
+  return event;
 }
 
 void DeviceClock::add_span(std::string name, int rank, Trace::Lane lane, const Mark& begin, const Mark& end) {
@@ -32,10 +32,10 @@ void DeviceClock::add_span(std::string name, int rank, Trace::Lane lane, const M
     return at + origin->elapsedTime(event) / 1e3;  // ms
   };
   trace_.add_later([=, name = std::move(name)]() -> std::optional<Trace::Event> {
-    if (!end.event->query()) return std::nullopt;
+    if (!end->query()) return std::nullopt;
     Trace::Event event{.name = name, .rank = rank, .lane = lane};
-    event.begin = seconds(*begin.event);
-    event.end = seconds(*end.event);
+    event.begin = seconds(*begin);
+    event.end = seconds(*end);
     return event;
   });
 }

@@ -20,10 +20,8 @@ class DeviceClock {
   // that an event would be later than it was. The trace outlives the clock.
   DeviceClock(const c10::Stream& stream, Trace& trace);
 
-  struct Mark {
-    std::shared_ptr<c10::Event> event;  // with timing
-  };
-  Mark mark() const;  // when the stream comes this far
+  using Mark = std::shared_ptr<c10::Event>;  // with timing
+  Mark mark() const;                         // when the stream comes this far
 
   // Adds what ran between two marks to the trace, as soon as it has run; the host does not wait.
   void add_span(std::string name, int rank, Trace::Lane lane, const Mark& begin, const Mark& end);

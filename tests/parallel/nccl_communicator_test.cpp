@@ -168,18 +168,18 @@ TEST_CASE("NCCL: ranks of several processes are one world") {
 TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
   CHECK_THAT(
       error_of<UsageError>([] {
-        check_nccl_devices(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)});
+        std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
       }),
       Contains(
           "one replica a GPU, the devices name privateuseone:0 more than once | use --allreduce two_shot"));
   CHECK_THAT(error_of<UsageError>([] {
-               check_nccl_devices(std::vector{fake_gpu(0), torch::Device(torch::kCPU)});
+               std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), torch::Device(torch::kCPU)}));
              }),
              Contains("on GPUs alone, the devices name cpu"));
   CHECK_THAT(error_of<UsageError>(
                  [] { make_nccl_communicator({.devices = gpus(1), .world_size = 1, .id = "short"}); }),
              Contains("an NCCL id has 128 bytes, this one has 5"));
-  check_nccl_devices(gpus(8));
+  CHECK(nccl_problem(gpus(8)) == nullptr);
 }
 
 TEST_CASE("auto takes NCCL for several distinct GPUs and for no other list") {

@@ -1,0 +1,28 @@
+// From tensors to the raw pointers that kernels take.
+#pragma once
+
+#include <torch/types.h>
+
+#include <type_traits>
+
+#include <lockstep/support/bf16.h>
+
+namespace lockstep {
+
+static_assert(sizeof(Bf16) == sizeof(c10::BFloat16) && alignof(Bf16) == alignof(c10::BFloat16));
+
+// A tensor's memory as T, which must be its dtype (Bf16 for bfloat16; const to read only); null for an
+// undefined tensor.
+template <class T>
+T* data_or_null(const torch::Tensor& tensor) {
+  using Value = std::remove_const_t<T>;
+  using Stored = std::conditional_t<std::is_same_v<Value, Bf16>, c10::BFloat16, Value>;
+  if (!tensor.defined()) return nullptr;
+  if constexpr (std::is_const_v<T>) {
+    return reinterpret_cast<T*>(tensor.const_data_ptr<Stored>());
+  } else {
+    return reinterpret_cast<T*>(tensor.mutable_data_ptr<Stored>());
+  }
+}
+
+}  // namespace lockstep
