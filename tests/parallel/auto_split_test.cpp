@@ -1,14 +1,17 @@
-// Row N4 end to end, in a small program whose second replica computes its loss three times: `--split auto`
-// finds that it is three times slower. Nothing in the product knows of it: the model does it.
+// Row N4 end to end: replicas whose loss takes a given time a row, and `--split auto` finds which is slower.
+// Nothing in the product knows of it: the model does it, by resting rather than by computing, so that what
+// else runs on the machine has no say in it.
 #include <catch2/catch.hpp>
-#include <numeric>
+#include <torch/nn/modules/linear.h>
 
-#include <lockstep/models/lenet.h>
-#include <lockstep/parallel/cpu_cores.h>
+#include <chrono>
+#include <memory>
+#include <numeric>
+#include <thread>
+
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
-#include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
@@ -17,19 +20,17 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr int64_t kBatch = 256;
+constexpr auto kRestARow = std::chrono::microseconds(500);  // its own few flops count for nothing beside it
 
-// The model of replica 1, the second that is built, computes everything `slower` times.
-ModelFactory uneven_factory(int slower) {
+// The model of replica 1, the second that is built, rests `slower` times as long.
+ModelFactory resting_factory(int slower) {
   return [slower, built = std::make_shared<int>(0)] {
-    auto model = model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32)();
-    if ((*built)++ != 1) return model;
-    model.loss_sum = [slower, once = model.loss_sum](const Inputs& rows) {
-      auto sum = once(rows);
-      for (int i = 1; i < slower; ++i) sum.loss = sum.loss + once(rows).loss;
-      sum.loss = sum.loss / slower;
-      return sum;
-    };
-    return model;
+    const auto rest = kRestARow * ((*built)++ == 1 ? slower : 1);
+    const auto net = std::make_shared<torch::nn::LinearImpl>(784, 10);
+    return Model{net, [net, rest](const Inputs& rows) {
+                   std::this_thread::sleep_for(rest * rows.y.size(0));
+                   return classification_outcome(net->forward(rows.X.flatten(1)), rows.y);
+                 }};
   };
 }
 
@@ -40,34 +41,20 @@ std::vector<int64_t> settled_rows(int slower) {
   options.auto_split = true;
   options.lr = {.lr = .1};
   const auto rows = std::make_shared<RowSource>(kBatch);
-  Trainer trainer(uneven_factory(slower), source(rows), source(rows), options);
+  Trainer trainer(resting_factory(slower), source(rows), source(rows), options);
   std::vector<int64_t> batch(kBatch);
   std::iota(batch.begin(), batch.end(), int64_t{0});
   while (!trainer.split_settled()) trainer.step(batch);
   return shard_sizes(kBatch, trainer.world_size(), trainer.split());
 }
 
-// Another program may hold a core for a while, which makes a replica slower in earnest. Shares that depend on
-// nothing would not come near by chance: even ones are 64 rows away.
-bool finds(int slower, int64_t first) {
-  constexpr int kAttempts = 5;
-  constexpr auto kTolerance = static_cast<int64_t>(.05 * kBatch);
-  for (int attempt = 1; attempt <= kAttempts; ++attempt) {
-    const auto rows = settled_rows(slower);
-    UNSCOPED_INFO("attempt " << attempt << ": " << rows[0] << " : " << rows[1]);
-    if (std::abs(rows[0] - first) <= kTolerance) return true;
-  }
-  return false;
-}
-
 }  // namespace
 
+// Between 128 and 192 rows lie 64; a quarter of that is left to a machine that wakes sleepers late.
 TEST_CASE("a replica that is three times slower settles at a quarter of the batch") {
-  if (allowed_cores().size() < 2) SKIP_CASE("two replicas on one core have no speeds of their own");
-  CHECK(finds(3, 192));
+  CHECK(settled_rows(3)[0] == Approx(192).margin(16));
 }
 
 TEST_CASE("replicas of the same speed settle at halves") {
-  if (allowed_cores().size() < 2) SKIP_CASE("two replicas on one core have no speeds of their own");
-  CHECK(finds(1, 128));
+  CHECK(settled_rows(1)[0] == Approx(128).margin(16));
 }
