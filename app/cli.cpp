@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include <lockstep/app/bench/bench.h>
 #include <lockstep/app/data_verify.h>
 #include <lockstep/app/demo.h>
 #include <lockstep/app/devices.h>
@@ -105,6 +106,7 @@ std::unique_ptr<CLI::App> build_cli() {
   setup_train(*app);
   setup_eval(*app);
   setup_recipes(*app);
+  setup_bench(*app);
   setup_demo(*app);
   setup_devices(*app);
   setup_data(*app);

@@ -87,11 +87,8 @@ std::string allreduce_text(Allreduce allreduce) {
       return "round a ring (ring)";
     case Allreduce::kNccl:
       return fmt::format("by NCCL {} (nccl)", nccl_version());
-    case Allreduce::kTwoShot:
-      return "a part on each replica (two_shot)";
     default:
-      return fmt::format("on the first replica up to {} MB, a part on each above (root, two_shot)",
-                         kSmallSum >> 20);
+      return "a part on each replica (two_shot)";
   }
 }
 

@@ -115,8 +115,7 @@ void add_how(CLI::App& train, TrainOptions& options) {
       ->check(positive_int(kMaxBucketMb));
   train
       .add_option("--allreduce", options.allreduce,
-                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere root or "
-                  "two_shot by size)")
+                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere two_shot)")
       ->check(one_of(names_of(kAllreduceNames)));
   train
       .add_option(

@@ -15,12 +15,8 @@ Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devi
   if (wanted != Allreduce::kAuto && wanted != Allreduce::kNccl) return wanted;
   const auto problem = nccl_problem(devices);
   if (wanted == Allreduce::kNccl && problem) std::rethrow_exception(problem);
-  return wanted == Allreduce::kNccl || (devices.size() > 1 && !problem) ? Allreduce::kNccl : Allreduce::kAuto;
-}
-
-Allreduce choose_allreduce(Allreduce wanted, int64_t bytes) {
-  if (wanted != Allreduce::kAuto) return wanted;
-  return bytes <= kSmallSum ? Allreduce::kRoot : Allreduce::kTwoShot;
+  return wanted == Allreduce::kNccl || (devices.size() > 1 && !problem) ? Allreduce::kNccl
+                                                                        : Allreduce::kTwoShot;
 }
 
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {

@@ -76,9 +76,9 @@ class Communicator {
 
 // How gradients are summed. With n replicas of S bytes each:
 enum class Allreduce {
-  kAuto,     // nccl between several distinct GPUs; elsewhere root for small sums and two_shot for large ones
+  kAuto,     // nccl between several distinct GPUs, elsewhere two_shot
   kRoot,     // into the first, then back to all (the chapter's): n-1 sums and n-1 copies, one after the other
-  kTwoShot,  // chunk i on device i, then each fetches what it lacks: 2 steps whatever n, 2 S (n-1)/n received
+  kTwoShot,  // rank i sums chunk i and hands it to all others: one step whatever n, 2 S (n-1)/n moved by each
   kRing,     // chunks travel round a ring: 2 (n-1) steps of S/n, each replica talks to its neighbour alone
   kNccl,     // NVIDIA's library, between distinct GPUs
 };
@@ -89,17 +89,9 @@ inline constexpr Choice<Allreduce> kAllreduceNames[] = {{"auto", Allreduce::kAut
                                                         {"ring", Allreduce::kRing},
                                                         {"nccl", Allreduce::kNccl}};
 
-// What kAuto is for these devices: kNccl between several distinct GPUs in a build that has it, else kAuto
-// still, which goes by size. Others stay what they are. Throws UsageError or DeviceError where `wanted`
-// cannot serve these devices.
+// What kAuto is for these devices; others stay what they are. Throws UsageError or DeviceError where `wanted`
+// cannot serve them.
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices);
-
-// Up to this size kAuto sums on the first replica: one meeting of all less costs more time than the chunks
-// save. (Two Zen 4 cores: two_shot takes 1.5 x root's time at 512 kB and .87 x at 2 MB between two replicas.)
-inline constexpr int64_t kSmallSum = 1 << 20;  // bytes
-
-// What kAuto is for a sum of so many bytes between replicas of one process: kRoot or kTwoShot.
-Allreduce choose_allreduce(Allreduce wanted, int64_t bytes);
 
 struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each, may repeat

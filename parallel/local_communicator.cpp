@@ -40,7 +40,7 @@ Algorithm algorithm_of(Allreduce allreduce) {
     case Allreduce::kRing:
       return allreduce_ring;
     default:
-      throw UsageError("replicas of one process sum with auto, root, two_shot or ring");
+      throw UsageError("replicas of one process sum with root, two_shot or ring");
   }
 }
 
@@ -62,8 +62,7 @@ class LocalEndpoint : public Endpoint {
   Work allreduce_sum(torch::Tensor tensor) override {
     // Alone there is nothing to add; what is wrong is reported all the same.
     if (world_size() == 1 && !error() && !unfit(*this, "allreduce", tensor)) return Work();
-    const auto bytes = static_cast<int64_t>(tensor.nbytes());
-    return post("allreduce", tensor, algorithm_of(choose_allreduce(options_.algorithm, bytes)));
+    return post("allreduce", tensor, algorithm_of(options_.algorithm));
   }
 
   Work broadcast(torch::Tensor tensor, int root) override {

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// options.algorithm: all but kNccl. On a list of any devices.
+// options.algorithm: kRoot, kTwoShot or kRing. On a list of any devices.
 std::unique_ptr<Communicator> make_local_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

@@ -54,16 +54,6 @@ TEST_CASE("the comparison of the grid notices a wrong sum on one rank, in one el
   CHECK_FALSE(all_are(torch::tensor({0.F}), {torch::tensor({-0.F})}));
 }
 
-TEST_CASE("auto sums what is small on the first replica and what is large in chunks") {
-  CHECK(choose_allreduce(Allreduce::kAuto, 0) == Allreduce::kRoot);
-  CHECK(choose_allreduce(Allreduce::kAuto, kSmallSum) == Allreduce::kRoot);
-  CHECK(choose_allreduce(Allreduce::kAuto, kSmallSum + 1) == Allreduce::kTwoShot);
-  for (const auto algorithm : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing}) {
-    for (const int64_t bytes : {int64_t{0}, kSmallSum + 1})
-      CHECK(choose_allreduce(algorithm, bytes) == algorithm);
-  }
-}
-
 TEST_CASE("endpoints know who and where they are") {
   const auto communicator = cpu_communicator(3);
   CHECK(communicator->local_size() == 3);

@@ -186,7 +186,7 @@ TEST_CASE("auto takes NCCL for several distinct GPUs and for no other list") {
   const torch::Device cpu(torch::kCPU);
   CHECK(choose_allreduce(Allreduce::kAuto, gpus(2)) == Allreduce::kNccl);
   for (const auto& devices : {gpus(1), {fake_gpu(0), fake_gpu(0)}, {fake_gpu(0), cpu}, {cpu, cpu}}) {
-    CHECK(choose_allreduce(Allreduce::kAuto, devices) == Allreduce::kAuto);
+    CHECK(choose_allreduce(Allreduce::kAuto, devices) == Allreduce::kTwoShot);
   }
   CHECK(choose_allreduce(Allreduce::kRing, gpus(2)) == Allreduce::kRing);
   CHECK_THROWS_AS(choose_allreduce(Allreduce::kNccl, std::vector{cpu, cpu}), UsageError);

@@ -48,5 +48,5 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
   CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
              Contains(nccl));
   CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), Contains(nccl));
-  CHECK(choose_allreduce(Allreduce::kAuto, two) == Allreduce::kAuto);  // auto does without it
+  CHECK(choose_allreduce(Allreduce::kAuto, two) == Allreduce::kTwoShot);  // auto does without it
 }

@@ -1,0 +1,14 @@
+#include <lockstep/app/bench/bench.h>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/app/bench/allreduce.h>
+
+namespace lockstep {
+
+void setup_bench(CLI::App& app) {
+  auto* bench = app.add_subcommand("bench", "Measure what training on several devices is made of");
+  setup_bench_allreduce(*bench);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,56 @@
+#include <lockstep/app/bench/options.h>
+
+#include <fmt/format.h>
+
+#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& devices_help) {
+  constexpr int64_t kMaxRepeat = 10'000;
+  bench.add_option("--devices", options.devices, devices_help)
+      ->type_name("LIST")
+      ->allow_extra_args(false)
+      ->default_str("");
+  bench.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
+      ->check(positive_int(kMaxThreads));
+  bench
+      .add_option("--repeat", options.repeat,
+                  fmt::format("Turns, of which the median counts (ratios take at least {})", 3))
+      ->check(positive_int(kMaxRepeat));
+  bench.add_option("--seed", options.seed, "Of all that is drawn")->check(non_negative_int());
+  bench.add_option("--json", options.json, "Also write the rows, with their environment, to this file")
+      ->type_name("FILE");
+  bench.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
+}
+
+std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
+                                                     const std::vector<std::string>& otherwise) {
+  std::vector<std::vector<torch::Device>> lists;
+  for (const auto& spec : options.devices.empty() ? otherwise : options.devices) {
+    lists.push_back(usable_devices(spec));
+  }
+  return lists;
+}
+
+void need_devices(const std::vector<torch::Device>& devices, size_t count, const std::string& who) {
+  if (devices.size() >= count) return;
+  const auto device = devices.front().str();
+  throw UsageError(fmt::format("{} needs {}, {} has {}", who, counted(static_cast<int64_t>(count), "device"),
+                               to_string(devices), devices.size()),
+                   fmt::format("a device may be listed more than once: --devices {}x{}", device, count));
+}
+
+void need_host_memory(int64_t bytes, const std::string& what, const std::string& remedy) {
+  const auto available = available_bytes();
+  if (available == 0 || bytes <= available) return;
+  throw MemoryError(fmt::format("{} would take {:.1f} GB of memory, {:.1f} GB are free", what,
+                                static_cast<double>(bytes) / 1e9, static_cast<double>(available) / 1e9),
+                    fmt::format("use a smaller {}", remedy));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// What a benchmark prints and keeps: a `#` preamble, tables with fixed columns, findings, checks; and the
+// same as JSON.
+//
+//   BenchReport report("allreduce", options, {{"min_bytes", 8}});
+//   report.run([&] {
+//     report.table("allreduce", {{.key = "time", .title = "time", .unit = "us", .digits = 1}});
+//     report.row({{"time", 12.5}});
+//     report.check("sums", wrong == 0, "0 of 1,024 elements are wrong");
+//     report.finding("two_shot is 1.9 x faster than root at 16 MB");
+//   });
+#pragma once
+
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/bench/options.h>
+#include <lockstep/app/interrupt.h>
+#include <lockstep/app/output_file.h>
+
+namespace lockstep {
+
+using Json = nlohmann::ordered_json;
+
+// A column of words, aligned to the left.
+inline constexpr int kText = -1;
+
+struct Column {
+  std::string key;    // of the value in a row's JSON
+  std::string title;  // over the column
+  std::string unit = {};
+  int width = 10;  // title, unit and values are made to fit
+  int digits = 0;  // after the point; kText: a column of words
+};
+
+class BenchReport {
+ public:
+  // Opens the JSON file (and throws OutputError where it cannot), then prints the preamble. settings: what
+  // was asked for or derived, in the benchmark's own words.
+  BenchReport(std::string bench, const BenchOptions& options, Json settings);
+
+  // Runs the measurements, prints the footer and writes the JSON; also for what was done before a signal
+  // came, in which case InterruptedError goes on. Throws FailedError when a check has failed.
+  void run(const std::function<void()>& measurements);
+
+  // Between two measurements. Throws InterruptedError when Ctrl-C or SIGTERM has come.
+  void stop_if_interrupted(const std::string& where) const;
+
+  // "# text", a line of explanation beside the figures.
+  void note(const std::string& text) const;
+
+  // What follows are rows of these columns.
+  void table(std::string name, std::vector<Column> columns);
+  // One value a column; what has no column is kept for the JSON alone. null prints as "-".
+  void row(Json values);
+
+  // A sentence drawn from the numbers. `values`: the figures in it.
+  void finding(const std::string& sentence, Json values = Json::object());
+
+  // Kept in the JSON alone, under this key.
+  void keep(const std::string& key, Json value);
+
+  // Something the benchmark itself can tell to be right or wrong. `detail`: both values.
+  void check(const std::string& name, bool ok, const std::string& detail);
+
+ private:
+  void finish(bool complete);
+  bool ok() const;
+
+  const std::string bench_;
+  std::optional<OutputFile> file_;
+  const InterruptGuard interrupt_;
+  std::vector<Column> columns_;  // of the table under way
+  Json json_;
+};
+
+// One line of a table, without its newline: "  [cpu, cpu]  two_shot      1024".
+std::string table_line(const std::vector<Column>& columns, const Json& values);
+// Titles and units over it, two lines.
+std::string table_heading(const std::vector<Column>& columns);
+
+}  // namespace lockstep
