@@ -9,6 +9,7 @@ namespace {
 
 // A handler can reach nothing but a variable of static storage.
 std::atomic<int> noted_signal{0};
+int guards = 0;  // that live, one within the other
 static_assert(std::atomic<int>::is_always_lock_free);
 
 void note(int signal) {
@@ -37,12 +38,13 @@ InterruptedError::InterruptedError(int signal, const std::string& where)
             fmt::format("stopped by {} {}", signal == SIGINT ? "Ctrl-C" : "SIGTERM", where)) {}
 
 InterruptGuard::InterruptGuard() {
-  noted_signal = 0;
   old_interrupt_ = install(SIGINT);
   old_terminate_ = install(SIGTERM);
+  if (guards++ == 0) noted_signal = 0;
 }
 
 InterruptGuard::~InterruptGuard() {
+  --guards;
   sigaction(SIGINT, &old_interrupt_, nullptr);
   sigaction(SIGTERM, &old_terminate_, nullptr);
 }

@@ -16,8 +16,8 @@ class InterruptedError : public Error {
 };
 
 // While it lives, the first SIGINT or SIGTERM is only noted, for the work to stop at a point of its choice;
-// the second one ends the process at once. A signal that was ignored before (nohup) stays ignored. One at a
-// time.
+// the second one ends the process at once. A signal that was ignored before (nohup) stays ignored. Within
+// another one's life it notes the same signals.
 class InterruptGuard {
  public:
   InterruptGuard();

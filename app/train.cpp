@@ -19,41 +19,22 @@
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/trace_file.h>
+#include <lockstep/app/train_flags.h>
 #include <lockstep/app/train_plan.h>
 #include <lockstep/app/train_report.h>
 #include <lockstep/app/train_run.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/app/weights_file.h>
 #include <lockstep/data/safetensors.h>
-#include <lockstep/models/factory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMaxEpochs = 1'000'000;
-constexpr int64_t kMaxRows = int64_t{1} << 31;
-constexpr int64_t kMaxMicroBatches = 1 << 16;
-constexpr int64_t kMaxBucketMb = 1 << 20;
-
-void add_what(CLI::App& train, TrainOptions& options) {
-  train.add_option("--recipe", options.recipe, "Named set of values; a flag given beside it wins")
-      ->check(one_of(recipe_names()));
-  train.add_option("--model", options.model, "Another model than the recipe's")->check(one_of(model_names()));
-  train
-      .add_option("--data", options.data,
-                  "Folder with Fashion-MNIST's four files, or 'synthetic' (default: LOCKSTEP_DATA, else "
-                  "Debian's folder)")
-      ->type_name("DIR");
-  train.add_option("--limit-train", options.limit_train, "Use only the first N training images")
-      ->check(positive_int(kMaxRows));
+void add_run(CLI::App& train, TrainOptions& options) {
   train.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
       ->check(positive_int(kMaxEpochs));
-  train
-      .add_option("--batch-size", options.batch_size,
-                  "Images a step over all replicas (default: the recipe's)")
-      ->check(positive_int(kMaxRows));
   train
       .add_option("--seed", options.seed,
                   "For the initial weights, the order of the images and synthetic data")
@@ -75,61 +56,6 @@ void add_where(CLI::App& train, TrainOptions& options) {
       .add_option("--split", options.split,
                   "Shares of the batch: even, 3:1 (one number a replica), or auto (found by timing)")
       ->type_name("SHARES");
-}
-
-void add_optimizer(CLI::App& train, TrainOptions& options) {
-  train.add_option("--lr", options.lr, "Learning rate (default: the recipe's)")->check(positive_number());
-  train.add_option("--optimizer", options.optimizer, "Update rule")->check(one_of(names_of(kOptimizerNames)));
-  train.add_option("--momentum", options.momentum, "Of SGD (default: the recipe's)")->check(fraction());
-  train.add_flag("--nesterov", options.nesterov, "Nesterov's form of momentum");
-  train
-      .add_option("--weight-decay", options.weight_decay,
-                  "L2 for sgd, decoupled for adamw (default: the recipe's)")
-      ->check(non_negative_number());
-  train
-      .add_option("--clip-norm", options.clip_norm,
-                  "Scale the gradient down to this norm, over all parameters, where it is larger")
-      ->check(positive_number());
-  train.add_option("--schedule", options.schedule, "How the learning rate falls (default: the recipe's)")
-      ->check(one_of(names_of(kScheduleNames)));
-  train
-      .add_option("--warmup-epochs", options.warmup_epochs,
-                  "Epochs in which the learning rate rises to its value (default: the recipe's)")
-      ->check(non_negative_int(kMaxEpochs));
-}
-
-void add_how(CLI::App& train, TrainOptions& options) {
-  train.add_option("--precision", options.precision, "Arithmetic of the layers")
-      ->check(one_of(names_of(kPrecisionNames)));
-  train
-      .add_option("--accumulate", options.accumulate,
-                  "Micro-batches that each replica's share of a step is cut into; gradients are summed once")
-      ->check(positive_int(kMaxMicroBatches));
-  train.add_option("--bn", options.bn, "Whose batch-norm statistics evaluation uses")
-      ->check(one_of(names_of(kBnPolicyNames)));
-  train
-      .add_option("--sync", options.sync,
-                  "When gradients are summed over the replicas (default: overlapped with backward)")
-      ->check(one_of(names_of(kSyncModeNames)));
-  train.add_option("--bucket-mb", options.bucket_mb, "Gradients that are summed at a time (default: 25 MB)")
-      ->check(positive_int(kMaxBucketMb));
-  train
-      .add_option("--allreduce", options.allreduce,
-                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere two_shot)")
-      ->check(one_of(names_of(kAllreduceNames)));
-  train
-      .add_option(
-          "--kernels", options.kernels,
-          "Whose kernels compute the layers: auto (ours on GPUs, where there are any) or stock (torch's)")
-      ->check(one_of(names_of(kKernelsNames)));
-  train
-      .add_option("--cuda-graph", options.cuda_graph,
-                  "On GPUs, record a step once and replay it (auto: where it can be done)")
-      ->check(one_of(names_of(kCudaGraphNames)));
-  train.add_flag("--deterministic", options.deterministic,
-                 "The same command gives the same bits, on GPUs too (slower there)");
-  train.add_flag("--invariant", options.invariant,
-                 "1, 2, 4 and 8 replicas give the same bits (slower; README says how)");
 }
 
 void add_watch(CLI::App& train, TrainOptions& options) {
@@ -196,10 +122,11 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainOption
 void setup_train(CLI::App& app) {
   auto* train = app.add_subcommand("train", "Train a recipe on one device or several");
   auto options = std::make_shared<TrainOptions>();
-  add_what(*train, *options);
+  add_recipe_flags(*train, *options);
+  add_run(*train, *options);
   add_where(*train, *options);
-  add_optimizer(*train, *options);
-  add_how(*train, *options);
+  add_optimizer_flags(*train, *options);
+  add_engine_flags(*train, *options);
   add_watch(*train, *options);
   train->callback([options, train] { run_train(*options, color_mode(*train)); });
 }

@@ -18,6 +18,7 @@ struct KnownModel {
   const char* name;
   ModelFactory (*make_factory)(const ModelSpec& spec);
   int64_t (*activations_per_row)();
+  int64_t (*training_flops_per_row)();
 };
 
 // The chapter's LeNet is eight tensors of fixed size with one start.
@@ -54,8 +55,9 @@ ModelFactory resnet18_factory(const ModelSpec& spec) {
 }
 
 constexpr std::array kModels = {
-    KnownModel{"lenet", lenet_factory, lenet_activations_per_row},
-    KnownModel{"resnet18", resnet18_factory, [] { return resnet18_activations_per_row(); }},
+    KnownModel{"lenet", lenet_factory, lenet_activations_per_row, lenet_training_flops_per_row},
+    KnownModel{"resnet18", resnet18_factory, [] { return resnet18_activations_per_row(); },
+               [] { return resnet18_training_flops_per_row(); }},
 };
 
 const KnownModel& find_model(const std::string& name) {
@@ -77,5 +79,7 @@ std::vector<std::string> model_names() {
 ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.name).make_factory(spec); }
 
 int64_t activations_per_row(const std::string& name) { return find_model(name).activations_per_row(); }
+
+int64_t training_flops_per_row(const std::string& name) { return find_model(name).training_flops_per_row(); }
 
 }  // namespace lockstep

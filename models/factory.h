@@ -34,4 +34,10 @@ ModelFactory make_model_factory(const ModelSpec& spec);
 // hold at most. Throws UsageError for an unknown name.
 int64_t activations_per_row(const std::string& name);
 
+// Floating point operations (a multiplication and an addition are two) that one row's forward and backward
+// pass takes in convolutions and linear layers, computed directly: the forward products, as many for the
+// gradients of weights and again for those of inputs, which the first layer does not need. Throws UsageError
+// for an unknown name.
+int64_t training_flops_per_row(const std::string& name);
+
 }  // namespace lockstep

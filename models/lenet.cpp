@@ -64,4 +64,11 @@ int64_t lenet_activations_per_row() {
   return kKept + kWidest;
 }
 
+int64_t lenet_training_flops_per_row() {
+  constexpr int64_t kFirst = 26 * 26 * 20 * (1 * 3 * 3);  // multiplications
+  constexpr int64_t kSecond = 9 * 9 * 50 * (20 * 5 * 5);
+  constexpr int64_t kLinear = 800 * 128 + 128 * 10;
+  return 2 * (3 * (kFirst + kSecond + kLinear) - kFirst);
+}
+
 }  // namespace lockstep

@@ -34,4 +34,7 @@ TORCH_MODULE(LeNet);
 // the backward pass, and the gradients alive at its widest point. For the memory estimate of a plan.
 int64_t lenet_activations_per_row();
 
+// See models/factory.h.
+int64_t lenet_training_flops_per_row();
+
 }  // namespace lockstep

@@ -210,4 +210,23 @@ int64_t resnet18_activations_per_row(const ResNet18Options& options, int64_t hei
   return held + channels + options.classes;  // what the linear layer and the softmax start from
 }
 
+int64_t resnet18_training_flops_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
+  int64_t channels = options.width;
+  const int64_t first = height * width * channels * options.channels * 9;  // multiplications
+  int64_t forward = first;
+  for (int64_t stage = 1; stage <= kStages; ++stage) {
+    const int64_t inputs = channels;
+    if (stage > 1) {
+      channels *= 2;
+      height = (height + 1) / 2;
+      width = (width + 1) / 2;
+    }
+    const int64_t shortcut = stage > 1 ? inputs : 0;  // the 1x1 convolution of the stage's first block
+    const int64_t others = (2 * kBlocksPerStage - 1) * channels * 9;
+    forward += height * width * channels * (inputs * 9 + others + shortcut);
+  }
+  forward += channels * options.classes;
+  return 2 * (3 * forward - first);
+}
+
 }  // namespace lockstep

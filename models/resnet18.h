@@ -106,4 +106,8 @@ TORCH_MODULE(ResNet18);
 int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                      int64_t width = 28);
 
+// See models/factory.h. Images of height x width.
+int64_t resnet18_training_flops_per_row(const ResNet18Options& options = {}, int64_t height = 28,
+                                        int64_t width = 28);
+
 }  // namespace lockstep

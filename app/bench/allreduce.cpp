@@ -12,7 +12,6 @@
 #include <lockstep/app/bench/sizes.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/cpu_cores.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
@@ -154,18 +153,18 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
   Turns turns;
   for (const auto count : counts) {
     report.stop_if_interrupted(
-        fmt::format("before {} bytes on {}", bytes_text(count * kSmallest), to_string(devices)));
+        fmt::format("before {} bytes on {}", bytes_text(count * kSmallest), spec_of(devices)));
     ranks.set_count(count);
     std::vector<int64_t> wrong;
     for (size_t a = 0; a < algorithms.size(); ++a) wrong.push_back(ranks.wrong(a));
     turns = take_turns(ranks, algorithms.size(), options);
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      report.row(row_of(to_string(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
+      report.row(row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
                         turns.copies));
       all_wrong += wrong[a];
     }
   }
-  compare_with_root(report, to_string(devices), algorithms, turns, counts.back() * kSmallest);
+  compare_with_root(report, spec_of(devices), algorithms, turns, counts.back() * kSmallest);
   return all_wrong;
 }
 
@@ -202,7 +201,7 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
     algorithms_for(options.algorithms, devices);
     need_host_memory(
         kTensorsARank * counts.back() * kSmallest * static_cast<int64_t>(devices.size()),
-        fmt::format("sums of {} bytes on {}", bytes_text(counts.back() * kSmallest), to_string(devices)),
+        fmt::format("sums of {} bytes on {}", bytes_text(counts.back() * kSmallest), spec_of(devices)),
         "--max-bytes");
   }
   BenchReport report("allreduce", options.bench,

@@ -3,12 +3,16 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/app/bench/allreduce.h>
+#include <lockstep/app/bench/scaling.h>
+#include <lockstep/app/bench/step.h>
 
 namespace lockstep {
 
 void setup_bench(CLI::App& app) {
   auto* bench = app.add_subcommand("bench", "Measure what training on several devices is made of");
   setup_bench_allreduce(*bench);
+  setup_bench_step(*bench);
+  setup_bench_scaling(*bench);
 }
 
 }  // namespace lockstep

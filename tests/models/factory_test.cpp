@@ -203,3 +203,11 @@ TEST_CASE("threads that build networks at the same time get their seeds' weights
   for (size_t i = 0; i < kThreads; ++i) CHECK(same_parameters(*together[i], *build(i)));
   CHECK_FALSE(same_parameters(*together[0], *together[1]));
 }
+
+// By hand. LeNet: 121,680 + 2,025,000 + 103,680 multiplications forward. ResNet-18: 455,800,832, of which the
+// stem has 451,584.
+TEST_CASE("a model knows the arithmetic of a training step") {
+  CHECK(training_flops_per_row("lenet") == 2 * (3 * 2'250'360 - 121'680));
+  CHECK(training_flops_per_row("resnet18") == 2 * (3 * int64_t{455'800'832} - 451'584));
+  CHECK_THROWS_AS(training_flops_per_row("alexnet"), UsageError);
+}

@@ -1,0 +1,280 @@
+#include <lockstep/app/bench/scaling.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include <lockstep/app/bench/scaling_contender.h>
+#include <lockstep/app/bench/scaling_prediction.h>
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/train_flags.h>
+#include <lockstep/app/train_run.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostReplicas = 1 << 16;
+constexpr double kRounding = 1e-9;
+
+using Devices = std::vector<torch::Device>;
+
+// 1, 2, 4, ... devices, as many as there are GPUs or cores.
+std::vector<std::string> default_lists() {
+  const auto gpus = static_cast<int>(cuda_devices().size());
+  const int most = gpus > 0 ? gpus : static_cast<int>(allowed_cores().size());
+  std::vector<std::string> lists;
+  for (int n = 1; n <= most; n *= 2) {
+    std::string list = gpus > 0 ? "cuda:0" : fmt::format("cpux{}", n);
+    for (int i = 1; gpus > 0 && i < n; ++i) list += fmt::format(",cuda:{}", i);
+    lists.push_back(list);
+  }
+  return lists;
+}
+
+std::vector<Scaling> modes_of(const std::string& name) {
+  if (name == "both") return {Scaling::kStrong, Scaling::kWeak};
+  return {value_of(kScalingNames, name)};
+}
+
+class Lists {
+ public:
+  Lists(const BenchScalingOptions& options, std::vector<Devices> lists)
+      : options_(options), lists_(std::move(lists)) {
+    size_t most = 1;
+    for (const auto& devices : lists_) most = std::max(most, devices.size());
+    threads_ = options_.bench.threads.value_or(default_threads(static_cast<int>(most)));
+  }
+
+  int threads() const { return threads_; }
+
+  // Of n b images (weak) or of b (strong), or of a fraction of b on one device.
+  Contender contender(Scaling scaling, const Devices& devices, int64_t fraction = 1) const {
+    const auto& recipe = find_recipe(options_.train.recipe);
+    const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
+    BenchTrainOptions options = options_;
+    const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
+    options.train.batch_size = std::max<int64_t>(1, batch / fraction) * times;
+    options.train.lr = options_.train.lr.value_or(recipe.lr) * static_cast<double>(times);
+    options.train.epochs = options_.epochs.value_or(1);
+    if (devices.size() == 1) options.train.split = "even";
+    return {.scaling = scaling, .plan = plan_on(options, devices, threads_)};
+  }
+
+  // The reference, one device alone, comes first; then every list in every mode. With shares found by timing,
+  // every other kind of device alone as well: what mixing is held against.
+  std::vector<Contender> contenders() const {
+    const Devices first{lists_.front().front()};
+    std::vector<Contender> all{contender(Scaling::kStrong, first)};
+    for (const auto scaling : modes_of(options_.scaling)) {
+      for (const auto& devices : lists_) {
+        if (devices.size() > 1) all.push_back(contender(scaling, devices));
+      }
+    }
+    std::vector<torch::Device> alone = first;
+    for (const auto& devices : lists_) {
+      for (const auto device : devices) {
+        if (std::find(alone.begin(), alone.end(), device) != alone.end()) continue;
+        if (options_.train.split != "auto" && devices.size() > 1) continue;
+        alone.push_back(device);
+        all.push_back(contender(Scaling::kStrong, {device}));
+      }
+    }
+    return all;
+  }
+
+  std::vector<Contender> shards() const {
+    std::vector<Contender> all;
+    for (const int64_t fraction : {2, 4}) {
+      all.push_back(contender(Scaling::kStrong, {lists_.front().front()}, fraction));
+    }
+    return all;
+  }
+
+ private:
+  const BenchScalingOptions& options_;
+  const std::vector<Devices> lists_;
+  int threads_ = 1;
+};
+
+std::vector<Column> columns() {
+  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
+          {.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
+          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 7, .digits = 1},
+          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
+          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
+          {.key = "exposed_sync", .title = "exposed sync", .unit = "%", .digits = 2},
+          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
+}
+
+Json or_null(const std::optional<double>& value, double times = 1) {
+  return value ? Json(times * *value) : Json();
+}
+
+Json row_of(const Contender& contender, const Contender& reference) {
+  const auto seconds = spread_of(contender.seconds);
+  const auto faster = speed_up(contender, reference);
+  const auto& plan = contender.plan;
+  return {{"mode", contender.replicas() == 1 ? "one" : name_of(kScalingNames, contender.scaling)},
+          {"devices", spec_of(plan.trainer.devices)},
+          {"replicas", contender.replicas()},
+          {"threads", plan.trainer.threads},
+          {"model", plan.model},
+          {"batch_size", static_cast<int64_t>(contender.rows())},
+          {"ms", 1e3 * seconds.median},
+          {"low_ms", 1e3 * seconds.low},
+          {"high_ms", 1e3 * seconds.high},
+          {"repeats", seconds.repeats},
+          {"spread", 100 * seconds.relative()},
+          {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
+          {"speedup", or_null(faster)},
+          {"efficiency", or_null(faster, 100.0 / contender.replicas())},
+          {"exposed_sync", 100 * median(contender.sync) / seconds.median},
+          {"accuracy", or_null(contender.accuracy)}};
+}
+
+// A whole run of so many epochs, as `train` does it.
+double accuracy_of(const BenchScalingOptions& options, const Contender& contender) {
+  auto train = options.train;
+  train.quiet = true;
+  const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
+  return TrainRun(contender.plan, train, terminal, nullptr).run().test_accuracy;
+}
+
+void check(BenchReport& report, const Contender& contender, const Contender& reference) {
+  const auto devices = spec_of(contender.plan.trainer.devices);
+  const auto mode = name_of(kScalingNames, contender.scaling);
+  report.check(fmt::format("{} {}: replicas", mode, devices), contender.agree,
+               contender.agree ? "all have the same weights" : "their weights differ");
+  if (contender.scaling != Scaling::kStrong || contender.plan.has_batch_norm) return;
+  const double apart = weights_apart(contender.plan, reference.plan);
+  report.check(fmt::format("{} {}: update", mode, devices), apart <= kRounding,
+               fmt::format("three steps in double are {:.1e} from one device's, rounding is at most {:.0e}",
+                           apart, kRounding));
+}
+
+// Whether several devices are worth it: against the fastest of them alone.
+void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders) {
+  for (const auto& mixed : contenders) {
+    if (!mixed.plan.trainer.auto_split || mixed.replicas() == 1) continue;
+    const Contender* fastest = nullptr;
+    for (const auto& alone : contenders) {
+      const auto& devices = mixed.plan.trainer.devices;
+      if (alone.replicas() > 1) continue;
+      if (std::find(devices.begin(), devices.end(), alone.plan.trainer.devices.front()) == devices.end())
+        continue;
+      if (!fastest || median(alone.seconds) < median(fastest->seconds)) fastest = &alone;
+    }
+    const auto gain = fastest ? speed_up(mixed, *fastest) : std::nullopt;
+    if (!gain) continue;
+    report.finding(fmt::format("{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone)",
+                               name_of(kScalingNames, mixed.scaling), spec_of(mixed.plan.trainer.devices),
+                               *gain > 1 ? "sharing the work by speed pays" : "sharing the work does not pay",
+                               *gain, spec_of(fastest->plan.trainer.devices)),
+                   {{"devices", spec_of(mixed.plan.trainer.devices)}, {"gain", *gain}, {"pays", *gain > 1}});
+  }
+}
+
+void predict(BenchReport& report, const BenchScalingOptions& options, const Lists& lists,
+             const std::vector<Contender>& contenders, std::vector<Contender> smaller) {
+  const auto& reference = contenders.front();
+  const auto device = reference.plan.trainer.devices.front();
+  const auto bytes = static_cast<int64_t>(sizeof(float)) * reference.plan.parameter_count;
+  const auto link = options.link ? parse_link(*options.link) : measure_link(device, lists.threads(), bytes);
+  smaller.insert(smaller.begin(), reference);
+  report_prediction(report, smaller, contenders, link, *options.predict,
+                    static_cast<int>(allowed_cores().size()));
+}
+
+void measure(BenchReport& report, const BenchScalingOptions& options, const Lists& lists) {
+  auto contenders = lists.contenders();
+  const auto count = contenders.size();
+  if (options.predict) {
+    for (auto& shard : lists.shards()) contenders.push_back(std::move(shard));
+  }
+  std::vector<TrainPlan> plans;
+  for (const auto& contender : contenders) plans.push_back(contender.plan);
+  need_memory_for(plans);
+  take_turns(contenders, options.bench.repeat, options.iterations, report);
+  std::vector<Contender> smaller(contenders.begin() + static_cast<std::ptrdiff_t>(count), contenders.end());
+  contenders.resize(count);
+  report.table("scaling", columns());
+  for (auto& contender : contenders) {
+    report.stop_if_interrupted("before all lists were trained");
+    if (options.epochs) contender.accuracy = accuracy_of(options, contender);
+    report.row(row_of(contender, contenders.front()));
+  }
+  for (const auto& contender : contenders) {
+    if (contender.replicas() > 1) check(report, contender, contenders.front());
+  }
+  answer_mixing(report, contenders);
+  if (options.predict) predict(report, options, lists, contenders, std::move(smaller));
+}
+
+}  // namespace
+
+void setup_bench_scaling(CLI::App& bench) {
+  auto* scaling =
+      bench.add_subcommand("scaling", "The same training on more and more replicas; and predicted on others");
+  auto options = std::make_shared<BenchScalingOptions>();
+  add_recipe_flags(*scaling, options->train);
+  add_bench_flags(
+      *scaling, options->bench,
+      "Replicas that train; give it again for another list (default: 1, 2, 4, ... of what there is)");
+  scaling
+      ->add_option("--scaling", options->scaling,
+                   "strong: one batch for all; weak: one for each, and the learning rate times as many")
+      ->check(one_of({"strong", "weak", "both"}));
+  scaling
+      ->add_option("--split", options->train.split,
+                   "As for train; auto also says whether mixing devices pays")
+      ->type_name("SHARES");
+  scaling->add_option("--iterations", options->iterations, "Steps a turn (default: a third of a second's)")
+      ->check(positive_int())
+      ->default_str("");
+  scaling
+      ->add_option("--epochs", options->epochs,
+                   "Also train so many epochs on each list, for the test accuracy")
+      ->check(positive_int(kMaxEpochs));
+  scaling->add_option("--predict", options->predict, "Also predict the time of a step on up to N devices")
+      ->check(positive_int(kMostReplicas));
+  scaling
+      ->add_option("--link", options->link,
+                   "What joins them: nvlink4, pcie5 or alpha,beta (us, GB/s) (default: as measured here)")
+      ->type_name("LINK");
+  add_optimizer_flags(*scaling, options->train);
+  add_engine_flags(*scaling, options->train);
+  scaling->callback([options] { run_bench_scaling(*options); });
+}
+
+void run_bench_scaling(const BenchScalingOptions& options) {
+  if (options.link && !options.predict) {
+    throw UsageError(
+        fmt::format("--link {} describes devices that --predict looks at, and --predict is not given",
+                    *options.link),
+        "add --predict 8, or leave --link out");
+  }
+  if (options.link) parse_link(*options.link);
+  const Lists lists(options, device_lists(options.bench, default_lists()));
+  BenchReport report(
+      "scaling", options.bench,
+      {{"recipe", options.train.recipe}, {"scaling", options.scaling}, {"threads", lists.threads()}});
+  report.note(
+      fmt::format("each replica has {}, alone too; speed-up is in images a second, against one device in the",
+                  counted(lists.threads(), "thread")));
+  report.note("same turns; weak: n times the batch at n times the learning rate");
+  report.run([&] { measure(report, options, lists); });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+#include <lockstep/app/bench/scaling_prediction.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <lockstep/app/bench/allreduce_ranks.h>
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+std::vector<Column> columns() {
+  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
+          {.key = "replicas", .title = "replicas", .width = 8},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "predicted", .unit = "ms", .width = 9, .digits = 3},
+          {.key = "compute_ms", .title = "compute", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "exposed_ms", .title = "exposed", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
+          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
+          {.key = "measured_ms", .title = "measured", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "error", .title = "error", .unit = "%", .width = 7, .digits = 1}};
+}
+
+// 1, 2, 4, ... and `most` itself.
+std::set<int> worlds_up_to(int most) {
+  std::set<int> worlds{most};
+  for (int n = 1; n < most; n *= 2) worlds.insert(n);
+  return worlds;
+}
+
+// Replicas of one kind, each on cores of its own.
+bool predictable(const Contender& contender, torch::Device device, int cores) {
+  const auto& trainer = contender.plan.trainer;
+  const bool alike = std::all_of(trainer.devices.begin(), trainer.devices.end(),
+                                 [&](auto other) { return other.type() == device.type(); });
+  return alike && (!device.is_cpu() || contender.replicas() * trainer.threads <= cores);
+}
+
+const Contender* find(const std::vector<Contender>& measured, Scaling scaling, int n, torch::Device device,
+                      int cores) {
+  for (const auto& contender : measured) {
+    if (contender.replicas() == n && (n == 1 || contender.scaling == scaling) &&
+        predictable(contender, device, cores)) {
+      return &contender;
+    }
+  }
+  return nullptr;
+}
+
+ComputeModel fit(const std::vector<Contender>& shards) {
+  std::vector<double> rows, seconds;
+  for (const auto& shard : shards) {
+    rows.push_back(shard.rows());
+    seconds.push_back(median(shard.seconds));
+  }
+  return fit_compute(rows, seconds);
+}
+
+void print_model(BenchReport& report, const ComputeModel& compute, const Link& link, double bytes) {
+  report.note(fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to one replica's steps",
+                          1e3 * compute.fixed, 1e3 * compute.per_row));
+  report.note(
+      fmt::format("sum(n) = {:.1f} us + 2 (n-1)/n x {:.3f} MB / {:.2f} GB/s between two devices (link: {})",
+                  1e6 * link.alpha_2, bytes / 1e6, link.beta_2 / 1e9, link.name));
+  report.note(link.overlaps
+                  ? "exposed = max(sum of the last bucket, sum - 2/3 compute): sums run beside backward"
+                  : "exposed = sum: the cores that compute also sum");
+  report.keep("model", {{"fixed_seconds", compute.fixed},
+                        {"seconds_per_row", compute.per_row},
+                        {"link", link.name},
+                        {"alpha_2", link.alpha_2},
+                        {"alpha_8", link.alpha_8},
+                        {"beta_2", link.beta_2},
+                        {"beta_8", link.beta_8},
+                        {"overlaps", link.overlaps},
+                        {"gradient_bytes", bytes}});
+}
+
+}  // namespace
+
+Link measure_link(torch::Device device, int threads, int64_t gradient_bytes) {
+  constexpr int kIterations = 20;
+  constexpr int kTurns = 5;
+  const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
+  const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
+  const std::vector<torch::Device> devices{device, other};
+  AllreduceRanks ranks(devices, threads, {choose_allreduce(Allreduce::kAuto, devices)});
+  const auto seconds_of = [&](int64_t bytes) {
+    ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
+    std::vector<double> turns;
+    for (int turn = 0; turn < kTurns; ++turn) turns.push_back(ranks.seconds(0, kIterations));
+    return median(turns);
+  };
+  const double small = seconds_of(sizeof(float));
+  return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), 2, two_gpus);
+}
+
+void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
+                       const std::vector<Contender>& measured, const Link& link, int most, int cores) {
+  const auto& reference = shards.front();
+  const auto device = reference.plan.trainer.devices.front();
+  const auto compute = fit(shards);
+  const double bytes = sizeof(float) * static_cast<double>(reference.plan.parameter_count);
+  print_model(report, compute, link, bytes);
+  report.table("prediction", columns());
+  const double alone = predict_step(compute, link, reference.rows(), bytes, 1).step();
+  double worst = 0;
+  std::set<Scaling> modes;
+  for (const auto& contender : measured) modes.insert(contender.scaling);
+  for (const auto mode : modes) {
+    for (const int n : worlds_up_to(most)) {
+      const bool weak = mode == Scaling::kWeak;
+      const double rows = weak ? reference.rows() : reference.rows() / n;
+      const auto predicted = predict_step(compute, link, rows, bytes, n);
+      const double speedup = alone / predicted.step() * (weak ? n : 1);
+      Json row{{"mode", name_of(kScalingNames, mode)},
+               {"replicas", n},
+               {"batch_size", static_cast<int64_t>(weak ? rows * n : reference.rows())},
+               {"ms", 1e3 * predicted.step()},
+               {"compute_ms", 1e3 * predicted.compute},
+               {"exposed_ms", 1e3 * predicted.exposed},
+               {"speedup", speedup},
+               {"efficiency", 100 * speedup / n}};
+      if (const auto* real = find(measured, mode, n, device, cores)) {
+        const double seconds = median(real->seconds);
+        row["measured_ms"] = 1e3 * seconds;
+        row["error"] = 100 * (predicted.step() / seconds - 1);
+        worst = std::max(worst, std::abs(predicted.step() / seconds - 1));
+      }
+      report.row(std::move(row));
+    }
+  }
+  report.finding(
+      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * worst),
+      {{"worst_error", worst}});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// The part of `bench scaling` that looks beyond the devices at hand.
+#pragma once
+
+#include <vector>
+
+#include <lockstep/app/bench/predict.h>
+#include <lockstep/app/bench/report.h>
+#include <lockstep/app/bench/scaling_contender.h>
+
+namespace lockstep {
+
+// What sums between two replicas on `device` take, on processors or on one or two GPUs, as measured here.
+Link measure_link(torch::Device device, int threads, int64_t gradient_bytes);
+
+// Predicts steps on 1, 2, 4, ... and `most` devices, prints the model and a table with what was measured
+// where it was, and by how much they differ. `shards`: the reference at B, B/2 and B/4 rows, timed in the
+// same turns. `measured`: all other contenders. cores: of this machine; replicas on processors beyond them
+// share some, which the model does not know.
+void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
+                       const std::vector<Contender>& measured, const Link& link, int most, int cores);
+
+}  // namespace lockstep

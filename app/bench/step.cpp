@@ -1,0 +1,184 @@
+#include <lockstep/app/bench/step.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include <lockstep/app/bench/peak.h>
+#include <lockstep/app/bench/report.h>
+#include <lockstep/app/bench/step_phases.h>
+#include <lockstep/app/train_flags.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/parallel/cpu_cores.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kTurn = .5;  // seconds
+
+struct Measured {
+  TrainPlan plan;
+  Spread seconds;  // a step
+  StepPhases phases;
+  double peak = 0;  // operations a second
+  bool agree = false;
+};
+
+int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
+  const auto fitting = steps_a_turn(training, kTurn);
+  return options.iterations > 0 ? options.iterations : fitting;
+}
+
+Spread time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
+                  bool& agree) {
+  TimedTraining training(plan);
+  const auto steps = steps_of(options, training);
+  std::vector<double> seconds;
+  for (int turn = 0; turn < options.bench.repeat; ++turn) {
+    report.stop_if_interrupted(fmt::format("in turn {} on {}", turn + 1, spec_of(plan.trainer.devices)));
+    seconds.push_back(training.seconds_per_step(steps));
+  }
+  agree = replicas_agree(training);
+  return spread_of(seconds);
+}
+
+// In steps of their own: a trace keeps a GPU's steps from being replayed as a whole.
+StepPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
+  Trace trace;
+  TimedTraining training(plan, &trace);
+  const auto steps = steps_of(options, training);
+  training.trainer().take_sums();
+  const auto before = trace.seconds();
+  training.seconds_per_step(steps);
+  trace.resolve();
+  auto events = trace.events();
+  std::erase_if(events, [&](const auto& event) { return event.begin < before; });
+  std::vector<Trace::Lane> lanes;
+  for (const auto& device : plan.trainer.devices) {
+    lanes.push_back(device.is_cpu() ? Trace::Lane::kCompute : Trace::Lane::kDeviceCompute);
+  }
+  return phases_of(std::move(events), lanes, steps);
+}
+
+Measured measure(const BenchReport& report, const BenchStepOptions& options,
+                 const std::vector<torch::Device>& devices) {
+  const auto threads = options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
+  Measured measured{.plan = plan_on(options, devices, threads), .seconds = {}, .phases = {}};
+  need_memory_for({measured.plan});
+  measured.seconds = time_steps(report, options, measured.plan, measured.agree);
+  measured.phases = trace_steps(options, measured.plan);
+  measured.peak = measured_peak(devices, threads, measured.plan.trainer.replica.precision);
+  return measured;
+}
+
+std::vector<Column> step_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "model", .title = "model", .width = 8, .digits = kText},
+          {.key = "precision", .title = "arithmetic", .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
+          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
+          {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
+          {.key = "peak_gflops", .title = "peak", .unit = "GFLOP/s", .width = 9, .digits = 1},
+          {.key = "mfu", .title = "MFU", .unit = "%", .width = 6, .digits = 1}};
+}
+
+Json step_row(const Measured& measured) {
+  const auto& plan = measured.plan;
+  const auto rows = std::min(plan.batch_size, plan.data.set.train.size());
+  const double images = static_cast<double>(rows) / measured.seconds.median;
+  const double operations = images * static_cast<double>(training_flops_per_row(plan.model));
+  return {{"devices", spec_of(plan.trainer.devices)},
+          {"threads", plan.trainer.threads},
+          {"model", plan.model},
+          {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
+          {"batch_size", rows},
+          {"ms", 1e3 * measured.seconds.median},
+          {"low_ms", 1e3 * measured.seconds.low},
+          {"high_ms", 1e3 * measured.seconds.high},
+          {"repeats", measured.seconds.repeats},
+          {"spread", 100 * measured.seconds.relative()},
+          {"images_per_second", static_cast<int64_t>(images)},
+          {"gflops", operations / 1e9},
+          {"peak_gflops", measured.peak / 1e9},
+          {"mfu", 100 * operations / measured.peak}};
+}
+
+std::vector<Column> phase_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "phase", .title = "phase", .width = 12, .digits = kText},
+          {.key = "ms", .title = "time", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "share", .title = "share", .unit = "%", .width = 6, .digits = 1}};
+}
+
+std::vector<std::pair<const char*, double>> named(const StepPhases& phases) {
+  return {{"data", phases.data},
+          {"forward", phases.forward},
+          {"backward", phases.backward},
+          {"exposed sync", phases.sync},
+          {"update", phases.update}};
+}
+
+void report_phases(BenchReport& report, const Measured& measured) {
+  const auto devices = spec_of(measured.plan.trainer.devices);
+  double total = 0;
+  for (const auto& [name, seconds] : named(measured.phases)) total += seconds;
+  for (const auto& [name, seconds] : named(measured.phases)) {
+    report.row(
+        {{"devices", devices}, {"phase", name}, {"ms", 1e3 * seconds}, {"share", 100 * seconds / total}});
+  }
+  const auto phases = named(measured.phases);
+  const auto most = std::max_element(phases.begin(), phases.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  report.finding(
+      fmt::format("{}: most of a step is {} ({:.0f} %); the arithmetic runs at {:.0f} % of what large "
+                  "matrix products reach here",
+                  devices, most->first, 100 * most->second / total,
+                  step_row(measured).at("mfu").get<double>()),
+      {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
+  report.check("replicas of " + devices, measured.agree,
+               measured.agree ? "all have the same weights" : "their weights differ");
+}
+
+}  // namespace
+
+void setup_bench_step(CLI::App& bench) {
+  auto* step = bench.add_subcommand("step", "A training step: its time, its parts, its share of the peak");
+  auto options = std::make_shared<BenchStepOptions>();
+  add_recipe_flags(*step, options->train);
+  add_bench_flags(*step, options->bench,
+                  "Replicas that train; give it again for another list (default: auto)");
+  step->add_option("--iterations", options->iterations,
+                   "Steps a turn (default: as many as take half a second)")
+      ->check(positive_int())
+      ->default_str("");
+  add_optimizer_flags(*step, options->train);
+  add_engine_flags(*step, options->train);
+  step->callback([options] { run_bench_step(*options); });
+}
+
+void run_bench_step(const BenchStepOptions& options) {
+  const auto lists = device_lists(options.bench, {"auto"});
+  BenchReport report("step", options.bench, {{"recipe", options.train.recipe}});
+  report.note(
+      "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
+  report.note("matrices on all of the list's devices at once");
+  report.run([&] {
+    std::vector<Measured> all;
+    report.table("step", step_columns());
+    for (const auto& devices : lists) {
+      all.push_back(measure(report, options, devices));
+      report.row(step_row(all.back()));
+    }
+    report.table("phases", phase_columns());
+    for (const auto& measured : all) report_phases(report, measured);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+#include <lockstep/app/bench/training.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <lockstep/app/combinations.h>
+#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/recipe.h>
+#include <lockstep/data/batch_order.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/stopwatch.h>
+#include <torch/nn/module.h>
+
+namespace lockstep {
+namespace {
+
+TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
+  auto options = plan.trainer;
+  if (trace) {
+    options.replica.sync.trace = trace;
+    options.replica.cuda_graph = CudaGraph::kOff;  // each part is to be seen
+  }
+  return options;
+}
+}  // namespace
+
+TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads) {
+  auto train = options.train;
+  train.devices = spec_of(devices);
+  train.threads = threads;
+  train.seed = options.bench.seed;
+  check_combinations(train, find_recipe(train.recipe));
+  return make_train_plan(train);
+}
+
+void need_memory_for(const std::vector<TrainPlan>& plans) {
+  int64_t bytes = 0;
+  for (const auto& plan : plans) {
+    const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      if (plan.trainer.devices[i].is_cpu()) bytes += replica_bytes(plan, sizes[i]);
+    }
+  }
+  need_host_memory(bytes,
+                   fmt::format("training {} images a step, on all lists at once", plans.front().batch_size),
+                   "--batch-size");
+}
+
+TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)
+    : plan_(plan),
+      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+               trainer_options(plan, trace)),
+      order_(batch_order(plan.seed, 0, plan.data.set.train.size())) {}
+
+std::span<const int64_t> TimedTraining::next_batch() {
+  const auto size = std::min(static_cast<size_t>(plan_.batch_size), order_.size());
+  if (place_ + size > order_.size()) {  // the smaller last batch of an epoch is left out
+    order_ = batch_order(plan_.seed, ++epoch_, plan_.data.set.train.size());
+    place_ = 0;
+  }
+  place_ += size;
+  return std::span(order_).subspan(place_ - size, size);
+}
+
+double TimedTraining::seconds_per_step(int64_t steps) {
+  Stopwatch watch;
+  for (int64_t step = 0; step < steps; ++step) times_ += trainer_.step(next_batch());
+  trainer_.synchronize();
+  steps_ += steps;
+  return watch.lap() / static_cast<double>(steps);
+}
+
+StepTimes TimedTraining::take_times() {
+  const auto mean = times_ / static_cast<double>(std::max<int64_t>(steps_, 1));
+  times_ = {};
+  steps_ = 0;
+  return mean;
+}
+
+int64_t steps_a_turn(TimedTraining& training, double seconds) {
+  constexpr int64_t kWarmUp = 3;  // buffers are made, kernels chosen, GPUs' steps recorded
+  training.seconds_per_step(kWarmUp);
+  while (!training.trainer().split_settled()) training.seconds_per_step(1);
+  const double step = training.seconds_per_step(1);
+  training.take_times();
+  return std::max<int64_t>(1, static_cast<int64_t>(std::lround(seconds / step)));
+}
+
+bool replicas_agree(TimedTraining& training) {
+  constexpr double kMixed = 1e-5;
+  auto& trainer = training.trainer();
+  const auto params_of = [&](int rank) { return trainer.model(rank).module->parameters(); };
+  trainer.synchronize();
+  const auto first = params_of(0);
+  for (int rank = 1; rank < trainer.world_size(); ++rank) {
+    const auto other = params_of(rank);
+    for (size_t i = 0; i < first.size(); ++i) {
+      const auto a = first[i].detach().cpu(), b = other[i].detach().cpu();
+      const bool alike = first[i].device().type() == other[i].device().type()
+                             ? torch::equal(a, b)
+                             : (a - b).abs().max().item<double>() <= kMixed * a.abs().max().item<double>();
+      if (!alike) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace lockstep

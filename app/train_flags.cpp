@@ -1,0 +1,95 @@
+#include <lockstep/app/train_flags.h>
+
+#include <CLI/CLI.hpp>
+
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/kernels.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxRows = int64_t{1} << 31;
+constexpr int64_t kMaxMicroBatches = 1 << 16;
+constexpr int64_t kMaxBucketMb = 1 << 20;
+
+}  // namespace
+
+void add_recipe_flags(CLI::App& command, TrainOptions& options) {
+  command.add_option("--recipe", options.recipe, "Named set of values; a flag given beside it wins")
+      ->check(one_of(recipe_names()));
+  command.add_option("--model", options.model, "Another model than the recipe's")
+      ->check(one_of(model_names()));
+  command
+      .add_option("--data", options.data,
+                  "Folder with Fashion-MNIST's four files, or 'synthetic' (default: LOCKSTEP_DATA, else "
+                  "Debian's folder)")
+      ->type_name("DIR");
+  command.add_option("--limit-train", options.limit_train, "Use only the first N training images")
+      ->check(positive_int(kMaxRows));
+  command
+      .add_option("--batch-size", options.batch_size,
+                  "Images a step over all replicas (default: the recipe's)")
+      ->check(positive_int(kMaxRows));
+}
+
+void add_optimizer_flags(CLI::App& command, TrainOptions& options) {
+  command.add_option("--lr", options.lr, "Learning rate (default: the recipe's)")->check(positive_number());
+  command.add_option("--optimizer", options.optimizer, "Update rule")
+      ->check(one_of(names_of(kOptimizerNames)));
+  command.add_option("--momentum", options.momentum, "Of SGD (default: the recipe's)")->check(fraction());
+  command.add_flag("--nesterov", options.nesterov, "Nesterov's form of momentum");
+  command
+      .add_option("--weight-decay", options.weight_decay,
+                  "L2 for sgd, decoupled for adamw (default: the recipe's)")
+      ->check(non_negative_number());
+  command
+      .add_option("--clip-norm", options.clip_norm,
+                  "Scale the gradient down to this norm, over all parameters, where it is larger")
+      ->check(positive_number());
+  command.add_option("--schedule", options.schedule, "How the learning rate falls (default: the recipe's)")
+      ->check(one_of(names_of(kScheduleNames)));
+  command
+      .add_option("--warmup-epochs", options.warmup_epochs,
+                  "Epochs in which the learning rate rises to its value (default: the recipe's)")
+      ->check(non_negative_int(kMaxEpochs));
+}
+
+void add_engine_flags(CLI::App& command, TrainOptions& options) {
+  command.add_option("--precision", options.precision, "Arithmetic of the layers")
+      ->check(one_of(names_of(kPrecisionNames)));
+  command
+      .add_option("--accumulate", options.accumulate,
+                  "Micro-batches that each replica's share of a step is cut into; gradients are summed once")
+      ->check(positive_int(kMaxMicroBatches));
+  command.add_option("--bn", options.bn, "Whose batch-norm statistics evaluation uses")
+      ->check(one_of(names_of(kBnPolicyNames)));
+  command
+      .add_option("--sync", options.sync,
+                  "When gradients are summed over the replicas (default: overlapped with backward)")
+      ->check(one_of(names_of(kSyncModeNames)));
+  command
+      .add_option("--bucket-mb", options.bucket_mb, "Gradients that are summed at a time (default: 25 MB)")
+      ->check(positive_int(kMaxBucketMb));
+  command
+      .add_option("--allreduce", options.allreduce,
+                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere two_shot)")
+      ->check(one_of(names_of(kAllreduceNames)));
+  command
+      .add_option(
+          "--kernels", options.kernels,
+          "Whose kernels compute the layers: auto (ours on GPUs, where there are any) or stock (torch's)")
+      ->check(one_of(names_of(kKernelsNames)));
+  command
+      .add_option("--cuda-graph", options.cuda_graph,
+                  "On GPUs, record a step once and replay it (auto: where it can be done)")
+      ->check(one_of(names_of(kCudaGraphNames)));
+  command.add_flag("--deterministic", options.deterministic,
+                   "The same command gives the same bits, on GPUs too (slower there)");
+  command.add_flag("--invariant", options.invariant,
+                   "1, 2, 4 and 8 replicas give the same bits (slower; README says how)");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,24 @@
+// The flags that say what is trained and how: of `train`, and of every command that trains in order to
+// measure.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/app/train.h>
+
+namespace lockstep {
+
+inline constexpr int64_t kMaxEpochs = 1'000'000;
+
+// --recipe, --model, --data, --limit-train, --batch-size
+void add_recipe_flags(CLI::App& command, TrainOptions& options);
+
+// --lr, --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
+void add_optimizer_flags(CLI::App& command, TrainOptions& options);
+
+// --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph,
+// --deterministic,
+// --invariant
+void add_engine_flags(CLI::App& command, TrainOptions& options);
+
+}  // namespace lockstep
