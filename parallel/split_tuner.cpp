@@ -4,6 +4,8 @@
 #include <cmath>
 #include <numeric>
 
+#include <lockstep/support/statistics.h>
+
 namespace lockstep {
 namespace {
 
@@ -11,12 +13,6 @@ constexpr int kIgnoredSteps = 2;  // after a change of shapes: caches, buffers a
 constexpr int kTimedSteps = 5;    // of a look; the median of an odd number is one of them
 constexpr int kMaxLooks = 5;
 constexpr double kStill = .02;  // shares that move by less than this part have settled
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 }  // namespace
 

@@ -68,7 +68,8 @@ bool settled(const Turns& turns) {
                      [](const auto& seconds) { return median_is_stable(seconds, kStable); });
 }
 
-Turns take_turns(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceOptions& options) {
+Turns take_turns(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceOptions& options,
+                 const BenchReport& report) {
   Turns turns{.sums = std::vector<std::vector<double>>(algorithms), .copies = {}};
   std::vector<int> iterations;
   double slowest_turn = ranks.copy_seconds();
@@ -80,6 +81,7 @@ Turns take_turns(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceO
   const auto most =
       std::min<double>(static_cast<double>(options.iterations), 1 + kSecondsARow / slowest_turn);
   for (int turn = 0; turn < options.bench.repeat || (turn < most && !settled(turns)); ++turn) {
+    report.stop_if_interrupted(fmt::format("in turn {}", turn + 1));
     for (size_t a = 0; a < algorithms; ++a) turns.sums[a].push_back(ranks.seconds(a, iterations[a]));
     turns.copies.push_back(ranks.copy_seconds());
   }
@@ -157,7 +159,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
     ranks.set_count(count);
     std::vector<int64_t> wrong;
     for (size_t a = 0; a < algorithms.size(); ++a) wrong.push_back(ranks.wrong(a));
-    turns = take_turns(ranks, algorithms.size(), options);
+    turns = take_turns(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
       report.row(row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
                         turns.copies));

@@ -1,0 +1,183 @@
+// lockstep bench, as a process: the figures of a row agree with each other, checks are made, and what is
+// wrong is said before anything is measured or written.
+#include <set>
+
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+const Words kSmallStep = {"--data",    "synthetic", "--limit-train", "512", "--batch-size", "32",
+                          "--threads", "1",         "--iterations",  "1",   "--repeat",     "3"};
+
+std::string read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+// Runs it with --json and returns what the file holds.
+json bench(const Words& words) {
+  const TempFolder folder;
+  const auto file = (folder / "bench.json").string();
+  const auto result = run_process(program(Words{"bench"} + words + Words{"--json", file}));
+  INFO(result.out << result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out,
+             Contains("# command") && Contains("# machine") && Contains("# versions") && Contains(": OK ("));
+  const auto content = json::parse(read_file(file));
+  CHECK(content.at("format") == "lockstep bench");
+  CHECK(content.at("complete") == true);
+  CHECK(content.at("ok") == true);
+  CHECK(content.at("environment").at("cores").get<int>() >= 1);
+  CHECK(content.at("command").get<std::string>().find("lockstep bench " + words.front()) == 0);
+  return content;
+}
+
+json rows_of(const json& content, const std::string& table) {
+  for (const auto& entry : content.at("tables")) {
+    if (entry.at("name") == table) return entry.at("rows");
+  }
+  FAIL("no table " << table);
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures") {
+  const auto content = bench({"allreduce", "--devices", "cpux2", "--devices", "cpux3", "--min-bytes", "8",
+                              "--max-bytes", "2K", "--repeat", "3", "--iterations", "3"});
+  std::set<std::string> seen;
+  for (const auto& row : rows_of(content, "allreduce")) {
+    INFO(row.dump());
+    const double n = row.at("ranks"), seconds = row.at("us").get<double>() * 1e-6, bytes = row.at("bytes");
+    CHECK(row.at("count") == bytes / 4);
+    CHECK(row.at("algbw").get<double>() == Approx(bytes / seconds / 1e9));
+    CHECK(row.at("busbw").get<double>() == Approx(bytes / seconds / 1e9 * 2 * (n - 1) / n));
+    CHECK(row.at("wrong") == 0);
+    CHECK(row.at("turns") == 3);
+    CHECK(row.at("copy_us").get<double>() > 0);
+    seen.insert(row.at("devices").get<std::string>() + " " + row.at("algorithm").get<std::string>() + " " +
+                std::to_string(row.at("bytes").get<int>()));
+  }
+  // 8, 32, 128, 512 and 2048 bytes; root, two_shot and ring; two lists
+  CHECK(seen.size() == 5 * 3 * 2);
+  CHECK(seen.contains("cpux3 ring 2048"));
+  CHECK(content.at("checks").size() == 1);
+}
+
+TEST_CASE("bench step: the parts of a step, and its arithmetic") {
+  const auto content = bench(Words{"step", "--devices", "cpu", "--devices", "cpux2"} + kSmallStep);
+  const auto steps = rows_of(content, "step");
+  REQUIRE(steps.size() == 2);
+  for (const auto& row : steps) {
+    INFO(row.dump());
+    const double seconds = row.at("ms").get<double>() / 1e3;
+    CHECK(row.at("batch_size") == 32);
+    CHECK(row.at("images_per_second").get<double>() == Approx(32 / seconds).margin(1));
+    CHECK(row.at("gflops").get<double>() == Approx(32 / seconds * 13'258'800 / 1e9));
+    CHECK(row.at("mfu").get<double>() ==
+          Approx(100 * row.at("gflops").get<double>() / row.at("peak_gflops").get<double>()));
+  }
+  double shares = 0;
+  const auto phases = rows_of(content, "phases");
+  REQUIRE(phases.size() == 2 * 5);
+  for (size_t i = 0; i < 5; ++i) shares += phases[i].at("share").get<double>();
+  CHECK(shares == Approx(100));
+  CHECK(phases[3].at("phase") == "exposed sync");
+}
+
+TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, both against one replica") {
+  const auto content =
+      bench(Words{"scaling", "--devices", "cpux2", "--devices", "cpux4", "--predict", "8"} + kSmallStep);
+  const auto rows = rows_of(content, "scaling");
+  REQUIRE(rows.size() == 5);
+  CHECK(rows[0].at("devices") == "cpu");
+  CHECK(rows[0].at("speedup") == 1);
+  const std::vector<std::pair<std::string, int>> expected = {
+      {"strong", 32}, {"strong", 32}, {"weak", 64}, {"weak", 128}};
+  for (size_t i = 1; i < rows.size(); ++i) {
+    INFO(rows[i].dump());
+    CHECK(rows[i].at("mode") == expected[i - 1].first);
+    CHECK(rows[i].at("batch_size") == expected[i - 1].second);
+    CHECK(rows[i].at("efficiency").get<double>() ==
+          Approx(100 * rows[i].at("speedup").get<double>() / rows[i].at("replicas").get<double>()));
+  }
+  // Each list's replicas agree, and those of the strong ones also train what one device trains.
+  CHECK(content.at("checks").size() == 6);
+  const auto predicted = rows_of(content, "prediction");
+  CHECK(predicted.size() == 2 * 4);  // 1, 2, 4 and 8 replicas
+  const auto& model = content.at("model");
+  const double compute =
+      model.at("fixed_seconds").get<double>() + 4 * model.at("seconds_per_row").get<double>();
+  CHECK(predicted[3].at("replicas") == 8);
+  CHECK(predicted[3].at("compute_ms").get<double>() == Approx(1e3 * compute));  // 32 / 8 rows a replica
+}
+
+TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares by timing on demand") {
+  const auto content =
+      bench(Words{"scaling", "--devices", "cpux16", "--scaling", "strong", "--epochs", "1"} + kSmallStep);
+  const auto rows = rows_of(content, "scaling");
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[1].at("devices") == "cpux16");
+  CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
+  const auto shared =
+      bench(Words{"scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} + kSmallStep);
+  CHECK_THAT(shared.at("findings").dump(), Contains("pay"));
+}
+
+TEST_CASE("a ratio from fewer than three turns is not given") {
+  const auto content =
+      bench({"scaling", "--devices", "cpux2", "--scaling", "weak", "--data", "synthetic", "--limit-train",
+             "512", "--batch-size", "32", "--threads", "1", "--iterations", "1", "--repeat", "2"});
+  for (const auto& row : rows_of(content, "scaling")) CHECK(row.at("speedup").is_null());
+}
+
+TEST_CASE("a benchmark that is stopped keeps what it has") {
+  const TempFolder folder;
+  const auto file = (folder / "bench.json").string();
+  // Some gigabytes, of which it stops after the first row.
+  auto process = program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find("  cpux2") == std::string::npos) return;
+    ::kill(pid, SIGINT);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.err, Contains("stopped by Ctrl-C"));
+  CHECK_THAT(result.out, Contains("stopped before the end"));
+  const auto content = json::parse(read_file(file));
+  CHECK(content.at("complete") == false);
+  CHECK(rows_of(content, "allreduce").size() >= 1);
+}
+
+TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
+  const TempFolder folder;
+  const auto existing = (folder / "old.json").string();
+  std::ofstream(existing) << "old";
+  const auto refused = [](const Words& words, int code, const std::string& text) {
+    CHECK_THAT(refusal(program(Words{"bench"} + words), code), Contains(text));
+  };
+  refused({"allreduce", "--devices", "cpu"}, 2, "--devices cpux2");
+  refused({"allreduce", "--iterations", "0"}, 2, "--iterations must be at least 1, got 0");
+  refused({"allreduce", "--min-bytes", "12Q"}, 2, "--min-bytes must be a number of bytes");
+  refused({"allreduce", "--min-bytes", "2"}, 2, "--min-bytes must be at least 4, got '2'");
+  refused({"allreduce", "--min-bytes", "1M", "--max-bytes", "1K"}, 2,
+          "--min-bytes 1M is above --max-bytes 1K");
+  refused({"allreduce", "--devices", "cpux2", "--max-bytes", "1000G", "--min-bytes", "1000G"}, 8,
+          "GB are free");
+  refused({"allreduce", "--devices", "cpux2", "--json", existing}, 7, "--overwrite");
+  refused({"allreduce", "--devices", "cpux2", "--json", (folder / "none" / "x.json").string()}, 7,
+          "does not exist");
+  refused({"step", "--repeat", "0"}, 2, "--repeat must be at least 1, got 0");
+  refused({"scaling", "--link", "nvlink4"}, 2, "--predict");
+  refused({"scaling", "--predict", "8", "--link", "fast"}, 2, "alpha,beta");
+  refused({"step", "--devices", "foo"}, 2, "'foo' is not a device");
+  refused({"reduce"}, 2, "allreduce");
+  CHECK(read_file(existing) == "old");
+}

@@ -1,0 +1,54 @@
+// Expected values by hand.
+#include <catch2/catch.hpp>
+#include <numeric>
+
+#include <lockstep/support/error.h>
+#include <lockstep/support/statistics.h>
+
+using namespace lockstep;
+
+TEST_CASE("quantiles lie between neighbours") {
+  CHECK(median({7}) == 7);
+  CHECK(median({3, 1, 2}) == 2);
+  CHECK(median({4, 1, 3, 2}) == 2.5);
+  CHECK(quantile({10, 20, 30, 40, 50}, 0) == 10);
+  CHECK(quantile({50, 10, 40, 20, 30}, .25) == 20);
+  CHECK(quantile({10, 20, 30, 40}, .25) == Approx(17.5));  // three quarters of the way from 10 to 20
+  CHECK(quantile({10, 20, 30, 40}, 1) == 40);
+  CHECK_THROWS_AS(median({}), UsageError);
+}
+
+TEST_CASE("a spread is the middle half") {
+  const auto spread = spread_of({100, 1, 3, 2, 4});
+  CHECK(spread.median == 3);
+  CHECK(spread.low == 2);
+  CHECK(spread.high == 4);
+  CHECK(spread.repeats == 5);
+  CHECK(spread.relative() == Approx(2.0 / 3));
+  CHECK(spread_of({0, 0, 0}).relative() == 0);
+}
+
+TEST_CASE("ratios are taken within a turn, and from three turns on") {
+  // In the second turn everything took ten times as long: no ratio knows of it. The ratio of medians would be
+  // 4/2.
+  const std::vector<double> a = {2, 30, 4}, b = {2, 10, 1};
+  CHECK(paired_ratio(a, b) == 3);
+  CHECK_FALSE(paired_ratio(std::vector<double>{1, 2}, std::vector<double>{1, 2}).has_value());
+  CHECK_THROWS_AS(paired_ratio(a, std::vector<double>{1, 2}), UsageError);
+}
+
+// Of nine values the second and the ninth in order are what brackets the median: 4.5 -+ 2.94.
+TEST_CASE("a median is stable when its bracket is narrow") {
+  const std::vector<double> values = {.5, .95, 1, 1, 1, 1, 1, 1, 1.08};
+  CHECK(median_is_stable(values, .081));
+  CHECK_FALSE(median_is_stable(values, .079));
+  CHECK(median_is_stable(std::vector<double>(9, 2.0), 0));
+  CHECK_FALSE(median_is_stable(std::vector<double>(8, 2.0), .5));  // too few to tell
+  std::vector<double> low = values;
+  low[1] = .9;
+  CHECK_FALSE(median_is_stable(low, .09));
+  std::vector<double> spread(400);
+  std::iota(spread.begin(), spread.end(), 1000.0);  // median 1199.5, bracket at 180 and 220
+  CHECK(median_is_stable(spread, .018));
+  CHECK_FALSE(median_is_stable(spread, .015));
+}
