@@ -114,11 +114,17 @@ std::string devices_text(const TrainPlan& plan) {
   return text;
 }
 
-// Of GPUs.
-std::string steps_text(const TrainPlan& plan) {
+// How a step comes to a GPU.
+std::string queued_text(const TrainPlan& plan) {
   if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
   if (plan.world_size() == 1) return "recorded once, then replayed as one CUDA graph";
   return "recorded once, then replayed as two CUDA graphs with the sums between them";
+}
+
+std::string steps_text(const TrainPlan& plan) {
+  const bool two = steps_in_flight(plan.trainer) == 2;
+  const std::string waits = two ? "the host waits for the step before" : "the host waits for each";
+  return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
 }
 
 }  // namespace
@@ -140,7 +146,7 @@ std::string describe(const TrainPlan& plan) {
   row("training", training_text(plan));
   row("arithmetic", arithmetic_text(plan));
   row("gradients", gradients_text(plan));
-  if (any_gpu(plan.trainer.devices)) row("steps", steps_text(plan));
+  if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) {
     row("evaluation", plan.trainer.bn == BnPolicy::kRoot
                           ? "with the first replica's batch-norm statistics"

@@ -47,6 +47,7 @@ struct TrainOptions {
   std::optional<std::string> allreduce;
   std::string kernels = "auto";
   std::string cuda_graph = "auto";
+  std::optional<int> in_flight;  // steps
   bool deterministic = false;
   bool invariant = false;
 

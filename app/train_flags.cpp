@@ -86,6 +86,12 @@ void add_engine_flags(CLI::App& command, TrainOptions& options) {
       .add_option("--cuda-graph", options.cuda_graph,
                   "On GPUs, record a step once and replay it (auto: where it can be done)")
       ->check(one_of(names_of(kCudaGraphNames)));
+  command
+      .add_option("--in-flight", options.in_flight,
+                  "Steps that are queued before the host waits for one, 1 or 2 (default: 1 on processors, 2 "
+                  "on GPUs)")
+      ->check(positive_int(2))
+      ->type_name("1|2");
   command.add_flag("--deterministic", options.deterministic,
                    "The same command gives the same bits, on GPUs too (slower there)");
   command.add_flag("--invariant", options.invariant,

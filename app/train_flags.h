@@ -16,7 +16,7 @@ void add_recipe_flags(CLI::App& command, TrainOptions& options);
 // --lr, --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
 void add_optimizer_flags(CLI::App& command, TrainOptions& options);
 
-// --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph,
+// --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
 // --deterministic,
 // --invariant
 void add_engine_flags(CLI::App& command, TrainOptions& options);

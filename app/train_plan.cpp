@@ -105,6 +105,7 @@ void set_how(const TrainOptions& options, const Recipe& recipe, TrainPlan& plan)
   plan.deterministic = options.deterministic;
   plan.kernels = value_of(kKernelsNames, options.kernels);
   check_precision(replica.precision, trainer.devices);
+  trainer.in_flight = options.in_flight;
   replica.cuda_graph = value_of(kCudaGraphNames, options.cuda_graph);
   check_cuda_graph(replica.cuda_graph, trainer.devices);
   if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {

@@ -90,6 +90,7 @@ std::string plan_json(const TrainPlan& plan) {
               {"bucket_bytes", replica.sync.bucket_bytes},
               {"kernels", name_of(kKernelsNames, plan.kernels)},
               {"cuda_graph", name_of(kCudaGraphNames, replica.cuda_graph)},
+              {"in_flight", steps_in_flight(plan.trainer)},
               {"allreduce", name_of(kAllreduceNames, plan.trainer.allreduce)},
               {"bn", name_of(kBnPolicyNames, plan.trainer.bn)},
               {"deterministic", plan.deterministic},

@@ -92,7 +92,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
 void TrainRun::run_step(std::span<const int64_t> rows) {
   interval_.lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
-  interval_.times += trainer_.step(rows);
+  trainer_.step(rows);
   if (!settled && trainer_.split_settled()) report_split();
   interval_.rows += static_cast<int64_t>(rows.size());
   ++interval_.steps;
@@ -101,6 +101,7 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
   if (steps_done_ > 1 || reported_alone) return;
   // The run's first step includes what happens only once, so it is left out of the averages.
   trainer_.synchronize();
+  trainer_.take_times();
   interval_ = {};
 }
 
@@ -112,7 +113,8 @@ void TrainRun::report_steps(int64_t epoch, int64_t step) {
   report.seconds = seconds / steps;
   report.images_per_second = static_cast<double>(interval_.rows) / seconds;
   report.resident_bytes = resident_bytes();
-  if (phases_known(plan_)) report.phases = interval_.times / steps;
+  const auto times = trainer_.take_times();
+  if (phases_known(plan_)) report.phases = times / steps;
   print(step_line(report, plan_));
   record(step_json(report));
   interval_ = {};

@@ -33,7 +33,6 @@ class TrainRun {
   // What the time between two step lines was spent on.
   struct Interval {
     Stopwatch watch;
-    StepTimes times;
     int64_t steps = 0;
     int64_t rows = 0;
     double lr = 0;  // of the last step

@@ -69,9 +69,21 @@ StepMoments Replica::step(const ReplicaStep& step) {
   prepare(step, shape);
   auto moments = recorded(shape) ? step_by_graph(shape) : step_eagerly(shape);
   moments.start = start;
+  bound_queue();
   ++next_number_;
   for (const auto rows : step.micro_batches) rows_trained_ += static_cast<int64_t>(rows.size());
   return moments;
+}
+
+// Or the host would run ahead of a GPU for as long as it has steps, and what it says of the last one would
+// come late.
+void Replica::bound_queue() {
+  const auto device = endpoint_.device();
+  if (device.is_cpu()) return;
+  queued_.emplace_back(device.type()).record(current_stream(device));
+  if (queued_.size() < static_cast<size_t>(options_.in_flight)) return;
+  queued_.front().synchronize();
+  queued_.pop_front();
 }
 
 Replica::Shape& Replica::shape_of(const ReplicaStep& step) {

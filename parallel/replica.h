@@ -2,7 +2,10 @@
 // optimizer and its rows. To follow a gradient, read step_eagerly(): gather, forward, backward, wait, update.
 #pragma once
 
+#include <c10/core/Event.h>
+
 #include <cstdint>
+#include <deque>
 #include <map>
 #include <memory>
 #include <optional>
@@ -29,6 +32,7 @@ struct ReplicaOptions {
   bool invariant = false;
   bool wait_for_device = false;             // after each phase, so that the moments on a GPU mean something
   CudaGraph cuda_graph = CudaGraph::kAuto;  // not with the two above and not with a trace
+  int in_flight = 1;                        // steps queued on a GPU before its thread waits for the oldest
   Notice notice;                            // told when a step cannot be recorded; may be empty
 };
 
@@ -84,6 +88,7 @@ class Replica {
   void update();
   void add_to_sums(const Outcome& outcome);
   void wait_for_device() const;
+  void bound_queue();
   bool alone() const { return endpoint_.world_size() == 1; }
 
   const ReplicaOptions options_;
@@ -106,6 +111,7 @@ class Replica {
   bool use_graphs_ = false;
   int eager_steps_ = 0;
   std::unique_ptr<StepGraph> update_graph_;  // of a replica that is not alone
+  std::deque<c10::Event> queued_;  // on a GPU: the ends of the steps that may still be under way there
 };
 
 }  // namespace lockstep

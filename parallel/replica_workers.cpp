@@ -14,19 +14,36 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
   });
 }
 
-void ReplicaWorkers::run(const std::function<void(int rank)>& task) {
+// What the replicas do next starts after what the caller has queued.
+void ReplicaWorkers::follow_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(*stream, current_stream(stream->device()));
   }
-  pool_->run(task);
+}
+
+// What the caller queues next starts after what the replicas have queued.
+void ReplicaWorkers::lead_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(current_stream(stream->device()), *stream);
   }
 }
 
+void ReplicaWorkers::run(const std::function<void(int rank)>& task) {
+  follow_caller();
+  pool_->run(task);
+  lead_caller();
+}
+
 void ReplicaWorkers::run(Communicator& communicator,
                          const std::function<void(int rank, Endpoint& endpoint)>& task) {
-  run([&](int rank) {
+  start(communicator, task);
+  wait();
+}
+
+void ReplicaWorkers::start(Communicator& communicator,
+                           std::function<void(int rank, Endpoint& endpoint)> task) {
+  follow_caller();
+  pool_->start([&communicator, task = std::move(task)](int rank) {
     auto& endpoint = communicator.endpoint(rank);
     try {
       task(rank, endpoint);
@@ -37,7 +54,13 @@ void ReplicaWorkers::run(Communicator& communicator,
   });
 }
 
+void ReplicaWorkers::wait(int under_way) {
+  pool_->wait(under_way);
+  if (under_way == 0) lead_caller();
+}
+
 void ReplicaWorkers::synchronize() {
+  wait();
   for (const auto& stream : streams_) {
     if (stream) stream->synchronize();
   }

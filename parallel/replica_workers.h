@@ -39,10 +39,21 @@ class ReplicaWorkers {
   // the one that is rethrown, and the communicator is of no use afterwards.
   void run(Communicator& communicator, const std::function<void(int rank, Endpoint& endpoint)>& task);
 
-  // Waits until every replica's stream is empty. For stopping a clock; nothing else needs it.
+  // run() in two parts, for work that is to be queued before earlier work is done: start() returns at once,
+  // and wait() when at most `under_way` tasks are still in the replicas' threads, the latest ones. wait()
+  // throws what the others threw; run() waits for all, too. The communicator and what the task refers to
+  // outlive it.
+  void start(Communicator& communicator, std::function<void(int rank, Endpoint& endpoint)> task);
+  void wait(int under_way = 0);
+
+  // Waits until every replica's thread is done and its stream empty. For stopping a clock; nothing else needs
+  // it.
   void synchronize();
 
  private:
+  void follow_caller();
+  void lead_caller();
+
   std::vector<torch::Device> devices_;
   // One a replica; none on a CPU, whose work is done when it returns.
   std::vector<std::optional<c10::Stream>> streams_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
@@ -44,6 +45,12 @@ std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const s
 
 }  // namespace
 
+int steps_in_flight(const TrainerOptions& options) {
+  const auto& devices = options.devices;
+  const bool gpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
+  return options.in_flight.value_or(gpu ? 2 : 1);
+}
+
 TrainSums& TrainSums::operator+=(const TrainSums& other) {
   loss += other.loss;
   top1 += other.top1;
@@ -63,12 +70,14 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
                                        .trace = options_.replica.sync.trace})),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
-      replicas_(options_.devices.size()) {
+      replicas_(options_.devices.size()),
+      in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_.emplace(world_size());
   if (options_.replica.invariant) check_invariant_world(world_size());
   build_models(factory);
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // a GPU's time shows only when it is waited for
+  replica_options.in_flight = in_flight_;
   workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(rank);
     replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options);
@@ -83,24 +92,52 @@ void Trainer::build_models(const ModelFactory& factory) {
   generator.set_state(state);
 }
 
-StepTimes Trainer::step(std::span<const int64_t> rows) {
+Trainer::~Trainer() {
+  try {
+    land(0);
+  } catch (...) {  // nobody has asked how those steps went
+  }
+}
+
+void Trainer::step(std::span<const int64_t> rows) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
-  const auto steps = deal(rows);
-  std::vector<StepMoments> moments(steps.size());
-  workers_.run(*communicator_, [&](int rank, Endpoint&) {
+  Flight dealt{.rows = {rows.begin(), rows.end()}, .steps = {}, .moments = {}};
+  dealt.steps = deal(dealt.rows);
+  dealt.moments.resize(dealt.steps.size());
+  auto& flight = flights_.emplace_back(std::move(dealt));
+  workers_.start(*communicator_, [this, &flight](int rank, Endpoint&) {
     const auto i = static_cast<size_t>(rank);
-    moments[i] = replicas_[i]->step(steps[i]);
+    flight.moments[i] = replicas_[i]->step(flight.steps[i]);
   });
   rows_ += static_cast<int64_t>(rows.size());
-  ++steps_done_;
-  if (tuner_) watch_split(steps, moments);
-  return slowest(moments);
+  ++steps_taken_;
+  // While shares are being found, each step is dealt by what the one before has shown.
+  land(split_settled() ? in_flight_ - 1 : 0);
+}
+
+// Waits until at most so many steps are under way.
+void Trainer::land(int under_way) {
+  workers_.wait(under_way);
+  for (; flights_.size() > static_cast<size_t>(under_way); flights_.pop_front()) {
+    times_ += slowest(flights_.front().moments);
+    if (tuner_) watch_split(flights_.front());
+  }
+}
+
+StepTimes Trainer::take_times() {
+  land(0);
+  return std::exchange(times_, {});
+}
+
+void Trainer::synchronize() {
+  land(0);
+  workers_.synchronize();
 }
 
 std::vector<ReplicaStep> Trainer::deal(std::span<const int64_t> rows) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   std::vector<ReplicaStep> steps(
-      replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_done_});
+      replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_taken_});
   if (options_.replica.invariant) {
     const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
     for (size_t m = 0; m < parts.size(); ++m) {
@@ -117,19 +154,20 @@ std::vector<ReplicaStep> Trainer::deal(std::span<const int64_t> rows) const {
   return steps;
 }
 
-void Trainer::watch_split(const std::vector<ReplicaStep>& steps, const std::vector<StepMoments>& moments) {
+void Trainer::watch_split(const Flight& flight) {
   std::vector<int64_t> rows;
   std::vector<double> seconds;
-  for (size_t i = 0; i < steps.size(); ++i) {
+  for (size_t i = 0; i < flight.steps.size(); ++i) {
     int64_t own = 0;
-    for (const auto part : steps[i].micro_batches) own += static_cast<int64_t>(part.size());
+    for (const auto part : flight.steps[i].micro_batches) own += static_cast<int64_t>(part.size());
     rows.push_back(own);
-    seconds.push_back(seconds_between(moments[i].start, moments[i].compute));
+    seconds.push_back(seconds_between(flight.moments[i].start, flight.moments[i].compute));
   }
   tuner_->observe(rows, seconds);
 }
 
 TrainSums Trainer::take_sums() {
+  land(0);
   TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
   for (int rank = 0; rank < world_size(); ++rank) {
     const auto host = replicas_[static_cast<size_t>(rank)]->sums().cpu();  // waits for the replica
@@ -147,6 +185,7 @@ TrainSums Trainer::take_sums() {
 }
 
 void Trainer::with_shared_buffers(const std::function<void()>& action) {
+  land(0);
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
   workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(rank);

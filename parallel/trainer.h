@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -29,11 +30,18 @@ struct TrainerOptions {
   Allreduce allreduce = Allreduce::kAuto;
   ReplicaOptions replica;
   LrSchedule lr;
-  int accumulate = 1;         // micro-batches that each shard is cut into; gradients are summed once
+  int accumulate = 1;  // micro-batches that each shard is cut into; gradients are summed once
+  // Steps that may be under way before the host waits for one. 1: step() returns when its step is done, 2:
+  // when the one before it is, so that replicas go from step to step without meeting the host. Empty: 2 where
+  // there is a GPU, which would else run dry between steps, 1 on processors.
+  std::optional<int> in_flight;
   std::vector<double> split;  // shares of the batch, one a replica; empty: even
   bool auto_split = false;    // found by timing over the first steps
   BnPolicy bn = BnPolicy::kRoot;
 };
+
+// options.in_flight, or what it is when empty.
+int steps_in_flight(const TrainerOptions& options);
 
 // Sums over the rows trained on since the last reading.
 struct TrainSums {
@@ -62,9 +70,15 @@ class Trainer {
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
+  ~Trainer();  // waits for the steps under way
+
   // One step on these rows of the training set, split over the replicas: the same update as for all of them
-  // on one device. Throws UsageError when there are none. On GPUs it only queues the work.
-  StepTimes step(std::span<const int64_t> rows);
+  // on one device. Throws UsageError when there are none, and what ended this or an earlier step. Returns
+  // while up to steps_in_flight() - 1 steps are under way; whatever else is called waits for them.
+  void step(std::span<const int64_t> rows);
+
+  // Where the time of the steps since the last call went, summed over them.
+  StepTimes take_times();
 
   // What the steps since the last call have summed up. Waits for the devices, and throws what has ended a
   // collective on them.
@@ -77,23 +91,31 @@ class Trainer {
   // those of options.bn. The parameters of all replicas are the same.
   std::vector<NamedTensor> weights(int rank = 0);
 
-  void synchronize() { workers_.synchronize(); }
+  void synchronize();
   int world_size() const { return workers_.size(); }
-  int64_t steps_done() const { return steps_done_; }
-  double lr() const { return lr_at(options_.lr, steps_done_); }  // of the next step
+  int64_t steps_taken() const { return steps_taken_; }
+  double lr() const { return lr_at(options_.lr, steps_taken_); }  // of the next step
 
   // The shares in use; with auto_split they change until settled.
   const std::vector<double>& split() const { return tuner_ ? tuner_->shares() : options_.split; }
   bool split_settled() const { return !tuner_ || tuner_->settled(); }
 
-  // For programs that look inside: the replica's module, on its device. Not while a call is under way. What
+  // For programs that look inside: the replica's module, on its device. Not while a step is under way. What
   // they write to its parameters counts in bf16 from the next step's update on.
   const Model& model(int rank) const { return models_[static_cast<size_t>(rank)]; }
 
  private:
+  // A step that was handed to the replicas.
+  struct Flight {
+    std::vector<int64_t> rows;
+    std::vector<ReplicaStep> steps;    // one a replica, on parts of rows
+    std::vector<StepMoments> moments;  // likewise, written by the replicas
+  };
+
+  void land(int under_way);
   void build_models(const ModelFactory& factory);
   std::vector<ReplicaStep> deal(std::span<const int64_t> rows) const;
-  void watch_split(const std::vector<ReplicaStep>& steps, const std::vector<StepMoments>& moments);
+  void watch_split(const Flight& flight);
   void with_shared_buffers(const std::function<void()>& action);
 
   const TrainerOptions options_;
@@ -104,7 +126,10 @@ class Trainer {
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::optional<SplitTuner> tuner_;
-  int64_t steps_done_ = 0;
+  const int in_flight_;
+  std::deque<Flight> flights_;  // under way, oldest first
+  StepTimes times_;             // since the last take_times()
+  int64_t steps_taken_ = 0;
   int64_t rows_ = 0;  // since the last take_sums()
 };
 

@@ -1,11 +1,12 @@
 #include <lockstep/parallel/worker_pool.h>
 
 #include <chrono>
+#include <utility>
 
 namespace lockstep {
 
-WorkerPool::WorkerPool(int size, const Task& on_start) : errors_(static_cast<size_t>(size)) {
-  threads_.reserve(errors_.size());
+WorkerPool::WorkerPool(int size, const Task& on_start) {
+  threads_.reserve(static_cast<size_t>(size));
   try {
     for (int worker = 0; worker < size; ++worker) threads_.emplace_back([this, worker] { work(worker); });
     run(on_start);  // the first round
@@ -26,50 +27,65 @@ void WorkerPool::join() {
   for (auto& thread : threads_) thread.join();
 }
 
-void WorkerPool::run(const Task& task) {
-  std::unique_lock lock(mutex_);
-  task_ = &task;
-  running_ = size();
-  ++round_;
+void WorkerPool::start(Task task) {
+  auto round = std::make_shared<Round>();
+  round->task = std::move(task);
+  round->running = size();
+  round->errors.resize(threads_.size());
+  {
+    const std::lock_guard lock(mutex_);
+    rounds_.push_back(std::move(round));
+    ++rounds_started_;
+  }
   started_.notify_all();
-  finished_.wait(lock, [this] { return running_ == 0; });
-  task_ = nullptr;
+}
 
+void WorkerPool::wait(int under_way) {
   std::exception_ptr first;
-  for (auto& error : errors_) {
-    if (error && !first) first = error;
-    error = nullptr;
+  for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(under_way);) {
+    finished_.wait(lock, [this] { return rounds_.front()->running == 0; });
+    for (const auto& error : rounds_.front()->errors) {
+      if (error && !first) first = error;
+    }
+    rounds_.pop_front();
   }
   if (first) std::rethrow_exception(first);
+}
+
+void WorkerPool::run(const Task& task) {
+  start(task);
+  wait();
 }
 
 // A step is a few rounds in close succession, and to wake a core that has gone to sleep can take longer than
 // what the next round does. So a worker stays awake for a moment, giving way to any other thread, before it
 // sleeps.
-void WorkerPool::await_round(uint64_t seen) {
+void WorkerPool::await_round(uint64_t number) {
   constexpr auto kAwake = std::chrono::milliseconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kAwake;
-  while (!stop_ && round_ == seen && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  while (!stop_ && rounds_started_ < number && std::chrono::steady_clock::now() < deadline) {
+    std::this_thread::yield();
+  }
 }
 
 void WorkerPool::work(int worker) {
-  for (uint64_t seen = 0;;) {
-    await_round(seen);
+  for (uint64_t number = 1;; ++number) {  // of the round
+    await_round(number);
     std::unique_lock lock(mutex_);
-    started_.wait(lock, [&] { return stop_ || round_ != seen; });
-    if (stop_) return;
-    seen = round_;
-    const Task& task = *task_;
+    started_.wait(lock, [&] { return stop_ || rounds_started_ >= number; });
+    if (rounds_started_ < number) return;
+    // Rounds that this worker is not done with are all still in the list, at its end.
+    const auto round = rounds_[rounds_.size() - 1 - (rounds_started_ - number)];
     lock.unlock();
     std::exception_ptr error;
     try {
-      task(worker);
+      round->task(worker);
     } catch (...) {
       error = std::current_exception();
     }
     lock.lock();
-    errors_[static_cast<size_t>(worker)] = error;
-    if (--running_ == 0) finished_.notify_one();
+    round->errors[static_cast<size_t>(worker)] = error;
+    if (--round->running == 0) finished_.notify_one();
   }
 }
 

@@ -66,17 +66,14 @@ std::span<const int64_t> TimedTraining::next_batch() {
 
 double TimedTraining::seconds_per_step(int64_t steps) {
   Stopwatch watch;
-  for (int64_t step = 0; step < steps; ++step) times_ += trainer_.step(next_batch());
+  for (int64_t step = 0; step < steps; ++step) trainer_.step(next_batch());
   trainer_.synchronize();
   steps_ += steps;
   return watch.lap() / static_cast<double>(steps);
 }
 
 StepTimes TimedTraining::take_times() {
-  const auto mean = times_ / static_cast<double>(std::max<int64_t>(steps_, 1));
-  times_ = {};
-  steps_ = 0;
-  return mean;
+  return trainer_.take_times() / static_cast<double>(std::max<int64_t>(std::exchange(steps_, 0), 1));
 }
 
 int64_t steps_a_turn(TimedTraining& training, double seconds) {

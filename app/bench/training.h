@@ -45,8 +45,7 @@ class TimedTraining {
   std::vector<int64_t> order_;  // of the epoch under way
   int64_t epoch_ = 0;
   size_t place_ = 0;
-  StepTimes times_;
-  int64_t steps_ = 0;
+  int64_t steps_ = 0;  // since the last take_times()
 };
 
 // Steps that fill a turn of at least so many seconds, at least 1: after a warm-up of three.

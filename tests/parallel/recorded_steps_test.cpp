@@ -64,7 +64,7 @@ Result train(const ModelFactory& factory, const TrainerOptions& options) {
   Result result;
   for (const auto& batch : batches()) {
     trainer.step(batch);
-    if (trainer.steps_done() % 3 == 0) result.sums.push_back(trainer.take_sums());
+    if (trainer.steps_taken() % 3 == 0) result.sums.push_back(trainer.take_sums());
   }
   for (int rank = 0; rank < trainer.world_size(); ++rank) result.weights.push_back(trainer.weights(rank));
   return result;

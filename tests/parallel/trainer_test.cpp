@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <catch2/catch.hpp>
+#include <latch>
 #include <mutex>
 
 #include <lockstep/models/lenet.h>
@@ -29,6 +30,10 @@ const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 1
                                     {17},
                                     {2, 4, 8, 16, 31, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 0},
                                     {9, 8, 7, 6, 5, 4, 3}};
+
+struct Mishap : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
 
 TrainerOptions options_for(int world) {
   TrainerOptions options;
@@ -241,9 +246,6 @@ TEST_CASE("all replicas start from the first one's weights, and one construction
 }
 
 TEST_CASE("an error in one replica ends the step on all, is thrown once, and leaves no thread behind") {
-  struct Mishap : std::runtime_error {
-    using std::runtime_error::runtime_error;
-  };
   const int guilty = GENERATE(0, 1, 2);
   const auto mode = GENERATE(SyncMode::kParameterwise, SyncMode::kOverlapped);
   leave_cores_to_replicas();  // or torch would start a thread for this one, and keep it
@@ -380,4 +382,73 @@ TEST_CASE("in bf16 a model that can compute with copies of its weights does, wit
   copies.clear();
   make_trainer(with, fp32);
   CHECK(copies.empty());
+}
+
+TEST_CASE("with two steps in flight the same is trained, sum for sum") {
+  const auto trained = [](int in_flight) {
+    auto options = options_for(3);
+    options.in_flight = in_flight;
+    const auto rows = std::make_shared<RowSource>(32);
+    auto trainer = make_trainer(lenet_factory(), options, rows);
+    std::vector<double> losses;
+    for (int round = 0; round < 3; ++round) {
+      for (const auto& batch : kBatches) trainer.step(batch);
+      losses.push_back(trainer.take_sums().loss);
+      losses.push_back(trainer.evaluate().loss_sum);
+    }
+    CHECK(trainer.steps_taken() == 15);
+    trainer.step(kBatches[0]);
+    return std::pair(losses, trainer.weights());  // waits for that step
+  };
+  const auto [losses, weights] = trained(1);
+  const auto [two_losses, two_weights] = trained(2);
+  CHECK(losses == two_losses);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    INFO(weights[i].name);
+    CHECK(torch::equal(weights[i].tensor, two_weights[i].tensor));
+  }
+}
+
+TEST_CASE("in flight means that step() returns while replicas are at work") {
+  std::latch returned(1);  // nobody computes before step() has returned
+  const ModelFactory waiting = [&] {
+    auto model = lenet_factory()();
+    model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
+      returned.wait();
+      return loss(rows);
+    };
+    return model;
+  };
+  auto options = options_for(2);
+  options.in_flight = 2;
+  auto trainer = make_trainer(waiting, options);
+  Rows batch = kBatches[0];
+  trainer.step(batch);
+  batch.assign(16, 99);  // no row of the data: the trainer has its own copy
+  returned.count_down();
+  CHECK(trainer.take_times().compute > 0);
+  CHECK(trainer.take_times().compute == 0);
+  CHECK(trainer.take_sums().rows == 16);
+}
+
+TEST_CASE(
+    "what fails in a step in flight comes out of a later call, and a trainer may go with steps under way") {
+  const auto before = thread_count();
+  {
+    const ModelFactory failing = [] {
+      auto model = lenet_factory()();
+      model.loss_sum = [](const Inputs&) -> Outcome { throw Mishap("in flight"); };
+      return model;
+    };
+    auto options = options_for(3);
+    options.in_flight = 2;
+    auto trainer = make_trainer(failing, options);
+    trainer.step(kBatches[0]);
+    CHECK_THROWS_AS(trainer.step(kBatches[0]), Mishap);
+    auto unasked = make_trainer(failing, options);
+    unasked.step(kBatches[0]);
+    auto fine = make_trainer(lenet_factory(), options);
+    fine.step(kBatches[0]);
+  }
+  CHECK(thread_count_down_to(before) == before);
 }

@@ -1,6 +1,8 @@
+#include <array>
 #include <atomic>
 #include <barrier>
 #include <catch2/catch.hpp>
+#include <latch>
 #include <set>
 #include <stdexcept>
 
@@ -68,4 +70,69 @@ TEST_CASE("a worker that cannot start fails the pool and leaves no thread behind
   };
   CHECK_THROWS_WITH(make(), "no core for worker 2");  // a joinable thread left over would end the process
   CHECK(started == 3);
+}
+
+TEST_CASE("rounds that were started run one after the other in each worker, without the caller") {
+  constexpr int kSize = 3;
+  WorkerPool pool(kSize, kNothing);
+  std::latch caller_went_on(1);  // nobody gets on before both rounds have been started
+  std::array<std::vector<int>, kSize> seen;
+  const auto round = [&](int number) {
+    return [&, number](int worker) {
+      caller_went_on.wait();
+      seen[static_cast<size_t>(worker)].push_back(number);
+    };
+  };
+  pool.start(round(1));
+  pool.start(round(2));
+  caller_went_on.count_down();
+  pool.wait();
+  for (const auto& numbers : seen) CHECK(numbers == std::vector{1, 2});
+  pool.run(round(3));
+  for (const auto& numbers : seen) CHECK(numbers == std::vector{1, 2, 3});
+}
+
+TEST_CASE("waiting leaves as many rounds under way as it is told") {
+  WorkerPool pool(2, kNothing);
+  std::latch open(1);
+  std::array<int, 2> first = {0, 0};
+  std::atomic<int> second = 0;
+  pool.start([&](int worker) { first[static_cast<size_t>(worker)] = 1; });
+  pool.start([&](int) {
+    open.wait();
+    ++second;
+  });
+  pool.wait(1);  // would not return if it waited for the second
+  CHECK(first == std::array{1, 1});
+  CHECK(second == 0);
+  pool.wait(5);
+  CHECK(second == 0);
+  open.count_down();
+  pool.wait();
+  CHECK(second == 2);
+}
+
+TEST_CASE("what a round under way throws comes out of the next wait for it, once") {
+  WorkerPool pool(2, kNothing);
+  std::atomic<int> after = 0;
+  pool.start([](int worker) {
+    if (worker == 1) throw std::runtime_error("first round");
+  });
+  pool.start([&](int worker) {
+    ++after;
+    if (worker == 0) throw std::runtime_error("second round");
+  });
+  CHECK_THROWS_WITH(pool.wait(), "first round");
+  CHECK(after == 2);
+  CHECK_NOTHROW(pool.wait());
+  pool.start([](int) { throw std::runtime_error("unheard"); });  // and the pool goes without being asked
+}
+
+TEST_CASE("a pool that goes lets the rounds under way end") {
+  std::atomic<int> done = 0;
+  {
+    WorkerPool pool(4, kNothing);
+    for (int round = 0; round < 50; ++round) pool.start([&](int) { ++done; });
+  }
+  CHECK(done == 200);
 }
