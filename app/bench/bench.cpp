@@ -5,6 +5,7 @@
 #include <lockstep/app/bench/allreduce.h>
 #include <lockstep/app/bench/scaling.h>
 #include <lockstep/app/bench/step.h>
+#include <lockstep/app/bench/partition.h>
 
 namespace lockstep {
 
@@ -13,6 +14,7 @@ void setup_bench(CLI::App& app) {
   setup_bench_allreduce(*bench);
   setup_bench_step(*bench);
   setup_bench_scaling(*bench);
+  setup_bench_partition(*bench);
 }
 
 }  // namespace lockstep
