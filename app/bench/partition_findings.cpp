@@ -58,7 +58,7 @@ Finding meetings(const PartitionFigures& figures) {
               lead(figures), ways[2]->way, counted(count(*ways[2]), "time"), ways[1]->way, count(*ways[1]),
               ways[0]->way, count(*ways[0]), figures.micro_batches.micro_batches,
               count(figures.micro_batches), pipelined_more ? "no fewer than" : "fewer than",
-              expected ? "it has the most of the three here" : "here others have as many"),
+              expected ? "it has the most of the three here" : "here others meet as often or more"),
           {{"network_wise", count(figures.network_wise)},
            {"network_wise_micro_batches", count(figures.micro_batches)},
            {"layer_wise", count(figures.layer_wise)},
@@ -72,7 +72,7 @@ Finding speed(const PartitionFigures& figures) {
   const auto& best = *ways.front();
   const double speed_up = 1 / *best.over_one;
   const auto ideal = figures.at_once < figures.size
-                         ? fmt::format("{:.1f} x, since the {} devices can do the work of that many",
+                         ? fmt::format("{:.1f} x: so many of the {} devices can work at a time",
                                        figures.at_once, figures.size)
                          : fmt::format("{} x", figures.size);
   auto sentence =
@@ -122,32 +122,30 @@ Finding pipeline(const PartitionFigures& figures) {
   return {sentence, values};
 }
 
+// The chapter: network-wise and layer-wise make room for larger networks, data-wise does not.
 Finding memory(const PartitionFigures& figures) {
+  constexpr double kRoom = 1.1;  // so many times as large a network would have to fit
   const auto share = [&](int64_t bytes, int64_t of) {
     return static_cast<double>(bytes) / static_cast<double>(of);
   };
-  const auto parameters = [&](const WayFigures& way) {
-    return share(way.cost.parameter_bytes, figures.one.cost.parameter_bytes);
+  std::vector<std::string> texts, room, no_room;
+  Json values;
+  for (const auto* way : {&figures.network_wise, &figures.layer_wise, &figures.data_wise}) {
+    const auto parameters = share(way->cost.parameter_bytes, figures.one.cost.parameter_bytes);
+    const auto activations = share(way->cost.activation_bytes, figures.one.cost.activation_bytes);
+    texts.push_back(fmt::format("{} {:.1f} % ({})", way->way, 100 * parameters, percent(activations)));
+    (parameters * kRoom <= 1 ? room : no_room).push_back(way->way);
+    values[way->way] = {{"parameters", parameters}, {"activations", activations}};
+  }
+  const auto names = [](const std::vector<std::string>& ways) {
+    return ways.empty() ? "none" : fmt::format("{}", fmt::join(ways, " and "));
   };
-  const auto activations = [&](const WayFigures& way) {
-    return share(way.cost.activation_bytes, figures.one.cost.activation_bytes);
-  };
-  const double larger = std::max(parameters(figures.network_wise), parameters(figures.layer_wise));
-  return {fmt::format(
-              "{}of the network's parameters (and of one device's activations) the fullest device holds {} "
-              "({}) network-wise, {} ({}) layer-wise, {} ({}) data-wise. The chapter: more devices make room "
-              "for larger networks with the first two, {}, and not data-wise, {}",
-              lead(figures), percent(parameters(figures.network_wise)),
-              percent(activations(figures.network_wise)), percent(parameters(figures.layer_wise)),
-              percent(activations(figures.layer_wise)), percent(parameters(figures.data_wise)),
-              percent(activations(figures.data_wise)), larger < 1 ? "as here" : "though here they do not",
-              parameters(figures.data_wise) < 1 ? "though here they do" : "as here"),
-          {{"network_wise_parameters", parameters(figures.network_wise)},
-           {"network_wise_activations", activations(figures.network_wise)},
-           {"layer_wise_parameters", parameters(figures.layer_wise)},
-           {"layer_wise_activations", activations(figures.layer_wise)},
-           {"data_wise_parameters", parameters(figures.data_wise)},
-           {"data_wise_activations", activations(figures.data_wise)}}};
+  return {
+      fmt::format("{}of the network's parameters (of one device's activations) the fullest device holds {}. "
+                  "The chapter says that network-wise and layer-wise make room for larger networks and "
+                  "data-wise does not. A tenth or more of room for parameters: {}; less: {}",
+                  lead(figures), fmt::join(texts, ", "), names(room), names(no_room)),
+      values};
 }
 
 Finding stages(const PartitionFigures& figures) {

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
+#include <functional>
 #include <memory>
 #include <numeric>
 #include <set>
@@ -142,7 +144,21 @@ PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
   return figures;
 }
 
-// On a number of rows that no two devices share evenly, where the micro-batches leave the choice.
+GradientCheck check_against(const std::string& name, const std::vector<Params>& copies,
+                            const Params& expected) {
+  Difference worst;
+  for (const auto& gradients : copies) {
+    const auto apart = difference(gradients, expected);
+    if (!std::isnan(worst.relative) && !(apart.relative < worst.relative)) worst = apart;
+  }
+  return {.name = name,
+          .ok = worst.relative <= kDifference,
+          .detail = fmt::format("apart from one device's by {:.1e} of the largest in their tensor, at most "
+                                "{:.0e}; largest of all {:.3g}",
+                                worst.relative, kDifference, worst.largest)};
+}
+
+// On a number of rows that the devices cannot share evenly, where the micro-batches leave the choice.
 std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& network,
                                            const std::vector<size_t>& starts,
                                            const PartitionSettings& settings) {
@@ -152,18 +168,9 @@ std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& net
   const auto expected = step_gradients(mesh, *ways[kOne]).front();
   std::vector<GradientCheck> checks;
   for (const auto way : {kNetworkWise, kMicroBatches, kLayerWise, kDataWise}) {
-    Difference worst;
-    for (const auto& gradients : step_gradients(mesh, *ways[way])) {
-      const auto apart = difference(gradients, expected);
-      if (!(apart.relative < worst.relative)) worst = apart;
-    }
-    checks.push_back(
-        {.name = fmt::format("gradients of {}, {} on {}", network.name, kWayNames[way],
-                             to_string(mesh.devices())),
-         .ok = worst.relative <= kDifference,
-         .detail = fmt::format("apart from one device's by {:.1e} of the largest in their tensor, at most "
-                               "{:.0e}; largest of all {:.3g}; {} in double",
-                               worst.relative, kDifference, worst.largest, counted(rows, "row"))});
+    const auto name = fmt::format("gradients of {}, {} on {}, {} in double", network.name, kWayNames[way],
+                                  to_string(mesh.devices()), counted(rows, "row"));
+    checks.push_back(check_against(name, step_gradients(mesh, *ways[way]), expected));
   }
   return checks;
 }

@@ -10,6 +10,7 @@
 #include <lockstep/app/bench/partition_findings.h>
 #include <lockstep/app/bench/partition_mesh.h>
 #include <lockstep/app/bench/partition_network.h>
+#include <lockstep/support/types.h>
 
 namespace lockstep {
 
@@ -32,6 +33,10 @@ struct GradientCheck {
   bool ok = false;
   std::string detail;
 };
+
+// Every copy of the network's gradients against these; the detail has both values, of the worst copy.
+GradientCheck check_against(const std::string& name, const std::vector<Params>& copies,
+                            const Params& expected);
 
 // Of every way, one step in double on a few rows: its gradients against those of the whole network on one
 // device. starts: of the stages.

@@ -72,15 +72,14 @@ class Mesh {
   // All since the last call.
   Traffic take_traffic();
 
-  // Ends the run under way with this error, for those who wait and who will. From any thread.
-  void abort(std::exception_ptr error);
-
  private:
   struct Parcel {
     torch::Tensor tensor;
     std::shared_ptr<c10::Event> ready;  // null where the tensor is on a CPU
   };
 
+  // Ends the run under way with this error, for those who wait and who will.
+  void abort(std::exception_ptr error);
   Parcel take(int to, int from);
   void post_to_others(int rank, const torch::Tensor& tensor);
   std::deque<Parcel>& lane(int from, int to) { return lanes_[static_cast<size_t>(from * size() + to)]; }

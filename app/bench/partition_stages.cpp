@@ -17,9 +17,9 @@ class NetworkWise : public PartitionWay {
   NetworkWise(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts, int micro_batches)
       : PartitionWay(mesh), batch_(task.batch.y.size(0)), stages_(static_cast<size_t>(mesh.size())) {
     if (micro_batches > batch_) {
-      throw UsageError(fmt::format("{} cannot be cut into {}", counted(batch_, "row"),
-                                   counted(micro_batches, "micro-batch") + "es"),
-                       "use fewer --micro-batches or a larger --batch-size");
+      throw UsageError(
+          fmt::format("{} cannot be cut into {} micro-batches", counted(batch_, "row"), micro_batches),
+          "use fewer --micro-batches or a larger --batch-size");
     }
     const auto offsets = parameter_offsets(task.network.layers);
     for (size_t i = 0; i < stages_.size(); ++i) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 
 #include <lockstep/app/bench/allocation_meter.h>
 #include <lockstep/parallel/get_params.h>
