@@ -3,9 +3,9 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/app/bench/allreduce.h>
+#include <lockstep/app/bench/partition.h>
 #include <lockstep/app/bench/scaling.h>
 #include <lockstep/app/bench/step.h>
-#include <lockstep/app/bench/partition.h>
 
 namespace lockstep {
 

@@ -37,7 +37,7 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
   return lists;
 }
 
-std::string spec_of(const std::vector<torch::Device>& devices) {
+std::string spec_of(std::span<const torch::Device> devices) {
   std::string spec;
   for (size_t begin = 0; begin < devices.size();) {
     size_t end = begin + 1;

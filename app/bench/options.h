@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -31,7 +32,7 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
                                                      const std::vector<std::string>& otherwise);
 
 // The list as --devices takes it, repetitions counted: "cpux2", "cuda:0,cuda:1", "cuda:0x2,cpu".
-std::string spec_of(const std::vector<torch::Device>& devices);
+std::string spec_of(std::span<const torch::Device> devices);
 
 // Throws UsageError that offers lists which have as many: "[cpu] has 1 device, this needs 2".
 void need_devices(const std::vector<torch::Device>& devices, size_t count, const std::string& who);

@@ -12,7 +12,6 @@
 #include <lockstep/app/bench/report.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/cpu_cores.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
@@ -65,7 +64,7 @@ void print_rows(BenchReport& report, const PartitionFigures& figures, int64_t ba
 
 void run_network(BenchReport& report, Mesh& mesh, const LayeredNetwork& network,
                  const BenchPartitionOptions& options) {
-  report.stop_if_interrupted(fmt::format("before {} on {}", network.name, to_string(mesh.devices())));
+  report.stop_if_interrupted(fmt::format("before {} on {}", network.name, spec_of(mesh.devices())));
   const PartitionSettings settings{.batch_size = options.batch_size,
                                    .micro_batches = options.micro_batches,
                                    .repeat = options.bench.repeat,
@@ -103,7 +102,7 @@ void check_fit(const std::vector<torch::Device>& devices, const LayeredNetwork& 
   const auto layers = network.layers.size();
   if (devices.size() > layers) {
     throw UsageError(fmt::format("{} has {}, network-wise on {} needs one for each of {}", network.name,
-                                 counted(static_cast<int64_t>(layers), "layer"), to_string(devices),
+                                 counted(static_cast<int64_t>(layers), "layer"), spec_of(devices),
                                  counted(static_cast<int64_t>(devices.size()), "device")),
                      fmt::format("use at most {} devices", layers));
   }
@@ -114,7 +113,7 @@ void check_fit(const std::vector<torch::Device>& devices, const LayeredNetwork& 
   }
   need_host_memory(
       bytes_needed(network, devices, options.batch_size),
-      fmt::format("{} of {} on {}", counted(options.batch_size, "row"), network.name, to_string(devices)),
+      fmt::format("{} of {} on {}", counted(options.batch_size, "row"), network.name, spec_of(devices)),
       "--batch-size");
 }
 

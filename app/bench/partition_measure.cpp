@@ -16,7 +16,6 @@
 #include <lockstep/app/bench/partition_way.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/parallel/cpu_cores.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -115,7 +114,7 @@ PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
   const auto task = make_task(network, settings.seed, settings.batch_size, torch::kFloat32);
   const auto seconds_of_layers = layer_seconds(mesh, task);
   PartitionFigures figures{.network = network.name,
-                           .devices = to_string(mesh.devices()),
+                           .devices = spec_of(mesh.devices()),
                            .size = mesh.size(),
                            .at_once = at_once(mesh),
                            .starts = balanced_stages(seconds_of_layers, static_cast<size_t>(mesh.size()))};
@@ -169,7 +168,7 @@ std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& net
   std::vector<GradientCheck> checks;
   for (const auto way : {kNetworkWise, kMicroBatches, kLayerWise, kDataWise}) {
     const auto name = fmt::format("gradients of {}, {} on {}, {} in double", network.name, kWayNames[way],
-                                  to_string(mesh.devices()), counted(rows, "row"));
+                                  spec_of(mesh.devices()), counted(rows, "row"));
     checks.push_back(check_against(name, step_gradients(mesh, *ways[way]), expected));
   }
   return checks;

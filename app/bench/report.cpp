@@ -131,8 +131,8 @@ void BenchReport::finish(bool complete) {
   json_["complete"] = complete;
   json_["ok"] = ok();
   const auto checks = counted(static_cast<int64_t>(json_.at("checks").size()), "check");
-  write_stdout(fmt::format("# {}: {} ({})\n", bench_, ok() ? "OK" : "FAILED",
-                           complete ? checks : "stopped before the end, " + checks));
+  const auto verdict = !ok() ? "FAILED" : complete ? "OK" : "stopped before the end";
+  write_stdout(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
   if (file_) file_->append_line(json_.dump(2));
 }
 

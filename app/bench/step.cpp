@@ -125,6 +125,33 @@ std::vector<std::pair<const char*, double>> named(const StepPhases& phases) {
           {"update", phases.update}};
 }
 
+// The same steps with the host waiting for each and with two in flight, in turn.
+void compare_in_flight(BenchReport& report, const BenchStepOptions& options, TrainPlan plan) {
+  auto waiting = plan;
+  waiting.trainer.in_flight = 1;
+  plan.trainer.in_flight = 2;
+  need_memory_for({waiting, plan});
+  TimedTraining one(waiting), two(plan);
+  const auto steps = std::max(steps_of(options, one), steps_of(options, two));
+  std::vector<double> seconds_of_one, seconds_of_two;
+  for (int turn = 0; turn < options.bench.repeat; ++turn) {
+    report.stop_if_interrupted(fmt::format("in turn {} of steps in flight", turn + 1));
+    seconds_of_one.push_back(one.seconds_per_step(steps));
+    seconds_of_two.push_back(two.seconds_per_step(steps));
+  }
+  const auto devices = spec_of(plan.trainer.devices);
+  const auto ratio = paired_ratio(seconds_of_two, seconds_of_one);
+  const Json values{{"devices", devices},
+                    {"one_ms", 1e3 * median(seconds_of_one)},
+                    {"two_ms", 1e3 * median(seconds_of_two)},
+                    {"two_over_one", ratio ? Json(*ratio) : Json()}};
+  report.finding(
+      fmt::format("{}: {:.2f} ms a step where the host waits for each, {:.2f} ms with two in flight{}",
+                  devices, 1e3 * median(seconds_of_one), 1e3 * median(seconds_of_two),
+                  ratio ? fmt::format(" ({:.3f} x the time)", *ratio) : ""),
+      values);
+}
+
 void report_phases(BenchReport& report, const Measured& measured) {
   const auto devices = spec_of(measured.plan.trainer.devices);
   double total = 0;
@@ -169,6 +196,7 @@ void run_bench_step(const BenchStepOptions& options) {
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
   report.note("matrices on all of the list's devices at once");
+  if (options.train.in_flight == 2) report.note("--in-flight 2 is also timed against 1");
   report.run([&] {
     std::vector<Measured> all;
     report.table("step", step_columns());
@@ -178,6 +206,8 @@ void run_bench_step(const BenchStepOptions& options) {
     }
     report.table("phases", phase_columns());
     for (const auto& measured : all) report_phases(report, measured);
+    if (options.train.in_flight != 2) return;
+    for (const auto& measured : all) compare_in_flight(report, options, measured.plan);
   });
 }
 

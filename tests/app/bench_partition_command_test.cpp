@@ -41,7 +41,7 @@ TEST_CASE("bench partition: one row a way, checks, findings, and the same as JSO
   for (size_t i = 0; i < ways.size(); ++i) {
     CHECK(rows[i].at("way") == ways[i]);
     CHECK(rows[i].at("model") == "lenet");
-    CHECK(rows[i].at("devices") == "[cpu, cpu]");
+    CHECK(rows[i].at("devices") == "cpux2");
     CHECK(rows[i].at("micro_batches") == (i == 2 ? 3 : 1));
     CHECK(rows[i].at("ms") > 0);
     CHECK(rows[i].at("turns") == 3);

@@ -90,6 +90,14 @@ TEST_CASE("bench step: the parts of a step, and its arithmetic") {
   CHECK(phases[3].at("phase") == "exposed sync");
 }
 
+TEST_CASE("bench step: two steps in flight are timed against one") {
+  const auto content = bench(Words{"step", "--devices", "cpux2", "--in-flight", "2"} + kSmallStep);
+  const auto& values = content.at("findings").back().at("values");
+  CHECK(values.at("one_ms").get<double>() > 0);
+  CHECK(values.at("two_ms").get<double>() > 0);
+  CHECK(values.at("two_over_one").get<double>() > 0);
+}
+
 TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, both against one replica") {
   const auto content =
       bench(Words{"scaling", "--devices", "cpux2", "--devices", "cpux4", "--predict", "8"} + kSmallStep);
@@ -177,6 +185,7 @@ TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   refused({"step", "--repeat", "0"}, 2, "--repeat must be at least 1, got 0");
   refused({"scaling", "--link", "nvlink4"}, 2, "--predict");
   refused({"scaling", "--predict", "8", "--link", "fast"}, 2, "alpha,beta");
+  refused({"step", "--in-flight", "3"}, 2, "--in-flight must be");
   refused({"step", "--devices", "foo"}, 2, "'foo' is not a device");
   refused({"reduce"}, 2, "allreduce");
   CHECK(read_file(existing) == "old");

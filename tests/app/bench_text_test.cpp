@@ -29,10 +29,10 @@ TEST_CASE("numbers of bytes are read and written in powers of 1024") {
 
 TEST_CASE("a list of devices is named as it is typed") {
   const torch::Device cpu(torch::kCPU), first(torch::kCUDA, 0), second(torch::kCUDA, 1);
-  CHECK(spec_of({cpu}) == "cpu");
-  CHECK(spec_of({cpu, cpu, cpu}) == "cpux3");
-  CHECK(spec_of({first, second}) == "cuda:0,cuda:1");
-  CHECK(spec_of({first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
+  CHECK(spec_of(std::vector{cpu}) == "cpu");
+  CHECK(spec_of(std::vector{cpu, cpu, cpu}) == "cpux3");
+  CHECK(spec_of(std::vector{first, second}) == "cuda:0,cuda:1");
+  CHECK(spec_of(std::vector{first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
 }
 
 TEST_CASE("a row stands under its titles") {
