@@ -26,8 +26,9 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
 from baseline_data import DEBIAN_FASHION_MNIST  # noqa: E402
+from baseline_process import keep_to_core  # noqa: E402
 from baseline_training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
-from baseline_turns import COMPILE_MODES, keep_to_core, serve  # noqa: E402
+from baseline_turns import COMPILE_MODES, serve  # noqa: E402
 from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
 from resnet18_twin import INITIALIZATIONS  # noqa: E402
 

@@ -6,7 +6,6 @@ of JSON:
     host N   takes N steps, each when the device has nothing to do; the median seconds of a step's Python
 """
 import contextlib
-import datetime
 import json
 import os
 import platform
@@ -16,26 +15,16 @@ import time
 
 import torch
 
+from baseline_process import answer_lines, join_process_group
 from baseline_training import Training
 
 COMPILE_MODES = ["default", "max-autotune"]
 TRIAL_STEPS = 3  # of each mode of torch.compile; the fastest step counts
-# Longer than ranks wait for each other: while one loads its data, or waits for a core on a machine that is not quiet.
-RANK_TIMEOUT = datetime.timedelta(minutes=10)
-
-
-def keep_to_core(rank):
-    cores = sorted(os.sched_getaffinity(0))
-    os.sched_setaffinity(0, {cores[rank % len(cores)]})
 
 
 def join_ranks(run, store):
     """Makes `run` one of several processes whose gradients are averaged while the backward pass goes on."""
-    import torch.distributed as dist
-    backend = "nccl" if run.device.type == "cuda" else "gloo"
-    os.environ.setdefault(f"{backend.upper()}_SOCKET_IFNAME", "lo")  # all ranks are on this machine
-    dist.init_process_group(backend, init_method=f"file://{store}", rank=run.rank, world_size=run.world,
-                            timeout=RANK_TIMEOUT)
+    join_process_group("nccl" if run.device.type == "cuda" else "gloo", store, run.rank, run.world)
     # What a user in search of speed sets: gradients live in the buckets, each replica keeps its own statistics (as
     # lockstep's do), and the graph never changes.
     run.loss_sum_of = torch.nn.parallel.DistributedDataParallel(
@@ -144,8 +133,4 @@ def serve(args):
         why = str(error).strip().splitlines() or [type(error).__name__]
         print("skip", json.dumps(dict(why=why[0])), flush=True)
         return
-    print("ready", json.dumps(known), flush=True)
-    for line in sys.stdin:
-        verb, _, count = line.partition(" ")
-        take = turns.host if verb == "host" else turns.take
-        print(json.dumps(take(int(count))), flush=True)
+    answer_lines(known, dict(run=turns.take, host=turns.host))

@@ -41,3 +41,20 @@ configure_and_build() {
 
 # build PRESET TARGETS: one at a time in each folder. Prints nothing when nothing is to do.
 build() { locked "$root/build/$1.lock" configure_and_build "$@"; }
+
+# find_build TARGETS [--built FOLDER] [ARG...]: sets `built` to that folder, or else to the release build, which is made
+# here with these targets; and `arguments` to the rest.
+find_build() {
+  local targets=$1
+  shift
+  if [ "${1:-}" = --built ]; then
+    built=${2:?--built needs a folder}
+    shift 2
+  else
+    "$root/scripts/setup.sh" --quiet
+    build release "$targets"
+    built=$root/build/release
+  fi
+  # shellcheck disable=SC2034  # for who sources this
+  arguments=("$@")
+}

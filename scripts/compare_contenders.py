@@ -1,8 +1,8 @@
-"""Contenders of compare_turns.py and compare_gpu.py: processes that are started, warmed up, asked for steps, and gone in
-the end.
+"""Contenders of compare_turns.py, compare_gpu.py and compare_bench.py: processes that are started, warmed up, asked for
+steps, and gone in the end.
 
 Contenders speak a protocol of lines: they print `ready {...}` once warm (or `skip {...}` where this machine cannot run
-them), and for each line `run N` or `host N` one line of JSON. A contender of several processes (the ranks of
+them), and for each line such as `run N` one line of JSON. A contender of several processes (the ranks of
 DistributedDataParallel) is asked and answers as one: its slowest process counts.
 """
 import json
@@ -69,11 +69,11 @@ class Contender:
         hint = "; the kernel may have ended it for want of memory: try a smaller --batch-size" if code == -9 else ""
         sys.exit(f"error: {self.name} ended with code {code}{hint}\n  {shlex.join(process.args)}")
 
-    def ask(self, verb, steps):
+    def ask(self, verb, number):
         """The answer of each process."""
         for process in self.processes:
             try:
-                print(f"{verb} {steps}", file=process.stdin)
+                print(f"{verb} {number}", file=process.stdin)
             except BrokenPipeError:  # it ended between the turns
                 self.fail(process)
         return [json.loads(line) for line in self.answers()]

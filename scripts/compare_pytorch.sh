@@ -24,18 +24,8 @@ case ${1:-} in
     ;;
 esac
 
-if ! find_python torch; then
-  say "skipped: no Python torch to compare with; scripts/setup.sh --python gets one"
-  exit 77
-fi
-
-if [ "${1:-}" = --built ]; then
-  built=${2:?--built needs a folder}
-  shift 2
-else
-  "$root/scripts/setup.sh" --quiet
-  build release "lockstep_cli contender"
-  built=$root/build/release
-fi
+need_python_torch
+find_build "lockstep_cli contender" "$@"
 [ -x "$built/scripts/contender" ] || die "$built/scripts/contender is missing" "build the target contender"
-exec "$python" "$root/scripts/compare_turns.py" --lockstep "$built/lockstep" --contender "$built/scripts/contender" "$@"
+exec "$python" "$root/scripts/compare_turns.py" --lockstep "$built/lockstep" --contender "$built/scripts/contender" \
+  "${arguments[@]}"

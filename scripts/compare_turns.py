@@ -20,8 +20,6 @@ import argparse
 import contextlib
 import dataclasses
 import json
-import os
-import platform
 import shlex
 import signal
 import subprocess
@@ -31,6 +29,7 @@ from pathlib import Path
 
 import compare_goals as goals
 from compare_contenders import CORES, HERE, make_contenders, take_turns
+from compare_program import add_data_flag, add_json_flags, check_output, environment, positive, print_environment
 
 MODELS = {
     "lenet": dict(title="LeNet", turns=11, steps=20, warmup=5, lr=0.2),
@@ -158,34 +157,6 @@ def available_bytes():
     return 1024 * int(lines["MemAvailable"].split()[0])
 
 
-def cpu_model():
-    names = [line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
-    return names[0] if names else platform.machine()
-
-
-def environment(args):
-    import torch
-    version = subprocess.run([args.lockstep, "--version"], capture_output=True, text=True, check=True).stdout
-    return dict(command=shlex.join(sys.argv), lockstep=version.splitlines()[0], python=platform.python_version(),
-                torch=torch.__version__, cpu=cpu_model(), cores=CORES, load_before=os.getloadavg()[0],
-                kernel=platform.release(), batch_size=args.batch_size, seed=args.seed)
-
-
-def print_environment(env):
-    print(f"# {env['lockstep']} against Python {env['python']}, torch {env['torch']}")
-    print(f"# command: {env['command']}")
-    print(f"# cpu: {env['cpu']}, {env['cores']} cores, load {env['load_before']:.2f} before the start")
-    if CORES != 2:
-        print("# the goals are for two cores: taskset -c 0,1 gives two")
-
-
-def positive(text):
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
-    return value
-
-
 def roles(text):
     given = text.split(",") if text else []
     unknown = set(given) - set(goals.PYTHONS)
@@ -207,8 +178,7 @@ def parse():
     parser.add_argument("--memory-format", choices=["contiguous", "channels_last"], default="channels_last",
                         help="of Python's images and convolutions; default: channels_last, the faster on processors; "
                         "contiguous is as the chapters write it")
-    parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
-                        metavar="DIR")
+    add_data_flag(parser)
     parser.add_argument("--turns", type=positive, help=f"default: 11 of LeNet, 7 of ResNet-18; under {goals.MIN_TURNS} "
                         "the goals are not judged")
     parser.add_argument("--steps", type=positive, help="of a turn; default: 20 of LeNet, 2 of ResNet-18")
@@ -218,22 +188,8 @@ def parse():
     parser.add_argument("--batch-size", type=positive, default=256, help="global")
     parser.add_argument("--lr", type=float, help="default: .2 for LeNet, .1 for ResNet-18")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
-    parser.add_argument("--overwrite", action="store_true", help="write over an existing --json FILE")
+    add_json_flags(parser)
     return parser.parse_args()
-
-
-def check_output(args):
-    """Before the work, so that a path that cannot be written costs no minute."""
-    if not args.json:
-        return
-    path = Path(args.json)
-    problem = ("is a folder" if path.is_dir() else
-               "exists, and --overwrite is not given" if path.exists() and not args.overwrite else
-               "is in a folder that cannot be written" if not os.access(path.parent, os.W_OK) else None)
-    if problem:
-        print(f"error: --json {path} {problem}", file=sys.stderr)
-        sys.exit(7)
 
 
 def write_json(args, env, cases, judged):
@@ -247,10 +203,12 @@ def write_json(args, env, cases, judged):
 
 def main():
     args = parse()
-    check_output(args)
+    check_output(args.json, args.overwrite)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through all that cleans up
-    env = environment(args)
+    env = environment(args.lockstep) | dict(batch_size=args.batch_size, seed=args.seed)
     print_environment(env)
+    if CORES != 2:
+        print("# the goals are for two cores: taskset -c 0,1 gives two")
     cases = make_cases(args)
     judged = [take_case(args, case) for case in cases]
     if len(cases) > 1:

@@ -53,6 +53,13 @@ find_python() {
 sys.exit(not all(map(util.find_spec, sys.argv[1:])))' "$@" 2>/dev/null
 }
 
+# The same for torch, without which a comparison is skipped.
+need_python_torch() {
+  find_python torch && return
+  say "skipped: no Python torch to compare with; scripts/setup.sh --python gets one"
+  exit 77
+}
+
 # The LibTorch folder in use: the one that was named, or what was fetched.
 torch_folder() {
   local folder=${LOCKSTEP_BUILD_TORCH:-$torch_cpu/torch}

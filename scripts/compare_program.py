@@ -1,0 +1,60 @@
+"""What the programs that compare on this machine share: where they ran, flags, the output file."""
+import argparse
+import os
+import platform
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+from compare_contenders import CORES
+
+
+def cpu_model():
+    names = [line.partition(":")[2].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def environment(lockstep):
+    """lockstep: the program."""
+    import torch
+    version = subprocess.run([lockstep, "--version"], capture_output=True, text=True, check=True).stdout
+    return dict(command=shlex.join(sys.argv), lockstep=version.splitlines()[0], python=platform.python_version(),
+                torch=torch.__version__, cpu=cpu_model(), cores=CORES, load_before=os.getloadavg()[0],
+                kernel=platform.release())
+
+
+def print_environment(env):
+    print(f"# {env['lockstep']} against Python {env['python']}, torch {env['torch']}")
+    print(f"# command: {env['command']}")
+    print(f"# cpu: {env['cpu']}, {env['cores']} cores, load {env['load_before']:.2f} before the start")
+
+
+def positive(text):
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, got {value}")
+    return value
+
+
+def add_data_flag(parser):
+    parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
+                        metavar="DIR")
+
+
+def add_json_flags(parser):
+    parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
+    parser.add_argument("--overwrite", action="store_true", help="write over an existing --json FILE")
+
+
+def check_output(json_path, overwrite):
+    """Before the work, so that a path that cannot be written costs no minute."""
+    if not json_path:
+        return
+    path = Path(json_path)
+    problem = ("is a folder" if path.is_dir() else
+               "exists, and --overwrite is not given" if path.exists() and not overwrite else
+               "is in a folder that cannot be written" if not os.access(path.parent, os.W_OK) else None)
+    if problem:
+        print(f"error: --json {path} {problem}", file=sys.stderr)
+        sys.exit(7)
