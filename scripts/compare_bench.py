@@ -5,7 +5,8 @@ it. Runs in the Python that has torch, which then also runs the other side.
     products    of a float matrix with itself, by one replica and by two at once, one thread each. Both sides draw the same
                 matrix, write into a ring of results, and hold them against a product of their own
     allreduce   sums over two replicas, or two processes of torch.distributed's Gloo, which keep to a core each or do not;
-                one thread each. Of inputs whose sum is exact no element may be wrong
+                one thread each. Of inputs whose sum is exact no element may be wrong. lockstep's replicas share their
+                memory, Gloo's processes send over the loopback: that is what each has to offer on one machine
     step        a training step of LeNet in fp32 on one thread: eager, the images in either memory format. That both sides
                 compute the same loss is for compare_pytorch.sh to say
 
