@@ -25,9 +25,14 @@ Json name_event(const char* what, int rank, int thread, const std::string& name)
   return {{"ph", "M"}, {"name", what}, {"pid", rank}, {"tid", thread}, {"args", {{"name", name}}}};
 }
 
+std::string process_name(int rank, const std::vector<std::string>& names) {
+  const auto index = static_cast<size_t>(rank);
+  return index < names.size() ? names[index] : fmt::format("replica {}", rank);
+}
+
 }  // namespace
 
-void write_chrome_trace(const Trace& trace, OutputFile& file) {
+void write_chrome_trace(const Trace& trace, OutputFile& file, const std::vector<std::string>& names) {
   // One event a line: the file is a JSON array, and can still be read where its end is missing.
   file.append_line("[");
   std::set<int> ranks;
@@ -35,8 +40,7 @@ void write_chrome_trace(const Trace& trace, OutputFile& file) {
   for (const auto& event : trace.events()) {
     const int lane = static_cast<int>(event.lane);
     if (ranks.insert(event.rank).second) {
-      file.append_line(
-          name_event("process_name", event.rank, 0, fmt::format("replica {}", event.rank)).dump() + ",");
+      file.append_line(name_event("process_name", event.rank, 0, process_name(event.rank, names)).dump() + ",");
     }
     if (lanes.insert({event.rank, lane}).second) {
       file.append_line(name_event("thread_name", event.rank, lane, kLaneNames[lane]).dump() + ",");

@@ -1,13 +1,16 @@
 // A trace as Chrome's trace format, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include <lockstep/app/output_file.h>
 #include <lockstep/parallel/trace.h>
 
 namespace lockstep {
 
 // One process a replica with two threads, computing and communication; times in microseconds. Warns where the
-// trace was full.
-void write_chrome_trace(const Trace& trace, OutputFile& file);
+// trace was full. names: the ranks' processes; those beyond them are "replica N".
+void write_chrome_trace(const Trace& trace, OutputFile& file, const std::vector<std::string>& names = {});
 
 }  // namespace lockstep

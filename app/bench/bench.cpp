@@ -6,6 +6,7 @@
 #include <lockstep/app/bench/partition.h>
 #include <lockstep/app/bench/scaling.h>
 #include <lockstep/app/bench/step.h>
+#include <lockstep/app/bench/overlap.h>
 
 namespace lockstep {
 
@@ -15,6 +16,7 @@ void setup_bench(CLI::App& app) {
   setup_bench_step(*bench);
   setup_bench_scaling(*bench);
   setup_bench_partition(*bench);
+  setup_bench_overlap(*bench);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,85 @@
+#include <lockstep/app/bench/overlap_exercises.h>
+
+#include <fmt/format.h>
+
+#include <array>
+
+#include <lockstep/app/bench/overlap_experiments.h>
+#include <lockstep/app/bench/overlap_numbers.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<void (*)(OverlapRun&), kExercises> kRuns = {
+    exercise_independent_operators, exercise_small_operators, exercise_all_at_once, exercise_trace,
+    exercise_dependencies};
+
+}  // namespace
+
+void run_exercise(OverlapRun& run) { kRuns.at(static_cast<size_t>(*run.plan.exercise - 1))(run); }
+
+void exercise_all_at_once(OverlapRun& run) {
+  run.report.note("question   can devices compute, and their results travel, all at the same time?");
+  run.report.note(
+      "experiment every device runs its products while its results are copied to the host; then the");
+  run.report.note(
+      "           two-layer network of the chapter's figure: gradients are summed on the host, layer");
+  run.report.note("           by layer, and weights come back (--devices cuda:0,cpu: a processor and a GPU)");
+  auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
+  const auto hidden = compare_all_at_once(run, devices);
+  run_two_layer_network(run, devices);
+  if (!hidden) return;
+  run.report.finding(
+      fmt::format("answer: {}",
+                  *hidden >= .5 ? "yes, most of the shorter part costs no time"
+                  : *hidden > .2
+                      ? "in part: some of the shorter part costs no time"
+                      : "not on these devices: what computes and what copies share cores or a link"),
+      {{"exercise", 3}, {"hidden", *hidden}});
+}
+
+void exercise_trace(OverlapRun& run) {
+  constexpr double kSlack = 50e-6;  // to which two streams' clocks can be compared
+  run.report.note("question   does a profiler show that copies run beside the products?");
+  run.report.note(
+      "experiment one traced turn of each way to compute and copy on the first device; products during");
+  run.report.note("           which a copy was under way are counted (--trace FILE keeps the last way's)");
+  auto made =
+      make_overlap_devices({run.plan.devices.front()}, run.plan.threads, run.plan.size, run.plan.seed);
+  const std::vector<OverlapDevice*> devices = {made.front().get()};
+  const auto ways = copy_ways(!devices.front()->device().is_cpu());
+  const int times = copies_a_result(*devices.front());
+  explain_copies(run, devices, times);
+  run.report.table("trace", {{.key = "way", .title = "compute and copy", .width = 27, .digits = kText},
+                             {.key = "products", .title = "products", .width = 8},
+                             {.key = "beside", .title = "beside a copy", .width = 8},
+                             {.key = "ahead", .title = "copies too early", .width = 8}});
+  int64_t beside = 0, ahead = 0, serial = 0;
+  for (const auto& way : ways) {
+    run.report.stop_if_interrupted("before the way " + way.name);
+    Trace turn;
+    trace_to(&turn, devices);
+    take_copy_turn(devices, way, run.plan.iterations, times);
+    trace_to(run.trace && &way == &ways.back() ? run.trace : nullptr, devices);
+    if (run.trace && &way == &ways.back()) take_copy_turn(devices, way, run.plan.iterations, times);
+    trace_to(nullptr, devices);
+    const auto events = turn.events();
+    beside = computed_beside_a_copy(events);
+    ahead += copies_ahead(events, kSlack);
+    if (way.order == CopyOrder::kAfterAll) serial += beside;
+    run.report.row({{"way", way.name},
+                    {"products", run.plan.iterations},
+                    {"beside", beside},
+                    {"ahead", copies_ahead(events, kSlack)}});
+    run.keep_timeline("trace: " + way.name, turn);
+  }
+  run.report.check("copies follow products", ahead == 0, counted(ahead, "copy") + " before the product");
+  run.report.check("one after the other", serial == 0, counted(serial, "product") + " beside a copy");
+  run.report.finding(fmt::format("answer: {}: in the overlapped turn a copy was under way during {} of {}",
+                                 beside * 2 > run.plan.iterations ? "yes" : "hardly", beside,
+                                 counted(run.plan.iterations, "product")),
+                     {{"exercise", 4}, {"beside", beside}, {"products", run.plan.iterations}});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// The experiments of `bench overlap`: each measures, prints a table and says what was seen.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <lockstep/app/bench/overlap_copy.h>
+#include <lockstep/app/bench/overlap_run.h>
+
+namespace lockstep {
+
+// `run` on each device alone, and on all at once.
+void compare_devices(OverlapRun& run, OverlapDevices& devices);
+
+// Of one way to compute and copy, turn by turn, in seconds. compute and copy are those of the same turn's way
+// that does one after the other with the same kind of memory.
+struct CopyTimes {
+  std::vector<double> compute, copy, together;
+};
+
+// Takes all turns of all ways, after a check (in which every device's slots are counted that are wrong) as
+// the warm-up.
+std::vector<CopyTimes> measure_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices,
+                                      const std::vector<CopyWay>& ways, int times);
+
+// The first device computes, and its results go to the host.
+void compare_copies(OverlapRun& run, OverlapDevices& devices);
+
+// All devices compute, and all results go to the host. Returns the hidden part of the overlapped way.
+std::optional<double> compare_all_at_once(OverlapRun& run, OverlapDevices& devices);
+
+// From the first device's memory to the second's, and back.
+void compare_links(OverlapRun& run, OverlapDevices& devices);
+
+// What the copies of these devices are, in `#` lines.
+void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times);
+
+// What each device's product is, by plain torch: one (size, size) float a device, on the host.
+std::vector<torch::Tensor> expected_products(const std::vector<OverlapDevice*>& devices);
+
+}  // namespace lockstep
