@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/support/statistics.h>
+
 namespace lockstep {
 namespace {
 
 constexpr double kCopyShare =
     .3;  // of the products' time, so that a quarter is left when it is measured again
-constexpr int kMostCopies = 1000;
+constexpr double kMostCopies = 1000;
 
 void queue_products(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
   for (int64_t i = 0; i < iterations; ++i) {
@@ -88,13 +90,14 @@ CopyTurn take_copy_turn(const std::vector<OverlapDevice*>& devices, const CopyWa
 }
 
 int copies_a_result(OverlapDevice& device) {
+  constexpr int kTurns = 5;
   if (!device.device().is_cpu()) return 1;
-  CopyTurn turn;
-  for (int i = 0; i < 2; ++i) {  // the first one is the warm-up
-    turn = take_copy_turn({&device}, copy_ways(false).front(), OverlapDevice::kSlots, 1);
+  std::vector<double> needed;
+  for (int turn = 0; turn <= kTurns; ++turn) {
+    const auto taken = take_copy_turn({&device}, copy_ways(false).front(), OverlapDevice::kSlots, 1);
+    if (turn > 0) needed.push_back(kCopyShare * taken.compute / taken.copy);  // the first one is the warm-up
   }
-  return static_cast<int>(
-      std::clamp(std::ceil(kCopyShare * turn.compute / turn.copy), 1.0, 1.0 * kMostCopies));
+  return static_cast<int>(std::clamp(std::ceil(median(needed)), 1.0, kMostCopies));
 }
 
 int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,

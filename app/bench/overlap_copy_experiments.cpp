@@ -61,13 +61,6 @@ void print_ways(OverlapRun& run, const std::string& name, const std::vector<Copy
   }
 }
 
-void trace_turn(Trace& trace, const OverlapRun& run, const std::vector<OverlapDevice*>& devices,
-                const CopyWay& way, int times) {
-  trace_to(&trace, devices);
-  take_copy_turn(devices, way, run.plan.iterations, times);
-  trace_to(nullptr, devices);
-}
-
 // One traced turn of each way; the results and copies that it leaves are checked, too.
 void trace_ways(OverlapRun& run, const std::string& experiment, const std::vector<OverlapDevice*>& devices,
                 const std::vector<CopyWay>& ways, int times) {
@@ -88,7 +81,10 @@ void trace_ways(OverlapRun& run, const std::string& experiment, const std::vecto
                    counted(wrong, "result") + " unlike torch's own or the computed");
 }
 
+// Beyond 0 and 1 the figure says how far the times of a turn scatter, or that copies hold up the products.
 std::string reach_of(double hidden) {
+  if (hidden > 1 + kNotHidden) return "the times scatter by more than there is to hide";
+  if (hidden < -kNotHidden) return "slower than one after the other";
   if (hidden >= kHidden) return "the two run side by side";
   if (hidden <= kNotHidden) return "next to nothing runs side by side";
   return "they get in each other's way";
@@ -131,6 +127,13 @@ std::vector<CopyTimes> compare_ways(OverlapRun& run, const std::string& experime
 }
 
 }  // namespace
+
+void trace_turn(Trace& trace, const OverlapRun& run, const std::vector<OverlapDevice*>& devices,
+                const CopyWay& way, int times) {
+  trace_to(&trace, devices);
+  take_copy_turn(devices, way, run.plan.iterations, times);
+  trace_to(nullptr, devices);
+}
 
 void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times) {
   run.report.note("");

@@ -35,6 +35,10 @@ void compare_links(OverlapRun& run, OverlapDevices& devices);
 // What the copies of these devices are, in `#` lines.
 void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times);
 
+// One turn of it, as events of this trace.
+void trace_turn(Trace& trace, const OverlapRun& run, const std::vector<OverlapDevice*>& devices,
+                const CopyWay& way, int times);
+
 // What each device's product is, by plain torch: one (size, size) float a device, on the host.
 std::vector<torch::Tensor> expected_products(const std::vector<OverlapDevice*>& devices);
 

@@ -89,7 +89,7 @@ void BenchReport::stop_if_interrupted(const std::string& where) const {
   if (const auto signal = interrupt_.signal()) throw InterruptedError(*signal, where);
 }
 
-void BenchReport::note(const std::string& text) const { write_stdout(fmt::format("# {}\n", text)); }
+void BenchReport::note(const std::string& text) const { write_stdout(rtrimmed("# " + text) + "\n"); }
 
 void BenchReport::table(std::string name, std::vector<Column> columns) {
   for (auto& column : columns) {
