@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kCopyShare =
-    .3;  // of the products' time, so that a quarter is left when it is measured again
+constexpr double kLeastShare = .25;  // of the products' time, that the copies take
+constexpr double kCopyShare = .35;   // aimed at, so that so much is left when it is measured again
 constexpr double kMostCopies = 1000;
 
 void queue_products(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
@@ -90,14 +90,21 @@ CopyTurn take_copy_turn(const std::vector<OverlapDevice*>& devices, const CopyWa
 }
 
 int copies_a_result(OverlapDevice& device) {
-  constexpr int kTurns = 5;
+  constexpr int kTurns = 3, kTries = 5;
   if (!device.device().is_cpu()) return 1;
-  std::vector<double> needed;
-  for (int turn = 0; turn <= kTurns; ++turn) {
-    const auto taken = take_copy_turn({&device}, copy_ways(false).front(), OverlapDevice::kSlots, 1);
-    if (turn > 0) needed.push_back(kCopyShare * taken.compute / taken.copy);  // the first one is the warm-up
+  const auto way = copy_ways(false).front();
+  take_copy_turn({&device}, way, OverlapDevice::kSlots, 1);  // warm-up
+  double times = 1;
+  for (int i = 0; i < kTries; ++i) {  // more copies are not so many times as long: they find caches filled
+    std::vector<double> shares;
+    for (int turn = 0; turn < kTurns; ++turn) {
+      const auto taken = take_copy_turn({&device}, way, OverlapDevice::kSlots, static_cast<int>(times));
+      shares.push_back(taken.copy / taken.compute);
+    }
+    if (median(shares) >= kLeastShare || times == kMostCopies) break;
+    times = std::min(std::ceil(times * kCopyShare / median(shares)), kMostCopies);
   }
-  return static_cast<int>(std::clamp(std::ceil(median(needed)), 1.0, kMostCopies));
+  return static_cast<int>(times);
 }
 
 int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,

@@ -33,8 +33,8 @@ struct CopyTurn {
 CopyTurn take_copy_turn(const std::vector<OverlapDevice*>& devices, const CopyWay& way, int64_t iterations,
                         int times);
 
-// How often each result must be copied for all copies to take at least a quarter of the products' time; 1 on
-// a GPU, whose link is slow enough. Measured.
+// How often each result must be copied for all copies to take at least a quarter of the products' time
+// (measured; a third is aimed at); 1 on a GPU, whose link is slow enough.
 int copies_a_result(OverlapDevice& device);
 
 // Fills everything with NaN, takes a turn that uses every slot just once, and counts the slots that are wrong

@@ -151,8 +151,7 @@ void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices,
       "nothing; as the chapter does: by the computing thread itself, beside which nothing can run");
   if (times > 1) {
     run.report.note(fmt::format(
-        "each result is copied {} times, so that copying takes a quarter of the computing time or more",
-        times));
+        "each result is copied {} times, so that copying takes about a third of the computing time", times));
   }
 }
 

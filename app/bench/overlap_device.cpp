@@ -57,8 +57,8 @@ void OverlapDevice::queue_copy(WorkQueue& queue, int64_t i, HostMemory memory, i
 }
 
 void OverlapDevice::queue_receive(const OverlapDevice& from, int64_t i) {
-  copier_->queue(fmt::format("receive {}", i),
-                 [this, &from, i] { copy_bytes(results_[slot(i)], from.results_[slot(i)]); });
+  compute_->queue(fmt::format("receive {}", i),
+                  [this, &from, i] { copy_bytes(results_[slot(i)], from.results_[slot(i)]); });
 }
 
 void OverlapDevice::spoil() {

@@ -50,7 +50,8 @@ class OverlapDevice {
   void queue_product(int64_t i);
   // The i-th result to the host, so many times over, as work of this queue of the device's.
   void queue_copy(WorkQueue& queue, int64_t i, HostMemory memory, int times);
-  // Another device's i-th result into the place of this one's.
+  // Another device's i-th result into the place of this one's, by the queue that computes: on a processor its
+  // own cores.
   void queue_receive(const OverlapDevice& from, int64_t i);
 
   // Fills all results and copies with NaN, so that what is not written afterwards shows.

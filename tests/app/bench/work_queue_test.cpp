@@ -56,33 +56,42 @@ TEST_CASE("a queue's work is done later, in order, and one queue waits for anoth
   const auto device = GENERATE(torch::Device(torch::kCPU), fake_gpu(0));
   const auto other = GENERATE(torch::Device(torch::kCPU), fake_gpu(1));
   INFO(device << " waits for " << other);
-  const auto later = queue_on(device), earlier = queue_on(other);
-  Journal journal;
-  std::promise<void> open, opened;
-  const auto gate = open.get_future().share(), no_gate = opened.get_future().share();
-  opened.set_value();
-  queue_gated(*earlier, gate, journal, 1);
-  queue_gated(*earlier, no_gate, journal, 2);
-  const auto mark = earlier->mark();
-  queue_gated(*earlier, no_gate, journal, 3);  // behind the mark: not waited for
-  CHECK(journal.entries().empty());            // nothing has waited here
-  // A stream that waits for a thread's mark makes the host wait: only another thread can then open the gate.
-  const bool host_waits = !device.is_cpu() && other.is_cpu();
-  std::thread opener;
-  if (host_waits) opener = std::thread([&] { open.set_value(); });
-  later->wait_for(mark);
-  queue_gated(*later, no_gate, journal, 4);
-  if (!host_waits) open.set_value();
-  later->finish();
-  const auto then = journal.entries();
-  CHECK(std::find(then.begin(), then.end(), 4) != then.end());
-  earlier->finish();
-  if (opener.joinable()) opener.join();
-  auto all = journal.entries();
-  REQUIRE(all.size() == 4);
-  CHECK(std::find(all.begin(), all.end(), 2) < std::find(all.begin(), all.end(), 4));
-  all.erase(std::find(all.begin(), all.end(), 4));
-  CHECK(all == std::vector<int>{1, 2, 3});
+  const auto later = queue_on(device), earlier = queue_on(other), bystander = queue_on(device);
+  // Hands over to another thread and back, often: who does not wait has long gone on by then.
+  const auto let_others_run = [&] {
+    for (int i = 0; i < 50; ++i) bystander->finish();
+  };
+  for (int round = 0; round < 20; ++round) {
+    Journal journal;
+    std::promise<void> open, opened;
+    const auto gate = open.get_future().share(), no_gate = opened.get_future().share();
+    opened.set_value();
+    queue_gated(*earlier, gate, journal, 1);
+    queue_gated(*earlier, no_gate, journal, 2);
+    const auto mark = earlier->mark();
+    let_others_run();
+    REQUIRE(journal.entries().empty());
+    // A stream that waits for a thread's mark makes the host wait: only another thread can open the gate
+    // then.
+    const bool host_waits = !device.is_cpu() && other.is_cpu();
+    std::thread opener;
+    if (host_waits) {
+      opener = std::thread([&] {
+        let_others_run();
+        open.set_value();
+      });
+    }
+    later->wait_for(mark);
+    queue_gated(*later, no_gate, journal, 3);
+    if (!host_waits) {
+      let_others_run();
+      open.set_value();
+    }
+    later->finish();
+    if (opener.joinable()) opener.join();
+    REQUIRE(journal.entries() == std::vector<int>{1, 2, 3});
+    earlier->finish();
+  }
 }
 
 TEST_CASE("a processor's queue has a thread of its own, with its cores and its number of threads") {
