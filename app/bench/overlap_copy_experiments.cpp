@@ -81,15 +81,6 @@ void trace_ways(OverlapRun& run, const std::string& experiment, const std::vecto
                    counted(wrong, "result") + " unlike torch's own or the computed");
 }
 
-// Beyond 0 and 1 the figure says how far the times of a turn scatter, or that copies hold up the products.
-std::string reach_of(double hidden) {
-  if (hidden > 1 + kNotHidden) return "the times scatter by more than there is to hide";
-  if (hidden < -kNotHidden) return "slower than one after the other";
-  if (hidden >= kHidden) return "the two run side by side";
-  if (hidden <= kNotHidden) return "next to nothing runs side by side";
-  return "they get in each other's way";
-}
-
 // Of the last way, which overlaps properly, and of the chapter's.
 void say_what_was_hidden(OverlapRun& run, const std::string& experiment, const std::vector<CopyWay>& ways,
                          const std::vector<CopyTimes>& measured) {
@@ -127,6 +118,14 @@ std::vector<CopyTimes> compare_ways(OverlapRun& run, const std::string& experime
 }
 
 }  // namespace
+
+std::string reach_of(double hidden) {
+  if (hidden > 1 + kNotHidden) return "the times scatter by more than there is to hide";
+  if (hidden < -kNotHidden) return "slower than one after the other";
+  if (hidden >= kHidden) return "the two run side by side";
+  if (hidden <= kNotHidden) return "next to nothing runs side by side";
+  return "they get in each other's way";
+}
 
 void trace_turn(Trace& trace, const OverlapRun& run, const std::vector<OverlapDevice*>& devices,
                 const CopyWay& way, int times) {
@@ -192,7 +191,8 @@ std::optional<double> compare_all_at_once(OverlapRun& run, OverlapDevices& devic
   if (std::all_of(all.begin(), all.end(), [](auto* device) { return device->device().is_cpu(); }) &&
       static_cast<int>(allowed_cores().size()) <= count * run.plan.threads) {
     run.report.note("");
-    run.report.note("all cores compute: the copies have none to themselves and cannot be hidden here");
+    run.report.note(
+        "all cores compute: copies take their time from the products, and little can be hidden here");
   }
   return hidden_of(compare_ways(run, "all at once", all, ways).back());
 }

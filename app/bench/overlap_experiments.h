@@ -32,6 +32,10 @@ std::optional<double> compare_all_at_once(OverlapRun& run, OverlapDevices& devic
 // From the first device's memory to the second's, and back.
 void compare_links(OverlapRun& run, OverlapDevices& devices);
 
+// What a hidden part means, in words. Beyond 0 and 1 it says how far a turn's times scatter, or that copies
+// hold up the products.
+std::string reach_of(double hidden);
+
 // What the copies of these devices are, in `#` lines.
 void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times);
 
