@@ -27,11 +27,7 @@ constexpr double kSecondsARow = 2;    // or else so long was enough
 constexpr double kTurn = 2e-3;        // seconds a turn of small sums lasts at least
 constexpr int64_t kTensorsARank = 4;  // its own, the copy's, a check's input and sum
 
-std::string default_devices() {
-  const auto gpus = cuda_devices().size();
-  if (gpus > 1) return "cuda";
-  return gpus == 1 ? "cuda:0x2" : "cpux2";
-}
+std::string default_devices() { return cuda_devices().size() > 1 ? "cuda" : default_pair(); }
 
 // Those that were asked for, or all that can serve these devices.
 std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
@@ -123,7 +119,7 @@ Json row_of(const std::string& devices, Allreduce algorithm, int64_t count, int 
           {"busbw", algbw * 2 * (world - 1) / world},
           {"wrong", wrong},
           {"copy_us", 1e6 * median(copies)},
-          {"over_copy", over_copy ? Json(*over_copy) : Json()},
+          {"over_copy", or_null(over_copy)},
           {"turns", time.repeats}};
 }
 

@@ -3,20 +3,20 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/app/bench/allreduce.h>
+#include <lockstep/app/bench/overlap.h>
 #include <lockstep/app/bench/partition.h>
 #include <lockstep/app/bench/scaling.h>
 #include <lockstep/app/bench/step.h>
-#include <lockstep/app/bench/overlap.h>
 
 namespace lockstep {
 
 void setup_bench(CLI::App& app) {
   auto* bench = app.add_subcommand("bench", "Measure what training on several devices is made of");
+  setup_bench_overlap(*bench);
   setup_bench_allreduce(*bench);
   setup_bench_step(*bench);
   setup_bench_scaling(*bench);
   setup_bench_partition(*bench);
-  setup_bench_overlap(*bench);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -35,6 +36,12 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
     lists.push_back(usable_devices(spec));
   }
   return lists;
+}
+
+std::string default_pair() {
+  const auto gpus = cuda_devices().size();
+  if (gpus > 1) return "cuda:0,cuda:1";
+  return gpus == 1 ? "cuda:0x2" : "cpux2";
 }
 
 std::string spec_of(std::span<const torch::Device> devices) {

@@ -31,6 +31,9 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
                                                      const std::vector<std::string>& otherwise);
 
+// Two devices of what there is: two GPUs, else one twice, else the processor twice.
+std::string default_pair();
+
 // The list as --devices takes it, repetitions counted: "cpux2", "cuda:0,cuda:1", "cuda:0x2,cpu".
 std::string spec_of(std::span<const torch::Device> devices);
 

@@ -22,12 +22,6 @@ constexpr int64_t kOperators = 8;       // exercises 1 and 2: the chapter's eigh
 constexpr int64_t kLargestSmall = 512;  // exercise 2
 constexpr int64_t kPasses = 4;          // exercise 5
 
-std::string default_devices() {
-  const auto gpus = cuda_devices().size();
-  if (gpus > 1) return "cuda:0,cuda:1";
-  return gpus == 1 ? "cuda:0x2" : "cpux2";
-}
-
 // Exercises 1 and 2 run on the first device alone.
 bool on_one_device(int exercise) { return exercise == 1 || exercise == 2; }
 
@@ -69,7 +63,7 @@ int64_t host_bytes(const OverlapPlan& plan) {
 }  // namespace
 
 OverlapPlan plan_of(const BenchOverlapOptions& options) {
-  const auto lists = device_lists(options.bench, {default_devices()});
+  const auto lists = device_lists(options.bench, {default_pair()});
   if (lists.size() > 1) {
     throw UsageError(fmt::format("bench overlap takes one list of devices, {} were given", lists.size()),
                      "call it once for each list");

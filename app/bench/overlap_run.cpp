@@ -31,8 +31,6 @@ void add_times(Json& row, const std::vector<double>& seconds) {
   row["turns"] = spread.repeats;
 }
 
-Json or_null(const std::optional<double>& value) { return value ? Json(*value) : Json(); }
-
 double product_flops(int64_t size, int64_t products) {
   const auto side = static_cast<double>(size);
   return 2 * side * side * side * static_cast<double>(products);

@@ -30,9 +30,6 @@ std::vector<std::string> process_names(const OverlapPlan& plan);
 // "turns".
 void add_times(Json& row, const std::vector<double>& seconds);
 
-// null where there is none.
-Json or_null(const std::optional<double>& value);
-
 // Floating-point operations of so many products of (size, size) matrices.
 double product_flops(int64_t size, int64_t products);
 

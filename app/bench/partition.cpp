@@ -13,7 +13,6 @@
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -21,12 +20,6 @@ namespace {
 
 constexpr int64_t kMostRows = 1 << 30;  // of which the memory can still be worked out
 constexpr int64_t kCopies = 3;  // of each activation in a step: itself, its gradient, what a kernel works in
-
-std::string default_devices() {
-  const auto gpus = cuda_devices().size();
-  if (gpus > 1) return "cuda:0,cuda:1";
-  return gpus == 1 ? "cuda:0x2" : "cpux2";
-}
 
 std::vector<Column> columns() {
   return {{.key = "model", .title = "model", .width = 5, .digits = kText},
@@ -53,7 +46,7 @@ void print_rows(BenchReport& report, const PartitionFigures& figures, int64_t ba
                 {"micro_batches", way->micro_batches},
                 {"ms", seconds.median * 1e3},
                 {"spread", seconds.relative() * 1e2},
-                {"over_one", way->over_one ? Json(*way->over_one) : Json()},
+                {"over_one", or_null(way->over_one)},
                 {"bytes", way->cost.traffic.bytes},
                 {"meetings", way->cost.traffic.meetings},
                 {"parameter_bytes", way->cost.parameter_bytes},
@@ -154,7 +147,7 @@ void setup_bench_partition(CLI::App& bench) {
 }
 
 void run_bench_partition(const BenchPartitionOptions& options) {
-  const auto lists = device_lists(options.bench, {default_devices()});
+  const auto lists = device_lists(options.bench, {default_pair()});
   std::vector<LayeredNetwork> networks;
   for (const auto& name : options.models.empty() ? layered_network_names() : options.models) {
     networks.push_back(layered_network(name));

@@ -76,6 +76,9 @@ class BenchReport {
   Json json_;
 };
 
+// null where there is no value.
+Json or_null(const std::optional<double>& value, double times = 1);
+
 // One line of a table, without its newline: "  [cpu, cpu]  two_shot      1024".
 std::string table_line(const std::vector<Column>& columns, const Json& values);
 // Titles and units over it, two lines.

@@ -118,10 +118,6 @@ std::vector<Column> columns() {
           {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
 }
 
-Json or_null(const std::optional<double>& value, double times = 1) {
-  return value ? Json(times * *value) : Json();
-}
-
 Json row_of(const Contender& contender, const Contender& reference) {
   const auto seconds = spread_of(contender.seconds);
   const auto faster = speed_up(contender, reference);

@@ -144,7 +144,7 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
   const Json values{{"devices", devices},
                     {"one_ms", 1e3 * median(seconds_of_one)},
                     {"two_ms", 1e3 * median(seconds_of_two)},
-                    {"two_over_one", ratio ? Json(*ratio) : Json()}};
+                    {"two_over_one", or_null(ratio)}};
   report.finding(
       fmt::format("{}: {:.2f} ms a step where the host waits for each, {:.2f} ms with two in flight{}",
                   devices, 1e3 * median(seconds_of_one), 1e3 * median(seconds_of_two),
