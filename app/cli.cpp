@@ -18,6 +18,7 @@
 #include <lockstep/app/help.h>
 #include <lockstep/app/list_recipes.h>
 #include <lockstep/app/logging.h>
+#include <lockstep/app/plot/plot.h>
 #include <lockstep/app/suggest.h>
 #include <lockstep/app/train.h>
 #include <lockstep/app/validators.h>
@@ -107,6 +108,7 @@ std::unique_ptr<CLI::App> build_cli() {
   setup_eval(*app);
   setup_recipes(*app);
   setup_bench(*app);
+  setup_plot(*app);
   setup_demo(*app);
   setup_devices(*app);
   setup_data(*app);

@@ -74,6 +74,17 @@ Row flag_row(const CLI::Option& option) {
   return {left, text};
 }
 
+// What is given without a flag: "FILE...".
+std::vector<Row> arguments_of(const CLI::App& app) {
+  std::vector<Row> rows;
+  for (const auto* option :
+       app.get_options([](const CLI::Option* option) { return option->get_positional(); })) {
+    const auto* more = option->get_items_expected_max() > 1 ? "..." : "";
+    rows.push_back({option->get_name() + more, option->get_description()});
+  }
+  return rows;
+}
+
 std::vector<const CLI::Option*> flags_of(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return !option->get_lnames().empty(); });
 }
@@ -97,7 +108,10 @@ std::vector<const CLI::Option*> all_flags_of(const CLI::App& app) {
 std::string HelpFormatter::make_help(const CLI::App* app, std::string command, CLI::AppFormatMode) const {
   const auto subcommands = app->get_subcommands([](const CLI::App*) { return true; });
   auto out = wrapped(app->get_description(), 0) + "\n";
-  out += fmt::format("\nUsage: {}{} [FLAGS]\n", command, subcommands.empty() ? "" : " SUBCOMMAND");
+  const auto arguments = arguments_of(*app);
+  out += fmt::format("\nUsage: {}{}", command, subcommands.empty() ? "" : " SUBCOMMAND");
+  for (const auto& argument : arguments) out += " " + argument.left;
+  out += " [FLAGS]\n" + table("Arguments", arguments);
 
   std::vector<Row> rows;
   for (const auto* subcommand : subcommands)

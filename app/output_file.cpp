@@ -57,16 +57,26 @@ OutputFile::~OutputFile() {
   if (created_ && !written_) ::unlink(path_.c_str());
 }
 
-void OutputFile::append_line(std::string_view line) {
+void OutputFile::append_line(std::string_view line) { write(fmt::format("{}\n", line)); }
+
+void OutputFile::write_whole(std::string_view bytes) {
+  try {
+    write(bytes);
+  } catch (const OutputError&) {
+    if (is_regular(fd_)) ::unlink(path_.c_str());
+    throw;
+  }
+}
+
+void OutputFile::write(std::string_view bytes) {
   if (!written_ && is_regular(fd_) && ftruncate(fd_, 0) != 0) cannot_open(path_, errno);
   written_ = true;
-  const auto text = fmt::format("{}\n", line);
-  for (std::string_view rest = text; !rest.empty();) {
-    const auto count = ::write(fd_, rest.data(), rest.size());
+  while (!bytes.empty()) {
+    const auto count = ::write(fd_, bytes.data(), bytes.size());
     if (count < 0 && errno == EINTR) continue;
     if (count < 0)
       throw OutputError(fmt::format("cannot write to {}: {}", in_quotes(path_), std::strerror(errno)));
-    rest.remove_prefix(static_cast<size_t>(count));
+    bytes.remove_prefix(static_cast<size_t>(count));
   }
 }
 

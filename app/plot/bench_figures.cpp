@@ -1,0 +1,131 @@
+// Pictures of bench allreduce and bench scaling.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cstdint>
+
+#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/lines.h>
+#include <lockstep/app/plot/ticks.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep::plot {
+namespace {
+
+std::string machine_of(const Source& source) {
+  const auto environment = source.json.value("environment", Json::object());
+  std::string text;
+  for (const auto& gpu : environment.value("gpus", Json::array())) {
+    const auto name = gpu.value("name", "GPU");
+    if (text.find(name) == std::string::npos) text += name + ", ";
+  }
+  return printable(text + environment.value("processor", ""));
+}
+
+std::string text_at(const Json& row, const std::string& key) { return printable(row.value(key, "")); }
+
+// A logarithm has no place for 0.
+bool on_log_axes(const std::optional<double>& x, const std::optional<double>& y) {
+  return x && y && *x > 0 && *y > 0;
+}
+
+// "cpu", "cuda": which kinds of devices a list such as "[cuda:0, cuda:1]" names.
+std::string device_kinds(const std::string& devices) {
+  std::string kinds, word;
+  for (const char c : devices + ",") {
+    if (std::isalpha(static_cast<unsigned char>(c))) {
+      word += c;
+    } else if (!word.empty()) {
+      if (kinds.find(word) == std::string::npos) kinds += (kinds.empty() ? "" : " and ") + word;
+      word.clear();
+    }
+  }
+  return kinds;
+}
+
+void add_scaling(Lines& lines, const Source& source, const std::string& table, const std::string& kinds) {
+  for (const auto& row : rows_of(source, table)) {
+    const auto replicas = number_at(row, "replicas");
+    const auto speedup = number_at(row, "speedup");
+    if (!on_log_axes(replicas, speedup)) continue;
+    const auto efficiency = number_at(row, "efficiency");
+    const auto devices = text_at(row, "devices");
+    lines.add({file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices),
+               text_at(row, "mode")},
+              {*replicas, *speedup, efficiency ? fmt::format("{:.0f} %", 100 * *efficiency) : ""});
+  }
+}
+
+}  // namespace
+
+Figure allreduce_figure(std::span<const Source> benches) {
+  Lines lines;
+  for (const auto& source : benches) {
+    const auto before = lines.xs().size();
+    for (const auto& row : rows_of(source, "allreduce")) {
+      const auto bytes = number_at(row, "bytes");
+      const auto busbw = number_at(row, "busbw");
+      if (!on_log_axes(bytes, busbw)) continue;
+      lines.add({file_name(source), machine_of(source), text_at(row, "devices"), text_at(row, "algorithm")},
+                {*bytes, *busbw});
+    }
+    if (lines.xs().size() == before) nothing_to_draw(source, "measured bandwidth");
+  }
+  lines.sort_by_x();
+  Panel panel{.height = 400};
+  panel.x = byte_axis("size (bytes)", lines.xs());
+  panel.y = decade_axis("bus bandwidth (GB/s)", lines.ys());
+  Figure figure{.title = "Sums over replicas: bus bandwidth", .panels = {panel}};
+  add_lines(figure, lines);
+  figure.summary =
+      "bus bandwidth against size, " + counted(static_cast<int64_t>(lines.lines().size()), "line");
+  return figure;
+}
+
+Figure scaling_figure(std::span<const Source> benches) {
+  Lines measured, predicted;
+  for (const auto& source : benches) {
+    const auto before = measured.xs().size();
+    add_scaling(measured, source, "scaling", "");
+    if (measured.xs().size() == before) nothing_to_draw(source, "measured speed-up");
+    // A prediction names no devices: it continues the line of its mode.
+    add_scaling(predicted, source, "prediction", measured.lines().back().parts.at(2));
+  }
+  measured.sort_by_x();
+  predicted.sort_by_x();
+
+  auto xs = measured.xs(), ys = measured.ys();
+  for (const double x : predicted.xs()) xs.push_back(x);
+  for (const double y : predicted.ys()) ys.push_back(y);
+  const auto [least, most] = std::minmax_element(xs.begin(), xs.end());
+  const Series ideal{{.color = kInk, .line = Line::kDashed, .pale = true},
+                     {{*least, *least}, {*most, *most}}};
+  ys.insert(ys.end(), {*least, *most});
+
+  Panel panel{.height = 420};
+  panel.x = doubling_axis("replicas", xs);
+  panel.y = doubling_axis("speed-up over one replica", ys);
+  panel.series.push_back(ideal);
+  Figure figure{.title = "Speed-up against replicas, with the efficiency", .panels = {panel}};
+  add_lines(figure, measured);
+  for (const auto& line : predicted.lines()) {
+    const auto same = std::find_if(measured.lines().begin(), measured.lines().end(),
+                                   [&](const auto& other) { return other.parts == line.parts; });
+    auto style = style_of_line(static_cast<int>(same - measured.lines().begin()));
+    style.hollow = true;
+    style.line = Line::kDashed;
+    figure.panels.front().series.push_back({style, line.points});
+  }
+  if (!predicted.lines().empty()) {
+    figure.legend.push_back(
+        {.text = "predicted",
+         .style = {.color = kInk, .marker = Marker::kCircle, .line = Line::kDashed, .hollow = true}});
+  }
+  figure.legend.push_back({.text = "ideal", .style = ideal.style});
+  figure.summary =
+      "speed-up against replicas, " + counted(static_cast<int64_t>(measured.lines().size()), "line");
+  return figure;
+}
+
+}  // namespace lockstep::plot

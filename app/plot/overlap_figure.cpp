@@ -1,0 +1,95 @@
+// The picture of bench overlap: what computed and what copied when.
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+
+#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/ticks.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep::plot {
+namespace {
+
+constexpr int kComputing = 0;
+constexpr int kCopying = 4;
+constexpr double kLaneHeight = 30;
+
+struct Experiment {
+  std::string name = {};
+  std::vector<std::string> lanes = {};
+  std::vector<Bar> bars = {};  // in ms
+};
+
+Experiment& experiment_named(std::vector<Experiment>& experiments, const std::string& name) {
+  const auto known = std::find_if(experiments.begin(), experiments.end(),
+                                  [&](const Experiment& experiment) { return experiment.name == name; });
+  return known != experiments.end() ? *known : experiments.emplace_back(Experiment{.name = name});
+}
+
+void add_event(std::vector<Experiment>& experiments, const std::string& prefix, const Json& event) {
+  const auto begin = number_at(event, "begin"), end = number_at(event, "end");
+  if (!begin || !end || *end < *begin) return;
+  auto& experiment = experiment_named(experiments, prefix + printable(event.at("experiment")));
+  const std::string lane = printable(event.at("lane"));
+  auto found = std::find(experiment.lanes.begin(), experiment.lanes.end(), lane);
+  if (found == experiment.lanes.end()) found = experiment.lanes.insert(found, lane);
+  const bool copies = lane.find("copy") != std::string::npos;
+  experiment.bars.push_back({.begin = 1e3 * *begin,
+                             .end = 1e3 * *end,
+                             .lane = static_cast<int>(found - experiment.lanes.begin()),
+                             .color = copies ? kCopying : kComputing,
+                             .label = printable(event.value("name", ""))});
+}
+
+// Each experiment begins at 0. Returns when the last of them ends.
+double begin_at_zero(std::vector<Experiment>& experiments) {
+  double last = 0;
+  for (auto& experiment : experiments) {
+    double begin = std::numeric_limits<double>::infinity();
+    for (const auto& bar : experiment.bars) begin = std::min(begin, bar.begin);
+    for (auto& bar : experiment.bars) {
+      bar.begin -= begin;
+      bar.end -= begin;
+      last = std::max(last, bar.end);
+    }
+  }
+  return last;
+}
+
+Panel panel_of(const Experiment& experiment, const Axis& time) {
+  const auto lanes = static_cast<double>(experiment.lanes.size());
+  Panel panel{.title = experiment.name, .x = time, .bars = experiment.bars, .height = kLaneHeight * lanes};
+  panel.y = {.low = lanes, .high = 0};  // the first lane is on top
+  for (size_t i = 0; i < experiment.lanes.size(); ++i) {
+    panel.y.ticks.push_back({static_cast<double>(i) + .5, experiment.lanes[i]});
+  }
+  return panel;
+}
+
+}  // namespace
+
+Figure overlap_figure(std::span<const Source> benches) {
+  std::vector<Experiment> experiments;
+  for (const auto& source : benches) {
+    const auto prefix = benches.size() > 1 ? file_name(source) + ": " : "";
+    const auto before = experiments.size();
+    for (const auto& event : source.json.value("timeline", Json::array()))
+      add_event(experiments, prefix, event);
+    if (experiments.size() == before) {
+      nothing_to_draw(source, "timeline");
+    }
+  }
+  const double last = begin_at_zero(experiments);
+  auto time = linear_axis("time (ms)", std::vector{0., last});
+
+  Figure figure{.title = "Computing and copying, side by side or one after the other"};
+  for (const auto& experiment : experiments) figure.panels.push_back(panel_of(experiment, time));
+  for (size_t i = 0; i + 1 < figure.panels.size(); ++i)
+    figure.panels[i].x.label.clear();  // once, below the last
+  figure.legend = {{.text = "computing", .style = {.color = kComputing}, .bar = true},
+                   {.text = "copying", .style = {.color = kCopying}, .bar = true}};
+  figure.summary = "a timeline of " + counted(static_cast<int64_t>(experiments.size()), "experiment");
+  return figure;
+}
+
+}  // namespace lockstep::plot

@@ -1,0 +1,63 @@
+#include <lockstep/app/plot/plot.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <filesystem>
+#include <memory>
+
+#include <lockstep/app/output_file.h>
+#include <lockstep/app/plot/draw.h>
+#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/source.h>
+#include <lockstep/app/suggest.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+std::string output_of(const PlotOptions& options) {
+  if (options.output) return *options.output;
+  return std::filesystem::path(options.files.front()).filename().replace_extension(".svg").string();
+}
+
+plot::PictureFormat format_of(const std::string& output) {
+  const auto ending = std::filesystem::path(output).extension();
+  if (ending == ".svg") return plot::PictureFormat::kSvg;
+  if (ending == ".png") return plot::PictureFormat::kPng;
+  throw UsageError(fmt::format("--output must end in .svg or .png, got {}", in_quotes(output)),
+                   "see 'lockstep plot --help'");
+}
+
+}  // namespace
+
+void setup_plot(CLI::App& app) {
+  auto* plot = app.add_subcommand("plot", "Draw the files that train, bench and sweep write");
+  auto options = std::make_shared<PlotOptions>();
+  plot->add_option("FILE", options->files,
+                   "What train --metrics, bench --json or sweep wrote; several of one kind share a picture")
+      ->required()
+      ->default_str("");
+  plot->add_option(
+          "--output", options->output,
+          "Picture to write, ending in .svg or .png (default: the first file's name with .svg, in the "
+          "current folder)")
+      ->type_name("FILE");
+  plot->add_flag("--overwrite", options->overwrite, "Replace an output file that exists");
+  plot->callback([options] { run_plot(*options); });
+}
+
+void run_plot(const PlotOptions& options) {
+  const auto output = output_of(options);
+  const auto format = format_of(output);
+  std::vector<plot::Source> sources;
+  for (const auto& file : options.files) sources.push_back(plot::read_source(file));
+  const auto figure = plot::figure_of(sources);
+  OutputFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
+  file.write_whole(plot::draw(figure, format));
+  write_stdout(fmt::format("{}: {}\n", output, figure.summary));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,191 @@
+#include <lockstep/app/plot/source.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <utility>
+
+#include <lockstep/app/suggest.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep::plot {
+namespace {
+
+constexpr auto kTakes =
+    "plot takes what these write: train --metrics; bench allreduce, scaling or overlap --json; sweep";
+constexpr int kVersion = 1;  // of the formats below
+
+constexpr std::array<std::pair<const char*, SourceKind>, 3> kBenches{{
+    {"allreduce", SourceKind::kAllreduce},
+    {"scaling", SourceKind::kScaling},
+    {"overlap", SourceKind::kOverlap},
+}};
+
+[[noreturn]] void refuse(const std::string& path, const std::string& what) {
+  throw DataError(fmt::format("cannot draw {}: {}", in_quotes(path), what), kTakes);
+}
+
+bool blank(const std::string& text) { return text.find_first_not_of(" \t\r\n") == std::string::npos; }
+
+// "an object with 'a', 'b', 'c', ..."
+std::string shape_of(const Json& json) {
+  if (!json.is_object()) return fmt::format("JSON, but a plain {}", json.type_name());
+  std::string keys;
+  int count = 0;
+  for (const auto& item : json.items()) {
+    if (++count > 4) return fmt::format("JSON of another kind, with {}, ...", keys);
+    keys += fmt::format("{}{}", count > 1 ? ", " : "", in_quotes(item.key()));
+  }
+  return keys.empty() ? "an empty JSON object" : fmt::format("JSON of another kind, with {}", keys);
+}
+
+void check_version(const std::string& path, const std::string& format, const Json& json) {
+  const auto version = json.value("version", Json());
+  if (version == kVersion) return;
+  refuse(path, fmt::format("it is {} of version {}, this lockstep reads version {}", format, version.dump(),
+                           kVersion));
+}
+
+Source parse_bench(const std::string& path, Json json) {
+  check_version(path, "a benchmark", json);
+  const auto bench = json.value("bench", Json());
+  for (const auto& [name, kind] : kBenches) {
+    if (bench == name) return {path, kind, std::move(json)};
+  }
+  refuse(path, fmt::format("there is no picture of the benchmark {}",
+                           in_quotes(bench.is_string() ? bench.get<std::string>() : bench.dump())));
+}
+
+Source parse_document(const std::string& path, Json json) {
+  if (json.is_array() && !json.empty() && json.front().is_object() && json.front().contains("ph")) {
+    throw DataError(fmt::format("cannot draw {}: it is a trace", in_quotes(path)),
+                    "open it in ui.perfetto.dev or chrome://tracing");
+  }
+  if (!json.is_object()) refuse(path, fmt::format("it is {}", shape_of(json)));
+  if (json.value("event", Json()) == "plan")
+    return {path, SourceKind::kMetrics, Json::array({std::move(json)})};
+  const auto format = json.value("format", Json());
+  if (format == "lockstep bench") return parse_bench(path, std::move(json));
+  if (format == "lockstep sweep") {
+    check_version(path, "a sweep", json);
+    return {path, SourceKind::kSweep, std::move(json)};
+  }
+  refuse(path, fmt::format("it is {}", shape_of(json)));
+}
+
+Source parse_lines(const std::string& path, const std::string& text) {
+  Source source{.path = path, .kind = SourceKind::kMetrics, .json = Json::array()};
+  std::istringstream in(text);
+  int number = 0;
+  for (std::string line; std::getline(in, line);) {
+    ++number;
+    if (blank(line)) continue;
+    auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
+    if (!json.is_object()) refuse(path, fmt::format("its line {} is no whole JSON object", number));
+    if (source.json.empty() && json.value("event", Json()) != "plan") {
+      refuse(path, fmt::format("its lines are {}, and the first is no plan of a run", shape_of(json)));
+    }
+    source.json.push_back(std::move(json));
+  }
+  return source;
+}
+
+std::string text_of(const std::string& path) {
+  std::error_code ignored;
+  if (std::filesystem::is_directory(path, ignored)) {
+    throw DataError(fmt::format("cannot read {}: it is a folder", in_quotes(path)), kTakes);
+  }
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file.is_open() || file.bad()) {
+    throw DataError(fmt::format("cannot read {}: {}", in_quotes(path), std::strerror(errno)), kTakes);
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string describe(SourceKind kind) {
+  if (kind == SourceKind::kMetrics) return "the metrics of a run (train --metrics)";
+  if (kind == SourceKind::kSweep) return "a sweep";
+  const auto bench =
+      std::find_if(kBenches.begin(), kBenches.end(), [&](const auto& entry) { return entry.second == kind; });
+  return fmt::format("a benchmark (bench {} --json)", bench->first);
+}
+
+Source read_source(const std::string& path) { return parse_source(path, text_of(path)); }
+
+Source parse_source(const std::string& path, const std::string& text) {
+  if (blank(text)) refuse(path, "it is empty");
+  // One document, be it over many lines, or one a line.
+  std::string problem;
+  try {
+    return parse_document(path, Json::parse(text));
+  } catch (const Json::exception& error) {
+    problem = error.what();
+  }
+  const auto first_line = text.substr(0, text.find('\n'));
+  const bool lines = Json::accept(first_line) && first_line.size() < text.size();
+  if (lines) return parse_lines(path, text);
+  const auto first = text[text.find_first_not_of(" \t\r\n")];
+  if (first != '{' && first != '[') refuse(path, "it is no JSON");
+  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
+  const auto at = problem.find("at line");
+  const auto place = at == std::string::npos ? "" : problem.substr(at, problem.find(':', at) - at);
+  refuse(path, fmt::format("it is damaged or cut short: no JSON {}", place));
+}
+
+void nothing_to_draw(const Source& source, const std::string& what) {
+  throw DataError(fmt::format("{} holds no {}, so there is nothing to draw", in_quotes(source.path), what),
+                  "what was stopped early has none; run it again");
+}
+
+std::vector<Json> rows_of(const Source& bench, const std::string& table) {
+  std::vector<Json> rows;
+  for (const auto& candidate : bench.json.at("tables")) {
+    if (candidate.at("name") != table) continue;
+    for (const auto& row : candidate.at("rows")) rows.push_back(row);
+  }
+  return rows;
+}
+
+std::optional<double> number_at(const Json& row, const std::string& key) {
+  const auto found = row.find(key);
+  if (found == row.end() || found->is_null()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::vector<Json> events_of(const Source& metrics, const std::string& event) {
+  std::vector<Json> events;
+  for (const auto& line : metrics.json) {
+    if (line.value("event", Json()) == event) events.push_back(line);
+  }
+  return events;
+}
+
+std::string file_name(const Source& source) {
+  return printable(std::filesystem::path(source.path).filename().string());
+}
+
+std::string printable(const std::string& text) {
+  // What is no UTF-8 becomes U+FFFD on the way through JSON.
+  const auto dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
+  auto clean = Json::parse(dumped).get<std::string>();
+  for (auto& character : clean) {
+    if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
+  }
+  for (const auto* no_character : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {  // U+FFFE and U+FFFF
+    for (size_t at = 0; (at = clean.find(no_character, at)) != std::string::npos;) clean.replace(at, 3, "?");
+  }
+  return clean;
+}
+
+}  // namespace lockstep::plot
