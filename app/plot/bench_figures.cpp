@@ -51,9 +51,10 @@ void add_scaling(Lines& lines, const Source& source, const std::string& table, c
     if (!on_log_axes(replicas, speedup)) continue;
     const auto efficiency = number_at(row, "efficiency");
     const auto devices = text_at(row, "devices");
-    lines.add({file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices),
-               text_at(row, "mode")},
-              {*replicas, *speedup, efficiency ? fmt::format("{:.0f} %", 100 * *efficiency) : ""});
+    lines.add(
+        {file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices),
+         text_at(row, "mode")},
+        {*replicas, *speedup, efficiency && *replicas > 1 ? fmt::format("{:.0f} %", 100 * *efficiency) : ""});
   }
 }
 

@@ -61,6 +61,7 @@ class CairoCanvas final : public Canvas {
     const double shift = text.align == Align::kLeft ? 0 : text.align == Align::kCenter ? .5 : 1;
     cairo_move_to(context(), -shift * width, 0);
     cairo_show_text(context(), text.text.c_str());
+    cairo_new_path(context());  // the next one must not begin where the text has ended
     cairo_restore(context());
   }
 

@@ -81,6 +81,10 @@ Figure overlap_figure(std::span<const Source> benches) {
   }
   const double last = begin_at_zero(experiments);
   auto time = linear_axis("time (ms)", std::vector{0., last});
+  if (last > 0) {  // not up to the next tick: bars need the room
+    time.high = last;
+    std::erase_if(time.ticks, [&](const Tick& tick) { return tick.at > last; });
+  }
 
   Figure figure{.title = "Computing and copying, side by side or one after the other"};
   for (const auto& experiment : experiments) figure.panels.push_back(panel_of(experiment, time));

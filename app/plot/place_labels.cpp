@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 namespace lockstep::plot {
 namespace {
@@ -43,6 +44,17 @@ bool crossed(const Rectangle& box, const std::vector<std::vector<Position>>& lin
       if (crosses(line[i - 1], line[i], box)) return true;
     }
     return false;
+  });
+}
+
+double distance(const Rectangle& box, const Position& at) {
+  return std::hypot((box.left + box.right) / 2 - at.x, (box.top + box.bottom) / 2 - at.y);
+}
+
+// No other marker is so near that the label could be taken for its own.
+bool unmistakable(const Rectangle& box, const LabelledPoint& own, const std::vector<LabelledPoint>& points) {
+  return std::none_of(points.begin(), points.end(), [&](const LabelledPoint& other) {
+    return distance(box, other.at) < .999 * distance(box, own.at);
   });
 }
 
@@ -89,7 +101,7 @@ std::vector<std::optional<Rectangle>> place_labels(const std::vector<LabelledPoi
                           return overlap(place, box);
                         });
       if (!free) continue;
-      const bool clear = !crossed(place, lines);
+      const bool clear = !crossed(place, lines) && unmistakable(place, points[i], points);
       if (clear || !result[i]) result[i] = place;
       if (clear) break;
     }

@@ -15,7 +15,8 @@ struct LabelledPoint {
 };
 
 // A place for each point's label; nothing for those without a label, and for those that find no room. Within
-// `area`, clear of all markers and of each other, and of the lines as well where that is possible.
+// `area`, clear of all markers and of each other; where that is possible also clear of the lines, and nearer
+// to its own marker than to any other.
 std::vector<std::optional<Rectangle>> place_labels(const std::vector<LabelledPoint>& points,
                                                    const std::vector<std::vector<Position>>& lines,
                                                    const Rectangle& area, double height);

@@ -13,6 +13,7 @@ namespace {
 constexpr int kMostTicks = 8;       // on an axis of a picture
 constexpr double kRounding = 1e-9;  // of a step, or of an exponent: what arithmetic may be off by
 constexpr double kLargest = 1e300;  // beyond it differences may overflow
+constexpr double kRoom = .07;       // of a doubling axis, at either end, for labels beside points
 constexpr double kShortAxis = 2.6;  // doublings, up to which there is room for ticks between
 constexpr std::array kNice{1.0, 2.0, 5.0, 10.0};
 
@@ -180,7 +181,9 @@ Axis byte_axis(std::string label, std::span<const double> values) {
 Axis doubling_axis(std::string label, std::span<const double> values) {
   auto [low, high] = range_of(values, {1, 2});
   if (low == high) low /= 2, high *= 2;
-  return {std::move(label), Scale::kLog, low, high, doubling_ticks(low, high)};
+  auto ticks = doubling_ticks(low, high);
+  const double room = std::pow(high / low, kRoom);
+  return {std::move(label), Scale::kLog, low / room, high * room, std::move(ticks)};
 }
 
 }  // namespace lockstep::plot

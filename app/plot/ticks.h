@@ -25,7 +25,8 @@ std::vector<Tick> byte_ticks(double low, double high, int most);
 std::vector<Tick> doubling_ticks(double low, double high);
 
 // Axes that hold all of the values, which are finite (and above 0 where the scale is a logarithm). The first
-// two reach to a tick at either end. Without values they are 0 .. 1, or 1 .. 10.
+// two reach to a tick of theirs at either end, the last one has room beyond the values. Without values they
+// are some range.
 Axis linear_axis(std::string label, std::span<const double> values, double least_step = 0);
 Axis decade_axis(std::string label, std::span<const double> values);
 Axis byte_axis(std::string label, std::span<const double> values);

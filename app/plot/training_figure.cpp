@@ -34,7 +34,7 @@ std::string devices_of(const Json& plan) {
 std::string part(const Json& plan, const std::string& key, const std::string& name) {
   const auto value = plan.value(key, Json());
   if (value.is_null()) return "";
-  if (value.is_string()) return value.get<std::string>();
+  if (value.is_string()) return name + value.get<std::string>();
   if (value.is_number_integer()) return fmt::format("{} {}", name, value.get<int64_t>());
   return fmt::format("{} {:g}", name, value.get<double>());
 }
@@ -46,7 +46,7 @@ Parts parts_of(const std::string& name, const Json& plan) {
           part(plan, "batch_size", "batch"),
           part(plan, "optimizer", ""),
           part(plan, "lr", "lr"),
-          part(plan, "schedule", ""),
+          part(plan, "schedule", "schedule "),
           part(plan, "momentum", "momentum"),
           part(plan, "precision", ""),
           part(plan, "seed", "seed")};
