@@ -115,8 +115,15 @@ std::vector<Tick> byte_ticks(double low, double high, int most) {
   if (!is_range(low, high) || low <= 0) return {};
   const int first = static_cast<int>(std::ceil(std::log2(low) - kRounding));
   const int last = static_cast<int>(std::floor(std::log2(high) + kRounding));
+  const int doublings = std::max(last - first, 1);
   int step = 1;
-  while ((last - first) / step + 1 > std::max(most, 2)) ++step;
+  while (doublings / step + 1 > std::max(most, 2)) ++step;
+  // A step up to twice as wide is taken where it ends on the last size.
+  for (int wider = step; wider <= 2 * step; ++wider) {
+    if (doublings % wider != 0) continue;
+    step = wider;
+    break;
+  }
   std::vector<Tick> ticks;
   for (int exponent = first; exponent <= last; exponent += step) {
     ticks.push_back({std::exp2(exponent), byte_label(exponent)});

@@ -17,7 +17,8 @@ std::vector<Tick> linear_ticks(double low, double high, int most, double least_s
 // Both limits above 0.
 std::vector<Tick> decade_ticks(double low, double high, int most);
 
-// Powers of two in equal steps of exponents, from the first one at or above `low`; "8", "512", "32K", "2M".
+// Powers of two in equal steps of exponents, from the first one at or above `low`, and to the last one where
+// that is possible: "8", "512", "32K", "2M", "128M".
 // Both limits above 0.
 std::vector<Tick> byte_ticks(double low, double high, int most);
 

@@ -7,9 +7,7 @@
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/lines.h>
 #include <lockstep/app/plot/ticks.h>
-#include <lockstep/app/suggest.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/error.h>
 
 namespace lockstep::plot {
 namespace {
@@ -59,8 +57,7 @@ void add_point(std::vector<Point>& points, double x, const Json& line, const std
 Run read_run(const Source& source, const std::string& name) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
-  if (!(steps > 0))
-    throw DataError(fmt::format("{} has a plan of {} steps an epoch", in_quotes(source.path), steps));
+  if (steps < 1) nothing_to_draw(source, "epoch of at least one step");
   Run run{.parts = parts_of(name, plan)};
   for (const auto& epoch : events_of(source, "epoch")) {
     const double x = epoch.at("epoch").get<double>();

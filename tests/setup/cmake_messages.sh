@@ -148,7 +148,8 @@ case_table() {
   make_torch
   mapfile -t arguments < <(with_libraries zlib fmt spdlog CLI11 json Catch2)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
-  says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off"
+  says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off" \
+    "cairo off, so 'plot' cannot draw: not found (apt-get install libcairo2-dev)"
   # A driver is there, so CUDA would be on, but this torch has none: that is no error, and the table says why.
   mkdir "$work/bin"
   printf '#!/bin/sh\n' >"$work/bin/nvidia-smi"

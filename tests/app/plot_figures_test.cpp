@@ -1,0 +1,197 @@
+// From files to figures: every expected point stands in the file that the case writes by hand.
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/app/plot_files.h>
+
+using namespace lockstep::plot;
+using namespace lockstep::test;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+void check_points(const Series& series, const std::vector<std::pair<double, double>>& expected) {
+  REQUIRE(series.points.size() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(series.points[i].x == Approx(expected[i].first));
+    CHECK(series.points[i].y == Approx(expected[i].second));
+  }
+}
+
+Texts legend_of(const Figure& figure) {
+  Texts texts;
+  for (const auto& entry : figure.legend) texts.push_back(entry.text);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("a run becomes two panels: accuracy, and loss by parts of an epoch") {
+  const auto figure = figure_from({{"a/run.jsonl", run(R"(["cpu"])", "0.2")}});
+  REQUIRE(figure.panels.size() == 2);
+  CHECK(figure.columns == 2);
+  const auto& accuracy = figure.panels[0];
+  const auto& loss = figure.panels[1];
+  REQUIRE(accuracy.series.size() == 2);
+  check_points(accuracy.series[0], {{1, .25}, {2, .625}});
+  check_points(accuracy.series[1], {{1, .5}, {2, .75}});
+  REQUIRE(loss.series.size() == 2);
+  check_points(loss.series[0], {{.5, 2.5}, {1, 2.25}, {1.75, 1.5}});  // step 3 of 4 in epoch 2
+  check_points(loss.series[1], {{1, 2}, {2, 1.25}});
+  for (const auto& panel : figure.panels) {
+    CHECK(panel.x.label == "epoch");
+    CHECK(panel.x.high == 2);
+    CHECK(panel.series[0].style.pale);
+    CHECK_FALSE(panel.series[1].style.pale);
+    CHECK(panel.series[1].style.marker != Marker::kNone);
+  }
+  CHECK(figure.subtitle == "run.jsonl, lenet, [cpu], batch 256, lr 0.2, seed 3");
+  CHECK(legend_of(figure) == Texts{"test, after each epoch", "while training"});
+  CHECK(figure.summary == "test accuracy and losses of 1 run");
+}
+
+TEST_CASE("several runs are named by what differs") {
+  const auto figure =
+      figure_from({{"one.jsonl", run(R"(["cpu"])", "0.2")}, {"two.jsonl", run(R"(["cpu","cpu"])", "0.4")}});
+  CHECK(figure.subtitle == "lenet, batch 256, seed 3");
+  CHECK(legend_of(figure) == Texts{"one.jsonl, [cpu], lr 0.2", "two.jsonl, [cpu, cpu], lr 0.4",
+                                   "pale, without marks: while training"});
+  REQUIRE(figure.panels[0].series.size() == 4);
+  const auto& one = figure.panels[0].series[2].style;
+  const auto& two = figure.panels[0].series[3].style;
+  CHECK(one.color != two.color);
+  CHECK(one.marker != two.marker);
+  CHECK(figure.panels[0].series[1].style.color == two.color);  // pale, of the same run
+  CHECK(figure.summary == "test accuracy and losses of 2 runs");
+}
+
+TEST_CASE("files of one name are told apart by their paths") {
+  const auto text = run(R"(["cpu"])", "0.2");
+  const auto figure = figure_from({{"a/run.jsonl", text}, {"b/run.jsonl", text}});
+  CHECK(legend_of(figure)[0] == "a/run.jsonl");
+  CHECK(legend_of(figure)[1] == "b/run.jsonl");
+}
+
+TEST_CASE("allreduce: a line for each devices and algorithm; what was not measured is left out") {
+  const auto rows = R"({"devices":"[cpu, cpu]","algorithm":"root","bytes":2048,"busbw":4.5},
+    {"devices":"[cpu, cpu]","algorithm":"ring","bytes":2048,"busbw":2.5},
+    {"devices":"[cpu, cpu]","algorithm":"ring","bytes":32768,"busbw":null},
+    {"devices":"[cpu, cpu]","algorithm":"root","bytes":8,"busbw":0.5},
+    {"devices":"[cpu, cpu]","algorithm":"root","bytes":512,"busbw":0},
+    {"devices":"[cuda:0, cuda:1]","algorithm":"root","bytes":8,"busbw":0.125})";
+  const auto figure =
+      figure_from({{"all.json", bench("allreduce", R"("tables":[)" + table("allreduce", rows) + "]")}});
+  REQUIRE(figure.panels.size() == 1);
+  const auto& panel = figure.panels[0];
+  REQUIRE(panel.series.size() == 3);
+  check_points(panel.series[0], {{8, .5}, {2048, 4.5}});  // in order of size, whatever the file's
+  check_points(panel.series[1], {{2048, 2.5}});
+  check_points(panel.series[2], {{8, .125}});
+  CHECK(panel.x.scale == Scale::kLog);
+  CHECK(panel.y.scale == Scale::kLog);
+  CHECK(panel.x.label == "size (bytes)");
+  CHECK(panel.y.label == "bus bandwidth (GB/s)");
+  CHECK(figure.subtitle == "all.json, Zen");
+  CHECK(legend_of(figure) == Texts{"[cpu, cpu], root", "[cpu, cpu], ring", "[cuda:0, cuda:1], root"});
+  CHECK(figure.summary == "bus bandwidth against size, 3 lines");
+}
+
+TEST_CASE("scaling: speed-up with its efficiency, the ideal, and what was predicted") {
+  const auto rows =
+      R"({"mode":"strong","devices":"[cpu]","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":1.0},
+    {"mode":"strong","devices":"[cpu, cpu]","replicas":2,"ms":33.1,"speedup":1.8125,"efficiency":0.90625},
+    {"mode":"weak","devices":"[cpu]","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":1.0},
+    {"mode":"weak","devices":"[cpu, cpu]","replicas":2,"ms":33.1,"speedup":1.9375,"efficiency":null})";
+  const auto predicted = R"({"mode":"weak","replicas":8,"ms":9.0,"speedup":6.5,"efficiency":0.8125})";
+  const auto figure =
+      figure_from({{"scaling.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "," +
+                                                         table("prediction", predicted) + "]")}});
+  REQUIRE(figure.panels.size() == 1);
+  const auto& series = figure.panels[0].series;
+  REQUIRE(series.size() == 4);
+  check_points(series[0], {{1, 1}, {8, 8}});
+  CHECK(series[0].style.line == Line::kDashed);
+  check_points(series[1], {{1, 1}, {2, 1.8125}});
+  check_points(series[2], {{1, 1}, {2, 1.9375}});
+  check_points(series[3], {{8, 6.5}});
+  CHECK(series[1].points[1].label == "91 %");
+  CHECK(series[2].points[1].label.empty());  // null
+  CHECK(series[3].points[0].label == "81 %");
+  CHECK(series[3].style.hollow);
+  CHECK(series[3].style.line == Line::kDashed);
+  CHECK(series[3].style.color == series[2].style.color);  // of its mode
+  CHECK_FALSE(series[1].style.hollow);
+  CHECK(legend_of(figure) == Texts{"strong", "weak", "predicted", "ideal"});
+  CHECK(figure.panels[0].x.label == "replicas");
+  CHECK(figure.panels[0].y.label == "speed-up over one replica");
+}
+
+TEST_CASE("scaling without a prediction has none in its legend") {
+  const auto rows =
+      R"({"mode":"strong","devices":"[cpu, cpu]","replicas":2,"speedup":1.5,"efficiency":0.75})";
+  const auto figure =
+      figure_from({{"s.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "]")}});
+  CHECK(legend_of(figure) == Texts{"ideal"});
+}
+
+TEST_CASE("overlap: a panel an experiment, lanes from above, all on one scale that begins at 0") {
+  const auto events = R"("timeline":[
+    {"experiment":"run, then copy","lane":"cpu:0 compute","name":"product 0","begin":5.010,"end":5.030},
+    {"experiment":"run, then copy","lane":"cpu:0 copy","name":"copy 0","begin":5.030,"end":5.035},
+    {"experiment":"at once","lane":"cpu:1 compute","name":"product 0","begin":7.0,"end":7.040},
+    {"experiment":"at once","lane":"cpu:1 compute","name":"product 1","begin":7.040,"end":null}],"tables":[])";
+  const auto figure = figure_from({{"overlap.json", bench("overlap", events)}});
+  REQUIRE(figure.panels.size() == 2);
+  const auto& first = figure.panels[0];
+  CHECK(first.title == "run, then copy");
+  REQUIRE(first.bars.size() == 2);
+  CHECK(first.bars[0].begin == Approx(0).margin(1e-6));
+  CHECK(first.bars[0].end == Approx(20));  // ms
+  CHECK(first.bars[1].begin == Approx(20));
+  CHECK(first.bars[1].end == Approx(25));
+  CHECK(first.bars[0].lane == 0);
+  CHECK(first.bars[1].lane == 1);
+  CHECK(first.bars[0].color != first.bars[1].color);
+  CHECK(first.bars[0].label == "product 0");
+  REQUIRE(first.y.ticks.size() == 2);
+  CHECK(first.y.ticks[0].label == "cpu:0 compute");
+  CHECK(first.y.ticks[0].at == .5);
+  CHECK(first.y.low > first.y.high);           // lane 0 is on top
+  REQUIRE(figure.panels[1].bars.size() == 1);  // null: not measured
+  for (const auto& panel : figure.panels) CHECK(panel.x.high == Approx(40));
+  CHECK(figure.panels[1].x.label == "time (ms)");
+  CHECK(legend_of(figure) == Texts{"computing", "copying"});
+  CHECK(figure.summary == "a timeline of 2 experiments");
+}
+
+TEST_CASE("sweep: accuracy against learning rate, a line for each devices, batch and epochs") {
+  const auto cells = R"({"devices":"[cpu]","lr":0.2,"batch_size":256,"epochs":3,"accuracy":0.75},
+    {"devices":"[cpu]","lr":0.05,"batch_size":256,"epochs":3,"accuracy":0.5},
+    {"devices":"[cpu]","lr":0.8,"batch_size":256,"epochs":3,"accuracy":null},
+    {"devices":"[cpu, cpu]","lr":0.1,"batch_size":512,"epochs":3,"accuracy":0.625})";
+  const auto figure = figure_from({{"sweep.json", sweep(cells)}});
+  const auto& panel = figure.panels.at(0);
+  REQUIRE(panel.series.size() == 2);
+  check_points(panel.series[0], {{.05, .5}, {.2, .75}});
+  check_points(panel.series[1], {{.1, .625}});
+  CHECK(panel.x.scale == Scale::kLog);
+  CHECK(panel.y.scale == Scale::kLinear);
+  CHECK(figure.subtitle == "sweep.json, 3 epochs");
+  CHECK(legend_of(figure) == Texts{"[cpu], batch 256", "[cpu, cpu], batch 512"});
+}
+
+TEST_CASE("several benchmarks of one kind share a picture, told apart by file") {
+  const auto text = [](const std::string& busbw) {
+    return bench("allreduce",
+                 R"("tables":[)" +
+                     table("allreduce",
+                           R"({"devices":"[cpu, cpu]","algorithm":"ring","bytes":8,"busbw":)" + busbw + "}") +
+                     "]");
+  };
+  const auto figure = figure_from({{"old.json", text("0.5")}, {"new.json", text("0.75")}});
+  CHECK(legend_of(figure) == Texts{"old.json", "new.json"});
+  check_points(figure.panels[0].series[1], {{8, .75}});
+}

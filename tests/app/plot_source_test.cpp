@@ -1,0 +1,113 @@
+// Files that make no picture, and what is said of them.
+#include <catch2/catch.hpp>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/support/error.h>
+#include <lockstep/tests/app/plot_files.h>
+
+using namespace lockstep;
+using namespace lockstep::plot;
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// What is thrown: its type's exit code, its text and its hint.
+Error refusal(const std::vector<std::pair<std::string, std::string>>& files) {
+  try {
+    figure_from(files);
+  } catch (const Error& error) {
+    return error;
+  }
+  FAIL("no error for " << files.front().second);
+  throw;
+}
+
+void check_data_error(const std::string& text, const std::string& says) {
+  INFO(text);
+  const auto error = refusal({{"some/file.json", text}});
+  CHECK(error.exit_code() == ExitCode::kData);
+  CHECK_THAT(error.what(), Contains("'some/file.json'") && Contains(says));
+  CHECK_FALSE(error.hint().empty());
+}
+
+}  // namespace
+
+TEST_CASE("a file that is none of these is refused with what it is") {
+  check_data_error("", "it is empty");
+  check_data_error(" \n\n", "it is empty");
+  check_data_error("epoch,accuracy\n1,0.5\n", "it is no JSON");
+  check_data_error("[1, 2]", "plain array");
+  check_data_error("7", "plain number");
+  check_data_error("{}", "empty JSON object");
+  check_data_error(R"({"model":"x","layers":[]})", "'model', 'layers'");
+  check_data_error(R"({"format":"other","version":1})", "'format', 'version'");
+  check_data_error(R"([{"name":"step","ph":"X"}])", "it is a trace");
+  check_data_error("{\"loss\":1}\n{\"loss\":2}\n", "no plan of a run");
+  check_data_error(bench("partition", R"("tables":[])"), "no picture of the benchmark 'partition'");
+  check_data_error(R"({"format":"lockstep sweep","version":2,"cells":[]})",
+                   "version 2, this lockstep reads version 1");
+  check_data_error(R"({"format":"lockstep bench","bench":"allreduce","tables":[]})", "version null");
+  check_data_error("\xff\xfe{}", "no JSON");
+}
+
+TEST_CASE("damaged files are refused with the place") {
+  const auto whole = run(R"(["cpu"])", "0.2");
+  check_data_error(whole.substr(0, whole.size() - 10), "line 7 is no whole JSON object");
+  check_data_error(whole + "[]\n", "line 8 is no whole JSON object");
+  const auto sound = bench("allreduce", "\n\"tables\":[]\n");
+  check_data_error(sound.substr(0, sound.size() - 4), "damaged or cut short");
+  check_data_error(sound.substr(0, sound.size() - 4), "at line 2");
+  check_data_error(R"({"format":"lockstep bench","version":1e999})", "damaged or cut short");
+  // Cut within its only line.
+  check_data_error(whole.substr(0, 20), "damaged or cut short");
+}
+
+TEST_CASE("sound files without anything to draw are refused") {
+  const auto whole = run(R"(["cpu"])", "0.2");
+  check_data_error(whole.substr(0, whole.find("{\"event\":\"epoch\"")), "no epoch line");
+  check_data_error(whole.substr(0, whole.find('\n')), "no epoch line");
+  check_data_error(bench("allreduce", R"("tables":[])"), "no measured bandwidth");
+  check_data_error(bench("allreduce", R"("tables":[)" + table("allreduce", "") + "]"),
+                   "no measured bandwidth");
+  check_data_error(
+      bench("allreduce", R"("tables":[)" + table("allreduce", R"({"bytes":8,"busbw":null})") + "]"),
+      "no measured bandwidth");
+  check_data_error(bench("scaling", R"("tables":[)" + table("scaling", "") + "]"), "no measured speed-up");
+  check_data_error(bench("overlap", R"("tables":[])"), "no timeline");
+  check_data_error(bench("overlap", R"("tables":[],"timeline":[])"), "no timeline");
+  check_data_error(sweep(""), "no cell with an accuracy");
+}
+
+TEST_CASE("values of the wrong type are refused") {
+  check_data_error(bench("allreduce", R"("tables":7)"), "not as lockstep writes it");
+  check_data_error(sweep(R"({"lr":"high","accuracy":0.5})"), "type must be number, but is string");
+  check_data_error(bench("overlap", R"("timeline":[{"begin":0,"end":1}])"), "experiment");
+  check_data_error(R"({"event":"plan"})"
+                   "\n"
+                   R"({"event":"epoch","epoch":1})",
+                   "steps_per_epoch");
+  check_data_error(R"({"event":"plan","steps_per_epoch":0})"
+                   "\n"
+                   R"({"event":"epoch","epoch":1})",
+                   "at least one step");
+}
+
+TEST_CASE("files of different kinds make no picture together") {
+  const auto error = refusal({{"run.jsonl", run(R"(["cpu"])", "0.2")}, {"s.json", sweep("")}});
+  CHECK(error.exit_code() == ExitCode::kUsage);
+  CHECK_THAT(error.what(),
+             Contains("'run.jsonl' is the metrics of a run") && Contains("'s.json' is a sweep"));
+}
+
+TEST_CASE("texts of a picture are well-formed UTF-8 without control characters") {
+  CHECK(printable("run \xC3\xA4.jsonl") == "run \xC3\xA4.jsonl");
+  CHECK(printable(std::string("a\nb\0c", 5)) == "a?b?c");
+  CHECK(printable("a\xFF"
+                  "b") ==
+        "a\xEF\xBF\xBD"
+        "b");
+  CHECK(printable("a\xEF\xBF\xBF") == "a?");
+}

@@ -1,0 +1,20 @@
+// What a build without cairo says, whatever this one has.
+#include <catch2/catch.hpp>
+
+#include <lockstep/app/plot/draw.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+
+TEST_CASE("without cairo nothing is drawn, and the error says what to install") {
+  for (const auto format : {plot::PictureFormat::kSvg, plot::PictureFormat::kPng}) {
+    try {
+      plot::draw({}, format);
+      FAIL("it drew");
+    } catch (const Error& error) {
+      CHECK(error.exit_code() == ExitCode::kFailed);
+      CHECK(std::string(error.what()) == "this lockstep was built without cairo: it cannot draw");
+      CHECK(error.hint() == "apt-get install libcairo2-dev, then build again");
+    }
+  }
+}

@@ -1,0 +1,144 @@
+// `lockstep plot` as a program: what it writes, what it refuses, and what it leaves alone.
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/skip.h>
+
+using namespace lockstep::test;
+using Catch::Matchers::Contains;
+using lockstep::testing::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr auto kSweep =
+    R"({"format":"lockstep sweep","version":1,"cells":[{"devices":"[cpu]","lr":0.1,"accuracy":0.5}]})";
+
+std::string written(const fs::path& path, const std::string& text) {
+  std::ofstream(path) << text;
+  return path.string();
+}
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+bool has_cairo() {
+  const TempFolder folder;
+  const auto result = run_process(
+      program({"plot", written(folder / "s.json", kSweep), "--output", (folder / "s.svg").string()}));
+  if (result.exit_code == 0) return true;
+  CHECK(result.exit_code == 1);
+  CHECK_THAT(result.err, Contains("built without cairo") && Contains("libcairo2-dev"));
+  CHECK_FALSE(fs::exists(folder / "s.svg"));
+  return false;
+}
+
+#define NEEDS_CAIRO \
+  if (!has_cairo()) SKIP_CASE("this build has no cairo");
+
+size_t files_in(const TempFolder& folder) {
+  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path()), {}));
+}
+
+}  // namespace
+
+TEST_CASE("a run and a benchmark that lockstep has just written become pictures") {
+  NEEDS_CAIRO
+  const TempFolder folder;
+  const SmallData data(64, 32);
+  const auto metrics = (folder / "run.jsonl").string(), json = (folder / "all.json").string();
+  REQUIRE(run_process(train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs",
+                             "2", "--log-every", "2", "--metrics", metrics, "--quiet"}))
+              .exit_code == 0);
+  REQUIRE(run_process(program({"bench", "allreduce", "--devices", "cpux2", "--max-bytes", "128", "--repeat",
+                               "1", "--iterations", "1", "--json", json}))
+              .exit_code == 0);
+  for (const auto& [file, picture, says] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {metrics, "run.png", "test accuracy and losses of 1 run"},
+           {json, "all.svg", "bus bandwidth against size, 3 lines"}}) {
+    const auto output = (folder / picture).string();
+    const auto result = run_process(program({"plot", file, "--output", output}));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == output + ": " + says + "\n");
+    CHECK(result.err.empty());
+  }
+  CHECK(bytes_of(folder / "run.png").substr(1, 3) == "PNG");
+  CHECK_THAT(bytes_of(folder / "all.svg"), Contains("bus bandwidth (GB/s)") && Contains("two_shot"));
+}
+
+TEST_CASE("without --output the picture is an SVG in the current folder, named after the first file") {
+  NEEDS_CAIRO
+  const TempFolder here, there;
+  const auto file = written(there / "my.sweep.json", kSweep);
+  Process process;
+  process.command = {"/usr/bin/env", "-C", here.path().string(), LOCKSTEP_PROGRAM, "plot", file};
+  const auto result = run_process(process);
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK(result.out == "my.sweep.svg: test accuracy against learning rate, 1 line\n");
+  CHECK(fs::exists(here / "my.sweep.svg"));
+  CHECK(files_in(there) == 1);
+}
+
+TEST_CASE("an existing picture is kept, unless --overwrite is given") {
+  NEEDS_CAIRO
+  const TempFolder folder;
+  const auto file = written(folder / "s.json", kSweep), output = written(folder / "s.svg", "mine\n");
+  CHECK_THAT(refusal(program({"plot", file, "--output", output}), 7),
+             Contains("s.svg' already exists") && Contains("--overwrite"));
+  CHECK(bytes_of(output) == "mine\n");
+  CHECK(run_process(program({"plot", file, "--output", output, "--overwrite"})).exit_code == 0);
+  CHECK_THAT(bytes_of(output), Contains("</svg>"));
+}
+
+TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") {
+  const TempFolder folder;
+  const auto bad = written(folder / "bad.json", R"({"model":"x"})"),
+             empty = written(folder / "empty.jsonl", "");
+  const auto sweep = written(folder / "s.json", kSweep);
+  const auto plan = written(folder / "plan.jsonl", R"({"event":"plan","steps_per_epoch":4})");
+  const auto kept = written(folder / "kept.svg", "mine\n");
+  const auto before = files_in(folder);
+  const std::vector<std::pair<Words, int>> cases = {{{bad}, 3},
+                                                    {{empty}, 3},
+                                                    {{plan}, 3},
+                                                    {{(folder / "none.json").string()}, 3},
+                                                    {{folder.path().string()}, 3},
+                                                    {{sweep, bad}, 3},
+                                                    {{sweep, plan}, 2}};
+  for (const auto& [files, code] : cases) {
+    INFO(files.back());
+    for (const Words& output :
+         {Words{"--output", (folder / "new.svg").string()}, Words{"--output", kept, "--overwrite"}}) {
+      CHECK_THAT(refusal(program(Words{"plot"} + files + output), code), Contains("\nhint: "));
+    }
+  }
+  CHECK(files_in(folder) == before);
+  CHECK(bytes_of(kept) == "mine\n");
+}
+
+TEST_CASE("the ending of --output decides, and there are two") {
+  const TempFolder folder;
+  const auto file = written(folder / "s.json", kSweep);
+  for (const auto* name : {"s.pdf", "s", "s.SVG", ".png"}) {
+    CHECK_THAT(refusal(program({"plot", file, "--output", (folder / name).string()}), 2),
+               Contains(".svg or .png") && Contains(name));
+  }
+  CHECK_THAT(refusal(program({"plot"}), 2), Contains("FILE is required"));
+  CHECK_THAT(refusal(program({"plot", file, "--outptu", "x.svg"}), 2), Contains("did you mean '--output'?"));
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("the help shows that plot takes files") {
+  const auto result = run_process(program({"plot", "--help"}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out,
+             Contains("Usage: lockstep plot FILE... [FLAGS]") && Contains("\nArguments:\n  FILE...  "));
+}
