@@ -53,7 +53,7 @@ struct Bar {
   double end = 0;
   int lane = 0;  // from above; takes lane .. lane + 1 of the y axis
   int color = 0;
-  std::string label = {};  // inside, where it fits
+  std::string label = {};  // inside, where those of its whole lane fit
 };
 
 struct Panel {

@@ -1,7 +1,9 @@
 // The picture of bench overlap: what computed and what copied when.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <limits>
+#include <set>
 
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/ticks.h>
@@ -16,8 +18,8 @@ constexpr double kLaneHeight = 30;
 
 struct Experiment {
   std::string name = {};
-  std::vector<std::string> lanes = {};
-  std::vector<Bar> bars = {};  // in ms
+  std::vector<std::string> lanes = {};  // of each bar; then, once sorted, of each lane
+  std::vector<Bar> bars = {};           // in ms
 };
 
 Experiment& experiment_named(std::vector<Experiment>& experiments, const std::string& name) {
@@ -31,14 +33,22 @@ void add_event(std::vector<Experiment>& experiments, const std::string& prefix, 
   if (!begin || !end || *end < *begin) return;
   auto& experiment = experiment_named(experiments, prefix + printable(event.at("experiment")));
   const std::string lane = printable(event.at("lane"));
-  auto found = std::find(experiment.lanes.begin(), experiment.lanes.end(), lane);
-  if (found == experiment.lanes.end()) found = experiment.lanes.insert(found, lane);
-  const bool copies = lane.find("copy") != std::string::npos;
-  experiment.bars.push_back({.begin = 1e3 * *begin,
-                             .end = 1e3 * *end,
-                             .lane = static_cast<int>(found - experiment.lanes.begin()),
-                             .color = copies ? kCopying : kComputing,
-                             .label = printable(event.value("name", ""))});
+  const std::string name = printable(event.value("name", ""));
+  // A device that copies its own results does so in the lane in which it computes.
+  const bool copies = lane.find("copy") != std::string::npos || name.starts_with("copy");
+  experiment.lanes.push_back(lane);
+  experiment.bars.push_back(
+      {.begin = 1e3 * *begin, .end = 1e3 * *end, .color = copies ? kCopying : kComputing, .label = name});
+}
+
+// By name, each of them once, so that a device's lanes lie side by side.
+void sort_lanes(Experiment& experiment) {
+  const std::set<std::string> names(experiment.lanes.begin(), experiment.lanes.end());
+  for (size_t i = 0; i < experiment.bars.size(); ++i) {
+    const auto place = std::distance(names.begin(), names.find(experiment.lanes[i]));
+    experiment.bars[i].lane = static_cast<int>(place);
+  }
+  experiment.lanes.assign(names.begin(), names.end());
 }
 
 // Each experiment begins at 0. Returns when the last of them ends.
@@ -79,6 +89,7 @@ Figure overlap_figure(std::span<const Source> benches) {
       nothing_to_draw(source, "timeline");
     }
   }
+  for (auto& experiment : experiments) sort_lanes(experiment);
   const double last = begin_at_zero(experiments);
   auto time = linear_axis("time (ms)", std::vector{0., last});
   if (last > 0) {  // not up to the next tick: bars need the room

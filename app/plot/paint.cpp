@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <vector>
 
 #include <lockstep/app/plot/place_labels.h>
@@ -60,7 +61,7 @@ class Painter {
         {.text = panel.title, .at = {area.left, place.title}, .font = kPanelFont, .color = kTextColor});
     x_axis(panel.x, area);
     y_axis(panel, place);
-    for (const auto& bar : panel.bars) draw(bar, panel, area);
+    bars(panel, area);
     frame(area);
     for (const auto& series : panel.series) draw(series, panel, area);
     labels(panel, area);
@@ -128,21 +129,32 @@ class Painter {
     for (const auto& position : at) canvas_.marker(marker, position, kMarkerRadius, color, style.hollow);
   }
 
-  void draw(const Bar& bar, const Panel& panel, const Rectangle& area) {
+  static Rectangle place(const Bar& bar, const Panel& panel, const Rectangle& area) {
     Rectangle box{place_on(panel.x, bar.begin, area.left, area.right),
                   place_on(panel.y, bar.lane + .16, area.bottom, area.top),
                   place_on(panel.x, bar.end, area.left, area.right),
                   place_on(panel.y, bar.lane + .84, area.bottom, area.top)};
     box.right = std::max(box.right, box.left + kThinnestBar);
-    const bool gap = box.width() > 4;  // so that neighbours are seen as two
-    if (gap) box.right -= 1;
-    canvas_.rectangle(box, color_of(bar.color, false));
-    if (canvas_.text_width(bar.label, kTextFont) + 8 > box.width()) return;
-    canvas_.text({.text = bar.label,
-                  .at = {(box.left + box.right) / 2, (box.top + box.bottom) / 2 + kBaseDrop},
-                  .font = kTextFont,
-                  .align = Align::kCenter,
-                  .color = bar.color == 0 ? kPaper : kTextColor});
+    if (box.width() > 4) box.right -= 1;  // so that neighbours are seen as two
+    return box;
+  }
+
+  void bars(const Panel& panel, const Rectangle& area) {
+    std::set<int> crowded;  // lanes with a bar that is too short for its label: they have none
+    for (const auto& bar : panel.bars) {
+      const auto box = place(bar, panel, area);
+      canvas_.rectangle(box, color_of(bar.color, false));
+      if (canvas_.text_width(bar.label, kTextFont) + 8 > box.width()) crowded.insert(bar.lane);
+    }
+    for (const auto& bar : panel.bars) {
+      if (crowded.contains(bar.lane)) continue;
+      const auto box = place(bar, panel, area);
+      canvas_.text({.text = bar.label,
+                    .at = {(box.left + box.right) / 2, (box.top + box.bottom) / 2 + kBaseDrop},
+                    .font = kTextFont,
+                    .align = Align::kCenter,
+                    .color = bar.color == 0 ? kPaper : kTextColor});
+    }
   }
 
   void labels(const Panel& panel, const Rectangle& area) {

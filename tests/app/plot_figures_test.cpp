@@ -142,6 +142,7 @@ TEST_CASE("overlap: a panel an experiment, lanes from above, all on one scale th
     {"experiment":"run, then copy","lane":"cpu:0 compute","name":"product 0","begin":5.010,"end":5.030},
     {"experiment":"run, then copy","lane":"cpu:0 copy","name":"copy 0","begin":5.030,"end":5.035},
     {"experiment":"at once","lane":"cpu:1 compute","name":"product 0","begin":7.0,"end":7.040},
+    {"experiment":"at once","lane":"cpu:0 compute","name":"copy 0","begin":7.010,"end":7.020},
     {"experiment":"at once","lane":"cpu:1 compute","name":"product 1","begin":7.040,"end":null}],"tables":[])";
   const auto figure = figure_from({{"overlap.json", bench("overlap", events)}});
   REQUIRE(figure.panels.size() == 2);
@@ -159,8 +160,13 @@ TEST_CASE("overlap: a panel an experiment, lanes from above, all on one scale th
   REQUIRE(first.y.ticks.size() == 2);
   CHECK(first.y.ticks[0].label == "cpu:0 compute");
   CHECK(first.y.ticks[0].at == .5);
-  CHECK(first.y.low > first.y.high);           // lane 0 is on top
-  REQUIRE(figure.panels[1].bars.size() == 1);  // null: not measured
+  CHECK(first.y.low > first.y.high);  // lane 0 is on top
+  const auto& second = figure.panels[1];
+  REQUIRE(second.bars.size() == 2);                   // null: not measured
+  CHECK(second.y.ticks[0].label == "cpu:0 compute");  // by name, not as they came
+  CHECK(second.bars[0].lane == 1);
+  CHECK(second.bars[1].lane == 0);
+  CHECK(second.bars[1].color == first.bars[1].color);  // a copy, whatever its lane
   for (const auto& panel : figure.panels) CHECK(panel.x.high == Approx(40));
   CHECK(figure.panels[1].x.label == "time (ms)");
   CHECK(legend_of(figure) == Texts{"computing", "copying"});

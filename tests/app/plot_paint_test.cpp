@@ -118,13 +118,15 @@ TEST_CASE("a line of one point without a marker is still seen") {
 }
 
 TEST_CASE("bars take their lane and their time") {
-  Panel panel{.bars = {{0, 10, 0, 0, "long enough"}, {10, 10.5, 1, 4, "too long for its bar"}},
+  Panel panel{.bars = {{0, 10, 0, 0, "long enough"},
+                       {10, 10.5, 1, 4, "too long for its bar"},
+                       {12, 20, 1, 4, "its neighbour"}},
               .height = 100};
   panel.x = {.low = 0, .high = 20};
   panel.y = {.low = 2, .high = 0};
   const auto [layout, canvas] = painted({.panels = {panel}});
   const auto& area = layout.panels.at(0).area;
-  REQUIRE(canvas.rectangles.size() == 3);  // the paper, and two bars
+  REQUIRE(canvas.rectangles.size() == 4);  // the paper, and three bars
   const auto& first = canvas.rectangles[1];
   const auto& second = canvas.rectangles[2];
   CHECK(first.left == Approx(area.left));
@@ -137,6 +139,7 @@ TEST_CASE("bars take their lane and their time") {
   };
   CHECK(has("long enough"));
   CHECK_FALSE(has("too long for its bar"));
+  CHECK_FALSE(has("its neighbour"));  // a lane has all of its labels or none
 }
 
 TEST_CASE("no text covers another, the data or the border") {
