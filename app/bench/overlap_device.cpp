@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kRounding = 1e-4;  // of the largest element: float sums of some thousand products
+constexpr double kProductRounding = 1e-4;  // of the largest element: float sums of some thousand products
 
 // (size, size) float, drawn on the host so that it does not depend on the kind of device.
 torch::Tensor random_matrix(int64_t size, uint64_t seed, torch::Device device) {
@@ -75,7 +75,7 @@ void OverlapDevice::spoil() {
 }
 
 int64_t OverlapDevice::wrong_products(const torch::Tensor& expected, int64_t slots) const {
-  const double bound = kRounding * expected.abs().max().item<double>();
+  const double bound = kProductRounding * expected.abs().max().item<double>();
   return std::count_if(results_.begin(), results_.begin() + std::min(slots, kSlots), [&](const auto& result) {
     return !((result.cpu() - expected).abs().max().template item<double>() <= bound);  // NaN is wrong, too
   });

@@ -60,7 +60,7 @@ void check_operators(OverlapRun& run, int64_t wrong) {
   run.report.check("products", wrong == 0, counted(wrong, "result") + " unlike torch's own");
 }
 
-std::vector<Column> columns() {
+std::vector<Column> operator_columns() {
   return {{.key = "size", .title = "size", .width = 6},
           {.key = "serial_us", .title = "one by one", .unit = "us", .width = 11, .digits = 1},
           {.key = "side_us", .title = "side by side", .unit = "us", .width = 12, .digits = 1},
@@ -109,7 +109,7 @@ void exercise_independent_operators(OverlapRun& run) {
                   run.plan.iterations));
   run.report.note("experiment issued to " + ways_of(run.plan, operators) +
                   "; at once: the most under way in a trace");
-  auto with_at_once = columns();
+  auto with_at_once = operator_columns();
   with_at_once.push_back({.key = "at_once", .title = "at once", .width = 8});
   with_at_once.push_back({.key = "at_once_side", .title = "side by side", .width = 8});
   run.report.table("independent operators", with_at_once);
@@ -141,7 +141,7 @@ void exercise_small_operators(OverlapRun& run) {
   run.report.note(fmt::format("question   does it pay to run {} small operators side by side on one device?",
                               run.plan.iterations));
   run.report.note("experiment issued to " + ways_of(run.plan, operators) + ", for sizes that double");
-  run.report.table("small operators", columns());
+  run.report.table("small operators", operator_columns());
   std::vector<OperatorTimes> all;
   int64_t wrong = 0;
   for (auto size = std::min(kSmallest, run.plan.size); size <= run.plan.size; size *= 2) {

@@ -29,7 +29,7 @@ std::string devices_of(const Json& plan) {
 }
 
 // "lr 0.2"; nothing where the plan does not say.
-std::string part(const Json& plan, const std::string& key, const std::string& name) {
+std::string setting(const Json& plan, const std::string& key, const std::string& name) {
   const auto value = plan.value(key, Json());
   if (value.is_null()) return "";
   if (value.is_string()) return name + value.get<std::string>();
@@ -39,15 +39,15 @@ std::string part(const Json& plan, const std::string& key, const std::string& na
 
 Parts parts_of(const std::string& name, const Json& plan) {
   return {name,
-          part(plan, "model", ""),
+          setting(plan, "model", ""),
           devices_of(plan),
-          part(plan, "batch_size", "batch"),
-          part(plan, "optimizer", ""),
-          part(plan, "lr", "lr"),
-          part(plan, "schedule", "schedule "),
-          part(plan, "momentum", "momentum"),
-          part(plan, "precision", ""),
-          part(plan, "seed", "seed")};
+          setting(plan, "batch_size", "batch"),
+          setting(plan, "optimizer", ""),
+          setting(plan, "lr", "lr"),
+          setting(plan, "schedule", "schedule "),
+          setting(plan, "momentum", "momentum"),
+          setting(plan, "precision", ""),
+          setting(plan, "seed", "seed")};
 }
 
 void add_point(std::vector<Point>& points, double x, const Json& line, const std::string& key) {
