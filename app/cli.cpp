@@ -20,6 +20,7 @@
 #include <lockstep/app/logging.h>
 #include <lockstep/app/plot/plot.h>
 #include <lockstep/app/suggest.h>
+#include <lockstep/app/sweep/sweep.h>
 #include <lockstep/app/train.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/support/cuda_info.h>
@@ -109,6 +110,7 @@ std::unique_ptr<CLI::App> build_cli() {
   setup_recipes(*app);
   setup_bench(*app);
   setup_plot(*app);
+  setup_sweep(*app);
   setup_demo(*app);
   setup_devices(*app);
   setup_data(*app);

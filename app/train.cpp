@@ -32,30 +32,16 @@
 namespace lockstep {
 namespace {
 
-void add_run(CLI::App& train, TrainOptions& options) {
+void add_epochs(CLI::App& train, TrainOptions& options) {
   train.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
       ->check(positive_int(kMaxEpochs));
-  train
-      .add_option("--seed", options.seed,
-                  "For the initial weights, the order of the images and synthetic data")
-      ->check(non_negative_int());
-  train
-      .add_option("--limit-steps", options.limit_steps,
-                  "Stop after N steps of the whole run, then evaluate and close as usual")
-      ->check(positive_int());
 }
 
-void add_where(CLI::App& train, TrainOptions& options) {
+void add_devices(CLI::App& train, TrainOptions& options) {
   train
       .add_option("--devices", options.devices,
                   "One replica a device: auto, cpu, cpux2, cuda, cuda:0,cuda:1, cuda:0x2")
       ->type_name("LIST");
-  train.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
-      ->check(positive_int(kMaxThreads));
-  train
-      .add_option("--split", options.split,
-                  "Shares of the batch: even, 3:1 (one number a replica), or auto (found by timing)")
-      ->type_name("SHARES");
 }
 
 void add_watch(CLI::App& train, TrainOptions& options) {
@@ -123,8 +109,10 @@ void setup_train(CLI::App& app) {
   auto* train = app.add_subcommand("train", "Train a recipe on one device or several");
   auto options = std::make_shared<TrainOptions>();
   add_recipe_flags(*train, *options);
-  add_run(*train, *options);
-  add_where(*train, *options);
+  add_epochs(*train, *options);
+  add_run_flags(*train, *options);
+  add_devices(*train, *options);
+  add_replica_flags(*train, *options);
   add_optimizer_flags(*train, *options);
   add_engine_flags(*train, *options);
   add_watch(*train, *options);

@@ -11,13 +11,12 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMaxRows = int64_t{1} << 31;
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxBucketMb = 1 << 20;
 
 }  // namespace
 
-void add_recipe_flags(CLI::App& command, TrainOptions& options) {
+void add_data_flags(CLI::App& command, TrainOptions& options) {
   command.add_option("--recipe", options.recipe, "Named set of values; a flag given beside it wins")
       ->check(one_of(recipe_names()));
   command.add_option("--model", options.model, "Another model than the recipe's")
@@ -29,14 +28,42 @@ void add_recipe_flags(CLI::App& command, TrainOptions& options) {
       ->type_name("DIR");
   command.add_option("--limit-train", options.limit_train, "Use only the first N training images")
       ->check(positive_int(kMaxRows));
+}
+
+void add_recipe_flags(CLI::App& command, TrainOptions& options) {
+  add_data_flags(command, options);
   command
       .add_option("--batch-size", options.batch_size,
                   "Images a step over all replicas (default: the recipe's)")
       ->check(positive_int(kMaxRows));
 }
 
+void add_run_flags(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option("--seed", options.seed,
+                  "For the initial weights, the order of the images and synthetic data")
+      ->check(non_negative_int());
+  command
+      .add_option("--limit-steps", options.limit_steps,
+                  "Stop after N steps of the whole run, then evaluate and close as usual")
+      ->check(positive_int());
+}
+
+void add_replica_flags(CLI::App& command, TrainOptions& options) {
+  command.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
+      ->check(positive_int(kMaxThreads));
+  command
+      .add_option("--split", options.split,
+                  "Shares of the batch: even, 3:1 (one number a replica), or auto (found by timing)")
+      ->type_name("SHARES");
+}
+
 void add_optimizer_flags(CLI::App& command, TrainOptions& options) {
   command.add_option("--lr", options.lr, "Learning rate (default: the recipe's)")->check(positive_number());
+  add_update_flags(command, options);
+}
+
+void add_update_flags(CLI::App& command, TrainOptions& options) {
   command.add_option("--optimizer", options.optimizer, "Update rule")
       ->check(one_of(names_of(kOptimizerNames)));
   command.add_option("--momentum", options.momentum, "Of SGD (default: the recipe's)")->check(fraction());

@@ -9,11 +9,24 @@
 namespace lockstep {
 
 inline constexpr int64_t kMaxEpochs = 1'000'000;
+inline constexpr int64_t kMaxRows = int64_t{1} << 31;  // of a data set, of a batch
 
-// --recipe, --model, --data, --limit-train, --batch-size
+// --recipe, --model, --data, --limit-train
+void add_data_flags(CLI::App& command, TrainOptions& options);
+
+// Those, and --batch-size.
 void add_recipe_flags(CLI::App& command, TrainOptions& options);
 
-// --lr, --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
+// --seed, --limit-steps
+void add_run_flags(CLI::App& command, TrainOptions& options);
+
+// --threads, --split
+void add_replica_flags(CLI::App& command, TrainOptions& options);
+
+// --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
+void add_update_flags(CLI::App& command, TrainOptions& options);
+
+// --lr, and those.
 void add_optimizer_flags(CLI::App& command, TrainOptions& options);
 
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/memory_usage.h>
@@ -163,7 +164,20 @@ int64_t estimate_memory(const TrainPlan& plan) {
   return bytes;
 }
 
+TrainPlan plan_without_data(const TrainOptions& options) {
+  const auto& recipe = find_recipe(options.recipe);
+  TrainPlan plan;
+  plan.recipe = recipe.name;
+  plan.seed = options.seed;
+  set_where(options, plan);
+  set_how(options, recipe, plan);
+  set_epochs(options, recipe, plan);
+  return plan;
+}
+
 }  // namespace
+
+void check_train_values(const TrainOptions& options) { plan_without_data(options); }
 
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows) {
   const auto& replica = plan.trainer.replica;
@@ -176,17 +190,12 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows) {
          activation * rows * activations_per_row(plan.model);
 }
 
-TrainPlan make_train_plan(const TrainOptions& options) {
+TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData> data) {
   const auto& recipe = find_recipe(options.recipe);
-  TrainPlan plan;
-  plan.recipe = recipe.name;
-  plan.seed = options.seed;
   // What needs no data comes first, so that what is wrong with it is said before any is read.
-  set_where(options, plan);
-  set_how(options, recipe, plan);
-  set_epochs(options, recipe, plan);
+  auto plan = plan_without_data(options);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
-  plan.data = load_data(options.data, options.seed, options.limit_train);
+  plan.data = data ? std::move(*data) : load_data(options.data, options.seed, options.limit_train);
   set_batches(options, recipe, plan);
   touch_kernels(plan, set_model(options, recipe, plan));  // the model is gone before memory is looked at
   plan.memory_estimate = estimate_memory(plan);

@@ -38,9 +38,13 @@ struct TrainPlan {
   int world_size() const { return static_cast<int>(trainer.devices.size()); }
 };
 
-// Reads the data and builds the model once; writes nothing. Throws what they throw, and before that
-// UsageError for values that make no sense with these devices. The options have passed check_combinations().
-TrainPlan make_train_plan(const TrainOptions& options);
+// Reads the data and builds the model once; writes nothing. `data`: what was read for another plan of the
+// same data flags and seed, so that several hold it once. Throws what they throw, and before that UsageError
+// for values that make no sense with these devices. The options have passed check_combinations().
+TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData> data = {});
+
+// Throws what make_train_plan() would for values that make no sense with these devices, and reads no data.
+void check_train_values(const TrainOptions& options);
 
 // Bytes that one replica needs on its device for a step of so many rows: an estimate.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows);

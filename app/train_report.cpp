@@ -14,7 +14,6 @@ using Json = nlohmann::ordered_json;
 
 double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
 double percent(int64_t part, int64_t whole) { return 100 * share(part, whole); }
-double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 double ms(double seconds) { return 1e3 * seconds; }
 
 int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
@@ -30,6 +29,8 @@ Json split_of(const TrainPlan& plan) {
 }
 
 }  // namespace
+
+double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
   auto line =

@@ -34,11 +34,16 @@ struct EpochReport {
 
 struct RunReport {
   double test_accuracy = 0;
+  double test_loss = 0;          // the mean over the test images, as the accuracy after the last epoch
+  double train_loss = 0;         // the mean over the last epoch's images, each before its step
   double seconds_per_epoch = 0;  // training alone, scaled to whole epochs where a limit cut the run short
   int64_t steps = 0;
   int64_t peak_bytes = 0;
   std::optional<std::string> weights_sha256{};
 };
+
+// Of an image.
+double mean_loss(const TrainSums& sums);
 
 std::string step_line(const StepReport& report, const TrainPlan& plan);
 std::string epoch_line(const EpochReport& report, const TrainPlan& plan);

@@ -47,22 +47,26 @@ TrainerOptions TrainRun::trainer_options() {
 RunReport TrainRun::run() {
   record(plan_json(plan_));
   double seconds = 0;
+  RunReport run;
   for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
     const auto report = run_epoch(epoch);
     seconds += report.seconds;
     accuracy_.push_back(report.test.accuracy());
+    run.test_accuracy = report.test.accuracy();
+    run.test_loss = report.test.loss();
+    run.train_loss = mean_loss(report.sums);
     print(epoch_line(report, plan_));
     record(epoch_json(report));
     show_curve();
   }
 
-  RunReport report{
-      .test_accuracy = accuracy_.back(), .steps = steps_done_, .peak_bytes = peak_resident_bytes()};
-  report.seconds_per_epoch =
+  run.steps = steps_done_;
+  run.peak_bytes = peak_resident_bytes();
+  run.seconds_per_epoch =
       seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
-  if (options_.print_weights_hash) report.weights_sha256 = weights_sha256(trainer_.weights());
-  record(run_json(report));
-  return report;
+  if (options_.print_weights_hash) run.weights_sha256 = weights_sha256(trainer_.weights());
+  record(run_json(run));
+  return run;
 }
 
 EpochReport TrainRun::run_epoch(int64_t epoch) {

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <string_view>
@@ -108,6 +109,27 @@ CLI::Validator non_negative_number() {
 
 CLI::Validator fraction() {
   return number([](double value) { return value >= 0 && value < 1; }, "at least 0 and below 1");
+}
+
+CLI::Validator list_of(CLI::Validator element) {
+  auto check = [element = std::move(element)](const std::string& list) {
+    for (const auto& word : words_of(list)) {
+      if (word.empty()) return fmt::format("has an empty value in {}", in_quotes(list));
+      if (auto problem = element(word); !problem.empty()) return problem;
+    }
+    return kAccepted;
+  };
+  return CLI::Validator(std::move(check), "");
+}
+
+std::vector<std::string> words_of(const std::string& list) {
+  std::vector<std::string> words;
+  for (size_t begin = 0; begin <= list.size();) {
+    const auto end = std::min(list.find(',', begin), list.size());
+    words.push_back(list.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return words;
 }
 
 CLI::Validator boolean() {

@@ -26,6 +26,12 @@ CLI::Validator positive_number();
 CLI::Validator non_negative_number();
 CLI::Validator fraction();
 
+// Values with commas between them, each of which `element` accepts: ".1,.2".
+CLI::Validator list_of(CLI::Validator element);
+
+// What stands between the commas.
+std::vector<std::string> words_of(const std::string& list);
+
 // 1, 0, true or false: what a flag without a value takes from the environment or as --flag=true.
 CLI::Validator boolean();
 

@@ -1,0 +1,250 @@
+#include <lockstep/app/sweep/findings.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+using Results = std::vector<CellResult>;
+using Chosen = std::function<bool(const SweepCell&)>;
+
+// Rates are products such as 3 x .1: six digits are enough to read one by.
+std::string rate_text(double lr) { return fmt::format("{:.6g}", lr); }
+
+double accuracy_of(const CellResult& result) { return result.figures->accuracy; }
+
+// The first of the most accurate among those chosen; null where all of them have diverged.
+const CellResult* best_of(const Results& results, const Chosen& chosen) {
+  const CellResult* best = nullptr;
+  for (const auto& result : results) {
+    if (!result.figures || !chosen(result.cell)) continue;
+    if (!best || accuracy_of(result) > accuracy_of(*best)) best = &result;
+  }
+  return best;
+}
+
+// In the order in which they come.
+std::vector<std::string> device_lists(const Results& results) {
+  std::vector<std::string> lists;
+  for (const auto& [cell, threads, figures] : results) {
+    if (std::find(lists.begin(), lists.end(), cell.devices) == lists.end()) lists.push_back(cell.devices);
+  }
+  return lists;
+}
+
+std::vector<double> given_rates(const Results& results) {
+  std::vector<double> rates;
+  for (const auto& [cell, threads, figures] : results) {
+    if (std::find(rates.begin(), rates.end(), cell.given_lr) == rates.end()) rates.push_back(cell.given_lr);
+  }
+  return rates;
+}
+
+Finding best_cell(const Results& results, int64_t test_rows) {
+  const auto* best = best_of(results, [](const auto&) { return true; });
+  if (!best) {
+    return {fmt::format("all {} have diverged: try smaller learning rates",
+                        counted(static_cast<int64_t>(results.size()), "cell"))};
+  }
+  const auto& cell = best->cell;
+  const double margin = accuracy_margin(accuracy_of(*best), test_rows);
+  const auto as_good = std::count_if(results.begin(), results.end(), [&](const auto& other) {
+    return &other != best && other.figures && accuracy_of(other) >= accuracy_of(*best) - margin;
+  });
+  const auto others = as_good == 0
+                          ? ""
+                          : fmt::format("; {} within {:.4f} of it, which {} test images do not tell apart",
+                                        as_good == 1 ? "one other is" : fmt::format("{} others are", as_good),
+                                        margin, test_rows);
+  auto values = json_of(*best);
+  values["as_good"] = as_good;
+  return {
+      fmt::format("best: test acc {:.4f} on {} at batch {}, lr {}, {}{}", accuracy_of(*best), cell.devices,
+                  cell.batch_size, rate_text(cell.lr), counted(cell.epochs, "epoch"), others),
+      values};
+}
+
+// A list's best learning rates: the one of its most accurate cell, and those that the test images do not tell
+// from it.
+struct BestRates {
+  std::string devices;
+  const CellResult* best = nullptr;  // null: all have diverged
+  std::vector<double> rates{};       // as they were trained, rising
+};
+
+BestRates best_rates_on(const std::string& list, const Results& results, int64_t test_rows) {
+  BestRates found{.devices = list,
+                  .best = best_of(results, [&](const auto& cell) { return cell.devices == list; })};
+  if (!found.best) return found;
+  const double best = accuracy_of(*found.best);
+  const double least = best - accuracy_margin(best, test_rows);
+  for (const double given : given_rates(results)) {
+    const auto* cell =
+        best_of(results, [&](const auto& other) { return other.devices == list && other.given_lr == given; });
+    if (cell && accuracy_of(*cell) >= least) found.rates.push_back(cell->cell.lr);
+  }
+  std::sort(found.rates.begin(), found.rates.end());
+  return found;
+}
+
+// How the rate moves from few replicas to many. Only ranges that do not overlap tell.
+std::string trend_of(const std::vector<BestRates>& lists) {
+  bool up = false, down = false, more = false;
+  for (const auto& a : lists) {
+    for (const auto& b : lists) {
+      if (!a.best || !b.best || a.best->cell.replicas >= b.best->cell.replicas) continue;
+      more = true;
+      up |= a.rates.back() < b.rates.front();
+      down |= a.rates.front() > b.rates.back();
+    }
+  }
+  if (!more) return "";
+  if (up && down) return "up and down";
+  return up ? "up" : down ? "down" : "none";
+}
+
+std::string trend_text(const std::string& trend) {
+  if (trend.empty()) return "";
+  if (trend == "none") return ": it does not move with the number of replicas, as far as this tells";
+  if (trend == "up and down") return ": no clear direction with the number of replicas";
+  return fmt::format(": it goes {} with the number of replicas", trend);
+}
+
+std::string list_text(const BestRates& list) {
+  if (!list.best) return fmt::format("none on {} (all diverged)", list.devices);
+  std::vector<std::string> rates;
+  for (const double lr : list.rates) rates.push_back(rate_text(lr));
+  const auto& cell = list.best->cell;
+  const bool scaled = cell.lr != cell.given_lr && rates.size() == 1;
+  return fmt::format("{}{} on {} (test acc {:.4f})", fmt::join(rates, " or "),
+                     scaled ? fmt::format(" ({} x {})", cell.replicas, rate_text(cell.given_lr)) : "",
+                     list.devices, accuracy_of(*list.best));
+}
+
+Json list_json(const BestRates& list) {
+  if (!list.best) return {{"devices", list.devices}, {"lr", nullptr}, {"accuracy", nullptr}};
+  return {{"devices", list.devices},
+          {"replicas", list.best->cell.replicas},
+          {"lr", list.best->cell.lr},
+          {"as_good", list.rates},
+          {"accuracy", accuracy_of(*list.best)}};
+}
+
+Finding best_rates(const std::vector<BestRates>& lists) {
+  std::vector<std::string> parts;
+  Json rows = Json::array();
+  for (const auto& list : lists) {
+    parts.push_back(list_text(list));
+    rows.push_back(list_json(list));
+  }
+  const auto trend = trend_of(lists);
+  return {fmt::format("best learning rate, one seed each: {}{}", fmt::join(parts, ", "), trend_text(trend)),
+          {{"best", rows}, {"trend", trend.empty() ? Json() : Json(trend)}}};
+}
+
+// Where the best rate is the last that was tried, the best may lie beyond.
+std::vector<Finding> open_ends(const Results& results, const std::vector<BestRates>& lists) {
+  constexpr size_t kFewest = 3;  // of two rates one is always at an end
+  const auto rates = given_rates(results);
+  const auto [smallest, largest] = std::minmax_element(rates.begin(), rates.end());
+  std::vector<Finding> findings;
+  for (const auto& [devices, best, as_good] : lists) {
+    if (!best || as_good.size() != 1 || rates.size() < kFewest) continue;
+    const double rate = best->cell.given_lr;
+    if (rate != *smallest && rate != *largest) continue;
+    const std::string end = rate == *largest ? "larg" : "small";
+    findings.push_back({fmt::format("{}: {} is the {}est rate of the sweep, a {}er one may be better",
+                                    devices, rate_text(best->cell.lr), end, end),
+                        {{"devices", devices}, {"lr", best->cell.lr}, {"end", end + "est"}}});
+  }
+  return findings;
+}
+
+std::optional<Finding> divergence(const Results& results) {
+  int64_t count = 0;
+  const CellResult* lowest = nullptr;
+  for (const auto& result : results) {
+    if (result.figures) continue;
+    ++count;
+    if (!lowest || result.cell.lr < lowest->cell.lr) lowest = &result;
+  }
+  if (!lowest) return std::nullopt;
+  return Finding{fmt::format("{} of {} diverged, at the smallest rate lr {} on {}", count,
+                             counted(static_cast<int64_t>(results.size()), "cell"),
+                             rate_text(lowest->cell.lr), lowest->cell.devices),
+                 {{"diverged", count}, {"smallest_lr", lowest->cell.lr}}};
+}
+
+}  // namespace
+
+std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells) {
+  size_t widest = 7;
+  for (const auto& cell : cells) widest = std::max(widest, cell.devices.size());
+  return {{.key = "devices", .title = "devices", .width = static_cast<int>(widest), .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "rate", .title = "lr", .width = 9},
+          {.key = "epochs", .title = "epochs", .width = 6},
+          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 4},
+          {.key = "train_loss", .title = "train loss", .width = 10, .digits = 4},
+          {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 8, .digits = 2},
+          {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
+          {.key = "note", .title = "", .width = 8, .digits = kText}};
+}
+
+Json sweep_row(const CellResult& result, bool kept) {
+  auto row = json_of(result);
+  row["rate"] = rate_text(result.cell.lr);
+  row["note"] = fmt::format("{}{}{}", result.figures ? "" : "diverged", !result.figures && kept ? ", " : "",
+                            kept ? "kept" : "");
+  return row;
+}
+
+std::string accuracy_table(const Results& results) {
+  const auto lists = device_lists(results);
+  const auto rates = given_rates(results);
+  if (lists.size() < 2 || rates.size() < 2) return "";
+  const bool scaled = std::any_of(results.begin(), results.end(),
+                                  [](const auto& result) { return result.cell.lr != result.cell.given_lr; });
+  std::vector<Column> columns{{.key = "lr", .title = "lr", .unit = scaled ? "of one" : "", .width = 9}};
+  for (const auto& list : lists) {
+    const auto width = std::max<int>(10, static_cast<int>(list.size()));
+    columns.push_back({.key = list, .title = list, .unit = "test acc", .width = width, .digits = 4});
+  }
+  auto table = table_heading(columns) + "\n";
+  for (const double lr : rates) {
+    Json row{{"lr", rate_text(lr)}};
+    for (const auto& list : lists) {
+      const auto* best =
+          best_of(results, [&](const auto& cell) { return cell.devices == list && cell.given_lr == lr; });
+      row[list] = best ? Json(accuracy_of(*best)) : Json("diverged");
+    }
+    table += table_line(columns, row) + "\n";
+  }
+  return table;
+}
+
+double accuracy_margin(double accuracy, int64_t test_rows) {
+  return 2 * std::sqrt(2 * accuracy * (1 - accuracy) / static_cast<double>(test_rows));
+}
+
+std::vector<Finding> findings_of(const Results& results, int64_t test_rows) {
+  std::vector<Finding> findings{best_cell(results, test_rows)};
+  if (given_rates(results).size() > 1) {
+    std::vector<BestRates> lists;
+    for (const auto& list : device_lists(results)) lists.push_back(best_rates_on(list, results, test_rows));
+    findings.push_back(best_rates(lists));
+    for (auto& end : open_ends(results, lists)) findings.push_back(std::move(end));
+  }
+  if (auto diverged = divergence(results)) findings.push_back(std::move(*diverged));
+  return findings;
+}
+
+}  // namespace lockstep

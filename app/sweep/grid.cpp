@@ -1,0 +1,127 @@
+#include <lockstep/app/sweep/grid.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <cstdint>
+#include <utility>
+
+#include <lockstep/app/bench/options.h>
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+template <class T>
+void need_distinct(const std::vector<T>& values, const std::string& flag) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (std::find(values.begin(), value, *value) == value) continue;
+    throw UsageError(fmt::format("{} names {} twice", flag, *value), "a cell is trained once: leave one out");
+  }
+}
+
+// Of a list that the flag's check has accepted; converted as CLI11 converts train's single value.
+template <class T>
+std::vector<T> values_of(const std::string& list, const std::string& flag) {
+  std::vector<T> values;
+  for (const auto& word : words_of(list)) {
+    T value{};
+    if (!CLI::detail::lexical_cast(word, value)) {
+      throw UsageError(fmt::format("{} does not accept '{}'", flag, word));
+    }
+    values.push_back(value);
+  }
+  need_distinct(values, flag);
+  return values;
+}
+
+template <class T>
+std::vector<T> axis(const std::optional<std::string>& list, T otherwise, const std::string& flag) {
+  return list ? values_of<T>(*list, flag) : std::vector<T>{otherwise};
+}
+
+struct DeviceList {
+  std::string spec;
+  int replicas = 1;
+};
+
+// Two specs of one list ("cpu", "cpux1") are the same value.
+std::vector<DeviceList> device_axis(const std::vector<std::string>& specs) {
+  std::vector<DeviceList> lists;
+  std::vector<std::string> names;
+  for (const auto& spec : specs.empty() ? std::vector<std::string>{"auto"} : specs) {
+    const auto devices = usable_devices(spec);
+    lists.push_back({.spec = spec_of(devices), .replicas = static_cast<int>(devices.size())});
+    names.push_back(lists.back().spec);
+  }
+  need_distinct(names, "--devices");
+  return lists;
+}
+
+}  // namespace
+
+std::vector<SweepCell> make_grid(const SweepOptions& options) {
+  const auto& recipe = find_recipe(options.train.recipe);
+  const auto lists = device_axis(options.devices);
+  const auto batch_sizes = axis<int64_t>(options.batch_size, recipe.batch_size, "--batch-size");
+  const auto rates = axis<double>(options.lr, recipe.lr, "--lr");
+  const auto epochs = axis<int64_t>(options.epochs, recipe.epochs, "--epochs");
+  std::vector<SweepCell> cells;
+  for (const auto& list : lists) {
+    // As train has it: a value that was given stands, a recipe's own may be meant for each device.
+    const auto times = [&](bool given) -> int64_t {
+      return options.scale_batch || (!given && recipe.per_device) ? list.replicas : 1;
+    };
+    for (const auto batch_size : batch_sizes) {
+      for (const auto lr : rates) {
+        for (const auto count : epochs) {
+          cells.push_back({.devices = list.spec,
+                           .replicas = list.replicas,
+                           .batch_size = batch_size * times(options.batch_size.has_value()),
+                           .lr = lr * static_cast<double>(times(options.lr.has_value())),
+                           .epochs = count,
+                           .given_lr = lr});
+        }
+      }
+    }
+  }
+  return cells;
+}
+
+std::string grid_text(const SweepOptions& options) {
+  const auto size = [](const std::optional<std::string>& list) {
+    return static_cast<int64_t>(list ? words_of(*list).size() : 1);
+  };
+  const auto lists = static_cast<int64_t>(std::max<size_t>(options.devices.size(), 1));
+  const std::pair<int64_t, const char*> axes[] = {{lists, "device list"},
+                                                  {size(options.batch_size), "batch size"},
+                                                  {size(options.lr), "learning rate"},
+                                                  {size(options.epochs), "epoch count"}};
+  int64_t cells = 1;
+  std::vector<std::string> parts;
+  for (const auto& [count, name] : axes) {
+    cells *= count;
+    if (count == 1) continue;
+    parts.push_back(counted(count, name));
+  }
+  const auto of = parts.empty() ? "" : fmt::format(": {}", fmt::join(parts, " x "));
+  return counted(cells, "cell") + of;
+}
+
+TrainOptions train_options(const SweepOptions& options, const SweepCell& cell) {
+  auto train = options.train;
+  train.devices = cell.devices;
+  train.batch_size = cell.batch_size;
+  train.lr = cell.lr;
+  train.epochs = cell.epochs;
+  train.quiet = true;
+  return train;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,200 @@
+#include <lockstep/app/sweep/record.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <span>
+#include <utility>
+
+#include <lockstep/app/bench/environment.h>
+#include <lockstep/app/suggest.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/new_file.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kFormat = "lockstep sweep";
+constexpr int kVersion = 1;
+
+[[noreturn]] void damaged(const std::string& path, const std::string& what) {
+  throw DataError(fmt::format("the sweep {} is damaged: {}", in_quotes(path), what),
+                  "start another file: --json FILE");
+}
+
+std::string text_of(const std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::exists(path, error)) {
+    throw DataError(fmt::format("--resume {}: there is no such file", in_quotes(path)),
+                    "a sweep begins with --json FILE");
+  }
+  std::ifstream file(path, std::ios::binary);
+  std::string text(std::istreambuf_iterator<char>(file), {});
+  if (!file || std::filesystem::is_directory(path, error)) {
+    throw DataError(fmt::format("--resume {}: it cannot be read", in_quotes(path)));
+  }
+  return text;
+}
+
+// Throws Json::exception where something is missing or of another type.
+CellResult result_of(const Json& json) {
+  CellResult result;
+  auto& cell = result.cell;
+  json.at("devices").get_to(cell.devices);
+  json.at("replicas").get_to(cell.replicas);
+  json.at("threads").get_to(result.threads);
+  json.at("batch_size").get_to(cell.batch_size);
+  json.at("lr").get_to(cell.lr);
+  json.at("epochs").get_to(cell.epochs);
+  cell.given_lr = cell.lr;
+  if (json.at("diverged").get<bool>()) return result;
+  result.figures = {.accuracy = json.at("accuracy").get<double>(),
+                    .test_loss = json.at("test_loss").get<double>(),
+                    .train_loss = json.at("train_loss").get<double>(),
+                    .seconds_per_epoch = json.at("seconds_per_epoch").get<double>(),
+                    .images_per_second = json.at("images_per_second").get<double>()};
+  return result;
+}
+
+Json read_document(const std::string& path) {
+  const auto document = Json::parse(text_of(path), nullptr, /*allow_exceptions=*/false);
+  if (document.is_discarded()) damaged(path, "it is not JSON");
+  if (!document.is_object()) damaged(path, "it holds no object");
+  const auto format = document.value("format", Json());
+  if (format != kFormat || document.value("version", Json()) != kVersion) {
+    throw DataError(
+        fmt::format("{} is of format {}, version {}; expected \"{}\", version {}", in_quotes(path),
+                    format.dump(), document.value("version", Json()).dump(), kFormat, kVersion),
+        "name a file that 'lockstep sweep --json FILE' has made");
+  }
+  for (const auto* key : {"command", "environment", "settings", "cells"}) {
+    if (!document.contains(key)) damaged(path, fmt::format("it has no \"{}\"", key));
+  }
+  return document;
+}
+
+// "lr 0.1" for a message; a list or an object as JSON.
+std::string shown(const Json& value) {
+  return value.is_string() ? in_quotes(value.get<std::string>()) : value.dump();
+}
+
+}  // namespace
+
+Json json_of(const CellResult& result) {
+  const auto& cell = result.cell;
+  const auto figure = [&](double CellFigures::*member) {
+    return result.figures ? Json(*result.figures.*member) : Json();
+  };
+  return {{"devices", cell.devices},
+          {"replicas", cell.replicas},
+          {"threads", result.threads},
+          {"batch_size", cell.batch_size},
+          {"lr", cell.lr},
+          {"epochs", cell.epochs},
+          {"accuracy", figure(&CellFigures::accuracy)},
+          {"test_loss", figure(&CellFigures::test_loss)},
+          {"train_loss", figure(&CellFigures::train_loss)},
+          {"seconds_per_epoch", figure(&CellFigures::seconds_per_epoch)},
+          {"images_per_second", figure(&CellFigures::images_per_second)},
+          {"diverged", !result.figures}};
+}
+
+SweepRecord::SweepRecord(std::string path, bool overwrite) : path_(std::move(path)) {
+  const NewFile probe(*path_, overwrite);
+}
+
+SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
+  std::error_code ignored;
+  if (!overwrite && std::filesystem::is_regular_file(path, ignored)) {
+    throw OutputError(fmt::format("{} already exists", in_quotes(path)),
+                      "go on with it: --resume FILE; or choose another name, or replace it with --overwrite");
+  }
+  return {path, overwrite};
+}
+
+SweepRecord SweepRecord::resume(const std::string& path) {
+  auto document = read_document(path);
+  SweepRecord record(path, /*overwrite=*/true);
+  try {
+    for (const auto& cell : document.at("cells")) record.results_.push_back(result_of(cell));
+  } catch (const Json::exception&) {
+    damaged(path, fmt::format("what stands for cell {} is no cell of a sweep", record.results_.size() + 1));
+  }
+  record.resumed_ = true;
+  record.kept_ = record.results_.size();
+  record.document_ = std::move(document);
+  return record;
+}
+
+void SweepRecord::begin(const Json& settings) {
+  if (!resumed_) {
+    document_ = {{"format", kFormat},         {"version", kVersion},
+                 {"command", command_line()}, {"environment", environment_json()},
+                 {"settings", settings},      {"complete", false},
+                 {"cells", Json::array()}};
+    return;
+  }
+  const auto& theirs = document_.at("settings");
+  if (!theirs.is_object()) damaged(*path_, "its settings are no object");
+  for (const auto& [key, ours] : settings.items()) {
+    const auto their = theirs.value(key, Json());
+    if (their == ours) continue;
+    throw UsageError(
+        fmt::format("the sweep {} was made with {} {}, this command has {}", in_quotes(*path_), key,
+                    shown(their), shown(ours)),
+        fmt::format("it was made by {}; start another file: --json FILE", shown(document_.at("command"))));
+  }
+  document_["resumed"].push_back(
+      {{"command", command_line()}, {"environment", environment_json()}, {"kept", kept_}});
+}
+
+const CellResult* SweepRecord::find(const SweepCell& cell) const {
+  const auto result =
+      std::find_if(results_.begin(), results_.end(), [&](const auto& other) { return other.cell.is(cell); });
+  return result == results_.end() ? nullptr : &*result;
+}
+
+std::optional<std::string> SweepRecord::other_environment() const {
+  if (!resumed_) return std::nullopt;
+  const auto& theirs = document_.at("environment");
+  const auto here = environment_json();
+  for (const auto& [key, ours] : here.items()) {
+    const auto their = theirs.is_object() ? theirs.value(key, Json()) : Json();
+    if (key == "date" || key == "memory_bytes" || their == ours) continue;
+    return fmt::format("{} {} there, {} here", key, shown(their), shown(ours));
+  }
+  return std::nullopt;
+}
+
+void SweepRecord::add(const CellResult& result) {
+  results_.push_back(result);
+  document_["complete"] = false;
+  document_.erase("findings");  // of an earlier part, over fewer cells
+  write();
+}
+
+void SweepRecord::finish(const std::vector<Finding>& findings) {
+  document_["complete"] = true;
+  document_["findings"] = Json::array();
+  for (const auto& [sentence, values] : findings) {
+    document_["findings"].push_back({{"sentence", sentence}, {"values", values}});
+  }
+  write();
+}
+
+void SweepRecord::write() const {
+  if (!path_) return;
+  auto document = document_;
+  document["cells"] = Json::array();
+  for (const auto& result : results_) document["cells"].push_back(json_of(result));
+  const auto text = document.dump(2) + "\n";
+  NewFile file(*path_, /*overwrite=*/true);
+  file.write(std::as_bytes(std::span(text)));
+  file.put_in_place();
+}
+
+}  // namespace lockstep

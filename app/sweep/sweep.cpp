@@ -1,0 +1,288 @@
+#include <lockstep/app/sweep/sweep.h>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <utility>
+
+#include <lockstep/app/bench/environment.h>
+#include <lockstep/app/bench/options.h>
+#include <lockstep/app/combinations.h>
+#include <lockstep/app/interrupt.h>
+#include <lockstep/app/logging.h>
+#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/out_of_memory.h>
+#include <lockstep/app/recipe.h>
+#include <lockstep/app/suggest.h>
+#include <lockstep/app/sweep/findings.h>
+#include <lockstep/app/sweep/grid.h>
+#include <lockstep/app/sweep/record.h>
+#include <lockstep/app/terminal.h>
+#include <lockstep/app/train_flags.h>
+#include <lockstep/app/train_plan.h>
+#include <lockstep/app/train_run.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+struct PlannedCell {
+  SweepCell cell;
+  TrainOptions options;
+  TrainPlan plan;
+};
+
+void add_axes(CLI::App& sweep, SweepOptions& options) {
+  sweep
+      .add_option("--devices", options.devices,
+                  "Replicas that train; give it again for another list (default: auto)")
+      ->type_name("LIST")
+      ->allow_extra_args(false)
+      ->default_str("");
+  sweep
+      .add_option("--batch-size", options.batch_size,
+                  "Images a step over all replicas (default: the recipe's)")
+      ->check(list_of(positive_int(kMaxRows)))
+      ->type_name("N,...");
+  sweep.add_option("--lr", options.lr, "Learning rates (default: the recipe's)")
+      ->check(list_of(positive_number()))
+      ->type_name("X,...");
+  sweep.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
+      ->check(list_of(positive_int(kMaxEpochs)))
+      ->type_name("N,...");
+  sweep.add_flag("--scale-batch", options.scale_batch,
+                 "k devices take k times the batch size and k times the learning rate");
+}
+
+void add_files(CLI::App& sweep, SweepOptions& options) {
+  sweep.add_option("--json", options.json, "Also write the results, with their environment, to this file")
+      ->type_name("FILE");
+  sweep
+      .add_option("--resume", options.resume,
+                  "Go on with a sweep's JSON file: train the cells that it lacks, and add them to it")
+      ->type_name("FILE");
+  sweep.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
+}
+
+void check_files(const SweepOptions& options) {
+  if (!options.resume) return;
+  if (options.json && *options.json != *options.resume) {
+    throw UsageError(fmt::format("--resume {} adds to that file, --json names {}", in_quotes(*options.resume),
+                                 in_quotes(*options.json)),
+                     "leave --json out; to keep the old file, copy it first");
+  }
+  if (options.overwrite) {
+    throw UsageError("--resume keeps what the file holds, --overwrite would replace it",
+                     "leave one of them out");
+  }
+}
+
+// Empty for a sweep that keeps no file.
+SweepRecord open_record(const SweepOptions& options) {
+  if (options.resume) return SweepRecord::resume(*options.resume);
+  if (options.json) return SweepRecord::create(*options.json, options.overwrite);
+  return {};
+}
+
+// All of them before the first trains; the data is held once.
+std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vector<SweepCell>& cells) {
+  std::vector<PlannedCell> planned;
+  for (const auto& cell : cells) {
+    const auto train = train_options(options, cell);
+    const auto data = planned.empty() ? std::nullopt : std::optional(planned.front().plan.data);
+    planned.push_back({.cell = cell, .options = train, .plan = make_train_plan(train, data)});
+    const auto& plan = planned.back().plan;
+    need_host_memory(plan.memory_estimate - resident_bytes(),
+                     fmt::format("training {} images a step on {}", cell.batch_size, cell.devices),
+                     "--batch-size");
+  }
+  return planned;
+}
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
+
+// What all cells share. Of what a plan derives from its own devices, what was asked for.
+Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
+  const auto& recipe = find_recipe(options.recipe);
+  const auto& replica = plan.trainer.replica;
+  return {{"recipe", plan.recipe},
+          {"model", plan.model},
+          {"data", plan.data.set.name},
+          {"data_origin", plan.data.origin},
+          {"train_rows", plan.data.set.train.size()},
+          {"test_rows", plan.data.set.test.size()},
+          {"seed", plan.seed},
+          {"threads", or_null(options.threads)},
+          {"split", options.split},
+          {"limit_steps", or_null(options.limit_steps)},
+          {"optimizer", options.optimizer},
+          {"momentum", replica.optimizer.momentum},
+          {"nesterov", options.nesterov},
+          {"weight_decay", replica.optimizer.weight_decay},
+          {"clip_norm", or_null(options.clip_norm)},
+          {"schedule", name_of(kScheduleNames, plan.trainer.lr.schedule)},
+          {"warmup_epochs", options.warmup_epochs.value_or(recipe.warmup_epochs)},
+          {"precision", options.precision},
+          {"accumulate", options.accumulate},
+          {"bn", options.bn},
+          {"sync", name_of(kSyncModeNames, replica.sync.mode)},
+          {"bucket_bytes", replica.sync.bucket_bytes},
+          {"allreduce", options.allreduce.value_or("auto")},
+          {"kernels", options.kernels},
+          {"cuda_graph", options.cuda_graph},
+          {"deterministic", options.deterministic},
+          {"invariant", options.invariant}};
+}
+
+// Once a list.
+void warn_of_slow_peers(const std::vector<PlannedCell>& cells) {
+  std::string devices;
+  for (const auto& planned : cells) {
+    if (std::exchange(devices, planned.cell.devices) == planned.cell.devices) continue;
+    if (const auto notice = peer_notice(planned.plan.trainer.devices)) warn(*notice);
+  }
+}
+
+void print_preamble(const SweepOptions& options, const TrainPlan& plan, const SweepRecord& record,
+                    const std::vector<PlannedCell>& cells) {
+  std::vector<SweepCell> all;
+  size_t kept = 0;
+  for (const auto& planned : cells) {
+    all.push_back(planned.cell);
+    kept += record.find(planned.cell) != nullptr;
+  }
+  auto text = environment_text();
+  const auto line = [&](const char* name, const std::string& value) {
+    text += fmt::format("# {:<10} {}\n", name, value);
+  };
+  line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
+                             plan.model, plan.data.set.name, plan.data.set.train.size(),
+                             plan.data.set.test.size(), plan.data.origin, plan.seed));
+  line("sweep", grid_text(options));
+  if (options.scale_batch) line("", "batch size and learning rate are k times the given ones on k devices");
+  if (options.resume) {
+    const auto others = record.kept() - kept;
+    line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
+                                others ? fmt::format(", and {} more", others) : ""));
+  }
+  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(all))));
+}
+
+// Without figures where the loss was not finite.
+std::optional<CellFigures> figures_of(const PlannedCell& planned) {
+  const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
+  try {
+    const auto run = TrainRun(planned.plan, planned.options, terminal, nullptr).run();
+    return CellFigures{
+        .accuracy = run.test_accuracy,
+        .test_loss = run.test_loss,
+        .train_loss = run.train_loss,
+        .seconds_per_epoch = run.seconds_per_epoch,
+        .images_per_second = static_cast<double>(planned.plan.data.set.train.size()) / run.seconds_per_epoch};
+  } catch (const NumericError&) {
+    return std::nullopt;
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory(error.what_without_backtrace(), planned.plan);
+  }
+}
+
+// Its line, from the record or from training it now.
+CellResult take(const PlannedCell& planned, const std::vector<Column>& columns, SweepRecord& record) {
+  CellResult result{.cell = planned.cell, .threads = planned.plan.trainer.threads};
+  const auto* kept = record.find(planned.cell);
+  if (kept) {
+    result.threads = kept->threads;
+    result.figures = kept->figures;
+  } else {
+    result.figures = figures_of(planned);
+    record.add(result);  // before its line: what is printed is kept
+  }
+  write_stdout(table_line(columns, sweep_row(result, kept != nullptr)) + "\n");
+  return result;
+}
+
+void print_stopped(const SweepOptions& options, size_t done, size_t count) {
+  const auto& file = options.resume ? options.resume : options.json;
+  const auto go_on = file && done > 0 ? fmt::format("; --resume {} goes on", *file) : "";
+  write_stdout(fmt::format("# sweep: stopped before the end, {} of {}{}\n", done,
+                           counted(static_cast<int64_t>(count), "cell"), go_on));
+}
+
+std::vector<CellResult> take_all(const SweepOptions& options, const std::vector<PlannedCell>& cells,
+                                 SweepRecord& record, const InterruptGuard& interrupt) {
+  std::vector<SweepCell> all;
+  for (const auto& planned : cells) all.push_back(planned.cell);
+  const auto columns = sweep_columns(all);
+  std::vector<CellResult> results;
+  try {
+    for (const auto& planned : cells) {
+      if (const auto signal = interrupt.signal()) {
+        throw InterruptedError(*signal, fmt::format("after cell {} of {}", results.size(), cells.size()));
+      }
+      results.push_back(take(planned, columns, record));
+    }
+  } catch (const InterruptedError&) {
+    print_stopped(options, results.size(), cells.size());
+    throw;
+  }
+  return results;
+}
+
+void print_end(const std::vector<CellResult>& results, const std::vector<Finding>& findings) {
+  if (const auto table = accuracy_table(results); !table.empty()) write_stdout("#\n" + table);
+  std::string text;
+  for (const auto& finding : findings) text += fmt::format("# {}\n", finding.sentence);
+  write_stdout(text + fmt::format("# sweep: {}\n", counted(static_cast<int64_t>(results.size()), "cell")));
+}
+
+}  // namespace
+
+void setup_sweep(CLI::App& app) {
+  auto* sweep = app.add_subcommand("sweep", "Train over a grid of devices, batch sizes, rates and epochs");
+  auto options = std::make_shared<SweepOptions>();
+  add_data_flags(*sweep, options->train);
+  add_axes(*sweep, *options);
+  add_run_flags(*sweep, options->train);
+  add_replica_flags(*sweep, options->train);
+  add_update_flags(*sweep, options->train);
+  add_engine_flags(*sweep, options->train);
+  add_files(*sweep, *options);
+  sweep->callback([options] { run_sweep(*options); });
+}
+
+void run_sweep(const SweepOptions& options) {
+  check_files(options);
+  const auto grid = make_grid(options);
+  for (const auto& cell : grid) {
+    const auto train = train_options(options, cell);
+    check_combinations(train, find_recipe(train.recipe));
+    check_train_values(train);
+  }
+  auto record = open_record(options);
+  const auto cells = plan_cells(options, grid);
+  const auto& first = cells.front().plan;
+  record.begin(settings_of(options.train, first));
+  if (const auto other = record.other_environment()) {
+    warn(fmt::format("{} was begun elsewhere ({}): its times do not compare with those of this run",
+                     *options.resume, *other));
+  }
+  warn_of_slow_peers(cells);
+  const InterruptGuard interrupt;
+  print_preamble(options, first, record, cells);
+  const auto results = take_all(options, cells, record, interrupt);
+  const auto findings = findings_of(results, first.data.set.test.size());
+  record.finish(findings);
+  print_end(results, findings);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+#!/usr/bin/env bash
+# scripts/bench_1_vs_2.sh [ARG...]: LeNet and ResNet-18 on one device and on two, with the chapters' settings: time of an
+# epoch, speed-up, efficiency and test accuracy, beside the chapters' own figures. Set-up and build come first where they
+# are needed. Measure on a machine that does nothing else.
+#
+#   scripts/bench_1_vs_2.sh            a Markdown table. On GPUs with 10 epochs each, for the accuracy; on a processor
+#                                      without, in less than five minutes (ResNet-18 takes 6 GB of memory)
+#   scripts/bench_1_vs_2.sh --markdown FILE --json FILE     also into these files; --overwrite replaces them
+#   scripts/bench_1_vs_2.sh --devices "cuda:0 cuda:0x2"     other devices than the first GPUs, or else the processor
+#   scripts/bench_1_vs_2.sh --epochs 3 --repeat 9           epochs for the accuracy (0: none), turns of the timing
+#   scripts/bench_1_vs_2.sh --quick                         a few images: shows that all works, its times say nothing
+#   scripts/bench_1_vs_2.sh --built FOLDER   with the program of that build folder; comes first
+#   ARG...                                   the flags of scripts/one_vs_two.py (its --help lists them)
+#
+# Exit code: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise that of the command that failed.
+source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+
+case ${1:-} in
+  --help | -h)
+    show_help "${BASH_SOURCE[0]}"
+    exit
+    ;;
+esac
+
+program=$root/scripts/run.sh
+if [ "${1:-}" = --built ]; then
+  program=${2:?--built needs a folder}/lockstep
+  shift 2
+fi
+[ -x "$program" ] || die "$program is missing" "build the target lockstep_cli"
+command -v python3 >/dev/null || die "there is no python3, which makes the table" "apt-get install python3"
+exec python3 "$root/scripts/one_vs_two.py" --lockstep "$program" "$@"

@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""LeNet and ResNet-18 on one device and on two, as one Markdown table. bench_1_vs_2.sh builds what this needs and calls it.
+
+Each network is one `lockstep bench scaling`, which takes its turns on both lists, checks that the replicas agree, and
+where epochs are asked for also trains whole runs. What it prints goes to standard error; the table goes to standard
+output.
+
+Exit codes: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise that of the command that failed.
+"""
+import argparse
+import json
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+# The chapters' settings of one device, and what they and the editions of the book they come from have published:
+# seconds an epoch and test accuracy after 10 epochs, on one GPU and on two.
+MODELS = [
+    dict(model="LeNet", recipe="lenet-scratch", scaling="strong", batch_size=256, lr=0.2,
+         published=[dict(framework="PyTorch", one=[3.0, 0.83], two=[2.8, 0.84])]),
+    dict(model="ResNet-18", recipe="resnet18-pytorch", scaling="weak", batch_size=256, lr=0.1,
+         published=[dict(framework="PyTorch", one=[14.2, 0.89], two=[9.3, 0.81]),
+                    dict(framework="MXNet", one=[13.2, 0.93], two=[6.9, 0.91])]),
+]
+QUICK_BATCH = 4
+
+
+def gpus(program):
+    """The number of GPUs that the program can train on."""
+    text = subprocess.run([program, "devices"], stdout=subprocess.PIPE, text=True, check=True).stdout
+    return len(re.findall(r"^  cuda:\d+ ", text.split("--devices takes")[0], re.MULTILINE))
+
+
+def default_lists(program):
+    count = gpus(program)
+    if count == 0:
+        return ["cpu", "cpux2"]
+    return ["cuda:0", "cuda:0,cuda:1" if count > 1 else "cuda:0x2"]
+
+
+def command_for(args, entry, lists, file):
+    """The bench of one network. On a processor a step of ResNet-18 takes seconds: three turns of one step are enough."""
+    on_gpu = "cuda" in lists[0]
+    short = not on_gpu and entry["model"] == "ResNet-18"
+    data = args.data or ("synthetic" if args.quick else None)
+    words = [args.lockstep, "bench", "scaling", "--recipe", entry["recipe"], "--scaling", entry["scaling"],
+             "--batch-size", str(QUICK_BATCH if args.quick else entry["batch_size"]), "--lr", str(entry["lr"])]
+    for devices in lists:
+        words += ["--devices", devices]
+    if args.repeat or args.quick or short:
+        words += ["--repeat", str(args.repeat or 3)]
+    if args.quick or short:
+        words += ["--iterations", "1"]
+    if data:
+        words += ["--data", data]
+    if args.quick:
+        words += ["--limit-train", str(8 * QUICK_BATCH)]
+    epochs = args.epochs if args.epochs is not None else 10 if on_gpu and not args.quick else 0
+    if epochs:
+        words += ["--epochs", str(epochs)]
+    return words + ["--json", str(file)], epochs
+
+
+def measure(args, entry, lists, folder):
+    """What came of one network, as the JSON has it. Exits where the command failed."""
+    file = Path(folder) / f"{entry['recipe']}.json"
+    command, epochs = command_for(args, entry, lists, file)
+    print(f"# {entry['model']}: {shlex.join(['lockstep', *command[1:-2]])}", file=sys.stderr, flush=True)
+    code = subprocess.run(command, stdout=sys.stderr).returncode
+    if code not in (0, 1) or not file.exists():  # 1 with a result: a check has failed, and the result says which
+        sys.exit(code if code > 0 else 128 - code)
+    bench = json.loads(file.read_text())
+    rows = bench["tables"][0]["rows"]
+    one, two = rows[0], next(row for row in rows if row["replicas"] == 2)
+    times = two["replicas"] if entry["scaling"] == "weak" else 1
+    return dict(model=entry["model"], recipe=entry["recipe"], setting=entry["scaling"], epochs=epochs,
+                batch_size=[one["batch_size"], two["batch_size"]], lr=[entry["lr"], times * entry["lr"]],
+                one=one, two=two, speedup=two["speedup"], efficiency=two["efficiency"],
+                exposed_sync=two["exposed_sync"], published=entry["published"], checks=bench["checks"],
+                ok=bench["ok"], command=shlex.join(["lockstep", *command[1:-2]]), environment=bench["environment"])
+
+
+def figure(value, form, unit=""):
+    return "-" if value is None else format(value, form) + unit
+
+
+def published(result, which):
+    return "; ".join("{} {:.1f} s, {:.2f}".format(figures["framework"], *figures[which])
+                     for figures in result["published"])
+
+
+def table_row(result):
+    one, two = result["one"], result["two"]
+    setting = "{}: batch {}, lr {:g} -> batch {}, lr {:g}".format(
+        result["setting"], result["batch_size"][0], result["lr"][0], result["batch_size"][1], result["lr"][1])
+    accuracy = "-"
+    if result["epochs"]:
+        accuracy = "{} -> {} ({} epoch{})".format(figure(one["accuracy"], ".3f"), figure(two["accuracy"], ".3f"),
+                                                  result["epochs"], "" if result["epochs"] == 1 else "s")
+    cells = [result["model"], setting, figure(one["seconds_per_epoch"], ".2f"), figure(two["seconds_per_epoch"], ".2f"),
+             figure(result["speedup"], ".2f", " x"), figure(result["efficiency"], ".0f", " %"), accuracy,
+             published(result, "one"), published(result, "two")]
+    return "| " + " | ".join(cells) + " |"
+
+
+def machine_lines(environment):
+    lines = ["Machine: {processor}, {cores} cores, {instructions}, {:.1f} GiB memory".format(
+        environment["memory_bytes"] / 2**30, **environment)]
+    for number, gpu in enumerate(environment["gpus"]):
+        lines[0] += "; cuda:{}: {}, {:.0f} GiB".format(number, gpu["name"], gpu["memory_bytes"] / 2**30)
+    versions = ", ".join(f"{name} {version}" for name, version in environment["libraries"].items())
+    return [lines[0] + ".", "", f"Versions: {versions}. Date: {environment['date']}."]
+
+
+def markdown(args, lists, results):
+    heads = ["model", "setting", f"`{lists[0]}`, s/epoch", f"`{lists[1]}`, s/epoch", "speed-up", "efficiency",
+             "test accuracy", "the chapters', one GPU", "the chapters', two GPUs"]
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    lines += [table_row(result) for result in results]
+    lines += ["", "Speed-up: images a second of two devices over one's, the median of ratios within a turn; efficiency: half "
+              "of it. An epoch's seconds are those of its steps, as timed."]
+    if args.quick:
+        lines += ["", "A quick run on a few images: its times say nothing."]
+    failed = [f"{result['model']}, {check['name']}: {check['detail']}"
+              for result in results for check in result["checks"] if not check["ok"]]
+    count = sum(len(result["checks"]) for result in results)
+    lines += ["", f"Checks: {'FAILED: ' + '; '.join(failed) if failed else f'all {count} are OK'}.", ""]
+    return "\n".join(lines + machine_lines(results[0]["environment"])) + "\n"
+
+
+def as_json(lists, results):
+    environment = results[0]["environment"]
+    models = [{key: value for key, value in result.items() if key != "environment"} for result in results]
+    return json.dumps(dict(format="lockstep one vs two", version=1, environment=environment, devices=lists,
+                           ok=all(result["ok"] for result in results), models=models), indent=2) + "\n"
+
+
+def number_from(least):
+    def parsed(text):
+        value = int(text)
+        if value < least:
+            raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
+        return value
+    parsed.__name__ = "whole number"  # argparse names it: "invalid whole number value: 'x'"
+    return parsed
+
+
+def replicas(devices):
+    """Of a list as lockstep reads it: cpu, cpux2, cuda:0,cuda:1."""
+    times = (re.fullmatch(r"[^x,]+(?:x(\d+))?", part) for part in devices.split(","))
+    return sum(int(found[1] or 1) if found else 0 for found in times)
+
+
+def two_lists(text):
+    lists = text.split()
+    if [replicas(devices) for devices in lists] != [1, 2]:
+        raise argparse.ArgumentTypeError(f"must be one device and two, as in 'cpu cpux2', got {text!r}")
+    return lists
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
+    parser.add_argument("--devices", type=two_lists, metavar='"A B"',
+                        help="one device and two (default: cuda:0 and cuda:0,cuda:1; cuda:0x2 with one GPU; cpu and cpux2)")
+    parser.add_argument("--epochs", type=number_from(0), metavar="N",
+                        help="train so long for the test accuracy; 0: not at all (default: 10 on GPUs, 0 on a processor)")
+    parser.add_argument("--repeat", type=number_from(3), metavar="N",
+                        help="turns (default: 5; 3 of ResNet-18 on a processor)")
+    parser.add_argument("--data", metavar="DIR", help="as for lockstep train")
+    parser.add_argument("--markdown", metavar="FILE", help="the table, which is also printed")
+    parser.add_argument("--json", metavar="FILE", help="the same numbers with all that was measured")
+    parser.add_argument("--overwrite", action="store_true", help="replace these files where they exist")
+    parser.add_argument("--quick", action="store_true", help="a few synthetic images: shows that all works")
+    return parser.parse_args()
+
+
+def check_outputs(args):
+    """Before the first measurement: what could not be kept ends the run at once."""
+    files = [("--markdown", args.markdown), ("--json", args.json)]
+    if args.markdown and args.json and Path(args.markdown).resolve() == Path(args.json).resolve():
+        print(f"error: --markdown and --json name the same file, {args.json}", file=sys.stderr)
+        sys.exit(2)
+    for flag, name in files:
+        if not name:
+            continue
+        path = Path(name)
+        problem = ("is a folder" if path.is_dir() else
+                   "exists, and --overwrite is not given" if path.exists() and not args.overwrite else
+                   f"is in a folder that does not exist: {path.parent}" if not path.parent.is_dir() else None)
+        if problem:
+            print(f"error: {flag} {path} {problem}", file=sys.stderr)
+            sys.exit(7)
+
+
+def main():
+    args = parse()
+    check_outputs(args)
+    lists = args.devices or default_lists(args.lockstep)
+    with tempfile.TemporaryDirectory() as folder:
+        results = [measure(args, entry, lists, folder) for entry in MODELS]
+    text = markdown(args, lists, results)
+    try:
+        if args.markdown:
+            Path(args.markdown).write_text(text)
+        if args.json:
+            Path(args.json).write_text(as_json(lists, results))
+    except OSError as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(7)
+    finally:
+        print(text, end="", flush=True)
+    sys.exit(0 if all(result["ok"] for result in results) else 1)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, lambda *_: None)  # the command under way ends by it, and this with its exit code
+    main()
