@@ -4,7 +4,7 @@
 # are needed. Measure on a machine that does nothing else.
 #
 #   scripts/bench_1_vs_2.sh            a Markdown table. On GPUs with 10 epochs each, for the accuracy; on a processor
-#                                      without, in less than five minutes (ResNet-18 takes 6 GB of memory)
+#                                      without, in less than five minutes (ResNet-18 takes 5 GB of memory)
 #   scripts/bench_1_vs_2.sh --markdown FILE --json FILE     also into these files; --overwrite replaces them
 #   scripts/bench_1_vs_2.sh --devices "cuda:0 cuda:0x2"     other devices than the first GPUs, or else the processor
 #   scripts/bench_1_vs_2.sh --epochs 3 --repeat 9           epochs for the accuracy (0: none), turns of the timing

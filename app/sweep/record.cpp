@@ -111,7 +111,9 @@ SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
   std::error_code ignored;
   if (!overwrite && std::filesystem::is_regular_file(path, ignored)) {
     throw OutputError(fmt::format("{} already exists", in_quotes(path)),
-                      "go on with it: --resume FILE; or choose another name, or replace it with --overwrite");
+                      fmt::format("go on with it: --resume {}; or choose another name, or replace it with "
+                                  "--overwrite",
+                                  path));
   }
   return {path, overwrite};
 }

@@ -117,11 +117,11 @@ Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
   const auto& replica = plan.trainer.replica;
   return {{"recipe", plan.recipe},
           {"model", plan.model},
+          {"seed", plan.seed},
           {"data", plan.data.set.name},
           {"data_origin", plan.data.origin},
           {"train_rows", plan.data.set.train.size()},
           {"test_rows", plan.data.set.test.size()},
-          {"seed", plan.seed},
           {"threads", or_null(options.threads)},
           {"split", options.split},
           {"limit_steps", or_null(options.limit_steps)},
