@@ -1,17 +1,11 @@
-// lockstep sweep: its cells, its file, and what it refuses.
-#include <signal.h>
-
-#include <algorithm>
+// lockstep sweep: its cells, what they come to, and the values that it refuses.
 #include <catch2/catch.hpp>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
-#include <map>
-#include <nlohmann/json.hpp>
-#include <tuple>
+#include <string>
 
-#include <lockstep/tests/app/small_data.h>
-#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/app/sweep_process.h>
 #include <lockstep/tests/skip.h>
 
 using namespace lockstep::test;
@@ -31,92 +25,6 @@ int64_t available_bytes() {
     if (word == "MemAvailable:" && info >> kibibytes) return 1024 * kibibytes;
   }
   return 0;
-}
-
-// devices, batch size, learning rate, epochs
-using Axes = std::tuple<std::string, int, double, int>;
-
-// The words of a small quick sweep, with these instead of its own where they name the same flag.
-Words small(const SmallData& data, const Words& words) {
-  const std::vector<std::pair<std::string, std::string>> defaults = {{"--data", data.folder()},
-                                                                     {"--limit-train", "128"},
-                                                                     {"--batch-size", "64"},
-                                                                     {"--threads", "1"},
-                                                                     {"--epochs", "1"}};
-  Words all;
-  for (const auto& [flag, value] : defaults) {
-    if (std::find(words.begin(), words.end(), flag) == words.end()) all = all + Words{flag, value};
-  }
-  return all + words;
-}
-
-Process sweep(const SmallData& data, const Words& words) {
-  return program(Words{"sweep"} + small(data, words));
-}
-
-std::string bytes_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-json read(const fs::path& path) { return json::parse(bytes_of(path)); }
-
-void write(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-// What a sweep that must succeed prints and keeps.
-struct Done {
-  std::string out, err;
-  json file;
-};
-
-Done finished(const SmallData& data, const Words& words) {
-  const TempFolder folder;
-  const auto path = folder / "sweep.json";
-  const auto result = run_process(sweep(data, words + Words{"--json", path.string()}));
-  INFO(result.err);
-  REQUIRE(result.exit_code == 0);
-  return {result.out, result.err, read(path)};
-}
-
-// The lines of the cells; what follows them sums them up.
-Words rows_of(const std::string& out) {
-  Words rows;
-  for (const auto& line : lines(out)) {
-    if (line[0] != '#') rows.push_back(line);
-    if (line[0] == '#' && !rows.empty()) break;
-  }
-  return rows;
-}
-
-std::vector<Axes> axes_of(const json& file) {
-  std::vector<Axes> axes;
-  for (const auto& cell : file.at("cells")) {
-    axes.emplace_back(cell.at("devices"), cell.at("batch_size"), cell.at("lr"), cell.at("epochs"));
-  }
-  return axes;
-}
-
-// All that does not depend on the clock.
-json without_times(json cells) {
-  for (auto& cell : cells) {
-    cell.erase("seconds_per_epoch");
-    cell.erase("images_per_second");
-  }
-  return cells;
-}
-
-// A sweep that gets this signal once its output holds `text`.
-ProcessResult stopped(const SmallData& data, const Words& words, int signal, const std::string& text) {
-  auto process = sweep(data, words);
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find(text) == std::string::npos) return;
-    ::kill(pid, signal);
-    sent = true;
-  };
-  const auto result = run_process(process);
-  CHECK(sent);
-  return result;
 }
 
 }  // namespace
@@ -197,86 +105,6 @@ TEST_CASE("a cell of a sweep is what train does alone") {
   CHECK(cells[0].at("train_loss") != cells[1].at("train_loss"));  // their rates differ
 }
 
-TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and goes on from them") {
-  const SmallData data;
-  const TempFolder folder;
-  const auto path = folder / "sweep.json";
-  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}, {SIGKILL, -1}}));
-  // The second cell has no end; "\n  cpu" begins the first cell's line.
-  const auto first =
-      stopped(data, {"--devices", "cpu", "--lr", ".1", "--epochs", "1,1000000", "--json", path.string()},
-              signal, "\n  cpu");
-  CHECK(first.exit_code == code);
-  if (signal != SIGKILL) {
-    CHECK_THAT(first.out,
-               Contains("# sweep: stopped before the end, 1 of 2 cells; --resume " + path.string()));
-    CHECK_THAT(first.err, Contains("stopped by"));
-  }
-  auto file = read(path);
-  CHECK(file.at("complete") == false);
-  CHECK(axes_of(file) == std::vector<Axes>{{"cpu", 64, .1, 1}});
-  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
-  const auto kept = file.at("cells")[0];
-
-  file.at("environment").at("processor") = "another";
-  write(path, file.dump());
-  const Words whole = {"--devices", "cpu", "--lr", ".1", "--epochs", "1,2,3"};
-  const auto second = run_process(sweep(data, whole + Words{"--resume", path.string()}));
-  INFO(second.err);
-  REQUIRE(second.exit_code == 0);
-  const auto rows = rows_of(second.out);
-  REQUIRE(rows.size() == 3);
-  CHECK_THAT(rows[0], Contains("kept"));
-  CHECK_THAT(rows[1] + rows[2], !Contains("kept"));
-  CHECK_THAT(second.out, Contains("holds 1 of them"));
-  CHECK_THAT(second.err, Contains("processor 'another' there"));
-
-  const auto resumed = read(path);
-  CHECK(resumed.at("complete") == true);
-  CHECK(resumed.at("cells")[0] == kept);  // its times too: it was not trained again
-  CHECK(resumed.at("resumed")[0].at("kept") == 1);
-  CHECK(without_times(resumed.at("cells")) == without_times(finished(data, whole).file.at("cells")));
-}
-
-TEST_CASE("a sweep that is stopped in its first cell leaves what was there") {
-  const SmallData data;
-  const TempFolder folder;
-  const auto path = folder / "sweep.json";
-  const Words words = {"--devices", "cpu", "--epochs", "1000000", "--json", path.string(), "--overwrite"};
-  CHECK(stopped(data, words, SIGINT, "test acc").exit_code == 130);
-  CHECK_FALSE(fs::exists(path));
-  write(path, "old");
-  CHECK(stopped(data, words, SIGINT, "test acc").exit_code == 130);
-  CHECK(bytes_of(path) == "old");
-}
-
-TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice") {
-  const SmallData data;
-  const TempFolder folder;
-  const auto path = folder / "sweep.json";
-  const Words cpu = {"--devices", "cpu"};
-  REQUIRE(run_process(sweep(data, cpu + Words{"--lr", ".1,.2", "--json", path.string()})).exit_code == 0);
-  const auto before = read(path);
-  // Another name of the file as it is now: one that is written into, and not replaced whole, changes here
-  // too.
-  fs::create_hard_link(path, folder / "before.json");
-
-  const auto more = run_process(sweep(data, cpu + Words{"--lr", ".2,.4", "--resume", path.string()}));
-  REQUIRE(more.exit_code == 0);
-  CHECK_THAT(more.out, Contains("holds 1 of them, and 1 more"));
-  CHECK(axes_of(read(path)) == std::vector<Axes>{{"cpu", 64, .1, 1}, {"cpu", 64, .2, 1}, {"cpu", 64, .4, 1}});
-
-  CHECK(read(folder / "before.json") == before);
-  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
-
-  const auto again = run_process(sweep(data, cpu + Words{"--lr", ".2,.1", "--resume", path.string()}));
-  REQUIRE(again.exit_code == 0);
-  REQUIRE(rows_of(again.out).size() == 2);
-  CHECK_THAT(rows_of(again.out)[0], Contains(" 0.2 ") && Contains("kept"));
-  CHECK(read(path).at("cells").size() == 3);
-  CHECK(read(path).at("cells")[0] == before.at("cells")[0]);
-}
-
 TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
   const SmallData data;
   const auto done =
@@ -333,56 +161,6 @@ TEST_CASE("a cell that cannot fit into memory is refused before the first trains
   CHECK_THAT(error, Contains("training 60000 images a step on cpu") && Contains("are free") &&
                         Contains("--batch-size"));
   CHECK_FALSE(fs::exists(path));
-}
-
-TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with, and leaves it alone") {
-  const SmallData data;
-  const TempFolder folder;
-  const auto path = folder / "sweep.json";
-  const auto file = path.string();
-  const Words words = {"--devices", "cpu", "--lr", ".1"};
-  REQUIRE(run_process(sweep(data, words + Words{"--json", file})).exit_code == 0);
-  const auto good = read(path);
-  const auto refused = [&](const json& content, const Words& more, int code) {
-    const auto text = content.is_string() ? content.get<std::string>() : content.dump();
-    write(path, text);
-    const auto error = refusal(sweep(data, words + more), code);
-    CHECK(bytes_of(path) == text);
-    return error;
-  };
-  const auto changed = [&](const std::string& at, const json& value) {
-    auto content = good;
-    content[json::json_pointer(at)] = value;
-    return content;
-  };
-  const Words resume = {"--resume", file};
-
-  CHECK_THAT(refused(good, {"--json", file}, 7), Contains("already exists") && Contains("--resume"));
-  CHECK_THAT(refused(good, {"--json", (folder / "none" / "a.json").string()}, 7), Contains("does not exist"));
-  CHECK_THAT(refused(good, {"--resume", file, "--overwrite"}, 2), Contains("--overwrite"));
-  const auto other = (folder / "other.json").string();
-  CHECK_THAT(refused(good, {"--resume", file, "--json", other}, 2), Contains(file) && Contains(other));
-  CHECK_THAT(refused(good, {"--resume", other}, 3), Contains("no such file"));
-
-  CHECK_THAT(refused("{\"format\": ", resume, 3), Contains("damaged") && Contains("not JSON"));
-  CHECK_THAT(refused("[1]", resume, 3), Contains("damaged"));
-  CHECK_THAT(refused(changed("/format", "lockstep bench"), resume, 3),
-             Contains("\"lockstep bench\"") && Contains("\"lockstep sweep\""));
-  CHECK_THAT(refused(changed("/version", 2), resume, 3), Contains("version 2") && Contains("version 1"));
-  CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3), Contains("damaged") && Contains("cell 1"));
-  CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), Contains("cell 1"));
-  CHECK_THAT(refused(changed("/cells", 3), resume, 3), Contains("damaged"));
-  auto without = good;
-  without.erase("settings");
-  CHECK_THAT(refused(without, resume, 3), Contains("\"settings\""));
-
-  CHECK_THAT(refused(good, resume + Words{"--seed", "7"}, 2), Contains("seed 0") && Contains("has 7"));
-  CHECK_THAT(refused(good, resume + Words{"--limit-train", "256"}, 2),
-             Contains("train_rows 128") && Contains("has 256"));
-  CHECK_THAT(refused(good, resume + Words{"--momentum", ".9"}, 2),
-             Contains("momentum 0.0") && Contains("0.9"));
-  CHECK_THAT(refused(good, resume + Words{"--recipe", "resnet18-warmup", "--model", "lenet"}, 2),
-             Contains("'lenet-scratch'") && Contains("'resnet18-warmup'"));
 }
 
 TEST_CASE("--limit-steps and the environment serve a sweep as they serve train") {
