@@ -57,7 +57,7 @@ class Lists {
   int threads() const { return threads_; }
 
   // Of n b images (weak) or of b (strong), or of a fraction of b on one device.
-  Contender contender(Scaling scaling, const Devices& devices, int64_t fraction = 1) const {
+  Contender contender(Scaling scaling, const Devices& devices, int64_t fraction = 1) {
     const auto& recipe = find_recipe(options_.train.recipe);
     const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
     BenchTrainOptions options = options_;
@@ -66,12 +66,14 @@ class Lists {
     options.train.lr = options_.train.lr.value_or(recipe.lr) * static_cast<double>(times);
     options.train.epochs = options_.epochs.value_or(1);
     if (devices.size() == 1) options.train.split = "even";
-    return {.scaling = scaling, .plan = plan_on(options, devices, threads_)};
+    Contender contender{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
+    data_ = contender.plan.data;  // read once
+    return contender;
   }
 
   // The reference, one device alone, comes first; then every list in every mode. With shares found by timing,
   // every other kind of device alone as well: what mixing is held against.
-  std::vector<Contender> contenders() const {
+  std::vector<Contender> contenders() {
     const Devices first{lists_.front().front()};
     std::vector<Contender> all{contender(Scaling::kStrong, first)};
     for (const auto scaling : modes_of(options_.scaling)) {
@@ -91,7 +93,7 @@ class Lists {
     return all;
   }
 
-  std::vector<Contender> shards() const {
+  std::vector<Contender> shards() {
     std::vector<Contender> all;
     for (const int64_t fraction : {2, 4}) {
       all.push_back(contender(Scaling::kStrong, {lists_.front().front()}, fraction));
@@ -103,6 +105,7 @@ class Lists {
   const BenchScalingOptions& options_;
   const std::vector<Devices> lists_;
   int threads_ = 1;
+  std::optional<LoadedData> data_;
 };
 
 std::vector<Column> columns() {
@@ -193,7 +196,7 @@ void predict(BenchReport& report, const BenchScalingOptions& options, const List
                     static_cast<int>(allowed_cores().size()));
 }
 
-void measure(BenchReport& report, const BenchScalingOptions& options, const Lists& lists) {
+void measure(BenchReport& report, const BenchScalingOptions& options, Lists& lists) {
   auto contenders = lists.contenders();
   const auto count = contenders.size();
   if (options.predict) {
@@ -262,7 +265,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
         "add --predict 8, or leave --link out");
   }
   if (options.link) parse_link(*options.link);
-  const Lists lists(options, device_lists(options.bench, default_lists()));
+  Lists lists(options, device_lists(options.bench, default_lists()));
   BenchReport report(
       "scaling", options.bench,
       {{"recipe", options.train.recipe}, {"scaling", options.scaling}, {"threads", lists.threads()}});

@@ -26,13 +26,14 @@ TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
 }
 }  // namespace
 
-TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads) {
+TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
+                  const std::optional<LoadedData>& data) {
   auto train = options.train;
   train.devices = spec_of(devices);
   train.threads = threads;
   train.seed = options.bench.seed;
   check_combinations(train, find_recipe(train.recipe));
-  return make_train_plan(train);
+  return make_train_plan(train, data);
 }
 
 void need_memory_for(const std::vector<TrainPlan>& plans) {

@@ -17,8 +17,10 @@ struct BenchTrainOptions {
   TrainOptions train;  // its devices, threads and seed are those of `bench`, or of each measurement
 };
 
-// What `train` would do with these options on these devices. Throws as it does.
-TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads);
+// What `train` would do with these options on these devices. data: read already, or none yet. Throws as
+// `train` does.
+TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
+                  const std::optional<LoadedData>& data = {});
 
 // Throws MemoryError when replicas on the host, all of them alive at once, would need more than there is.
 void need_memory_for(const std::vector<TrainPlan>& plans);

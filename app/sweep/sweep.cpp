@@ -140,6 +140,7 @@ Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
           {"allreduce", options.allreduce.value_or("auto")},
           {"kernels", options.kernels},
           {"cuda_graph", options.cuda_graph},
+          {"in_flight", or_null(options.in_flight)},
           {"deterministic", options.deterministic},
           {"invariant", options.invariant}};
 }
