@@ -79,10 +79,12 @@ def check(program, page):
     return 1 if found else 0
 
 
-def refresh(program, page):
+def refresh(program, page, only):
     with tempfile.TemporaryDirectory() as folder:
 
         def again(block):
+            if only not in block["commands"]:
+                return block[0]
             print(block["commands"].strip(), file=sys.stderr)
             output = run(program, block["commands"], folder, os.environ)
             return f"```sh\n{block['commands']}```\n\n```text\n{output}```\n"
@@ -98,9 +100,10 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["check", "refresh"])
     parser.add_argument("--program", required=True, help="the built lockstep")
+    parser.add_argument("--only", default="", metavar="WORDS", help="refresh only blocks whose commands contain these words")
     arguments = parser.parse_args()
-    action = check if arguments.what == "check" else refresh
-    return action(os.path.abspath(arguments.program), PAGE.read_text())
+    program, page = os.path.abspath(arguments.program), PAGE.read_text()
+    return check(program, page) if arguments.what == "check" else refresh(program, page, arguments.only)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cctype>
 #include <cstdint>
+#include <sstream>
+#include <string>
+#include <vector>
 
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/lines.h>
@@ -12,6 +14,8 @@
 
 namespace lockstep::plot {
 namespace {
+
+constexpr const char* kAlone = "one";  // the mode of a device by itself
 
 std::string machine_of(const Source& source) {
   const auto environment = source.json.value("environment", Json::object());
@@ -30,31 +34,44 @@ bool on_log_axes(const std::optional<double>& x, const std::optional<double>& y)
   return x && y && *x > 0 && *y > 0;
 }
 
-// "cpu", "cuda": which kinds of devices a list such as "[cuda:0, cuda:1]" names.
+// "cpu", "cuda": which kinds of devices a list such as "cuda:0x2,cuda:1" or "cpux4" names.
 std::string device_kinds(const std::string& devices) {
-  std::string kinds, word;
-  for (const char c : devices + ",") {
-    if (std::isalpha(static_cast<unsigned char>(c))) {
-      word += c;
-    } else if (!word.empty()) {
-      if (kinds.find(word) == std::string::npos) kinds += (kinds.empty() ? "" : " and ") + word;
-      word.clear();
-    }
+  std::string kinds;
+  std::istringstream items(devices);
+  for (std::string item; std::getline(items, item, ',');) {
+    const auto digit = std::min(item.find_first_of("0123456789"), item.size());
+    auto kind = item.substr(0, std::min(item.find(':'), digit));
+    if (digit < item.size() && kind.size() == digit && kind.ends_with('x')) kind.pop_back();
+    if (kinds.find(kind) == std::string::npos) kinds += (kinds.empty() ? "" : " and ") + kind;
   }
   return kinds;
 }
 
+// A row's modes: one device alone is where the lines of all modes begin.
+std::vector<std::string> modes_of(const Json& row, const std::vector<Json>& rows) {
+  const auto mode = text_at(row, "mode");
+  if (mode != kAlone) return {mode};
+  std::vector<std::string> modes;
+  for (const auto& other : rows) {
+    const auto name = text_at(other, "mode");
+    if (name != kAlone && std::find(modes.begin(), modes.end(), name) == modes.end()) modes.push_back(name);
+  }
+  return modes.empty() ? std::vector{mode} : modes;
+}
+
 void add_scaling(Lines& lines, const Source& source, const std::string& table, const std::string& kinds) {
-  for (const auto& row : rows_of(source, table)) {
+  const auto rows = rows_of(source, table);
+  for (const auto& row : rows) {
     const auto replicas = number_at(row, "replicas");
     const auto speedup = number_at(row, "speedup");
     if (!on_log_axes(replicas, speedup)) continue;
-    const auto efficiency = number_at(row, "efficiency");
+    const auto efficiency = number_at(row, "efficiency");  // %
     const auto devices = text_at(row, "devices");
-    lines.add(
-        {file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices),
-         text_at(row, "mode")},
-        {*replicas, *speedup, efficiency && *replicas > 1 ? fmt::format("{:.0f} %", 100 * *efficiency) : ""});
+    for (const auto& mode : modes_of(row, rows)) {
+      lines.add(
+          {file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices), mode},
+          {*replicas, *speedup, efficiency && *replicas > 1 ? fmt::format("{:.0f} %", *efficiency) : ""});
+    }
   }
 }
 

@@ -101,11 +101,10 @@ TEST_CASE("allreduce: a line for each devices and algorithm; what was not measur
 
 TEST_CASE("scaling: speed-up with its efficiency, the ideal, and what was predicted") {
   const auto rows =
-      R"({"mode":"strong","devices":"[cpu]","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":1.0},
-    {"mode":"strong","devices":"[cpu, cpu]","replicas":2,"ms":33.1,"speedup":1.8125,"efficiency":0.90625},
-    {"mode":"weak","devices":"[cpu]","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":1.0},
-    {"mode":"weak","devices":"[cpu, cpu]","replicas":2,"ms":33.1,"speedup":1.9375,"efficiency":null})";
-  const auto predicted = R"({"mode":"weak","replicas":8,"ms":9.0,"speedup":6.5,"efficiency":0.8125})";
+      R"({"mode":"one","devices":"cpu","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":100.0},
+    {"mode":"strong","devices":"cpux2","replicas":2,"ms":33.1,"speedup":1.8125,"efficiency":90.625},
+    {"mode":"weak","devices":"cpux2","replicas":2,"ms":33.1,"speedup":1.9375,"efficiency":null})";
+  const auto predicted = R"({"mode":"weak","replicas":8,"ms":9.0,"speedup":6.5,"efficiency":81.25})";
   const auto figure =
       figure_from({{"scaling.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "," +
                                                          table("prediction", predicted) + "]")}});
@@ -129,9 +128,19 @@ TEST_CASE("scaling: speed-up with its efficiency, the ideal, and what was predic
   CHECK(figure.panels[0].y.label == "speed-up over one replica");
 }
 
-TEST_CASE("scaling without a prediction has none in its legend") {
+TEST_CASE("scaling: lines of different kinds of devices are told apart by them") {
+  const auto row = [](const std::string& devices) {
+    return R"({"mode":"strong","devices":")" + devices + R"(","replicas":2,"speedup":1.5,"efficiency":75.0})";
+  };
   const auto rows =
-      R"({"mode":"strong","devices":"[cpu, cpu]","replicas":2,"speedup":1.5,"efficiency":0.75})";
+      row("cpux2") + "," + row("cuda:0x2") + "," + row("cuda:0,cuda:1") + "," + row("cuda:0,cpu");
+  const auto figure =
+      figure_from({{"s.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "]")}});
+  CHECK(legend_of(figure) == Texts{"cpu", "cuda", "cuda and cpu", "ideal"});
+}
+
+TEST_CASE("scaling without a prediction has none in its legend") {
+  const auto rows = R"({"mode":"strong","devices":"cpux2","replicas":2,"speedup":1.5,"efficiency":75.0})";
   const auto figure =
       figure_from({{"s.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "]")}});
   CHECK(legend_of(figure) == Texts{"ideal"});
