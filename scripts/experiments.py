@@ -39,9 +39,11 @@ def run(program, commands, folder, environment):
 
 
 def headings(output):
-    """The titles of every table: the line behind one that is only '#', in words."""
+    """The titles of every table, in words: the line between one that is only '#' and one that has nothing but units."""
     lines = output.splitlines()
-    return [tuple(line.split()) for before, line in zip(lines, lines[1:]) if before == "#"]
+    units = re.compile(r"#( +\([^)]*\))* *$")
+    return [tuple(line.split()) for before, line, behind in zip(lines, lines[1:], lines[2:])
+            if before == "#" and line.startswith("# ") and units.match(behind)]
 
 
 def labels(output):
