@@ -84,7 +84,7 @@ Turns take_turns(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceO
   return turns;
 }
 
-std::vector<Column> columns() {
+std::vector<Column> allreduce_columns() {
   return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
           {.key = "algorithm", .title = "algorithm", .width = 9, .digits = kText},
           {.key = "bytes", .title = "size", .unit = "B", .width = 10},
@@ -210,7 +210,7 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
       "copying    all replicas at once copy 2 (n-1)/n of the size each: what must move, on these cores or "
       "links");
   report.run([&] {
-    report.table("allreduce", columns());
+    report.table("allreduce", allreduce_columns());
     int64_t wrong = 0;
     for (const auto& devices : lists) wrong += measure(report, options, devices, counts);
     report.check("sums", wrong == 0, counted(wrong, "element") + " wrong");

@@ -21,7 +21,7 @@ namespace {
 constexpr int64_t kMostRows = 1 << 30;  // of which the memory can still be worked out
 constexpr int64_t kCopies = 3;  // of each activation in a step: itself, its gradient, what a kernel works in
 
-std::vector<Column> columns() {
+std::vector<Column> partition_columns() {
   return {{.key = "model", .title = "model", .width = 5, .digits = kText},
           {.key = "way", .title = "way", .width = 27, .digits = kText},
           {.key = "devices", .title = "devices", .width = 10, .digits = kText},
@@ -62,9 +62,10 @@ void run_network(BenchReport& report, Mesh& mesh, const LayeredNetwork& network,
                                    .micro_batches = options.micro_batches,
                                    .repeat = options.bench.repeat,
                                    .seed = options.bench.seed};
-  const auto figures = measure_partition(
-      mesh, network, settings, [&](const std::string& where) { report.stop_if_interrupted(where); });
+  const auto figures = measure_partition(mesh, network, settings, [&] { return report.interrupted(); });
   print_rows(report, figures, options.batch_size);
+  report.stop_if_interrupted(
+      fmt::format("after the turns of {} on {}", network.name, spec_of(mesh.devices())));
   for (auto& finding : partition_findings(figures)) {
     finding.values.update({{"model", figures.network}, {"devices", figures.devices}});
     report.finding(finding.sentence, finding.values);
@@ -165,7 +166,7 @@ void run_bench_partition(const BenchPartitionOptions& options) {
                       {"threads", threads_of(lists.front())}});
   explain(report, threads_of(lists.front()));
   report.run([&] {
-    report.table("partition", columns());
+    report.table("partition", partition_columns());
     for (const auto& devices : lists) {
       Mesh mesh(devices, threads_of(devices));
       for (const auto& network : networks) run_network(report, mesh, network, options);

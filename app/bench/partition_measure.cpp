@@ -59,7 +59,7 @@ double seconds_of_step(Mesh& mesh, PartitionWay& way, int steps) {
 
 // [way][turn]: seconds of a step. Every turn begins with another way.
 std::vector<std::vector<double>> take_turns(Mesh& mesh, const Ways& ways, int repeat,
-                                            const std::function<void(const std::string&)>& before_turn) {
+                                            const std::function<bool()>& stop) {
   std::vector<int> steps;
   for (const auto& way : ways) {
     const double once = seconds_of_step(mesh, *way, 1);
@@ -67,7 +67,7 @@ std::vector<std::vector<double>> take_turns(Mesh& mesh, const Ways& ways, int re
   }
   std::vector<std::vector<double>> seconds(ways.size());
   for (size_t turn = 0; turn < static_cast<size_t>(repeat); ++turn) {
-    before_turn(fmt::format("before turn {} of {}", turn + 1, repeat));
+    if (turn > 0 && stop()) break;
     for (size_t i = 0; i < ways.size(); ++i) {
       const auto way = (turn + i) % ways.size();
       seconds[way].push_back(seconds_of_step(mesh, *ways[way], steps[way]));
@@ -109,8 +109,7 @@ void describe_stages(PartitionFigures& figures, const LayeredNetwork& network,
 }  // namespace
 
 PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
-                                   const PartitionSettings& settings,
-                                   const std::function<void(const std::string& where)>& before_turn) {
+                                   const PartitionSettings& settings, const std::function<bool()>& stop) {
   const auto task = make_task(network, settings.seed, settings.batch_size, torch::kFloat32);
   const auto seconds_of_layers = layer_seconds(mesh, task);
   PartitionFigures figures{.network = network.name,
@@ -126,7 +125,7 @@ PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
     take_step(mesh, *way, kPartitionRate);  // makes what is made once
     costs.push_back(cost_of_step(mesh, *way, kPartitionRate));
   }
-  const auto seconds = take_turns(mesh, ways, settings.repeat, before_turn);
+  const auto seconds = take_turns(mesh, ways, settings.repeat, stop);
   const auto figures_of = [&](Way way) {
     return WayFigures{.way = kWayNames[way],
                       .micro_batches = way == kMicroBatches ? settings.micro_batches : 1,

@@ -23,10 +23,9 @@ struct PartitionSettings {
   uint64_t seed = 0;
 };
 
-// In float. before_turn(where) is called between measurements, and may throw.
+// In float. stop() is asked before every turn but the first; turns end when it says so.
 PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
-                                   const PartitionSettings& settings,
-                                   const std::function<void(const std::string& where)>& before_turn);
+                                   const PartitionSettings& settings, const std::function<bool()>& stop);
 
 struct GradientCheck {
   std::string name;

@@ -45,6 +45,9 @@ class BenchReport {
   // came, in which case InterruptedError goes on. Throws FailedError when a check has failed.
   void run(const std::function<void()>& measurements);
 
+  // Whether Ctrl-C or SIGTERM has come: for measurements that can end early with what they have.
+  bool interrupted() const { return interrupt_.signal().has_value(); }
+
   // Between two measurements. Throws InterruptedError when Ctrl-C or SIGTERM has come.
   void stop_if_interrupted(const std::string& where) const;
 

@@ -108,7 +108,7 @@ class Lists {
   std::optional<LoadedData> data_;
 };
 
-std::vector<Column> columns() {
+std::vector<Column> scaling_columns() {
   return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
           {.key = "devices", .title = "devices", .width = 12, .digits = kText},
           {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
@@ -208,12 +208,12 @@ void measure(BenchReport& report, const BenchScalingOptions& options, Lists& lis
   take_turns(contenders, options.bench.repeat, options.iterations, report);
   std::vector<Contender> smaller(contenders.begin() + static_cast<std::ptrdiff_t>(count), contenders.end());
   contenders.resize(count);
-  report.table("scaling", columns());
+  report.table("scaling", scaling_columns());
   for (auto& contender : contenders) {
-    report.stop_if_interrupted("before all lists were trained");
-    if (options.epochs) contender.accuracy = accuracy_of(options, contender);
+    if (options.epochs && !report.interrupted()) contender.accuracy = accuracy_of(options, contender);
     report.row(row_of(contender, contenders.front()));
   }
+  report.stop_if_interrupted("after the turns that are shown");
   for (const auto& contender : contenders) {
     if (contender.replicas() > 1) check(report, contender, contenders.front());
   }

@@ -34,9 +34,10 @@ void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, c
     const auto fitting = steps_a_turn(*trainings.back(), kTurn);
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
+  report.note(fmt::format("turns: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
   for (int turn = 0; turn < repeat; ++turn) {
+    if (turn > 0 && report.interrupted()) break;
     for (size_t i = 0; i < contenders.size(); ++i) {
-      report.stop_if_interrupted(fmt::format("in turn {} of {}", turn + 1, repeat));
       contenders[i].seconds.push_back(trainings[i]->seconds_per_step(steps_of[i]));
       contenders[i].sync.push_back(trainings[i]->take_times().sync);
     }

@@ -31,7 +31,7 @@ struct Contender {
 };
 
 // Gives every contender `repeat` turns of about a third of a second (or of so many steps, if not 0), one
-// after the other in each round. All are alive at once.
+// after the other in each round; fewer, but one at least, when Ctrl-C comes. All are alive at once.
 void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, const BenchReport& report);
 
 // Images a second over the reference's, turn by turn; nothing from fewer than three.

@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kUnits = "KMG";
-constexpr int64_t kMost = int64_t{1} << 40;
+constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 std::string wanted(const std::string& text) {
   return fmt::format("must be a number of bytes such as 8, 512K or 128M, got {}", in_quotes(text));
@@ -27,10 +27,10 @@ int64_t parse_bytes(const std::string& text) {
   if (error != std::errc() || bytes < 0 || end - rest > 1) throw UsageError(wanted(text));
   if (rest != end) {
     const auto unit = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*rest))));
-    if (unit == std::string_view::npos || bytes > kMost) throw UsageError(wanted(text));
+    if (unit == std::string_view::npos || bytes > kMostBytes) throw UsageError(wanted(text));
     bytes <<= 10 * (unit + 1);
   }
-  if (bytes > kMost) throw UsageError(fmt::format("must be at most 1024G, got {}", in_quotes(text)));
+  if (bytes > kMostBytes) throw UsageError(fmt::format("must be at most 1024G, got {}", in_quotes(text)));
   return bytes;
 }
 

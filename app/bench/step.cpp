@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kTurn = .5;  // seconds
+constexpr double kTurnSeconds = .5;  // seconds
 
 struct Measured {
   TrainPlan plan;
@@ -30,7 +30,7 @@ struct Measured {
 };
 
 int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
-  const auto fitting = steps_a_turn(training, kTurn);
+  const auto fitting = steps_a_turn(training, kTurnSeconds);
   return options.iterations > 0 ? options.iterations : fitting;
 }
 
@@ -40,7 +40,7 @@ Spread time_steps(const BenchReport& report, const BenchStepOptions& options, co
   const auto steps = steps_of(options, training);
   std::vector<double> seconds;
   for (int turn = 0; turn < options.bench.repeat; ++turn) {
-    report.stop_if_interrupted(fmt::format("in turn {} on {}", turn + 1, spec_of(plan.trainer.devices)));
+    if (turn > 0 && report.interrupted()) break;
     seconds.push_back(training.seconds_per_step(steps));
   }
   agree = replicas_agree(training);
@@ -203,6 +203,7 @@ void run_bench_step(const BenchStepOptions& options) {
     for (const auto& devices : lists) {
       all.push_back(measure(report, options, devices));
       report.row(step_row(all.back()));
+      report.stop_if_interrupted("after the steps on " + spec_of(devices));
     }
     report.table("phases", phase_columns());
     for (const auto& measured : all) report_phases(report, measured);

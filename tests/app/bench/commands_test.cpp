@@ -164,6 +164,23 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
   CHECK(rows_of(content, "allreduce").size() >= 1);
 }
 
+TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
+  auto process = program(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--data",
+                               "synthetic", "--limit-train", "512", "--batch-size", "32", "--threads", "1",
+                               "--iterations", "1", "--repeat", "10000"});
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find("# turns: 10000") == std::string::npos) return;
+    ::kill(pid, SIGINT);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  INFO(result.out << result.err);
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.out,
+             Contains("  one     cpu") && Contains("  strong  cpux2") && Contains("stopped before the end"));
+}
+
 TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   const TempFolder folder;
   const auto existing = (folder / "old.json").string();
