@@ -30,8 +30,7 @@ void add_update_flags(CLI::App& command, TrainOptions& options);
 void add_optimizer_flags(CLI::App& command, TrainOptions& options);
 
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
-// --deterministic,
-// --invariant
+// --deterministic, --invariant
 void add_engine_flags(CLI::App& command, TrainOptions& options);
 
 }  // namespace lockstep

@@ -38,10 +38,6 @@ std::string rtrimmed(std::string line) {
 
 }  // namespace
 
-Json or_null(const std::optional<double>& value, double times) {
-  return value ? Json(times * *value) : Json();
-}
-
 std::string table_line(const std::vector<Column>& columns, const Json& values) {
   std::string line;
   for (const auto& column : columns) {

@@ -80,7 +80,10 @@ class BenchReport {
 };
 
 // null where there is no value.
-Json or_null(const std::optional<double>& value, double times = 1);
+template <class T>
+Json or_null(const std::optional<T>& value) {
+  return value ? Json(*value) : Json();
+}
 
 // One line of a table, without its newline: "  [cpu, cpu]  two_shot      1024".
 std::string table_line(const std::vector<Column>& columns, const Json& values);

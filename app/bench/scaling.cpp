@@ -138,7 +138,7 @@ Json row_of(const Contender& contender, const Contender& reference) {
           {"spread", 100 * seconds.relative()},
           {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
           {"speedup", or_null(faster)},
-          {"efficiency", or_null(faster, 100.0 / contender.replicas())},
+          {"efficiency", faster ? Json(100 * *faster / contender.replicas()) : Json()},
           {"exposed_sync", 100 * median(contender.sync) / seconds.median},
           {"accuracy", or_null(contender.accuracy)}};
 }

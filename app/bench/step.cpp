@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kTurnSeconds = .5;  // seconds
+constexpr double kTurnSeconds = .5;
 
 struct Measured {
   TrainPlan plan;
@@ -89,25 +89,36 @@ std::vector<Column> step_columns() {
           {.key = "mfu", .title = "MFU", .unit = "%", .width = 6, .digits = 1}};
 }
 
+// Of a batch that the data can fill.
+int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.size()); }
+
+double images_per_second(const Measured& measured) {
+  return static_cast<double>(rows_of(measured.plan)) / measured.seconds.median;
+}
+
+double operations_per_second(const Measured& measured) {
+  return images_per_second(measured) * static_cast<double>(training_flops_per_row(measured.plan.model));
+}
+
+// Of the measured peak, %.
+double mfu(const Measured& measured) { return 100 * operations_per_second(measured) / measured.peak; }
+
 Json step_row(const Measured& measured) {
   const auto& plan = measured.plan;
-  const auto rows = std::min(plan.batch_size, plan.data.set.train.size());
-  const double images = static_cast<double>(rows) / measured.seconds.median;
-  const double operations = images * static_cast<double>(training_flops_per_row(plan.model));
   return {{"devices", spec_of(plan.trainer.devices)},
           {"threads", plan.trainer.threads},
           {"model", plan.model},
           {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
-          {"batch_size", rows},
+          {"batch_size", rows_of(plan)},
           {"ms", 1e3 * measured.seconds.median},
           {"low_ms", 1e3 * measured.seconds.low},
           {"high_ms", 1e3 * measured.seconds.high},
           {"repeats", measured.seconds.repeats},
           {"spread", 100 * measured.seconds.relative()},
-          {"images_per_second", static_cast<int64_t>(images)},
-          {"gflops", operations / 1e9},
+          {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
+          {"gflops", operations_per_second(measured) / 1e9},
           {"peak_gflops", measured.peak / 1e9},
-          {"mfu", 100 * operations / measured.peak}};
+          {"mfu", mfu(measured)}};
 }
 
 std::vector<Column> phase_columns() {
@@ -154,20 +165,19 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
 
 void report_phases(BenchReport& report, const Measured& measured) {
   const auto devices = spec_of(measured.plan.trainer.devices);
+  const auto phases = named(measured.phases);
   double total = 0;
-  for (const auto& [name, seconds] : named(measured.phases)) total += seconds;
-  for (const auto& [name, seconds] : named(measured.phases)) {
+  for (const auto& [name, seconds] : phases) total += seconds;
+  for (const auto& [name, seconds] : phases) {
     report.row(
         {{"devices", devices}, {"phase", name}, {"ms", 1e3 * seconds}, {"share", 100 * seconds / total}});
   }
-  const auto phases = named(measured.phases);
   const auto most = std::max_element(phases.begin(), phases.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
   report.finding(
       fmt::format("{}: most of a step is {} ({:.0f} %); the arithmetic runs at {:.0f} % of what large "
                   "matrix products reach here",
-                  devices, most->first, 100 * most->second / total,
-                  step_row(measured).at("mfu").get<double>()),
+                  devices, most->first, 100 * most->second / total, mfu(measured)),
       {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
   report.check("replicas of " + devices, measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");

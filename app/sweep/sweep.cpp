@@ -106,11 +106,6 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
   return planned;
 }
 
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
-
 // What all cells share. Of what a plan derives from its own devices, what was asked for.
 Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
   const auto& recipe = find_recipe(options.recipe);

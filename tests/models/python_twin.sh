@@ -4,10 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 
-if ! find_python torch; then
-  say "skipped: no Python with torch; scripts/setup.sh --python gets one, LOCKSTEP_PYTHON=PATH names one"
-  exit 77
-fi
+need_python_torch
 set -e
 program=$1 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT

@@ -16,10 +16,7 @@ if [ "$1" = tables ]; then
   command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
   exec python3 "$root/tests/setup/compare_bench_test.py"
 fi
-if ! find_python torch; then
-  say "skipped: no Python with torch; scripts/setup.sh --python gets one, LOCKSTEP_PYTHON=PATH names one"
-  exit 77
-fi
+need_python_torch
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
