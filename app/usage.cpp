@@ -37,7 +37,7 @@ std::string hint_with(const std::optional<std::string>& near, const Chain& chain
   return near ? fmt::format("did you mean '{}'? {}", *near, see_help(chain)) : see_help(chain);
 }
 
-std::vector<std::string> flags_of(const CLI::App& command) {
+std::vector<std::string> flag_names(const CLI::App& command) {
   std::vector<std::string> flags;
   for (const auto* option : command.get_options()) {
     for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
@@ -47,7 +47,7 @@ std::vector<std::string> flags_of(const CLI::App& command) {
 }
 
 bool has_flag(const CLI::App& command, const std::string& flag) {
-  const auto flags = flags_of(command);
+  const auto flags = flag_names(command);
   return std::find(flags.begin(), flags.end(), flag) != flags.end();
 }
 
@@ -75,8 +75,8 @@ UsageError unknown_flag(const std::string& word, const Chain& chain) {
   }
   const auto what = fmt::format("unknown flag {} for '{}'", in_quotes(flag), name_of(chain));
   // Nearest among the command's own flags first, then among those of the program.
-  auto near = nearest(flag, flags_of(*chain.back()));
-  if (!near) near = nearest(flag, flags_of(*chain.front()));
+  auto near = nearest(flag, flag_names(*chain.back()));
+  if (!near) near = nearest(flag, flag_names(*chain.front()));
   if (!near) {
     if (const auto owner = owner_of(flag, {chain.front()})) {
       return UsageError(what, fmt::format("it is a flag of '{}', {}", name_of(*owner), see_help(*owner)));
@@ -92,7 +92,7 @@ UsageError unexpected_word(const std::string& word, const Chain& chain) {
   for (const auto* subcommand : subcommands_of(*chain.back())) names.push_back(subcommand->get_name());
   if (names.empty()) {
     const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(chain));
-    return UsageError(what, hint_with(nearest(word, flags_of(*chain.back())), chain));
+    return UsageError(what, hint_with(nearest(word, flag_names(*chain.back())), chain));
   }
   const auto of = chain.size() > 1 ? fmt::format(" of '{}'", name_of(chain)) : "";
   return UsageError(fmt::format("unknown subcommand {}{}", in_quotes(word), of),

@@ -12,6 +12,10 @@
 
 namespace lockstep {
 
+// Fashion-MNIST's images, and those that are made like them.
+inline constexpr int kImageSide = 28;  // pixels, rows and columns
+inline constexpr int kImageClasses = 10;
+
 struct ImageSet {
   torch::Tensor images;  // (n, 1, 28, 28) uint8, contiguous, host
   torch::Tensor labels;  // (n) uint8, 0 .. classes-1, contiguous, host

@@ -13,8 +13,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kClasses = 10;
-constexpr int64_t kSide = 28;
 // More than any data set of this form has; an image file of that many rows takes 784 MB.
 constexpr int64_t kMaxRows = 1'000'000;
 
@@ -56,7 +54,7 @@ std::filesystem::path find_file(const std::filesystem::path& folder, const Publi
 }
 
 IdxReader open_file(const std::filesystem::path& path, const PublishedFile& file) {
-  const IdxShape shape = {file.images ? std::vector<int64_t>{kSide, kSide} : std::vector<int64_t>{},
+  const IdxShape shape = {file.images ? std::vector<int64_t>{kImageSide, kImageSide} : std::vector<int64_t>{},
                           kMaxRows};
   return IdxReader(path, shape, std::string(kDamagedHint));
 }
@@ -71,10 +69,10 @@ torch::Tensor read_values(IdxReader& reader, at::IntArrayRef sizes) {
 void check_labels(const torch::Tensor& labels, const std::filesystem::path& path) {
   const std::span values(labels.const_data_ptr<uint8_t>(), labels.nbytes());
   const auto wrong =
-      std::find_if(values.begin(), values.end(), [](uint8_t label) { return label >= kClasses; });
+      std::find_if(values.begin(), values.end(), [](uint8_t label) { return label >= kImageClasses; });
   if (wrong == values.end()) return;
   throw DataError(fmt::format("{} has label {} in row {}, labels are 0 to {}", path.string(), *wrong,
-                              wrong - values.begin(), kClasses - 1),
+                              wrong - values.begin(), kImageClasses - 1),
                   std::string(kDamagedHint));
 }
 
@@ -89,7 +87,7 @@ ImageSet load_set(const std::filesystem::path& folder, const PublishedFile& imag
                                 label_path.string(), labels.rows()),
                     std::string(kDamagedHint));
   }
-  ImageSet set = {read_values(images, {images.rows(), 1, kSide, kSide}),
+  ImageSet set = {read_values(images, {images.rows(), 1, kImageSide, kImageSide}),
                   read_values(labels, {labels.rows()})};
   check_labels(set.labels, label_path);
   return set;
@@ -112,7 +110,7 @@ std::string hash_of(const std::filesystem::path& path, const PublishedFile& file
 
 Dataset load_fashion_mnist(const std::filesystem::path& folder) {
   return {"Fashion-MNIST", load_set(folder, kTrainImages, kTrainLabels),
-          load_set(folder, kTestImages, kTestLabels), kClasses};
+          load_set(folder, kTestImages, kTestLabels), kImageClasses};
 }
 
 std::vector<FileCheck> verify_fashion_mnist(const std::filesystem::path& folder) {

@@ -13,10 +13,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int kClasses = 10;
-constexpr int kSide = 28;
 constexpr int kMaxShift = 3;
-constexpr int kPadded = kSide + 2 * kMaxShift;  // a prototype's side, so that a shifted view never leaves it
+constexpr int kPadded =
+    kImageSide + 2 * kMaxShift;  // a prototype's side, so that a shifted view never leaves it
 
 enum Stream : uint64_t { kPrototypes, kTrainRows, kTestRows };  // first key of the random streams
 
@@ -28,8 +27,8 @@ Prototype make_prototype(uint64_t seed, uint64_t label) {
   SplitMix64 random(seed, {kPrototypes, label});
   std::array<std::array<int, kPadded>, kPadded> sum = {};
   for (uint64_t blob = 0; blob <= label; ++blob) {
-    const int row = kMaxShift + 4 + static_cast<int>(random.below(kSide - 8));
-    const int column = kMaxShift + 4 + static_cast<int>(random.below(kSide - 8));
+    const int row = kMaxShift + 4 + static_cast<int>(random.below(kImageSide - 8));
+    const int column = kMaxShift + 4 + static_cast<int>(random.below(kImageSide - 8));
     const int radius = 4 + static_cast<int>(random.below(5));
     const int height = 192 + static_cast<int>(random.below(64));
     for (int y = 0; y < kPadded; ++y) {
@@ -61,10 +60,10 @@ View draw_view(SplitMix64& random, const Prototype& prototype, int weight) {
 
 void draw_image(SplitMix64& random, const View& own, const View& other, uint8_t* pixels) {
   uint64_t noise = 0;
-  for (int y = 0; y < kSide; ++y) {
+  for (int y = 0; y < kImageSide; ++y) {
     const uint8_t* own_line = &(*own.prototype)[own.row + y][own.column];
     const uint8_t* other_line = &(*other.prototype)[other.row + y][other.column];
-    for (int x = 0; x < kSide; ++x) {
+    for (int x = 0; x < kImageSide; ++x) {
       if (x % 8 == 0) noise = random.next();  // a byte for each of the next 8 pixels
       const int signal = (own.weight * own_line[x] + other.weight * other_line[x]) / 256;
       const int grain = static_cast<int>(noise % 256) / 2 - 64;
@@ -74,19 +73,20 @@ void draw_image(SplitMix64& random, const View& own, const View& other, uint8_t*
   }
 }
 
-ImageSet make_set(uint64_t seed, Stream stream, const std::array<Prototype, kClasses>& prototypes,
+ImageSet make_set(uint64_t seed, Stream stream, const std::array<Prototype, kImageClasses>& prototypes,
                   int64_t rows) {
-  ImageSet set = {torch::empty({rows, 1, kSide, kSide}, torch::kUInt8), torch::empty({rows}, torch::kUInt8)};
+  ImageSet set = {torch::empty({rows, 1, kImageSide, kImageSide}, torch::kUInt8),
+                  torch::empty({rows}, torch::kUInt8)};
   auto* pixels = set.images.mutable_data_ptr<uint8_t>();
   auto* labels = set.labels.mutable_data_ptr<uint8_t>();
   for (int64_t row = 0; row < rows; ++row) {
     SplitMix64 random(seed, {stream, static_cast<uint64_t>(row)});
-    const uint64_t label = random.below(kClasses);
-    const uint64_t other = random.below(kClasses);
+    const uint64_t label = random.below(kImageClasses);
+    const uint64_t other = random.below(kImageClasses);
     const int weight = 112 + static_cast<int>(random.below(145));  // below 128 the other prototype shows more
     const View own_view = draw_view(random, prototypes[label], weight);
     const View other_view = draw_view(random, prototypes[other], 256 - weight);
-    draw_image(random, own_view, other_view, pixels + row * kSide * kSide);
+    draw_image(random, own_view, other_view, pixels + row * kImageSide * kImageSide);
     labels[row] = static_cast<uint8_t>(label);
   }
   return set;
@@ -101,10 +101,10 @@ void check_count(std::string_view what, int64_t rows) {
 Dataset make_synthetic(uint64_t seed, int64_t train_rows, int64_t test_rows) {
   check_count("synthetic training", train_rows);
   check_count("synthetic test", test_rows);
-  std::array<Prototype, kClasses> prototypes;
-  for (uint64_t label = 0; label < kClasses; ++label) prototypes[label] = make_prototype(seed, label);
+  std::array<Prototype, kImageClasses> prototypes;
+  for (uint64_t label = 0; label < kImageClasses; ++label) prototypes[label] = make_prototype(seed, label);
   return {"synthetic", make_set(seed, kTrainRows, prototypes, train_rows),
-          make_set(seed, kTestRows, prototypes, test_rows), kClasses};
+          make_set(seed, kTestRows, prototypes, test_rows), kImageClasses};
 }
 
 }  // namespace lockstep

@@ -82,7 +82,7 @@ torch::Tensor normalised_relu(const std::shared_ptr<BatchNorm2dImpl>& batch_norm
 
 // contiguous() would leave alone a tensor with a dimension of size 1 that both formats lay out alike, and
 // torch would go on taking its strides for the other format's.
-torch::Tensor in_channels_last(const torch::Tensor& weight) {
+torch::Tensor channels_last_copy(const torch::Tensor& weight) {
   return torch::empty(weight.sizes(), weight.options(), torch::MemoryFormat::ChannelsLast).copy_(weight);
 }
 
@@ -157,7 +157,7 @@ ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
   ResNet18Impl::to(options.dtype);
   const torch::NoGradGuard no_grad;
   for (auto& param : parameters()) {
-    if (param.dim() == 4) param.set_data(in_channels_last(param));
+    if (param.dim() == 4) param.set_data(channels_last_copy(param));
   }
 }
 

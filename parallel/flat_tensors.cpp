@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-std::string describe(const torch::Tensor& tensor) {
+std::string type_and_device(const torch::Tensor& tensor) {
   std::ostringstream out;
   out << tensor.scalar_type() << " on " << tensor.device();
   return out.str();
@@ -29,9 +29,9 @@ FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
   const auto& first = tensors.front();
   for (const auto& tensor : tensors) {
     if (tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device()) continue;
-    throw UsageError(
-        fmt::format("parameters differ in type or device: {} and {}", describe(first), describe(tensor)),
-        "one replica's parameters share one dtype and one device");
+    throw UsageError(fmt::format("parameters differ in type or device: {} and {}", type_and_device(first),
+                                 type_and_device(tensor)),
+                     "one replica's parameters share one dtype and one device");
   }
   result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
   for (size_t i = 0; i < tensors.size(); ++i) {
