@@ -28,6 +28,8 @@ function(lockstep_add_test)
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
   target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiles sooner, and runs but once
+  # What the files of one program share (Catch2, torch, JSON) is compiled once for several of them.
+  set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   foreach(source IN LISTS arg_SOURCES)
     file(STRINGS "${source}" cuda_cases REGEX "\\[cuda2?\\]")
     if(cuda_cases OR arg_LABELS MATCHES "cuda")

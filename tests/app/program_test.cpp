@@ -5,21 +5,13 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/tests/support/process.h>
+#include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
 using Catch::Matchers::StartsWith;
 
 namespace {
-
-Process program(std::vector<std::string> words, std::map<std::string, std::string> environment = {}) {
-  words.insert(words.begin(), LOCKSTEP_PROGRAM);
-  Process process;
-  process.command = std::move(words);
-  process.environment = std::move(environment);
-  return process;
-}
 
 // A usage error: code 2, nothing on standard output, exactly these two lines on standard error.
 void check_refused(const Process& process, const std::string& error, const std::string& hint) {

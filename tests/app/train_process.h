@@ -7,6 +7,7 @@
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <sstream>
@@ -26,9 +27,10 @@ inline Words operator+(Words words, const Words& more) {
   return words;
 }
 
-inline Process program(const Words& words) {
+inline Process program(const Words& words, std::map<std::string, std::string> environment = {}) {
   Process process;
   process.command = Words{LOCKSTEP_PROGRAM} + words;
+  process.environment = std::move(environment);
   return process;
 }
 

@@ -11,15 +11,15 @@ using Catch::Contains;
 
 namespace {
 
-const std::string kFile = "folder/some.safetensors";
+const std::string kName = "folder/some.safetensors";
 
 // The message of the WeightsError in which a header ends; it must begin with the file's name and carry a
 // hint.
 std::string failure(const std::string& header, uint64_t data_bytes) {
   try {
-    parse_safetensors_header(header, data_bytes, kFile);
+    parse_safetensors_header(header, data_bytes, kName);
   } catch (const WeightsError& error) {
-    CHECK_THAT(error.what(), Catch::StartsWith(kFile + " "));
+    CHECK_THAT(error.what(), Catch::StartsWith(kName + " "));
     CHECK(error.exit_code() == ExitCode::kWeights);
     CHECK_FALSE(error.hint().empty());
     return error.what();
@@ -61,7 +61,7 @@ TEST_CASE("a header tells each tensor's name, dtype, shape and place, in order o
       R"("__metadata__":{"key":"text","":"\u00fc \"quoted\"\n"},)"
       R"("":{"dtype":"BOOL","shape":[0,3],"data_offsets":[8,8]},)"
       "\n\t\"n\u00e4\\u00e4\\ud83d\\ude00\":{\"dtype\":\"I64\",\"shape\":[],\"data_offsets\":[0,8]}";
-  const auto found = parse_safetensors_header("{" + text + "}    ", 32, kFile);
+  const auto found = parse_safetensors_header("{" + text + "}    ", 32, kName);
   REQUIRE(found.tensors.size() == 3);
   const auto& [first, second, third] = std::tie(found.tensors[0], found.tensors[1], found.tensors[2]);
   CHECK(first.name == "n\u00e4\u00e4\U0001f600");
@@ -81,7 +81,7 @@ TEST_CASE("a header tells each tensor's name, dtype, shape and place, in order o
 
 TEST_CASE("a header may name nothing") {
   for (const char* text : {"{}", "{}      ", R"({"__metadata__":{}})"}) {
-    const auto found = parse_safetensors_header(text, 0, kFile);
+    const auto found = parse_safetensors_header(text, 0, kName);
     CHECK(found.tensors.empty());
     CHECK(found.metadata.empty());
     CHECK_THAT(failure(text, 1), Contains("has 1 bytes of data, its tensors take 0"));
@@ -99,7 +99,7 @@ TEST_CASE("each dtype has its size") {
     const auto text = [&](uint64_t bytes) {
       return header(tensor("\"" + name + "\"", "[5,3]", "[0," + std::to_string(bytes) + "]"));
     };
-    const auto found = parse_safetensors_header(text(15 * size), 15 * size, kFile);
+    const auto found = parse_safetensors_header(text(15 * size), 15 * size, kName);
     CHECK(found.tensors.at(0).dtype == dtype);
     const auto takes = name + " [5, 3] and takes " + std::to_string(15 * size) + " bytes";
     CHECK_THAT(failure(text(15 * size + 1), 15 * size + 1), Contains(takes));
@@ -212,8 +212,8 @@ TEST_CASE("metadata other than strings by key, and keys that come twice, are err
 
 TEST_CASE("tensors must lie in the data one after the other, and fill it") {
   const auto x = f32("[2]", "[0,8]"), y = f32("[4]", "[8,24]");
-  CHECK(parse_safetensors_header(header(x, y), 24, kFile).tensors.size() == 2);
-  CHECK(parse_safetensors_header(header(y, x), 24, kFile).tensors.at(0).name == "y");
+  CHECK(parse_safetensors_header(header(x, y), 24, kName).tensors.size() == 2);
+  CHECK(parse_safetensors_header(header(y, x), 24, kName).tensors.at(0).name == "y");
   check_each({
       {header(f32("[2,3]", "[24,0]")), "has data_offsets [24, 0] in tensor 'x', which end before they begin"},
       {header(f32("[2,3]", "[0,25]")),
@@ -243,8 +243,8 @@ TEST_CASE("shapes beyond what a tensor can have are errors") {
     return text + "]";
   };
   const auto empty = "[0,0]";
-  CHECK(parse_safetensors_header(header(f32(ones(64), "[0,4]")), 4, kFile).tensors.at(0).shape.size() == 64);
-  CHECK(parse_safetensors_header(header(f32("[0,2305843009213693951]", empty)), 0, kFile).tensors.size() ==
+  CHECK(parse_safetensors_header(header(f32(ones(64), "[0,4]")), 4, kName).tensors.at(0).shape.size() == 64);
+  CHECK(parse_safetensors_header(header(f32("[0,2305843009213693951]", empty)), 0, kName).tensors.size() ==
         1);
   check_each({
       {header(f32(ones(65), "[0,4]")), "has more than 64 numbers in shape of tensor 'x'", 4},
@@ -281,7 +281,7 @@ TEST_CASE("no change of one byte of a header, and no cut, does harm") {
   const std::string whole =
       R"({"__metadata__":{"k":"v\n"},"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("y":{"dtype":"BF16","shape":[0],"data_offsets":[24,24]}} )";
-  REQUIRE(parse_safetensors_header(whole, 24, kFile).tensors.size() == 2);
+  REQUIRE(parse_safetensors_header(whole, 24, kName).tensors.size() == 2);
   for (size_t size = 0; size < whole.size() - 1; ++size) failure(whole.substr(0, size), 24);
   size_t read = 0, refused = 0;
   for (size_t at = 0; at < whole.size(); ++at) {
@@ -289,7 +289,7 @@ TEST_CASE("no change of one byte of a header, and no cut, does harm") {
       std::string changed = whole;
       changed[at] = static_cast<char>(value);
       try {
-        const auto found = parse_safetensors_header(changed, 24, kFile);
+        const auto found = parse_safetensors_header(changed, 24, kName);
         read += found.tensors.size() == 2 && found.tensors[1].end == 24 && found.tensors[0].end == 24;
       } catch (const WeightsError&) {
         ++refused;
@@ -323,7 +323,7 @@ TEST_CASE("a layout puts wide dtypes first, then goes by name") {
   const auto layout = lay_out_safetensors(tensors, {{"b", "2"}, {"a", "1"}});
   CHECK(layout.order == std::vector<size_t>{4, 5, 3, 1, 2, 0});
   CHECK(layout.head.size() % 8 == 0);
-  const auto found = parse_safetensors_header(layout.head.substr(8), 8 + 0 + 8 + 4 + 2 + 3, kFile);
+  const auto found = parse_safetensors_header(layout.head.substr(8), 8 + 0 + 8 + 4 + 2 + 3, kName);
   const std::vector<uint64_t> begins = {0, 8, 8, 16, 20, 22};
   REQUIRE(found.tensors.size() == tensors.size());
   for (size_t i = 0; i < tensors.size(); ++i) {

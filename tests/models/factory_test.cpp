@@ -7,8 +7,10 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/compare.h>
 
 using namespace lockstep;
+using namespace lockstep::testing;
 
 namespace {
 
@@ -32,8 +34,6 @@ ResNet18Options narrow(int64_t width = 8) {
   options.width = width;
   return options;
 }
-
-float max_abs(const torch::Tensor& a) { return a.detach().abs().max().item<float>(); }
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
+#include <lockstep/tests/support/reference.h>
 #include <lockstep/tests/support/stock_lenet.h>
 
 using namespace lockstep;
@@ -15,10 +16,6 @@ using namespace lockstep::testing;
 using nlohmann::json;
 
 namespace {
-
-json reference(const std::string& name) {
-  return json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
-}
 
 std::string sha256(const torch::Tensor& tensor) {
   Sha256 hash;

@@ -11,18 +11,17 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/reference.h>
 
 using namespace lockstep;
+using namespace lockstep::testing;
 using nlohmann::json;
 
 namespace {
 
-json reference(const std::string& name) {
-  return json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
-}
-
 // Of the values row by row, whatever the memory format.
-std::string sha256(const Params& tensors) {
+std::string sha256_of(const Params& tensors) {
   Sha256 hash;
   for (const auto& tensor : tensors) {
     const auto rows = tensor.contiguous();
@@ -50,8 +49,6 @@ torch::Tensor values(const json& numbers) {
   for (const auto& number : numbers.flatten()) flat.push_back(number.get<double>());
   return torch::tensor(flat, torch::kFloat64);
 }
-
-double max_abs(const torch::Tensor& a) { return a.detach().abs().max().to(torch::kFloat64).item<double>(); }
 
 // Elements of a, in row-major order, at the places that a reference names.
 torch::Tensor elements(const torch::Tensor& a, const json& at) {
@@ -125,7 +122,7 @@ TEST_CASE("names, shapes and initial weights are bit for bit those of the chapte
     INFO(params[i].key());
     CHECK(params[i].key() == expected.at("name"));
     CHECK(params[i].value().sizes() == expected.at("shape").get<std::vector<int64_t>>());
-    CHECK(sha256({params[i].value()}) == expected.at("sha256").get<std::string>());
+    CHECK(sha256_of({params[i].value()}) == expected.at("sha256").get<std::string>());
   }
   const auto buffers = net->named_buffers();
   REQUIRE(python.at("buffers").size() == buffers.size());
@@ -147,7 +144,7 @@ TEST_CASE("other seeds and starts are bit for bit Python's too, and differ") {
     options.seed = start.at("seed").get<uint64_t>();
     options.initialization = named_start(start.at("start").get<std::string>());
     INFO(start);
-    seen.push_back(sha256(ResNet18(options)->parameters()));
+    seen.push_back(sha256_of(ResNet18(options)->parameters()));
     CHECK(seen.back() == start.at("sha256").get<std::string>());
   }
   REQUIRE(seen.size() == 3);
@@ -298,7 +295,7 @@ TEST_CASE("no rows and one row") {
 TEST_CASE("to() converts all but the counters and keeps the memory format") {
   ResNet18 net(small());
   const std::shared_ptr<torch::nn::Module> module = net.ptr();  // as a Model holds it
-  const auto before = sha256(net->parameters());
+  const auto before = sha256_of(net->parameters());
   const auto check_types = [&](torch::ScalarType dtype) {
     for (const auto& param : module->parameters()) {
       CHECK(param.scalar_type() == dtype);
@@ -323,7 +320,7 @@ TEST_CASE("to() converts all but the counters and keeps the memory format") {
   }
   module->to(torch::kCPU, torch::kFloat32);
   check_types(torch::kFloat32);
-  CHECK(sha256(net->parameters()) == before);
+  CHECK(sha256_of(net->parameters()) == before);
   module->to(torch::kCPU);
   check_types(torch::kFloat32);
 }

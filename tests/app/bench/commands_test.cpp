@@ -2,7 +2,7 @@
 // wrong is said before anything is measured or written.
 #include <set>
 
-#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
@@ -19,37 +19,12 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Runs it with --json and returns what the file holds.
-json bench(const Words& words) {
-  const TempFolder folder;
-  const auto file = (folder / "bench.json").string();
-  const auto result = run_process(program(Words{"bench"} + words + Words{"--json", file}));
-  INFO(result.out << result.err);
-  REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out,
-             Contains("# command") && Contains("# machine") && Contains("# versions") && Contains(": OK ("));
-  const auto content = json::parse(read_file(file));
-  CHECK(content.at("format") == "lockstep bench");
-  CHECK(content.at("complete") == true);
-  CHECK(content.at("ok") == true);
-  CHECK(content.at("environment").at("cores").get<int>() >= 1);
-  CHECK(content.at("command").get<std::string>().find("lockstep bench " + words.front()) == 0);
-  return content;
-}
-
-json rows_of(const json& content, const std::string& table) {
-  for (const auto& entry : content.at("tables")) {
-    if (entry.at("name") == table) return entry.at("rows");
-  }
-  FAIL("no table " << table);
-  return {};
-}
-
 }  // namespace
 
 TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures") {
-  const auto content = bench({"allreduce", "--devices", "cpux2", "--devices", "cpux3", "--min-bytes", "8",
-                              "--max-bytes", "2K", "--repeat", "3", "--iterations", "3"});
+  const auto content = bench({"bench", "allreduce", "--devices", "cpux2", "--devices", "cpux3", "--min-bytes",
+                              "8", "--max-bytes", "2K", "--repeat", "3", "--iterations", "3"})
+                           .json;
   std::set<std::string> seen;
   for (const auto& row : rows_of(content, "allreduce")) {
     INFO(row.dump());
@@ -70,7 +45,8 @@ TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures
 }
 
 TEST_CASE("bench step: the parts of a step, and its arithmetic") {
-  const auto content = bench(Words{"step", "--devices", "cpu", "--devices", "cpux2"} + kSmallStep);
+  const auto content =
+      bench(Words{"bench", "step", "--devices", "cpu", "--devices", "cpux2"} + kSmallStep).json;
   const auto steps = rows_of(content, "step");
   REQUIRE(steps.size() == 2);
   for (const auto& row : steps) {
@@ -91,7 +67,8 @@ TEST_CASE("bench step: the parts of a step, and its arithmetic") {
 }
 
 TEST_CASE("bench step: two steps in flight are timed against one") {
-  const auto content = bench(Words{"step", "--devices", "cpux2", "--in-flight", "2"} + kSmallStep);
+  const auto content =
+      bench(Words{"bench", "step", "--devices", "cpux2", "--in-flight", "2"} + kSmallStep).json;
   const auto& values = content.at("findings").back().at("values");
   CHECK(values.at("one_ms").get<double>() > 0);
   CHECK(values.at("two_ms").get<double>() > 0);
@@ -100,7 +77,9 @@ TEST_CASE("bench step: two steps in flight are timed against one") {
 
 TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, both against one replica") {
   const auto content =
-      bench(Words{"scaling", "--devices", "cpux2", "--devices", "cpux4", "--predict", "8"} + kSmallStep);
+      bench(Words{"bench", "scaling", "--devices", "cpux2", "--devices", "cpux4", "--predict", "8"} +
+            kSmallStep)
+          .json;
   const auto rows = rows_of(content, "scaling");
   REQUIRE(rows.size() == 5);
   CHECK(rows[0].at("devices") == "cpu");
@@ -127,20 +106,25 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
 
 TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares by timing on demand") {
   const auto content =
-      bench(Words{"scaling", "--devices", "cpux16", "--scaling", "strong", "--epochs", "1"} + kSmallStep);
+      bench(Words{"bench", "scaling", "--devices", "cpux16", "--scaling", "strong", "--epochs", "1"} +
+            kSmallStep)
+          .json;
   const auto rows = rows_of(content, "scaling");
   REQUIRE(rows.size() == 2);
   CHECK(rows[1].at("devices") == "cpux16");
   CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
   const auto shared =
-      bench(Words{"scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} + kSmallStep);
+      bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
+            kSmallStep)
+          .json;
   CHECK_THAT(shared.at("findings").dump(), Contains("pay"));
 }
 
 TEST_CASE("a ratio from fewer than three turns is not given") {
-  const auto content =
-      bench({"scaling", "--devices", "cpux2", "--scaling", "weak", "--data", "synthetic", "--limit-train",
-             "512", "--batch-size", "32", "--threads", "1", "--iterations", "1", "--repeat", "2"});
+  const auto content = bench({"bench", "scaling", "--devices", "cpux2", "--scaling", "weak", "--data",
+                              "synthetic", "--limit-train", "512", "--batch-size", "32", "--threads", "1",
+                              "--iterations", "1", "--repeat", "2"})
+                           .json;
   for (const auto& row : rows_of(content, "scaling")) CHECK(row.at("speedup").is_null());
 }
 
@@ -159,7 +143,7 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.err, Contains("stopped by Ctrl-C"));
   CHECK_THAT(result.out, Contains("stopped before the end"));
-  const auto content = json::parse(read_file(file));
+  const auto content = read_json(file);
   CHECK(content.at("complete") == false);
   CHECK(rows_of(content, "allreduce").size() >= 1);
 }

@@ -5,20 +5,19 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Lane = Trace::Lane;
 
 namespace {
 
-Trace::Event event(const char* name, int rank, Lane lane, double begin, double end) {
+Trace::Event event(const char* name, int rank, Trace::Lane lane, double begin, double end) {
   return {.name = name, .rank = rank, .lane = lane, .begin = begin, .end = end};
 }
 
 Trace::Event product(const char* name, double begin, double end, int rank = 0) {
-  return event(name, rank, Lane::kCompute, begin, end);
+  return event(name, rank, Trace::Lane::kCompute, begin, end);
 }
 
 Trace::Event copy(const char* name, double begin, double end, int rank = 0) {
-  return event(name, rank, Lane::kCommunication, begin, end);
+  return event(name, rank, Trace::Lane::kCommunication, begin, end);
 }
 
 }  // namespace
@@ -51,8 +50,8 @@ TEST_CASE("products beside a copy are counted from the events") {
   CHECK(computed_beside_a_copy({product("product 0", 0, 1), product("product 1", 0, 1)}) == 0);
   // Another device's copy counts; so does a stream's.
   CHECK(computed_beside_a_copy({product("product 0", 0, 1), copy("copy 0", .5, .6, 1)}) == 1);
-  CHECK(computed_beside_a_copy({event("product 0", 0, Lane::kDeviceCompute, 0, 1),
-                                event("copy 0", 0, Lane::kDeviceCommunication, .5, 2)}) == 1);
+  CHECK(computed_beside_a_copy({event("product 0", 0, Trace::Lane::kDeviceCompute, 0, 1),
+                                event("copy 0", 0, Trace::Lane::kDeviceCommunication, .5, 2)}) == 1);
 }
 
 TEST_CASE("the most at once leaves out what only touches, and copies") {

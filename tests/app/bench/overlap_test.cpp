@@ -6,50 +6,17 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
 using lockstep::testing::TempFolder;
-using Json = nlohmann::json;
+using nlohmann::json;
 
 namespace {
 
 const Words kSmall = {"bench", "overlap", "--devices", "cpux2",    "--threads",
                       "1",     "--size",  "40",        "--repeat", "3"};
-
-Json read_json(const std::string& path) {
-  std::ifstream in(path);
-  return Json::parse(in);
-}
-
-struct Bench {
-  ProcessResult result;
-  Json json;
-};
-
-// A run that must succeed, with what it writes to --json.
-Bench bench(const Words& words) {
-  const TempFolder folder;
-  const auto file = (folder / "overlap.json").string();
-  auto result = run_process(program(words + Words{"--json", file}));
-  INFO(result.out << result.err);
-  REQUIRE(result.exit_code == 0);
-  auto json = read_json(file);
-  CHECK(json.at("complete") == true);
-  CHECK(json.at("ok") == true);
-  CHECK(!json.at("checks").empty());
-  for (const auto& check : json.at("checks")) CHECK(check.at("ok") == true);
-  return {std::move(result), std::move(json)};
-}
-
-const Json& rows_of(const Json& json, const std::string& table) {
-  for (const auto& each : json.at("tables")) {
-    if (each.at("name") == table) return each.at("rows");
-  }
-  FAIL("no table " << table);
-  return json;
-}
 
 double median_of_three(std::vector<double> values) {
   REQUIRE(values.size() == 3);
@@ -58,7 +25,7 @@ double median_of_three(std::vector<double> values) {
 }
 
 // From a row's own turns.
-void check_copy_row(const Json& row) {
+void check_copy_row(const json& row) {
   const std::vector<double> compute = row.at("compute_turns"), copy = row.at("copy_turns"),
                             together = row.at("together_turns");
   std::vector<double> hidden, over_longer;
@@ -75,7 +42,7 @@ void check_copy_row(const Json& row) {
   CHECK(row.at("gb_s").get<double>() == Approx(row.at("bytes").get<double>() / copying / 1e9));
 }
 
-std::set<std::string> words_under(const Json& rows, const char* key) {
+std::set<std::string> words_under(const json& rows, const char* key) {
   std::set<std::string> words;
   for (const auto& row : rows) words.insert(row.at(key).get<std::string>());
   return words;
@@ -84,15 +51,15 @@ std::set<std::string> words_under(const Json& rows, const char* key) {
 }  // namespace
 
 TEST_CASE("overlap measures devices, copies, all at once and links, and its figures follow from its times") {
-  const auto [result, json] = bench(kSmall + Words{"--iterations", "6"});
-  CHECK(json.at("bench") == "overlap");
-  CHECK(json.at("settings").at("size") == 40);
-  CHECK(json.at("settings").at("iterations") == 6);
-  CHECK(json.at("settings").at("devices") == Json{"cpu", "cpu"});
+  const auto [result, content] = bench(kSmall + Words{"--iterations", "6"});
+  CHECK(content.at("bench") == "overlap");
+  CHECK(content.at("settings").at("size") == 40);
+  CHECK(content.at("settings").at("iterations") == 6);
+  CHECK(content.at("settings").at("devices") == json{"cpu", "cpu"});
   CHECK_THAT(result.out, Contains("the chapter: 50 of 4000 on two GPUs"));
   CHECK_THAT(result.out, Contains("# overlap: OK ("));
 
-  const auto& devices = rows_of(json, "devices");
+  const auto& devices = rows_of(content, "devices");
   REQUIRE(devices.size() == 3);
   CHECK(devices[0].at("what") == "cpu:0");
   CHECK(devices[2].at("what") == "both at once");
@@ -102,26 +69,26 @@ TEST_CASE("overlap measures devices, copies, all at once and links, and its figu
           Approx(products * 2 * 40 * 40 * 40 / row.at("seconds").get<double>() / 1e9));
     CHECK(row.at("turns") == 3);
   }
-  const auto& copies = rows_of(json, "copy");
+  const auto& copies = rows_of(content, "copy");
   REQUIRE(copies.size() == 3);
   CHECK(words_under(copies, "way") ==
         std::set<std::string>{"one after the other", "as the chapter does", "overlapped"});
   for (const auto& row : copies) check_copy_row(row);
   CHECK(copies[0].at("hidden") == Approx(0).margin(1e-9));
-  const auto& all = rows_of(json, "all at once");
+  const auto& all = rows_of(content, "all at once");
   CHECK(words_under(all, "way") == std::set<std::string>{"one after the other", "overlapped"});
   for (const auto& row : all) check_copy_row(row);
-  const auto& links = rows_of(json, "links");
+  const auto& links = rows_of(content, "links");
   REQUIRE(links.size() == 2);
   CHECK(links[1].at("what") == "cpu:1 -> cpu:0");
   CHECK(links[0].at("gb_s").get<double>() ==
         Approx(6 * 40 * 40 * 4 / links[0].at("seconds").get<double>() / 1e9));
-  CHECK(json.at("findings").size() >= 4);
+  CHECK(content.at("findings").size() >= 4);
 }
 
 TEST_CASE("overlap keeps one turn of each way as a timeline") {
-  const auto json = bench(kSmall + Words{"--iterations", "6"}).json;
-  const auto& timeline = json.at("timeline");
+  const auto content = bench(kSmall + Words{"--iterations", "6"}).json;
+  const auto& timeline = content.at("timeline");
   CHECK(words_under(timeline, "experiment") ==
         std::set<std::string>{"copy: one after the other", "copy: as the chapter does", "copy: overlapped",
                               "all at once: one after the other", "all at once: overlapped"});
@@ -135,9 +102,9 @@ TEST_CASE("overlap keeps one turn of each way as a timeline") {
 }
 
 TEST_CASE("overlap gives no ratio from two turns, and says so") {
-  const auto [result, json] =
+  const auto [result, content] =
       bench({"bench", "overlap", "--devices", "cpux2", "--size", "40", "--iterations", "4", "--repeat", "2"});
-  for (const auto& row : rows_of(json, "copy")) {
+  for (const auto& row : rows_of(content, "copy")) {
     CHECK(row.at("hidden").is_null());
     CHECK(row.at("over_longer").is_null());
     CHECK(row.at("seconds") > 0.0);
@@ -148,8 +115,8 @@ TEST_CASE("overlap gives no ratio from two turns, and says so") {
 TEST_CASE("overlap's trace shows the overlapped run and the two-layer network, under the devices' names") {
   const TempFolder folder;
   const auto file = (folder / "trace.json").string();
-  const auto json = bench(kSmall + Words{"--iterations", "5", "--trace", file}).json;
-  CHECK(rows_of(json, "two-layer network").size() == 3);
+  const auto content = bench(kSmall + Words{"--iterations", "5", "--trace", file}).json;
+  CHECK(rows_of(content, "two-layer network").size() == 3);
   const auto trace = read_json(file);
   std::set<std::string> processes, names;
   for (const auto& event : trace) {
@@ -168,11 +135,11 @@ TEST_CASE("each exercise asks, measures, checks and answers") {
   const auto exercise = GENERATE(1, 2, 3, 4, 5);
   const TempFolder folder;
   const auto file = (folder / "trace.json").string();
-  const auto [result, json] =
+  const auto [result, content] =
       bench(kSmall + Words{"--exercise", std::to_string(exercise), "--iterations", "5", "--trace", file});
   CHECK_THAT(result.out, Contains("# question ") && Contains("# experiment ") && Contains("# answer: "));
-  CHECK(json.at("settings").at("exercise") == exercise);
-  CHECK(json.at("findings").back().at("values").at("exercise") == exercise);
+  CHECK(content.at("settings").at("exercise") == exercise);
+  CHECK(content.at("findings").back().at("values").at("exercise") == exercise);
   CHECK(read_json(file).size() > 1);
 }
 
@@ -189,18 +156,18 @@ TEST_CASE("exercise 1 and 2 need one device only, the others two") {
 }
 
 TEST_CASE("exercise 4 counts from the trace what its timeline shows") {
-  const auto json = bench(kSmall + Words{"--exercise", "4", "--iterations", "7"}).json;
-  const auto& rows = rows_of(json, "trace");
+  const auto content = bench(kSmall + Words{"--exercise", "4", "--iterations", "7"}).json;
+  const auto& rows = rows_of(content, "trace");
   REQUIRE(rows.size() == 3);
   for (const auto& row : rows) {
     CHECK(row.at("products") == 7);
     CHECK(row.at("ahead") == 0);
     int64_t beside = 0;
     const auto experiment = "trace: " + row.at("way").get<std::string>();
-    for (const auto& product : json.at("timeline")) {
+    for (const auto& product : content.at("timeline")) {
       if (product.at("experiment") != experiment || product.at("lane") != "cpu:0 compute") continue;
       const bool met =
-          std::any_of(json.at("timeline").begin(), json.at("timeline").end(), [&](const auto& copy) {
+          std::any_of(content.at("timeline").begin(), content.at("timeline").end(), [&](const auto& copy) {
             return copy.at("experiment") == experiment && copy.at("lane") == "cpu:0 copy" &&
                    copy.at("begin") < product.at("end") && product.at("begin") < copy.at("end");
           });
@@ -256,7 +223,7 @@ TEST_CASE("Ctrl-C keeps the experiments that were done") {
   const auto result = run_process(process);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out, Contains("stopped before the end"));
-  const auto json = read_json(file);
-  CHECK(json.at("complete") == false);
-  CHECK(rows_of(json, "devices").size() == 3);
+  const auto content = read_json(file);
+  CHECK(content.at("complete") == false);
+  CHECK(rows_of(content, "devices").size() == 3);
 }

@@ -3,7 +3,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
@@ -15,27 +15,21 @@ Process partition(const Words& words) { return program(Words{"bench", "partition
 
 // What a small run that must succeed writes to its --json file.
 nlohmann::json json_of(const Words& words) {
-  const TempFolder folder;
-  const auto file = (folder / "partition.json").string();
-  const auto result = run_process(partition(words + Words{"--threads", "1", "--json", file}));
-  INFO(result.err);
-  REQUIRE(result.exit_code == 0);
-  CHECK(result.err.empty());
-  return nlohmann::json::parse(std::ifstream(file));
+  return bench(Words{"bench", "partition"} + words + Words{"--threads", "1"}).json;
 }
 
 }  // namespace
 
 TEST_CASE("bench partition: one row a way, checks, findings, and the same as JSON") {
-  const auto json =
+  const auto content =
       json_of({"--model", "lenet", "--batch-size", "6", "--micro-batches", "3", "--repeat", "3"});
-  CHECK(json.at("bench") == "partition");
-  CHECK(json.at("ok") == true);
-  CHECK(json.at("complete") == true);
-  CHECK(json.at("settings").at("micro_batches") == 3);
-  CHECK(json.at("checks").size() == 4);
+  CHECK(content.at("bench") == "partition");
+  CHECK(content.at("ok") == true);
+  CHECK(content.at("complete") == true);
+  CHECK(content.at("settings").at("micro_batches") == 3);
+  CHECK(content.at("checks").size() == 4);
 
-  const auto& rows = json.at("tables").at(0).at("rows");
+  const auto& rows = content.at("tables").at(0).at("rows");
   REQUIRE(rows.size() == 5);
   const Words ways = {"one device", "network-wise", "network-wise, micro-batches", "layer-wise", "data-wise"};
   for (size_t i = 0; i < ways.size(); ++i) {
@@ -59,19 +53,19 @@ TEST_CASE("bench partition: one row a way, checks, findings, and the same as JSO
   CHECK(rows[4].at("bytes") == 2 * 129'120 * 4);
   CHECK(rows[4].at("parameter_bytes") == 129'068 * 4);
 
-  CHECK(json.at("findings").size() == 6);
-  for (const auto& finding : json.at("findings")) CHECK(finding.at("values").at("model") == "lenet");
+  CHECK(content.at("findings").size() == 6);
+  for (const auto& finding : content.at("findings")) CHECK(finding.at("values").at("model") == "lenet");
 }
 
 TEST_CASE("bench partition: more devices than cores, both models, no ratio from a single turn") {
-  const auto json = json_of({"--devices", "cpux3", "--batch-size", "4", "--repeat", "1"});
-  const auto& rows = json.at("tables").at(0).at("rows");
+  const auto content = json_of({"--devices", "cpux3", "--batch-size", "4", "--repeat", "1"});
+  const auto& rows = content.at("tables").at(0).at("rows");
   REQUIRE(rows.size() == 10);
   CHECK(rows[0].at("model") == "lenet");
   CHECK(rows[9].at("model") == "mlp");
   for (const auto& row : rows) CHECK(row.at("over_one").is_null());
-  CHECK(json.at("checks").size() == 8);
-  CHECK(json.at("findings").size() == 2 * 4);  // none on time
+  CHECK(content.at("checks").size() == 8);
+  CHECK(content.at("findings").size() == 2 * 4);  // none on time
 }
 
 TEST_CASE("bench partition: what it refuses") {

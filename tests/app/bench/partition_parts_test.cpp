@@ -10,15 +10,13 @@
 #include <lockstep/app/bench/partition_measure.h>
 #include <lockstep/app/bench/partition_stages.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/cpus.h>
 
 using namespace lockstep;
 using Catch::Matchers::Contains;
+using lockstep::testing::cpus;
 
 namespace {
-
-std::vector<torch::Device> cpus(int count) {
-  return std::vector(static_cast<size_t>(count), torch::Device(torch::kCPU));
-}
 
 PartitionTask lenet_task(int64_t rows) {
   const auto network = layered_network("lenet");

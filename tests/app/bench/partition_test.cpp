@@ -9,17 +9,15 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/cpus.h>
 
 using namespace lockstep;
 using Catch::Matchers::Contains;
+using lockstep::testing::cpus;
 
 namespace {
 
 using Make = std::function<std::unique_ptr<PartitionWay>(Mesh& mesh, const PartitionTask& task)>;
-
-std::vector<torch::Device> cpus(int count) {
-  return std::vector(static_cast<size_t>(count), torch::Device(torch::kCPU));
-}
 
 // Rows that differ from each other, in [0, 1].
 Inputs made_up_rows(int64_t rows, torch::ScalarType dtype) {

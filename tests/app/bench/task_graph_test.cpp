@@ -15,7 +15,7 @@ namespace {
 
 std::unique_ptr<WorkQueue> thread_queue(int rank) { return make_work_queue({.rank = rank}); }
 
-std::map<std::string, Trace::Event> by_name(const Trace& trace) {
+std::map<std::string, Trace::Event> events_by_name(const Trace& trace) {
   std::map<std::string, Trace::Event> events;
   for (const auto& event : trace.events()) events[event.name] = event;
   return events;
@@ -40,7 +40,7 @@ TEST_CASE("a task starts when those it comes after are done, on whichever queue"
     serially ? void(graph.run_serially()) : void(graph.run());
     for (auto* queue : {one.get(), two.get()}) queue->trace_to(nullptr);
     REQUIRE(made[4] == 5);
-    const auto events = by_name(trace);
+    const auto events = events_by_name(trace);
     REQUIRE(events.at("c").begin_order > events.at("a").end_order);
     REQUIRE(events.at("c").begin_order > events.at("b").end_order);
     REQUIRE(events.at("d").begin_order > events.at("c").end_order);

@@ -1,0 +1,15 @@
+// The values that Python's torch computed: tests/reference/.
+#pragma once
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+namespace lockstep::testing {
+
+// For programs that are compiled with LOCKSTEP_REFERENCE_DIR.
+inline nlohmann::json reference(const std::string& name) {
+  return nlohmann::json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
+}
+
+}  // namespace lockstep::testing
