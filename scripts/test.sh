@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests; what was skipped is named at the end.
+# scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests; what failed and what was skipped is
+# named at the end.
 #
 #   scripts/test.sh                  the release build and all its tests
 #   scripts/test.sh -L cpu -R idx    the same, handing ctest a choice (here: label cpu, "idx" in the name)
@@ -12,26 +13,33 @@ source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 summary=()
 failed=no
 
-# What ctest knows of the skipped tests, one a line: the name, and the reason that the test gave.
+readable() { sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'; }
+
+# Of ctest's JUnit file: the names of the tests that failed, one a line.
+failed_tests() { sed -n '/<testcase .*status="fail"/ s/.*<testcase name="\([^"]*\)".*/  \1/p' "$1" | readable; }
+
+# The skipped ones: the name, and the reason that the test gave.
 skipped_tests() {
   awk '
     /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name); skipped = 0 }
     /<skipped/ { skipped = 1; why = "" }
     skipped && /skipped: / { why = $0; sub(/.*skipped: /, "", why); sub(/<.*/, "", why) }
     /<\/testcase>/ && skipped { print "  " name (why == "" ? "" : ": " why) }
-  ' "$1" | sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'
+  ' "$1" | readable
 }
 
 # run_tests PRESET [CTEST ARGUMENT...]
 run_tests() {
-  local preset=$1 folder=$root/build/$1 output skipped
+  local preset=$1 folder=$root/build/$1 output failures skipped
   shift
   output=$(mktemp)
   cd "$root"
   ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$folder/tests.xml" "$@" | tee "$output" ||
     failed=yes
+  failures=$(failed_tests "$folder/tests.xml")
   skipped=$(skipped_tests "$folder/tests.xml")
   summary+=("$preset: $(grep -E '^[0-9]+% tests passed' "$output" || echo 'no tests were run')")
+  [ -z "$failures" ] || summary+=("$preset: failed:" "$failures")
   [ -z "$skipped" ] || summary+=("$preset: $(wc -l <<<"$skipped") skipped:" "$skipped")
   rm -f "$output"
 }
