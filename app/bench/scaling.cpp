@@ -49,9 +49,8 @@ class Lists {
  public:
   Lists(const BenchScalingOptions& options, std::vector<Devices> lists)
       : options_(options), lists_(std::move(lists)) {
-    size_t most = 1;
-    for (const auto& devices : lists_) most = std::max(most, devices.size());
-    threads_ = options_.bench.threads.value_or(default_threads(static_cast<int>(most)));
+    for (const auto& devices : lists_) longest_ = std::max(longest_, static_cast<int>(devices.size()));
+    threads_ = options_.bench.threads.value_or(default_threads(longest_));
   }
 
   int threads() const { return threads_; }
@@ -93,17 +92,25 @@ class Lists {
     return all;
   }
 
+  // What a prediction starts from: one replica's steps of b, b/2 and b/4 images. Cores share their memory, so
+  // it has as many neighbours as the longest list, as far as there are cores for them.
   std::vector<Contender> shards() {
     std::vector<Contender> all;
-    for (const int64_t fraction : {2, 4}) {
-      all.push_back(contender(Scaling::kStrong, {lists_.front().front()}, fraction));
+    const auto device = lists_.front().front();
+    for (const int64_t fraction : {1, 2, 4}) {
+      all.push_back(contender(Scaling::kStrong, {device}, fraction));
+      if (device.is_cpu()) all.back().neighbours = std::max(0, std::min(longest_, with_cores()) - 1);
     }
     return all;
   }
 
  private:
+  // Replicas on processors that each have cores of their own.
+  int with_cores() const { return static_cast<int>(allowed_cores().size()) / threads_; }
+
   const BenchScalingOptions& options_;
   const std::vector<Devices> lists_;
+  int longest_ = 1;
   int threads_ = 1;
   std::optional<LoadedData> data_;
 };
@@ -186,13 +193,12 @@ void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders
 }
 
 void predict(BenchReport& report, const BenchScalingOptions& options, const Lists& lists,
-             const std::vector<Contender>& contenders, std::vector<Contender> smaller) {
+             const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
   const auto& reference = contenders.front();
   const auto device = reference.plan.trainer.devices.front();
   const auto bytes = static_cast<int64_t>(sizeof(float)) * reference.plan.parameter_count;
   const auto link = options.link ? parse_link(*options.link) : measure_link(device, lists.threads(), bytes);
-  smaller.insert(smaller.begin(), reference);
-  report_prediction(report, smaller, contenders, link, *options.predict,
+  report_prediction(report, shards, contenders, link, *options.predict,
                     static_cast<int>(allowed_cores().size()));
 }
 
@@ -203,10 +209,13 @@ void measure(BenchReport& report, const BenchScalingOptions& options, Lists& lis
     for (auto& shard : lists.shards()) contenders.push_back(std::move(shard));
   }
   std::vector<TrainPlan> plans;
-  for (const auto& contender : contenders) plans.push_back(contender.plan);
+  for (const auto& contender : contenders) {
+    plans.insert(plans.end(), static_cast<size_t>(contender.neighbours) + 1, contender.plan);
+  }
   need_memory_for(plans);
   take_turns(contenders, options.bench.repeat, options.iterations, report);
-  std::vector<Contender> smaller(contenders.begin() + static_cast<std::ptrdiff_t>(count), contenders.end());
+  const std::vector<Contender> shards(contenders.begin() + static_cast<std::ptrdiff_t>(count),
+                                      contenders.end());
   contenders.resize(count);
   report.table("scaling", scaling_columns());
   for (auto& contender : contenders) {
@@ -218,7 +227,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, Lists& lis
     if (contender.replicas() > 1) check(report, contender, contenders.front());
   }
   answer_mixing(report, contenders);
-  if (options.predict) predict(report, options, lists, contenders, std::move(smaller));
+  if (options.predict) predict(report, options, lists, contenders, shards);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <lockstep/app/bench/neighbours.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -27,10 +28,12 @@ double Contender::rows() const {
 
 void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, const BenchReport& report) {
   std::vector<std::unique_ptr<TimedTraining>> trainings;
+  std::vector<std::unique_ptr<Neighbours>> neighbours;
   std::vector<int64_t> steps_of;
   for (const auto& contender : contenders) {
     report.stop_if_interrupted("while warming up " + spec_of(contender.plan.trainer.devices));
     trainings.push_back(std::make_unique<TimedTraining>(contender.plan));
+    neighbours.push_back(std::make_unique<Neighbours>(contender.plan, contender.neighbours));
     const auto fitting = steps_a_turn(*trainings.back(), kTurn);
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
@@ -38,7 +41,9 @@ void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, c
   for (int turn = 0; turn < repeat; ++turn) {
     if (turn > 0 && report.interrupted()) break;
     for (size_t i = 0; i < contenders.size(); ++i) {
+      neighbours[i]->run();
       contenders[i].seconds.push_back(trainings[i]->seconds_per_step(steps_of[i]));
+      neighbours[i]->rest();
       contenders[i].sync.push_back(trainings[i]->take_times().sync);
     }
   }

@@ -21,6 +21,7 @@ inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}
 struct Contender {
   Scaling scaling = Scaling::kStrong;
   TrainPlan plan;
+  int neighbours = 0;  // one-replica trainings of the same plan that keep other cores busy in its turns
   std::vector<double> seconds = {};  // a step, turn by turn
   std::vector<double> sync = {};     // of it, exposed sync as the host sees it
   bool agree = false;                // its replicas, after all turns

@@ -7,6 +7,7 @@
 #include <set>
 
 #include <lockstep/app/bench/allreduce_ranks.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/statistics.h>
 
@@ -44,8 +45,7 @@ bool predictable(const Contender& contender, torch::Device device, int cores) {
 const Contender* find(const std::vector<Contender>& measured, Scaling scaling, int n, torch::Device device,
                       int cores) {
   for (const auto& contender : measured) {
-    if (contender.replicas() == n && (n == 1 || contender.scaling == scaling) &&
-        predictable(contender, device, cores)) {
+    if (contender.replicas() == n && contender.scaling == scaling && predictable(contender, device, cores)) {
       return &contender;
     }
   }
@@ -61,9 +61,13 @@ ComputeModel fit(const std::vector<Contender>& shards) {
   return fit_compute(rows, seconds);
 }
 
-void print_model(BenchReport& report, const ComputeModel& compute, const Link& link, double bytes) {
-  report.note(fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to one replica's steps",
-                          1e3 * compute.fixed, 1e3 * compute.per_row));
+void print_model(BenchReport& report, const ComputeModel& compute, int neighbours, const Link& link,
+                 double bytes) {
+  const auto beside =
+      neighbours > 0 ? fmt::format(" while {} took the same", counted(neighbours, "neighbour")) : "";
+  report.note(
+      fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to one replica's steps{}",
+                  1e3 * compute.fixed, 1e3 * compute.per_row, beside));
   report.note(
       fmt::format("sum(n) = {:.1f} us + 2 (n-1)/n x {:.3f} MB / {:.2f} GB/s between two devices (link: {})",
                   1e6 * link.alpha_2, bytes / 1e6, link.beta_2 / 1e9, link.name));
@@ -72,6 +76,7 @@ void print_model(BenchReport& report, const ComputeModel& compute, const Link& l
                   : "exposed = sum: the cores that compute also sum");
   report.keep("model", {{"fixed_seconds", compute.fixed},
                         {"seconds_per_row", compute.per_row},
+                        {"neighbours", neighbours},
                         {"link", link.name},
                         {"alpha_2", link.alpha_2},
                         {"alpha_8", link.alpha_8},
@@ -102,13 +107,13 @@ Link measure_link(torch::Device device, int threads, int64_t gradient_bytes) {
 
 void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
                        const std::vector<Contender>& measured, const Link& link, int most, int cores) {
-  const auto& reference = shards.front();
+  const auto& reference = measured.front();
   const auto device = reference.plan.trainer.devices.front();
   const auto compute = fit(shards);
   const double bytes = sizeof(float) * static_cast<double>(reference.plan.parameter_count);
-  print_model(report, compute, link, bytes);
+  print_model(report, compute, shards.front().neighbours, link, bytes);
   report.table("prediction", columns());
-  const double alone = predict_step(compute, link, reference.rows(), bytes, 1).step();
+  const double alone = median(reference.seconds);
   double worst = 0;
   std::set<Scaling> modes;
   for (const auto& contender : measured) modes.insert(contender.scaling);
@@ -116,7 +121,8 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
     for (const int n : worlds_up_to(most)) {
       const bool weak = mode == Scaling::kWeak;
       const double rows = weak ? reference.rows() : reference.rows() / n;
-      const auto predicted = predict_step(compute, link, rows, bytes, n);
+      const auto predicted =
+          n == 1 ? Prediction{.compute = alone} : predict_step(compute, link, rows, bytes, n);
       const double speedup = alone / predicted.step() * (weak ? n : 1);
       Json row{{"mode", name_of(kScalingNames, mode)},
                {"replicas", n},
@@ -126,7 +132,7 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
                {"exposed_ms", 1e3 * predicted.exposed},
                {"speedup", speedup},
                {"efficiency", 100 * speedup / n}};
-      if (const auto* real = find(measured, mode, n, device, cores)) {
+      if (const auto* real = n > 1 ? find(measured, mode, n, device, cores) : nullptr) {
         const double seconds = median(real->seconds);
         row["measured_ms"] = 1e3 * seconds;
         row["error"] = 100 * (predicted.step() / seconds - 1);

@@ -13,9 +13,9 @@ namespace lockstep {
 Link measure_link(torch::Device device, int threads, int64_t gradient_bytes);
 
 // Predicts steps on 1, 2, 4, ... and `most` devices, prints the model and a table with what was measured
-// where it was, and by how much they differ. `shards`: the reference at B, B/2 and B/4 rows, timed in the
-// same turns. `measured`: all other contenders. cores: of this machine; replicas on processors beyond them
-// share some, which the model does not know.
+// where it was, and by how much they differ. `shards`: one replica at B, B/2 and B/4 rows, timed in the
+// same turns. `measured`: all other contenders, the reference first. cores: of this machine; replicas on
+// processors beyond them share some, which the model does not know.
 void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
                        const std::vector<Contender>& measured, const Link& link, int most, int cores);
 

@@ -78,8 +78,7 @@ StepTimes TimedTraining::take_times() {
 }
 
 int64_t steps_a_turn(TimedTraining& training, double seconds) {
-  constexpr int64_t kWarmUp = 3;  // buffers are made, kernels chosen, GPUs' steps recorded
-  training.seconds_per_step(kWarmUp);
+  training.seconds_per_step(kWarmUpSteps);
   while (!training.trainer().split_settled()) training.seconds_per_step(1);
   const double step = training.seconds_per_step(1);
   training.take_times();

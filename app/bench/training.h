@@ -50,7 +50,10 @@ class TimedTraining {
   int64_t steps_ = 0;  // since the last take_times()
 };
 
-// Steps that fill a turn of at least so many seconds, at least 1: after a warm-up of three.
+// Before anything is timed: buffers are made, kernels chosen, GPUs' steps recorded.
+inline constexpr int64_t kWarmUpSteps = 3;
+
+// Steps that fill a turn of at least so many seconds, at least 1: after the warm-up.
 int64_t steps_a_turn(TimedTraining& training, double seconds);
 
 // Whether the parameters of all replicas have the same bits. (Lists that mix kinds of devices are equal to

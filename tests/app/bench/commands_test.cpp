@@ -1,5 +1,6 @@
 // lockstep bench, as a process: the figures of a row agree with each other, checks are made, and what is
 // wrong is said before anything is measured or written.
+#include <algorithm>
 #include <set>
 
 #include <lockstep/tests/app/bench/bench_process.h>
@@ -96,8 +97,12 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
   // Each list's replicas agree, and those of the strong ones also train what one device trains.
   CHECK(content.at("checks").size() == 6);
   const auto predicted = rows_of(content, "prediction");
-  CHECK(predicted.size() == 2 * 4);  // 1, 2, 4 and 8 replicas
+  CHECK(predicted.size() == 2 * 4);                  // 1, 2, 4 and 8 replicas
+  CHECK(predicted[0].at("ms") == rows[0].at("ms"));  // one device alone is measured, not predicted
+  CHECK(predicted[0].count("error") == 0);
   const auto& model = content.at("model");
+  const int cores = content.at("environment").at("cores").get<int>();
+  CHECK(model.at("neighbours") == std::min(4, cores) - 1);  // cpux4, as far as each replica has a core
   const double compute =
       model.at("fixed_seconds").get<double>() + 4 * model.at("seconds_per_row").get<double>();
   CHECK(predicted[3].at("replicas") == 8);
