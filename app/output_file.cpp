@@ -57,18 +57,9 @@ OutputFile::~OutputFile() {
   if (created_ && !written_) ::unlink(path_.c_str());
 }
 
-void OutputFile::append_line(std::string_view line) { write(fmt::format("{}\n", line)); }
-
-void OutputFile::write_whole(std::string_view bytes) {
-  try {
-    write(bytes);
-  } catch (const OutputError&) {
-    if (is_regular(fd_)) ::unlink(path_.c_str());
-    throw;
-  }
-}
-
-void OutputFile::write(std::string_view bytes) {
+void OutputFile::append_line(std::string_view line) {
+  const auto text = fmt::format("{}\n", line);
+  std::string_view bytes = text;
   if (!written_ && is_regular(fd_) && ftruncate(fd_, 0) != 0) cannot_open(path_, errno);
   written_ = true;
   while (!bytes.empty()) {

@@ -21,13 +21,7 @@ class OutputFile {
   // Adds a newline. The line is handed to the system before this returns. Throws OutputError (disk full).
   void append_line(std::string_view line);
 
-  // These bytes alone, at once. Where they cannot be written whole (disk full), no part of them is left either:
-  // throws OutputError, and the file is gone.
-  void write_whole(std::string_view bytes);
-
  private:
-  void write(std::string_view bytes);
-
   std::string path_;
   int fd_ = -1;
   bool created_ = false;  // by us, just now

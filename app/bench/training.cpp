@@ -45,7 +45,8 @@ void need_memory_for(const std::vector<TrainPlan>& plans) {
     }
   }
   need_host_memory(bytes,
-                   fmt::format("training {} images a step, on all lists at once", plans.front().batch_size),
+                   fmt::format("training {} images a step{}", plans.front().batch_size,
+                               plans.size() > 1 ? ", on all lists at once" : ""),
                    "--batch-size");
 }
 

@@ -6,14 +6,15 @@
 
 #include <filesystem>
 #include <memory>
+#include <span>
 
-#include <lockstep/app/output_file.h>
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/source.h>
 #include <lockstep/app/suggest.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 namespace {
@@ -55,8 +56,10 @@ void run_plot(const PlotOptions& options) {
   std::vector<plot::Source> sources;
   for (const auto& file : options.files) sources.push_back(plot::read_source(file));
   const auto figure = plot::figure_of(sources);
-  OutputFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
-  file.write_whole(plot::draw(figure, format));
+  NewFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
+  const auto picture = plot::draw(figure, format);
+  file.write(std::as_bytes(std::span(picture)));
+  file.put_in_place();
   write_stdout(fmt::format("{}: {}\n", output, figure.summary));
 }
 

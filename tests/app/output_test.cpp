@@ -1,6 +1,5 @@
 // Files of results, signals, and what an output stream can show.
 #include <fcntl.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -94,35 +93,6 @@ TEST_CASE("paths that cannot be written") {
   fs::create_symlink(folder / "nowhere", folder / "link");
   CHECK(refusal(folder / "link", false).exit_code() == ExitCode::kOutput);
   CHECK_FALSE(fs::exists(folder / "nowhere"));
-}
-
-TEST_CASE("a whole file is written as it is, in place of an old one") {
-  const TempFolder folder;
-  write_file(folder / "a.png", "old, and longer than the new content\n");
-  const std::string bytes("a\0\r\nb", 5);
-  OutputFile((folder / "a.png").string(), true).write_whole(bytes);
-  CHECK(read_file(folder / "a.png") == bytes);
-}
-
-TEST_CASE("no half of a file is left when there is no room for the rest") {
-  const TempFolder folder;
-  const pid_t child = fork();
-  if (child == 0) {
-    const rlimit small{.rlim_cur = 100, .rlim_max = 100};  // bytes a file may have, in place of a full disk
-    std::signal(SIGXFSZ, SIG_IGN);
-    if (setrlimit(RLIMIT_FSIZE, &small) != 0) _exit(1);
-    try {
-      OutputFile((folder / "a.png").string(), false).write_whole(std::string(1000, 'x'));
-    } catch (const OutputError&) {
-      _exit(0);
-    }
-    _exit(2);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFEXITED(status));
-  CHECK(WEXITSTATUS(status) == 0);
-  CHECK(fs::is_empty(folder.path()));
 }
 
 TEST_CASE("a full disk is an error") {
