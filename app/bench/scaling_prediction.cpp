@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <set>
 
 #include <lockstep/app/bench/allreduce_ranks.h>
@@ -114,7 +115,7 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
   print_model(report, compute, shards.front().neighbours, link, bytes);
   report.table("prediction", columns());
   const double alone = median(reference.seconds);
-  double worst = 0;
+  std::optional<double> worst;  // where anything was measured
   std::set<Scaling> modes;
   for (const auto& contender : measured) modes.insert(contender.scaling);
   for (const auto mode : modes) {
@@ -136,14 +137,15 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
         const double seconds = median(real->seconds);
         row["measured_ms"] = 1e3 * seconds;
         row["error"] = 100 * (predicted.step() / seconds - 1);
-        worst = std::max(worst, std::abs(predicted.step() / seconds - 1));
+        worst = std::max(worst.value_or(0), std::abs(predicted.step() / seconds - 1));
       }
       report.row(std::move(row));
     }
   }
+  if (!worst) return;
   report.finding(
-      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * worst),
-      {{"worst_error", worst}});
+      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * *worst),
+      {{"worst_error", *worst}});
 }
 
 }  // namespace lockstep

@@ -110,14 +110,16 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
 }
 
 TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares by timing on demand") {
-  const auto content =
-      bench(Words{"bench", "scaling", "--devices", "cpux16", "--scaling", "strong", "--epochs", "1"} +
-            kSmallStep)
-          .json;
+  const auto content = bench(Words{"bench", "scaling", "--devices", "cpux16", "--scaling", "strong",
+                                   "--epochs", "1", "--predict", "2"} +
+                             kSmallStep)
+                           .json;
   const auto rows = rows_of(content, "scaling");
   REQUIRE(rows.size() == 2);
   CHECK(rows[1].at("devices") == "cpux16");
   CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
+  CHECK(rows_of(content, "prediction").size() == 2);
+  CHECK_THAT(content.at("findings").dump(), !Contains("predicted"));  // what was not measured proves nothing
   const auto shared =
       bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
             kSmallStep)
