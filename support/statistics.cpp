@@ -27,6 +27,8 @@ double quantile(std::vector<double> values, double q) {
 
 double median(std::vector<double> values) { return quantile(std::move(values), .5); }
 
+double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
+
 Spread spread_of(const std::vector<double>& values) {
   return {.median = median(values),
           .low = quantile(values, .25),

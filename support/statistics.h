@@ -12,6 +12,9 @@ namespace lockstep {
 double quantile(std::vector<double> values, double q);
 double median(std::vector<double> values);
 
+// The larger of two differences; NaN where one of them is, which std::max may lose.
+double worse(double a, double b);
+
 // A measurement that was repeated.
 struct Spread {
   double median = 0;

@@ -21,13 +21,19 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kSmallest = sizeof(float);
-constexpr int64_t kGrowth = 4;        // of sizes, row by row
-constexpr double kStable = .03;       // the median is known to this part of it
-constexpr double kSecondsARow = 2;    // or else so long was enough
-constexpr double kTurn = 2e-3;        // seconds a turn of small sums lasts at least
-constexpr int64_t kTensorsARank = 4;  // its own, the copy's, a check's input and sum
+constexpr int64_t kGrowth = 4;      // of sizes, row by row
+constexpr double kStable = .03;     // the median is known to this part of it
+constexpr double kSecondsARow = 2;  // or else so long was enough
+constexpr double kTurn = 2e-3;      // seconds a turn of small sums lasts at least
+// Of a size, while a check makes its input of whole numbers: a rank's own, the copy's, the expected sum, the
+// whole numbers (two) and what becomes of them.
+constexpr int64_t kTensorsARank = 6;
 
 std::string default_devices() { return cuda_devices().size() > 1 ? "cuda" : default_pair(); }
+
+int threads_for(const BenchAllreduceOptions& options, const std::vector<torch::Device>& devices) {
+  return options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
+}
 
 // Those that were asked for, or all that can serve these devices.
 std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
@@ -51,6 +57,15 @@ std::vector<int64_t> counts_of(const BenchAllreduceOptions& options) {
   std::vector<int64_t> counts;
   for (auto bytes = least; bytes <= most; bytes *= kGrowth) counts.push_back(bytes / kSmallest);
   return counts;
+}
+
+void need_memory(const std::vector<torch::Device>& devices, int64_t bytes) {
+  const auto what = fmt::format("sums of {} bytes on {}", bytes_text(bytes), spec_of(devices));
+  const auto on_host =
+      std::count_if(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+  need_host_memory(kTensorsARank * bytes * on_host, what, "--max-bytes");
+  const std::vector<int64_t> each(devices.size(), kTensorsARank * bytes);
+  need_gpu_memory(devices, each, what, "--max-bytes");
 }
 
 // Of one size, turn by turn: seconds of every algorithm, and of the copies.
@@ -77,7 +92,7 @@ Turns take_turns(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceO
   const auto most =
       std::min<double>(static_cast<double>(options.iterations), 1 + kSecondsARow / slowest_turn);
   for (int turn = 0; turn < options.bench.repeat || (turn < most && !settled(turns)); ++turn) {
-    report.stop_if_interrupted(fmt::format("in turn {}", turn + 1));
+    if (turn > 0 && report.interrupted()) break;
     for (size_t a = 0; a < algorithms; ++a) turns.sums[a].push_back(ranks.seconds(a, iterations[a]));
     turns.copies.push_back(ranks.copy_seconds());
   }
@@ -145,8 +160,7 @@ void compare_with_root(BenchReport& report, const std::string& devices,
 int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
                 const std::vector<torch::Device>& devices, const std::vector<int64_t>& counts) {
   const auto algorithms = algorithms_for(options.algorithms, devices);
-  const int threads = options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
-  AllreduceRanks ranks(devices, threads, algorithms);
+  AllreduceRanks ranks(devices, threads_for(options, devices), algorithms);
   int64_t all_wrong = 0;
   Turns turns;
   for (const auto count : counts) {
@@ -157,8 +171,10 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
     for (size_t a = 0; a < algorithms.size(); ++a) wrong.push_back(ranks.wrong(a));
     turns = take_turns(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      report.row(row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
-                        turns.copies));
+      auto row = row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
+                        turns.copies);
+      row["threads"] = threads_for(options, devices);
+      report.row(std::move(row));
       all_wrong += wrong[a];
     }
   }
@@ -173,7 +189,7 @@ void setup_bench_allreduce(CLI::App& bench) {
       bench.add_subcommand("allreduce", "Sums over replicas: time and bandwidth by size and algorithm");
   auto options = std::make_shared<BenchAllreduceOptions>();
   add_bench_flags(*allreduce, options->bench,
-                  "Replicas that sum; give it again for another list (default: all GPUs, or cpux2)");
+                  "Replicas that sum; give it again for another list (default: all GPUs, cuda:0x2 or cpux2)");
   allreduce
       ->add_option("--allreduce", options->algorithms,
                    "How they sum; give it again for another (default: all that these devices can use)")
@@ -186,7 +202,7 @@ void setup_bench_allreduce(CLI::App& bench) {
   allreduce->add_option("--max-bytes", options->max_bytes, "Largest sum")->check(byte_size(kSmallest));
   allreduce
       ->add_option("--iterations", options->iterations,
-                   "Turns that a row takes at most, where its median stays unsteady")
+                   "Turns that a row takes at most where its median stays unsteady; never less than --repeat")
       ->check(positive_int());
   allreduce->callback([options] { run_bench_allreduce(*options); });
 }
@@ -197,10 +213,7 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
   for (const auto& devices : lists) {
     need_devices(devices, 2, "a sum over replicas");
     algorithms_for(options.algorithms, devices);
-    need_host_memory(
-        kTensorsARank * counts.back() * kSmallest * static_cast<int64_t>(devices.size()),
-        fmt::format("sums of {} bytes on {}", bytes_text(counts.back() * kSmallest), spec_of(devices)),
-        "--max-bytes");
+    need_memory(devices, counts.back() * kSmallest);
   }
   BenchReport report("allreduce", options.bench,
                      {{"min_bytes", counts.front() * kSmallest}, {"max_bytes", counts.back() * kSmallest}});
@@ -209,6 +222,9 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
   report.note(
       "copying    all replicas at once copy 2 (n-1)/n of the size each: what must move, on these cores or "
       "links");
+  for (const auto& devices : lists) {
+    report.note(fmt::format("threads    {}: {} a replica", spec_of(devices), threads_for(options, devices)));
+  }
   report.run([&] {
     report.table("allreduce", allreduce_columns());
     int64_t wrong = 0;

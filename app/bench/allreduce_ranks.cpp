@@ -91,9 +91,11 @@ int64_t AllreduceRanks::wrong(size_t algorithm) {
     }
     tensor.copy_(input_of(endpoint.rank(), tensor.numel(), endpoint.device()));
     endpoint.allreduce_sum(tensor).wait();
-    auto total = (tensor != expected).sum().to(torch::kFloat64);
-    endpoint.allreduce_sum(total).wait();
-    wrong[static_cast<size_t>(local)] = total.item<int64_t>();
+    // Gathered, not summed: the sum is what is in question.
+    const auto mine = (tensor != expected).sum().reshape({1}).to(torch::kFloat64);
+    auto all = torch::empty({endpoint.world_size(), 1}, mine.options());
+    endpoint.all_gather(mine, all).wait();
+    wrong[static_cast<size_t>(local)] = all.sum().item<int64_t>();
     tensor.zero_();  // sums of sums would leave the range of floats
   });
   return wrong.front();

@@ -43,4 +43,8 @@ void need_devices(const std::vector<torch::Device>& devices, size_t count, const
 // Throws MemoryError, with both figures, when the host has not so many bytes free. `remedy`: a flag to lower.
 void need_host_memory(int64_t bytes, const std::string& what, const std::string& remedy);
 
+// The same for each GPU of the list; bytes[i]: on devices[i], of which several may be one GPU.
+void need_gpu_memory(std::span<const torch::Device> devices, std::span<const int64_t> bytes,
+                     const std::string& what, const std::string& remedy);
+
 }  // namespace lockstep

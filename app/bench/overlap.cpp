@@ -49,9 +49,13 @@ void introduce(const BenchReport& report, const OverlapPlan& plan) {
 void run_experiments(OverlapRun& run) {
   auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
   compare_devices(run, devices);
+  run.report.stop_if_interrupted("after the devices");
   compare_copies(run, devices);
+  run.report.stop_if_interrupted("after the copies");
   compare_all_at_once(run, devices);
+  run.report.stop_if_interrupted("after all at once");
   compare_links(run, devices);
+  run.report.stop_if_interrupted("after the links");
   if (run.trace) run_two_layer_network(run, devices);
 }
 
@@ -93,11 +97,19 @@ void run_bench_overlap(const BenchOverlapOptions& options) {
   introduce(report, plan);
   Trace trace;
   OverlapRun run{.report = report, .plan = plan, .trace = trace_file ? &trace : nullptr};
-  report.run([&] {
-    plan.exercise ? run_exercise(run) : run_experiments(run);
+  const auto keep_trace = [&] {
     if (!trace_file) return;
     write_chrome_trace(trace, *trace_file, process_names(plan));
     report.note("trace written to " + *options.trace);
+  };
+  report.run([&] {
+    try {
+      plan.exercise ? run_exercise(run) : run_experiments(run);
+    } catch (const InterruptedError&) {
+      keep_trace();
+      throw;
+    }
+    keep_trace();
   });
 }
 

@@ -144,10 +144,12 @@ void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices,
   }
   if (std::all_of(devices.begin(), devices.end(), [](auto* device) { return !device->device().is_cpu(); }))
     return;
-  run.report.note(
-      "on a processor a copy is a memcpy, by a thread that keeps to cores on which its device computes");
-  run.report.note(
-      "nothing; as the chapter does: by the computing thread itself, beside which nothing can run");
+  const int count = run.plan.exercise == 4 ? 1 : static_cast<int>(run.plan.devices.size());
+  const bool shares = copier_shares_cores(allowed_cores(), 0, count, run.plan.threads);
+  run.report.note("on a processor a copy is a memcpy, by a thread that keeps to cores on which its device");
+  run.report.note(std::string(shares ? "computes, for want of others" : "computes nothing") +
+                  "; as the chapter does: by the computing thread itself, beside");
+  run.report.note("which nothing can run");
   if (times > 1) {
     run.report.note(fmt::format(
         "each result is copied {} times, so that copying takes about a third of the computing time", times));
@@ -162,10 +164,9 @@ std::vector<CopyTimes> measure_copies(OverlapRun& run, const std::vector<Overlap
   run.report.check("order", wrong == 0,
                    counted(wrong, "slot") + " copied before it was computed, or not at all");
   std::vector<CopyTimes> measured(ways.size());
-  for (int turn = 0; turn < run.plan.repeat; ++turn) {
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
     CopyTurn parts;
     for (size_t w = 0; w < ways.size(); ++w) {
-      run.report.stop_if_interrupted(fmt::format("in turn {} of computing and copying", turn + 1));
       const auto taken = take_copy_turn(devices, ways[w], run.plan.iterations, times);
       if (ways[w].order == CopyOrder::kAfterAll) parts = taken;  // the next ways' too
       measured[w].compute.push_back(parts.compute);

@@ -89,9 +89,9 @@ int64_t OverlapDevice::wrong_copies(HostMemory memory, int64_t slots) const {
   return wrong;
 }
 
-int64_t OverlapDevice::differing_results(const OverlapDevice& other) const {
+int64_t OverlapDevice::differing_results(const OverlapDevice& other, int64_t slots) const {
   int64_t differing = 0;
-  for (size_t i = 0; i < results_.size(); ++i) {
+  for (size_t i = 0; i < static_cast<size_t>(slots); ++i) {
     if (!torch::equal(results_[i].cpu(), other.results_[i].cpu())) ++differing;
   }
   return differing;
@@ -120,6 +120,13 @@ std::vector<int> copier_cores(const std::vector<int>& allowed, int index, int de
   std::vector<int> idle;
   std::set_difference(allowed.begin(), allowed.end(), busy.begin(), busy.end(), std::back_inserter(idle));
   return idle.empty() ? cores_for_worker(allowed, (index + 1) % devices, devices, threads) : idle;
+}
+
+bool copier_shares_cores(const std::vector<int>& allowed, int index, int devices, int threads) {
+  const auto copying = copier_cores(allowed, index, devices, threads);
+  const auto computing = cores_for_worker(allowed, index, devices, threads);
+  return std::find_first_of(copying.begin(), copying.end(), computing.begin(), computing.end()) !=
+         copying.end();
 }
 
 OverlapDevices make_overlap_devices(const std::vector<torch::Device>& devices, int threads, int64_t size,

@@ -61,7 +61,7 @@ class OverlapDevice {
   // result's own bits, or whose result is not another device's own bits. Of the first `slots`.
   int64_t wrong_products(const torch::Tensor& expected, int64_t slots = kSlots) const;
   int64_t wrong_copies(HostMemory memory, int64_t slots = kSlots) const;
-  int64_t differing_results(const OverlapDevice& other) const;
+  int64_t differing_results(const OverlapDevice& other, int64_t slots = kSlots) const;
 
  private:
   using Ring = std::array<torch::Tensor, kSlots>;  // (size, size) float
@@ -86,6 +86,9 @@ std::vector<std::string> device_names(const std::vector<torch::Device>& devices)
 // Cores for the copies of device `index` of so many: those on which nothing is computed, or else the next
 // device's.
 std::vector<int> copier_cores(const std::vector<int>& allowed, int index, int devices, int threads);
+
+// Whether these are cores on which the device itself computes.
+bool copier_shares_cores(const std::vector<int>& allowed, int index, int devices, int threads);
 
 OverlapDevices make_overlap_devices(const std::vector<torch::Device>& devices, int threads, int64_t size,
                                     uint64_t seed);

@@ -52,6 +52,7 @@ void exercise_all_at_once(OverlapRun& run) {
   run.report.note("           by layer, and weights come back (--devices cuda:0,cpu: a processor and a GPU)");
   auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
   const auto hidden = compare_all_at_once(run, devices);
+  run.report.stop_if_interrupted("after all at once");
   run_two_layer_network(run, devices);
   if (!hidden) return;
   run.report.finding(

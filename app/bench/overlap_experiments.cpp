@@ -12,6 +12,7 @@ namespace {
 
 constexpr double kSideBySide = 1.1;  // of the slower one alone: all at once take hardly longer
 constexpr double kInTurns = .9;      // of one after the other: hardly sooner
+constexpr double kTells = 1.3;  // one after the other takes so much longer at least, or nothing can be told
 
 double time_products(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
   return run_queued(queues_of(devices), [&] {
@@ -46,11 +47,18 @@ void say_what_devices_did(OverlapRun& run, const std::vector<DeviceRun>& runs) {
       slower[turn] = std::max(slower[turn], runs[r].seconds[turn]);
     }
   }
+  std::vector<double> in_turns(slower.size());
+  for (size_t r = 0; r + 1 < runs.size(); ++r) {
+    for (size_t turn = 0; turn < slower.size(); ++turn) in_turns[turn] += runs[r].seconds[turn];
+  }
   const auto ratio = paired_ratio(runs.back().seconds, slower);
   if (!ratio) return run.report.note(too_few_turns(run.plan.repeat));
+  const double one_by_one =
+      *paired_ratio(in_turns, slower);  // as many as there are devices, if they are alike
   const char* why = "they get in each other's way";
   if (*ratio <= kSideBySide) why = "the devices work side by side";
-  if (*ratio >= kInTurns * static_cast<double>(runs.size() - 1)) why = "no sooner than one after the other";
+  if (*ratio >= kInTurns * one_by_one) why = "no sooner than one after the other";
+  if (one_by_one < kTells) why = "the others take so little that this tells nothing of them";
   run.report.finding(
       fmt::format("{} take {:.2f} x as long as the slowest alone: {}", runs.back().what, *ratio, why),
       {{"experiment", "devices"}, {"over_slower", *ratio}});
@@ -75,11 +83,8 @@ void compare_devices(OverlapRun& run, OverlapDevices& devices) {
                                {.key = "gflops", .title = "GFLOP/s", .digits = 1},
                                {.key = "turns", .title = "turns", .width = 5}});
   for (auto& each : runs) time_products(each.devices, run.plan.iterations);  // warm-up
-  for (int turn = 0; turn < run.plan.repeat; ++turn) {
-    for (auto& each : runs) {
-      run.report.stop_if_interrupted(fmt::format("in turn {} of the devices", turn + 1));
-      each.seconds.push_back(time_products(each.devices, run.plan.iterations));
-    }
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+    for (auto& each : runs) each.seconds.push_back(time_products(each.devices, run.plan.iterations));
   }
   for (const auto& each : runs) {
     const auto products = run.plan.iterations * static_cast<int64_t>(each.devices.size());
@@ -117,15 +122,11 @@ void compare_links(OverlapRun& run, OverlapDevices& devices) {
     time_products({link.from, link.to}, OverlapDevice::kSlots);
     const bool differed = link.to->differing_results(*link.from) > 0;
     time(link);
-    if (run.plan.iterations >= OverlapDevice::kSlots) {
-      differing += differed ? link.to->differing_results(*link.from) : OverlapDevice::kSlots;
-    }
+    const auto received = std::min<int64_t>(run.plan.iterations, OverlapDevice::kSlots);
+    differing += differed ? link.to->differing_results(*link.from, received) : received;
   }
-  for (int turn = 0; turn < run.plan.repeat; ++turn) {
-    for (auto& link : links) {
-      run.report.stop_if_interrupted(fmt::format("in turn {} of the links", turn + 1));
-      link.seconds.push_back(time(link));
-    }
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+    for (auto& link : links) link.seconds.push_back(time(link));
   }
   std::vector<double> rates;
   for (const auto& link : links) {

@@ -35,8 +35,7 @@ NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
   network.reset();
   network.graph().run();  // warm-up
   NetworkTimes times;
-  for (int turn = 0; turn < run.plan.repeat; ++turn) {
-    run.report.stop_if_interrupted(fmt::format("in turn {} of the network", turn + 1));
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
     network.reset();
     const auto tasks = network.graph().run_serially();
     times.serially.push_back(std::accumulate(tasks.begin(), tasks.end(), 0.0));

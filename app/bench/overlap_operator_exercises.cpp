@@ -40,8 +40,7 @@ OperatorTimes measure(OverlapRun& run, IndependentOperators& operators, int64_t 
     rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kTurn / once, 1.0, kMostRounds));
   }
   OperatorTimes times{.size = size, .one_after_another = {}, .side_by_side = {}};
-  for (int turn = 0; turn < run.plan.repeat; ++turn) {
-    run.report.stop_if_interrupted(fmt::format("in turn {} of size {}", turn + 1, size));
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
     times.one_after_another.push_back(operators.seconds(kWays[0], rounds[0]));
     times.side_by_side.push_back(operators.seconds(kWays[1], rounds[1]));
   }
@@ -129,6 +128,7 @@ void exercise_independent_operators(OverlapRun& run) {
     row["at_once"] = one;
     row["at_once_side"] = more;
     run.report.row(std::move(row));
+    run.report.stop_if_interrupted(fmt::format("after size {}", size));
   }
   check_operators(run, wrong);
   answer_first(run, all, serially, side);
@@ -147,6 +147,7 @@ void exercise_small_operators(OverlapRun& run) {
   for (auto size = std::min(kSmallest, run.plan.size); size <= run.plan.size; size *= 2) {
     all.push_back(measure(run, operators, size, wrong));
     run.report.row(row_of(all.back()));
+    run.report.stop_if_interrupted(fmt::format("after size {}", size));
   }
   if (run.trace) {
     for (const auto way : kWays) operators.trace_once(way, *run.trace);

@@ -43,7 +43,7 @@ int64_t device_bytes(const OverlapPlan& plan, size_t place) {
   if (on_one_device(exercise))
     return place == 0 ? independent_operators_bytes(plan.size, plan.iterations) : 0;
   if (exercise == 5) return dependent_products_bytes(plan.size);
-  return overlap_device_bytes(plan.size) + (exercise == 4 ? 0 : two_layer_device_bytes(plan.size));
+  return overlap_device_bytes(plan.size) + (plan.network ? two_layer_device_bytes(plan.size) : 0);
 }
 
 int64_t host_bytes(const OverlapPlan& plan) {
@@ -56,7 +56,7 @@ int64_t host_bytes(const OverlapPlan& plan) {
     if (processor) bytes += device_bytes(plan, place);
     if (to_the_host) bytes += overlap_copies_bytes(plan.size, plan.devices[place]);
   }
-  if (!to_the_host || exercise == 4) return bytes;
+  if (!plan.network) return bytes;
   return bytes + two_layer_host_bytes(plan.size, static_cast<int64_t>(plan.devices.size()));
 }
 
@@ -77,25 +77,16 @@ OverlapPlan plan_of(const BenchOverlapOptions& options) {
           .iterations = options.iterations.value_or(default_iterations(exercise)),
           .repeat = options.bench.repeat,
           .seed = options.bench.seed,
-          .exercise = options.exercise};
+          .exercise = options.exercise,
+          .network = options.exercise ? options.exercise == 3 : options.trace.has_value()};
 }
 
 void need_memory(const OverlapPlan& plan) {
   const auto what = fmt::format("matrices of {0} x {0} on {1}", plan.size, to_string(plan.devices));
   need_host_memory(host_bytes(plan), what, "--size");
-  std::map<int, int64_t> needed;  // by GPU
-  for (size_t place = 0; place < plan.devices.size(); ++place) {
-    if (!plan.devices[place].is_cpu()) needed[plan.devices[place].index()] += device_bytes(plan, place);
-  }
-  if (needed.empty()) return;
-  const auto gpus = cuda_devices();
-  for (const auto& [index, bytes] : needed) {
-    const auto free = gpus.at(static_cast<size_t>(index)).free_bytes;
-    if (static_cast<uint64_t>(bytes) <= free) continue;
-    throw MemoryError(fmt::format("{} would take {:.1f} GB of cuda:{}, {:.1f} GB are free", what,
-                                  static_cast<double>(bytes) / 1e9, index, static_cast<double>(free) / 1e9),
-                      "use a smaller --size");
-  }
+  std::vector<int64_t> bytes;
+  for (size_t place = 0; place < plan.devices.size(); ++place) bytes.push_back(device_bytes(plan, place));
+  need_gpu_memory(plan.devices, bytes, what, "--size");
 }
 
 }  // namespace lockstep

@@ -24,6 +24,7 @@ struct OverlapPlan {
   int repeat = 1;
   uint64_t seed = 0;
   std::optional<int> exercise;
+  bool network = false;  // the two-layer network runs, too
 };
 
 // Throws UsageError for several lists of devices, and for one device where two are needed.

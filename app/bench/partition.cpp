@@ -111,7 +111,7 @@ void check_fit(const std::vector<torch::Device>& devices, const LayeredNetwork& 
       "--batch-size");
 }
 
-void explain(BenchReport& report, int threads) {
+void explain(BenchReport& report) {
   report.note("one device    the whole network on the first device, with the threads that each device has");
   report.note("network-wise  consecutive layers on each device; m: micro-batches that are under way at once");
   report.note(
@@ -123,7 +123,6 @@ void explain(BenchReport& report, int threads) {
   report.note("meetings      hand-overs between two devices, gathers and sums over all of them, in a step");
   report.note("parameters    values on the fullest device; gradients take as much again");
   report.note("activations   what forward has allocated and backward still finds, on the fullest device");
-  report.note(fmt::format("threads       {} a device", threads));
 }
 
 }  // namespace
@@ -132,8 +131,9 @@ void setup_bench_partition(CLI::App& bench) {
   auto* partition = bench.add_subcommand(
       "partition", "A network over devices by layers, by channels, by rows: time, traffic, memory");
   auto options = std::make_shared<BenchPartitionOptions>();
-  add_bench_flags(*partition, options->bench,
-                  "Devices to spread over; give it again for another list (default: two GPUs, or cpux2)");
+  add_bench_flags(
+      *partition, options->bench,
+      "Devices to spread over; give it again for another list (default: two GPUs, cuda:0x2 or cpux2)");
   partition->add_option("--model", options->models, "Network; give it again for another (default: all)")
       ->check(one_of(layered_network_names()))
       ->allow_extra_args(false)
@@ -159,12 +159,13 @@ void run_bench_partition(const BenchPartitionOptions& options) {
   const auto threads_of = [&](const std::vector<torch::Device>& devices) {
     return options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
   };
-  BenchReport report("partition", options.bench,
-                     {{"batch_size", options.batch_size},
-                      {"micro_batches", options.micro_batches},
-                      {"lr", kPartitionRate},
-                      {"threads", threads_of(lists.front())}});
-  explain(report, threads_of(lists.front()));
+  BenchReport report(
+      "partition", options.bench,
+      {{"batch_size", options.batch_size}, {"micro_batches", options.micro_batches}, {"lr", kPartitionRate}});
+  explain(report);
+  for (const auto& devices : lists) {
+    report.note(fmt::format("threads       {}: {} a device", spec_of(devices), threads_of(devices)));
+  }
   report.run([&] {
     report.table("partition", partition_columns());
     for (const auto& devices : lists) {

@@ -24,7 +24,7 @@ struct WayFigures {
 // The rows of one network on one list of devices.
 struct PartitionFigures {
   std::string network;
-  std::string devices;  // "[cpu, cpu]"
+  std::string devices;  // "cpux2"
   int size = 0;         // how many
   // How many of them can work at the same time: fewer where devices share cores, or a GPU.
   double at_once = 0;

@@ -1,8 +1,8 @@
 // How long a step would take on n devices, from how long it takes on one: the model behind `--predict`.
 //
 //   compute(b) = fixed + per_row b                      fitted to steps of B, B/2 and B/4 rows on one device;
-//   of
-//                                                       a processor's cores while as many others do the same
+//   on
+//                                                       a processor while other cores take the same
 //   sum(S, n)  = alpha(n) + 2 (n-1)/n S / beta(n)       S bytes of gradients; each device moves 2 (n-1)/n S
 //   step       = compute(rows a device) + exposed       strong: B/n rows a device; weak: B
 //   exposed    = sum(S, n)                              where devices compute and sum with the same cores

@@ -77,12 +77,17 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
 void BenchReport::run(const std::function<void()>& measurements) {
   try {
     measurements();
-  } catch (const InterruptedError&) {
+    stop_if_interrupted("after the last measurement");  // which it may have cut short
+  } catch (...) {
     finish(/*complete=*/false);
     throw;
   }
   finish(/*complete=*/true);
   if (!ok()) throw FailedError(fmt::format("a check of bench {} has failed: see the lines above", bench_));
+}
+
+bool BenchReport::takes_turn(int taken, int repeat) const {
+  return taken < repeat && (taken == 0 || !interrupted());
 }
 
 void BenchReport::stop_if_interrupted(const std::string& where) const {

@@ -41,14 +41,19 @@ class BenchReport {
   // was asked for or derived, in the benchmark's own words.
   BenchReport(std::string bench, const BenchOptions& options, Json settings);
 
-  // Runs the measurements, prints the footer and writes the JSON; also for what was done before a signal
-  // came, in which case InterruptedError goes on. Throws FailedError when a check has failed.
+  // Runs the measurements, prints the footer and writes the JSON; also for what was done before a signal or
+  // an error ended them, which goes on to the caller. Throws FailedError when a check has failed.
   void run(const std::function<void()>& measurements);
 
   // Whether Ctrl-C or SIGTERM has come: for measurements that can end early with what they have.
   bool interrupted() const { return interrupt_.signal().has_value(); }
 
-  // Between two measurements. Throws InterruptedError when Ctrl-C or SIGTERM has come.
+  // for (int turn = 0; report.takes_turn(turn, repeat); ++turn): the first turn is always taken, so that
+  // there is something to show; after Ctrl-C no other.
+  bool takes_turn(int taken, int repeat) const;
+
+  // Between two measurements, when the rows of the first are shown. Throws InterruptedError when Ctrl-C or
+  // SIGTERM has come.
   void stop_if_interrupted(const std::string& where) const;
 
   // "# text", a line of explanation beside the figures.

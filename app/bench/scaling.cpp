@@ -24,6 +24,7 @@ namespace {
 
 constexpr int kMostReplicas = 1 << 16;
 constexpr double kRounding = 1e-9;
+constexpr double kMargin = .03;  // of a gain: less is noise
 
 using Devices = std::vector<torch::Device>;
 
@@ -128,6 +129,12 @@ std::vector<Column> scaling_columns() {
           {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
 }
 
+// %, from turns enough for a ratio.
+std::optional<double> share_of(const std::vector<double>& part, const std::vector<double>& whole) {
+  const auto ratio = paired_ratio(part, whole);
+  return ratio ? std::optional(100 * *ratio) : std::nullopt;
+}
+
 Json row_of(const Contender& contender, const Contender& reference) {
   const auto seconds = spread_of(contender.seconds);
   const auto faster = speed_up(contender, reference);
@@ -146,7 +153,7 @@ Json row_of(const Contender& contender, const Contender& reference) {
           {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
           {"speedup", or_null(faster)},
           {"efficiency", faster ? Json(100 * *faster / contender.replicas()) : Json()},
-          {"exposed_sync", 100 * median(contender.sync) / seconds.median},
+          {"exposed_sync", or_null(share_of(contender.sync, contender.seconds))},
           {"accuracy", or_null(contender.accuracy)}};
 }
 
@@ -184,50 +191,76 @@ void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders
     }
     const auto gain = fastest ? speed_up(mixed, *fastest) : std::nullopt;
     if (!gain) continue;
-    report.finding(fmt::format("{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone)",
-                               name_of(kScalingNames, mixed.scaling), spec_of(mixed.plan.trainer.devices),
-                               *gain > 1 ? "sharing the work by speed pays" : "sharing the work does not pay",
-                               *gain, spec_of(fastest->plan.trainer.devices)),
-                   {{"devices", spec_of(mixed.plan.trainer.devices)}, {"gain", *gain}, {"pays", *gain > 1}});
+    const char* answer = "sharing the work by speed neither pays nor costs";
+    if (*gain >= 1 + kMargin) answer = "sharing the work by speed pays";
+    if (*gain <= 1 - kMargin) answer = "sharing the work does not pay";
+    report.finding(
+        fmt::format("{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone)",
+                    name_of(kScalingNames, mixed.scaling), spec_of(mixed.plan.trainer.devices), answer, *gain,
+                    spec_of(fastest->plan.trainer.devices)),
+        {{"devices", spec_of(mixed.plan.trainer.devices)}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}});
   }
 }
 
-void predict(BenchReport& report, const BenchScalingOptions& options, const Lists& lists,
+void predict(BenchReport& report, const BenchScalingOptions& options,
              const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
-  const auto& reference = contenders.front();
-  const auto device = reference.plan.trainer.devices.front();
-  const auto bytes = static_cast<int64_t>(sizeof(float)) * reference.plan.parameter_count;
-  const auto link = options.link ? parse_link(*options.link) : measure_link(device, lists.threads(), bytes);
+  const auto& plan = contenders.front().plan;
+  const auto link = options.link ? parse_link(*options.link) : measure_link(plan);
   report_prediction(report, shards, contenders, link, *options.predict,
                     static_cast<int>(allowed_cores().size()));
 }
 
-void measure(BenchReport& report, const BenchScalingOptions& options, Lists& lists) {
-  auto contenders = lists.contenders();
-  const auto count = contenders.size();
-  if (options.predict) {
-    for (auto& shard : lists.shards()) contenders.push_back(std::move(shard));
-  }
-  std::vector<TrainPlan> plans;
-  for (const auto& contender : contenders) {
-    plans.insert(plans.end(), static_cast<size_t>(contender.neighbours) + 1, contender.plan);
-  }
-  need_memory_for(plans);
-  take_turns(contenders, options.bench.repeat, options.iterations, report);
-  const std::vector<Contender> shards(contenders.begin() + static_cast<std::ptrdiff_t>(count),
-                                      contenders.end());
-  contenders.resize(count);
+// With the accuracy after --epochs, until Ctrl-C or weights that diverge end that; the times are shown
+// whatever comes.
+void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender>& contenders) {
+  std::exception_ptr ended;
   report.table("scaling", scaling_columns());
   for (auto& contender : contenders) {
-    if (options.epochs && !report.interrupted()) contender.accuracy = accuracy_of(options, contender);
+    if (options.epochs && !ended && !report.interrupted()) {
+      try {
+        contender.accuracy = accuracy_of(options, contender);
+      } catch (const Error&) {
+        ended = std::current_exception();
+      }
+    }
     report.row(row_of(contender, contenders.front()));
   }
+  if (ended) std::rethrow_exception(ended);
   report.stop_if_interrupted("after the turns that are shown");
+}
+
+// Whether all that is timed fits into memory together, and a prediction has three points to fit its line to.
+void check_fit(const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
+  if (!shards.empty() && !(shards[0].rows() > shards[1].rows() && shards[1].rows() > shards[2].rows())) {
+    throw UsageError(
+        fmt::format("--predict compares steps of b, b/2 and b/4 images; of a batch of {} from {} "
+                    "images they are {}, {} and {}",
+                    shards[0].plan.batch_size, shards[0].plan.data.set.train.size(), shards[0].rows(),
+                    shards[1].rows(), shards[2].rows()),
+        "use a --batch-size of at least 4, and no fewer images (--limit-train)");
+  }
+  std::vector<TrainPlan> plans;
+  for (const auto* some : {&contenders, &shards}) {
+    for (const auto& contender : *some) {
+      plans.insert(plans.end(), static_cast<size_t>(contender.neighbours) + 1, contender.plan);
+    }
+  }
+  need_memory_for(plans);
+}
+
+void measure(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender> contenders,
+             std::vector<Contender> shards) {
+  const auto count = static_cast<std::ptrdiff_t>(contenders.size());
+  contenders.insert(contenders.end(), shards.begin(), shards.end());
+  take_turns(contenders, options.bench.repeat, options.iterations, report);
+  shards.assign(contenders.begin() + count, contenders.end());
+  contenders.resize(static_cast<size_t>(count));
+  print_rows(report, options, contenders);
   for (const auto& contender : contenders) {
     if (contender.replicas() > 1) check(report, contender, contenders.front());
   }
   answer_mixing(report, contenders);
-  if (options.predict) predict(report, options, lists, contenders, shards);
+  if (options.predict) predict(report, options, contenders, shards);
 }
 
 }  // namespace
@@ -275,6 +308,9 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   }
   if (options.link) parse_link(*options.link);
   Lists lists(options, device_lists(options.bench, default_lists()));
+  const auto contenders = lists.contenders();
+  const auto shards = options.predict ? lists.shards() : std::vector<Contender>();
+  check_fit(contenders, shards);
   BenchReport report(
       "scaling", options.bench,
       {{"recipe", options.train.recipe}, {"scaling", options.scaling}, {"threads", lists.threads()}});
@@ -282,7 +318,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
       fmt::format("each replica has {}, alone too; speed-up is in images a second, against one device in the",
                   counted(lists.threads(), "thread")));
   report.note("same turns; weak: n times the batch at n times the learning rate");
-  report.run([&] { measure(report, options, lists); });
+  report.run([&] { measure(report, options, contenders, shards); });
 }
 
 }  // namespace lockstep

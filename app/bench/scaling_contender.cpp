@@ -38,8 +38,7 @@ void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, c
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
   report.note(fmt::format("turns: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
-  for (int turn = 0; turn < repeat; ++turn) {
-    if (turn > 0 && report.interrupted()) break;
+  for (int turn = 0; report.takes_turn(turn, repeat); ++turn) {
     for (size_t i = 0; i < contenders.size(); ++i) {
       neighbours[i]->run();
       contenders[i].seconds.push_back(trainings[i]->seconds_per_step(steps_of[i]));
@@ -60,7 +59,7 @@ double weights_apart(const TrainPlan& plan, const TrainPlan& reference) {
   const auto one = weights_in_double(reference), many = weights_in_double(plan);
   double apart = 0, largest = 0;
   for (size_t i = 0; i < one.size(); ++i) {
-    apart = std::max(apart, (one[i].tensor - many[i].tensor).abs().max().item<double>());
+    apart = worse(apart, (one[i].tensor - many[i].tensor).abs().max().item<double>());
     largest = std::max(largest, one[i].tensor.abs().max().item<double>());
   }
   return apart / largest;

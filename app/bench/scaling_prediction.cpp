@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <optional>
 #include <set>
 
 #include <lockstep/app/bench/allreduce_ranks.h>
@@ -35,12 +34,16 @@ std::set<int> worlds_up_to(int most) {
   return worlds;
 }
 
-// Replicas of one kind, each on cores of its own.
+// Replicas of one kind, each on a GPU or on cores of its own.
 bool predictable(const Contender& contender, torch::Device device, int cores) {
   const auto& trainer = contender.plan.trainer;
   const bool alike = std::all_of(trainer.devices.begin(), trainer.devices.end(),
                                  [&](auto other) { return other.type() == device.type(); });
-  return alike && (!device.is_cpu() || contender.replicas() * trainer.threads <= cores);
+  if (!alike) return false;
+  if (device.is_cpu()) return contender.replicas() * trainer.threads <= cores;
+  std::set<int> gpus;
+  for (const auto each : trainer.devices) gpus.insert(each.index());
+  return gpus.size() == trainer.devices.size();
 }
 
 const Contender* find(const std::vector<Contender>& measured, Scaling scaling, int n, torch::Device device,
@@ -51,6 +54,11 @@ const Contender* find(const std::vector<Contender>& measured, Scaling scaling, i
     }
   }
   return nullptr;
+}
+
+int64_t bytes_of_gradients(const TrainPlan& plan) {
+  const bool in_double = plan.trainer.replica.precision == Precision::kFp64;
+  return plan.parameter_count * static_cast<int64_t>(in_double ? sizeof(double) : sizeof(float));
 }
 
 ComputeModel fit(const std::vector<Contender>& shards) {
@@ -87,15 +95,42 @@ void print_model(BenchReport& report, const ComputeModel& compute, int neighbour
                         {"gradient_bytes", bytes}});
 }
 
+// Against the reference, which has all of the batch (strong) or one of n such batches (weak).
+Json row_of(Scaling mode, int n, const Prediction& predicted, const Contender& reference) {
+  const bool weak = mode == Scaling::kWeak;
+  Json row{{"mode", name_of(kScalingNames, mode)},
+           {"replicas", n},
+           {"batch_size", static_cast<int64_t>(reference.rows()) * (weak ? n : 1)},
+           {"ms", 1e3 * predicted.step()},
+           {"compute_ms", 1e3 * predicted.compute},
+           {"exposed_ms", 1e3 * predicted.exposed}};
+  if (reference.seconds.size() < kRatioRepeats) return row;
+  const double speedup = median(reference.seconds) / predicted.step() * (weak ? n : 1);
+  row["speedup"] = speedup;
+  row["efficiency"] = 100 * speedup / n;
+  return row;
+}
+
+// Returns how far apart they are, as a part of what was measured; below 0 where that has too few turns.
+double add_error(Json& row, const Prediction& predicted, const std::vector<double>& seconds) {
+  row["measured_ms"] = 1e3 * median(seconds);
+  if (seconds.size() < kRatioRepeats) return -1;
+  const double error = predicted.step() / median(seconds) - 1;
+  row["error"] = 100 * error;
+  return std::abs(error);
+}
+
 }  // namespace
 
-Link measure_link(torch::Device device, int threads, int64_t gradient_bytes) {
+Link measure_link(const TrainPlan& plan) {
   constexpr int kIterations = 20;
   constexpr int kTurns = 5;
+  const auto device = plan.trainer.devices.front();
+  const auto gradient_bytes = bytes_of_gradients(plan);
   const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
   const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
   const std::vector<torch::Device> devices{device, other};
-  AllreduceRanks ranks(devices, threads, {choose_allreduce(Allreduce::kAuto, devices)});
+  AllreduceRanks ranks(devices, plan.trainer.threads, {choose_allreduce(plan.trainer.allreduce, devices)});
   const auto seconds_of = [&](int64_t bytes) {
     ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
     std::vector<double> turns;
@@ -111,41 +146,28 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
   const auto& reference = measured.front();
   const auto device = reference.plan.trainer.devices.front();
   const auto compute = fit(shards);
-  const double bytes = sizeof(float) * static_cast<double>(reference.plan.parameter_count);
+  const auto bytes = static_cast<double>(bytes_of_gradients(reference.plan));
   print_model(report, compute, shards.front().neighbours, link, bytes);
   report.table("prediction", columns());
-  const double alone = median(reference.seconds);
-  std::optional<double> worst;  // where anything was measured
+  double worst = -1;  // of what was measured
   std::set<Scaling> modes;
   for (const auto& contender : measured) modes.insert(contender.scaling);
   for (const auto mode : modes) {
     for (const int n : worlds_up_to(most)) {
-      const bool weak = mode == Scaling::kWeak;
-      const double rows = weak ? reference.rows() : reference.rows() / n;
-      const auto predicted =
-          n == 1 ? Prediction{.compute = alone} : predict_step(compute, link, rows, bytes, n);
-      const double speedup = alone / predicted.step() * (weak ? n : 1);
-      Json row{{"mode", name_of(kScalingNames, mode)},
-               {"replicas", n},
-               {"batch_size", static_cast<int64_t>(weak ? rows * n : reference.rows())},
-               {"ms", 1e3 * predicted.step()},
-               {"compute_ms", 1e3 * predicted.compute},
-               {"exposed_ms", 1e3 * predicted.exposed},
-               {"speedup", speedup},
-               {"efficiency", 100 * speedup / n}};
+      const double rows = mode == Scaling::kWeak ? reference.rows() : reference.rows() / n;
+      const auto predicted = n == 1 ? Prediction{.compute = median(reference.seconds)}  // measured
+                                    : predict_step(compute, link, rows, bytes, n);
+      auto row = row_of(mode, n, predicted, reference);
       if (const auto* real = n > 1 ? find(measured, mode, n, device, cores) : nullptr) {
-        const double seconds = median(real->seconds);
-        row["measured_ms"] = 1e3 * seconds;
-        row["error"] = 100 * (predicted.step() / seconds - 1);
-        worst = std::max(worst.value_or(0), std::abs(predicted.step() / seconds - 1));
+        worst = std::max(worst, add_error(row, predicted, real->seconds));
       }
       report.row(std::move(row));
     }
   }
-  if (!worst) return;
+  if (worst < 0) return;
   report.finding(
-      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * *worst),
-      {{"worst_error", *worst}});
+      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * worst),
+      {{"worst_error", worst}});
 }
 
 }  // namespace lockstep

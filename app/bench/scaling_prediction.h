@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// What sums between two replicas on `device` take, on processors or on one or two GPUs, as measured here.
-Link measure_link(torch::Device device, int threads, int64_t gradient_bytes);
+// What sums of the plan's gradients take between two of its kind of devices (on one or two GPUs, or on
+// processors), by its algorithm, as measured here.
+Link measure_link(const TrainPlan& plan);
 
 // Predicts steps on 1, 2, 4, ... and `most` devices, prints the model and a table with what was measured
 // where it was, and by how much they differ. `shards`: one replica at B, B/2 and B/4 rows, timed in the

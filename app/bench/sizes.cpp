@@ -27,8 +27,9 @@ int64_t parse_bytes(const std::string& text) {
   if (error != std::errc() || bytes < 0 || end - rest > 1) throw UsageError(wanted(text));
   if (rest != end) {
     const auto unit = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*rest))));
-    if (unit == std::string_view::npos || bytes > kMostBytes) throw UsageError(wanted(text));
-    bytes <<= 10 * (unit + 1);
+    if (unit == std::string_view::npos) throw UsageError(wanted(text));
+    const auto shift = 10 * (unit + 1);
+    bytes = bytes > (kMostBytes >> shift) ? kMostBytes + 1 : bytes << shift;
   }
   if (bytes > kMostBytes) throw UsageError(fmt::format("must be at most 1024G, got {}", in_quotes(text)));
   return bytes;

@@ -20,6 +20,7 @@ namespace lockstep {
 namespace {
 
 constexpr double kTurnSeconds = .5;
+constexpr int64_t kMostTraced = 5'000;  // steps of one replica: a Trace holds their events
 
 struct Measured {
   TrainPlan plan;
@@ -39,8 +40,7 @@ Spread time_steps(const BenchReport& report, const BenchStepOptions& options, co
   TimedTraining training(plan);
   const auto steps = steps_of(options, training);
   std::vector<double> seconds;
-  for (int turn = 0; turn < options.bench.repeat; ++turn) {
-    if (turn > 0 && report.interrupted()) break;
+  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
     seconds.push_back(training.seconds_per_step(steps));
   }
   agree = replicas_agree(training);
@@ -51,7 +51,7 @@ Spread time_steps(const BenchReport& report, const BenchStepOptions& options, co
 StepPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
   Trace trace;
   TimedTraining training(plan, &trace);
-  const auto steps = steps_of(options, training);
+  const auto steps = std::clamp<int64_t>(kMostTraced / plan.world_size(), 1, steps_of(options, training));
   training.trainer().take_sums();
   const auto before = trace.seconds();
   training.seconds_per_step(steps);
@@ -65,14 +65,20 @@ StepPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
   return phases_of(std::move(events), lanes, steps);
 }
 
-Measured measure(const BenchReport& report, const BenchStepOptions& options,
-                 const std::vector<torch::Device>& devices) {
+// With --in-flight 2, another trainer is alive beside it for a while.
+TrainPlan plan_for(const BenchStepOptions& options, const std::vector<torch::Device>& devices,
+                   const std::optional<LoadedData>& data) {
   const auto threads = options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
-  Measured measured{.plan = plan_on(options, devices, threads), .seconds = {}, .phases = {}};
-  need_memory_for({measured.plan});
-  measured.seconds = time_steps(report, options, measured.plan, measured.agree);
-  measured.phases = trace_steps(options, measured.plan);
-  measured.peak = measured_peak(devices, threads, measured.plan.trainer.replica.precision);
+  auto plan = plan_on(options, devices, threads, data);
+  need_memory_for(std::vector<TrainPlan>(options.train.in_flight == 2 ? 2 : 1, plan));
+  return plan;
+}
+
+Measured measure(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan) {
+  Measured measured{.plan = plan, .seconds = {}, .phases = {}};
+  measured.seconds = time_steps(report, options, plan, measured.agree);
+  measured.phases = trace_steps(options, plan);
+  measured.peak = measured_peak(plan.trainer.devices, plan.trainer.threads, plan.trainer.replica.precision);
   return measured;
 }
 
@@ -100,8 +106,11 @@ double operations_per_second(const Measured& measured) {
   return images_per_second(measured) * static_cast<double>(training_flops_per_row(measured.plan.model));
 }
 
-// Of the measured peak, %.
-double mfu(const Measured& measured) { return 100 * operations_per_second(measured) / measured.peak; }
+// Of the measured peak, %; from turns enough for a ratio.
+std::optional<double> mfu(const Measured& measured) {
+  if (measured.seconds.repeats < static_cast<int>(kRatioRepeats)) return std::nullopt;
+  return 100 * operations_per_second(measured) / measured.peak;
+}
 
 Json step_row(const Measured& measured) {
   const auto& plan = measured.plan;
@@ -118,7 +127,7 @@ Json step_row(const Measured& measured) {
           {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
           {"gflops", operations_per_second(measured) / 1e9},
           {"peak_gflops", measured.peak / 1e9},
-          {"mfu", mfu(measured)}};
+          {"mfu", or_null(mfu(measured))}};
 }
 
 std::vector<Column> phase_columns() {
@@ -141,12 +150,10 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
   auto waiting = plan;
   waiting.trainer.in_flight = 1;
   plan.trainer.in_flight = 2;
-  need_memory_for({waiting, plan});
   TimedTraining one(waiting), two(plan);
   const auto steps = std::max(steps_of(options, one), steps_of(options, two));
   std::vector<double> seconds_of_one, seconds_of_two;
-  for (int turn = 0; turn < options.bench.repeat; ++turn) {
-    report.stop_if_interrupted(fmt::format("in turn {} of steps in flight", turn + 1));
+  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
     seconds_of_one.push_back(one.seconds_per_step(steps));
     seconds_of_two.push_back(two.seconds_per_step(steps));
   }
@@ -174,10 +181,14 @@ void report_phases(BenchReport& report, const Measured& measured) {
   }
   const auto most = std::max_element(phases.begin(), phases.end(),
                                      [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto of_peak = mfu(measured);
   report.finding(
-      fmt::format("{}: most of a step is {} ({:.0f} %); the arithmetic runs at {:.0f} % of what large "
-                  "matrix products reach here",
-                  devices, most->first, 100 * most->second / total, mfu(measured)),
+      fmt::format(
+          "{}: the largest part of a step is {} ({:.0f} %){}", devices, most->first,
+          100 * most->second / total,
+          of_peak ? fmt::format("; the arithmetic runs at {:.0f} % of what large matrix products reach here",
+                                *of_peak)
+                  : ""),
       {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
   report.check("replicas of " + devices, measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");
@@ -201,7 +212,12 @@ void setup_bench_step(CLI::App& bench) {
 }
 
 void run_bench_step(const BenchStepOptions& options) {
-  const auto lists = device_lists(options.bench, {"auto"});
+  std::vector<TrainPlan>
+      plans;  // of all lists, so that what cannot be done is refused before anything is measured
+  for (const auto& devices : device_lists(options.bench, {"auto"})) {
+    plans.push_back(
+        plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
+  }
   BenchReport report("step", options.bench, {{"recipe", options.train.recipe}});
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
@@ -210,15 +226,19 @@ void run_bench_step(const BenchStepOptions& options) {
   report.run([&] {
     std::vector<Measured> all;
     report.table("step", step_columns());
-    for (const auto& devices : lists) {
-      all.push_back(measure(report, options, devices));
+    for (const auto& plan : plans) {
+      if (!all.empty() && report.interrupted()) break;
+      all.push_back(measure(report, options, plan));
       report.row(step_row(all.back()));
-      report.stop_if_interrupted("after the steps on " + spec_of(devices));
     }
     report.table("phases", phase_columns());
     for (const auto& measured : all) report_phases(report, measured);
+    report.stop_if_interrupted("after the steps that are shown");
     if (options.train.in_flight != 2) return;
-    for (const auto& measured : all) compare_in_flight(report, options, measured.plan);
+    for (const auto& measured : all) {
+      compare_in_flight(report, options, measured.plan);
+      report.stop_if_interrupted("after the steps in flight that are shown");
+    }
   });
 }
 

@@ -142,8 +142,8 @@ TwoLayerNetwork::Error TwoLayerNetwork::error() const {
       weight[layer] = weight[layer].detach() - kRate * gradient[layer];
     }
   }
-  return {.gradients = std::max(difference(sum_[0], gradient[0]), difference(sum_[1], gradient[1])),
-          .weights = std::max(difference(weight_[0], weight[0]), difference(weight_[1], weight[1]))};
+  return {.gradients = worse(difference(sum_[0], gradient[0]), difference(sum_[1], gradient[1])),
+          .weights = worse(difference(weight_[0], weight[0]), difference(weight_[1], weight[1]))};
 }
 
 int64_t TwoLayerNetwork::differing_weights() const {

@@ -1,10 +1,11 @@
 // Row N4 end to end: replicas whose loss takes a given time a row, and `--split auto` finds which is slower.
 // Nothing in the product knows of it: the model does it, by resting rather than by computing, so that what
 // else runs on the machine has no say in it.
-#include <catch2/catch.hpp>
 #include <torch/nn/modules/linear.h>
+#include <catch2/catch.hpp>
 
 #include <chrono>
+#include <cmath>
 #include <memory>
 #include <numeric>
 #include <thread>
@@ -20,7 +21,8 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr int64_t kBatch = 256;
-constexpr auto kRestARow = std::chrono::microseconds(500);  // its own few flops count for nothing beside it
+constexpr auto kRestARow = std::chrono::milliseconds(1);  // its own few flops count for nothing beside it
+constexpr int kAttempts = 3;
 
 // The model of replica 1, the second that is built, rests `slower` times as long.
 ModelFactory resting_factory(int slower) {
@@ -48,13 +50,21 @@ std::vector<int64_t> settled_rows(int slower) {
   return shard_sizes(kBatch, trainer.world_size(), trainer.split());
 }
 
+// Whether replica 0 comes to so many rows. Between 128 and 192 lie 64; a quarter of that is left to a machine
+// that wakes sleepers late, and one that was held up for long may try again.
+bool settles_near(int64_t rows, int slower) {
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const auto settled = settled_rows(slower)[0];
+    UNSCOPED_INFO("attempt " << attempt << ": " << settled << " rows");
+    if (std::abs(settled - rows) <= 16) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
-// Between 128 and 192 rows lie 64; a quarter of that is left to a machine that wakes sleepers late.
 TEST_CASE("a replica that is three times slower settles at a quarter of the batch") {
-  CHECK(settled_rows(3)[0] == Approx(192).margin(16));
+  CHECK(settles_near(192, 3));
 }
 
-TEST_CASE("replicas of the same speed settle at halves") {
-  CHECK(settled_rows(1)[0] == Approx(128).margin(16));
-}
+TEST_CASE("replicas of the same speed settle at halves") { CHECK(settles_near(128, 1)); }

@@ -142,7 +142,7 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
   auto process = program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
   bool sent = false;
   process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("  cpux2") == std::string::npos) return;
+    if (sent || out.find("\n  cpux2") == std::string::npos) return;
     ::kill(pid, SIGINT);
     sent = true;
   };
@@ -172,6 +172,46 @@ TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
              Contains("  one     cpu") && Contains("  strong  cpux2") && Contains("stopped before the end"));
 }
 
+TEST_CASE("bench scaling whose training for the accuracy is stopped shows all times") {
+  auto process = program(Words{"bench",     "scaling",   "--devices",     "cpux2", "--scaling",    "strong",
+                               "--data",    "synthetic", "--limit-train", "512",   "--batch-size", "32",
+                               "--threads", "1",         "--iterations",  "1",     "--repeat",     "3",
+                               "--epochs",  "1000000"});
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find("test acc") == std::string::npos) return;
+    ::kill(pid, SIGINT);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  INFO(result.out << result.err);
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.out,
+             Contains("  one     cpu") && Contains("  strong  cpux2") && Contains("stopped before the end"));
+}
+
+TEST_CASE("bench step that is stopped keeps the phases of the lists that it has timed") {
+  const TempFolder folder;
+  const auto file = (folder / "bench.json").string();
+  auto process = program(
+      Words{"bench", "step", "--devices", "cpu", "--devices", "cpux2", "--devices", "cpux3", "--json", file} +
+      kSmallStep);
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    if (sent || out.find("\n  cpu") == std::string::npos) return;
+    ::kill(pid, SIGINT);
+    sent = true;
+  };
+  const auto result = run_process(process);
+  INFO(result.out << result.err);
+  CHECK(result.exit_code == 130);
+  const auto content = read_json(file);
+  CHECK(content.at("complete") == false);
+  const auto steps = rows_of(content, "step").size();
+  CHECK(steps >= 1);
+  CHECK(rows_of(content, "phases").size() == 5 * steps);
+}
+
 TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   const TempFolder folder;
   const auto existing = (folder / "old.json").string();
@@ -183,6 +223,10 @@ TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   refused({"allreduce", "--iterations", "0"}, 2, "--iterations must be at least 1, got 0");
   refused({"allreduce", "--min-bytes", "12Q"}, 2, "--min-bytes must be a number of bytes");
   refused({"allreduce", "--min-bytes", "2"}, 2, "--min-bytes must be at least 4, got '2'");
+  refused({"allreduce", "--max-bytes", "17179869185G"}, 2, "must be at most 1024G");  // 2^64 + 1 G
+  refused(
+      Words{"scaling", "--predict", "4", "--devices", "cpux2", "--data", "synthetic", "--limit-train", "2"},
+      2, "--predict compares steps of b, b/2 and b/4 images");
   refused({"allreduce", "--min-bytes", "1M", "--max-bytes", "1K"}, 2,
           "--min-bytes 1M is above --max-bytes 1K");
   refused({"allreduce", "--devices", "cpux2", "--max-bytes", "1000G", "--min-bytes", "1000G"}, 8,

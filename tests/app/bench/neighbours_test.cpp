@@ -49,7 +49,7 @@ TEST_CASE("neighbours step between run() and rest(), again and again, and leave 
     }
     neighbours.run();  // ends while they run
   }
-  CHECK(testing::thread_count_down_to(before) == before);
+  CHECK(testing::thread_count_down_to(before) <= before);  // fewer, where one was just ending
 }
 
 TEST_CASE("what a neighbour throws reaches who waits for it") {
@@ -58,5 +58,5 @@ TEST_CASE("what a neighbour throws reaches who waits for it") {
   const auto before = testing::thread_count();
   plan.factory = []() -> Model { throw std::runtime_error("no such model"); };
   CHECK_THROWS_WITH(Neighbours(plan, 3), "no such model");
-  CHECK(testing::thread_count_down_to(before) == before);
+  CHECK(testing::thread_count_down_to(before) <= before);  // fewer, where one was just ending
 }
