@@ -28,7 +28,8 @@ from pathlib import Path
 
 import compare_bench_rows as rows
 from compare_bench_parts import PARTS, Bench, fail, make_pythons
-from compare_program import add_data_flag, add_json_flags, check_output, environment, positive, print_environment
+from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
+from new_file import check_output, write_whole
 
 BYTES = [8, 516_272, 16 << 20, 64 << 20]  # one float a replica; LeNet's gradients; and what no cache holds
 
@@ -71,7 +72,7 @@ def write_json(args, env, bench, pythons, parts, complete):
                   python={python.name: dict(commands=python.commands, **python.versions) for python in pythons.values()},
                   idle_share=rows.idle_share(bench), rows=[rows.as_json(row) for row in rows.taken(parts)],
                   checks=[vars(check) | dict(ok=check.ok) for part in parts for check in part.checks])
-    Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+    write_whole(args.json, json.dumps(result, indent=1) + "\n")
 
 
 def finish(args, env, bench, pythons, parts, stopped):
@@ -128,7 +129,7 @@ def parse():
 
 def main():
     args = parse()
-    check_output(args.json, args.overwrite)
+    check_output("--json", args.json, args.overwrite)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     env = environment(args.lockstep) | dict(seed=args.seed)

@@ -30,6 +30,7 @@ from pathlib import Path
 
 import compare_gpu_goals as goals
 from compare_contenders import CORES, HERE, Contender, take_turns
+from new_file import write_whole
 
 MODELS = {
     # reserve: seconds that turns, host times and busy seconds may take
@@ -266,7 +267,7 @@ def main():
     result = compare(args)
     report(result)
     if args.json:
-        Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+        write_whole(args.json, json.dumps(result, indent=1) + "\n")
     sys.exit(0 if result["passed"] else 1)
 
 

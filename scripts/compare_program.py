@@ -5,7 +5,6 @@ import platform
 import shlex
 import subprocess
 import sys
-from pathlib import Path
 
 from compare_contenders import CORES
 
@@ -45,16 +44,3 @@ def add_data_flag(parser):
 def add_json_flags(parser):
     parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
     parser.add_argument("--overwrite", action="store_true", help="write over an existing --json FILE")
-
-
-def check_output(json_path, overwrite):
-    """Before the work, so that a path that cannot be written costs no minute."""
-    if not json_path:
-        return
-    path = Path(json_path)
-    problem = ("is a folder" if path.is_dir() else
-               "exists, and --overwrite is not given" if path.exists() and not overwrite else
-               "is in a folder that cannot be written" if not os.access(path.parent, os.W_OK) else None)
-    if problem:
-        print(f"error: --json {path} {problem}", file=sys.stderr)
-        sys.exit(7)

@@ -29,7 +29,8 @@ from pathlib import Path
 
 import compare_goals as goals
 from compare_contenders import CORES, HERE, make_contenders, take_turns
-from compare_program import add_data_flag, add_json_flags, check_output, environment, positive, print_environment
+from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
+from new_file import check_output, write_whole
 
 MODELS = {
     "lenet": dict(title="LeNet", turns=11, steps=20, warmup=5, lr=0.2),
@@ -198,12 +199,12 @@ def write_json(args, env, cases, judged):
         return dict(**values, contenders=[rival.as_json() for rival in case.rivals.values()], **found)
 
     result = dict(environment=env, cases=[describe(case, found) for case, found in zip(cases, judged)])
-    Path(args.json).write_text(json.dumps(result, indent=1) + "\n")
+    write_whole(args.json, json.dumps(result, indent=1) + "\n")
 
 
 def main():
     args = parse()
-    check_output(args.json, args.overwrite)
+    check_output("--json", args.json, args.overwrite)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through all that cleans up
     env = environment(args.lockstep) | dict(batch_size=args.batch_size, seed=args.seed)
     print_environment(env)

@@ -17,6 +17,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+from new_file import check_output, write_whole
+
 # The chapters' settings of one device, and what they and the editions of the book they come from have published:
 # seconds an epoch and test accuracy after 10 epochs, on one GPU and on two.
 MODELS = [
@@ -181,20 +183,11 @@ def parse():
 
 def check_outputs(args):
     """Before the first measurement: what could not be kept ends the run at once."""
-    files = [("--markdown", args.markdown), ("--json", args.json)]
     if args.markdown and args.json and Path(args.markdown).resolve() == Path(args.json).resolve():
         print(f"error: --markdown and --json name the same file, {args.json}", file=sys.stderr)
         sys.exit(2)
-    for flag, name in files:
-        if not name:
-            continue
-        path = Path(name)
-        problem = ("is a folder" if path.is_dir() else
-                   "exists, and --overwrite is not given" if path.exists() and not args.overwrite else
-                   f"is in a folder that does not exist: {path.parent}" if not path.parent.is_dir() else None)
-        if problem:
-            print(f"error: {flag} {path} {problem}", file=sys.stderr)
-            sys.exit(7)
+    check_output("--markdown", args.markdown, args.overwrite)
+    check_output("--json", args.json, args.overwrite)
 
 
 def main():
@@ -206,9 +199,9 @@ def main():
     text = markdown(args, lists, results)
     try:
         if args.markdown:
-            Path(args.markdown).write_text(text)
+            write_whole(args.markdown, text)
         if args.json:
-            Path(args.json).write_text(as_json(lists, results))
+            write_whole(args.json, as_json(lists, results))
     except OSError as error:
         print(f"error: {error}", file=sys.stderr)
         sys.exit(7)

@@ -69,7 +69,7 @@ void add_scaling(Lines& lines, const Source& source, const std::string& table, c
     const auto devices = text_at(row, "devices");
     for (const auto& mode : modes_of(row, rows)) {
       lines.add(
-          {file_name(source), machine_of(source), devices.empty() ? kinds : device_kinds(devices), mode},
+          {source.name, machine_of(source), devices.empty() ? kinds : device_kinds(devices), mode},
           {*replicas, *speedup, efficiency && *replicas > 1 ? fmt::format("{:.0f} %", *efficiency) : ""});
     }
   }
@@ -85,7 +85,7 @@ Figure allreduce_figure(std::span<const Source> benches) {
       const auto bytes = number_at(row, "bytes");
       const auto busbw = number_at(row, "busbw");
       if (!on_log_axes(bytes, busbw)) continue;
-      lines.add({file_name(source), machine_of(source), text_at(row, "devices"), text_at(row, "algorithm")},
+      lines.add({source.name, machine_of(source), text_at(row, "devices"), text_at(row, "algorithm")},
                 {*bytes, *busbw});
     }
     if (lines.xs().size() == before) nothing_to_draw(source, "measured bandwidth");

@@ -29,7 +29,8 @@ Figure any_figure(std::span<const Source> sources) {
 
 }  // namespace
 
-Figure figure_of(std::span<const Source> sources) {
+Figure figure_of(std::vector<Source> sources) {
+  name_sources(sources);
   const auto& first = sources.front();
   const auto other = std::find_if(sources.begin(), sources.end(),
                                   [&](const Source& source) { return source.kind != first.kind; });

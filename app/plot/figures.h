@@ -4,15 +4,16 @@
 #pragma once
 
 #include <span>
+#include <vector>
 
 #include <lockstep/app/plot/figure.h>
 #include <lockstep/app/plot/source.h>
 
 namespace lockstep::plot {
 
-// Of the sources' kind, which is the same for all; at least one source. Throws DataError also for values of
-// the wrong type.
-Figure figure_of(std::span<const Source> sources);
+// Of the sources' kind, which is the same for all; at least one source. It names them, too. Throws DataError
+// also for values of the wrong type.
+Figure figure_of(std::vector<Source> sources);
 
 // Two panels against the epoch: accuracy and loss. A line a run; what was measured while training is pale.
 Figure training_figure(std::span<const Source> metrics);

@@ -81,7 +81,7 @@ Panel panel_of(const Experiment& experiment, const Axis& time) {
 Figure overlap_figure(std::span<const Source> benches) {
   std::vector<Experiment> experiments;
   for (const auto& source : benches) {
-    const auto prefix = benches.size() > 1 ? file_name(source) + ": " : "";
+    const auto prefix = benches.size() > 1 ? source.name + ": " : "";
     const auto before = experiments.size();
     for (const auto& event : source.json.value("timeline", Json::array()))
       add_event(experiments, prefix, event);

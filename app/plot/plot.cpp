@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <utility>
 
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures.h>
@@ -55,7 +56,7 @@ void run_plot(const PlotOptions& options) {
   const auto format = format_of(output);
   std::vector<plot::Source> sources;
   for (const auto& file : options.files) sources.push_back(plot::read_source(file));
-  const auto figure = plot::figure_of(sources);
+  const auto figure = plot::figure_of(std::move(sources));
   NewFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
   const auto picture = plot::draw(figure, format);
   file.write(std::as_bytes(std::span(picture)));

@@ -171,8 +171,13 @@ std::vector<Json> events_of(const Source& metrics, const std::string& event) {
   return events;
 }
 
-std::string file_name(const Source& source) {
-  return printable(std::filesystem::path(source.path).filename().string());
+void name_sources(std::vector<Source>& sources) {
+  const auto file_of = [](const Source& source) { return std::filesystem::path(source.path).filename(); };
+  for (auto& source : sources) {
+    const auto same = std::count_if(sources.begin(), sources.end(),
+                                    [&](const auto& other) { return file_of(other) == file_of(source); });
+    source.name = printable(same > 1 ? source.path : file_of(source).string());
+  }
 }
 
 std::string printable(const std::string& text) {

@@ -18,7 +18,8 @@ std::string describe(SourceKind kind);
 struct Source {
   std::string path = {};
   SourceKind kind = SourceKind::kMetrics;
-  Json json = {};  // the document; of kMetrics an array of its lines
+  Json json = {};         // the document; of kMetrics an array of its lines
+  std::string name = {};  // in a picture, see name_sources()
 };
 
 // Throws DataError, which says what the file is and what plot takes: missing, empty, cut short, no JSON, of
@@ -40,8 +41,9 @@ std::optional<double> number_at(const Json& row, const std::string& key);
 // The lines of a metrics file with this event.
 std::vector<Json> events_of(const Source& metrics, const std::string& event);
 
-// The file's name without its folder, which may stand in a picture: well-formed UTF-8.
-std::string file_name(const Source& source);
+// Names the sources by their files without the folders, or by whole paths where two files have one name; as
+// well-formed UTF-8.
+void name_sources(std::vector<Source>& sources);
 
 // Well-formed UTF-8 without control characters, which fonts and XML do not have.
 std::string printable(const std::string& text);

@@ -27,8 +27,8 @@ Figure sweep_figure(std::span<const Source> sweeps) {
       const auto lr = number_at(cell, "lr");
       const auto accuracy = number_at(cell, "accuracy");
       if (!lr || !accuracy || *lr <= 0) continue;
-      lines.add({file_name(source), printable(cell.value("devices", "")),
-                 part(cell, "batch_size", "batch {:g}"), part(cell, "epochs", "{:g} epochs")},
+      lines.add({source.name, printable(cell.value("devices", "")), part(cell, "batch_size", "batch {:g}"),
+                 part(cell, "epochs", "{:g} epochs")},
                 {*lr, *accuracy});
     }
     if (lines.xs().size() == before) nothing_to_draw(source, "cell with an accuracy");

@@ -54,11 +54,11 @@ void add_point(std::vector<Point>& points, double x, const Json& line, const std
   if (const auto y = number_at(line, key)) points.push_back({x, *y});
 }
 
-Run read_run(const Source& source, const std::string& name) {
+Run read_run(const Source& source) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
   if (steps < 1) nothing_to_draw(source, "epoch of at least one step");
-  Run run{.parts = parts_of(name, plan)};
+  Run run{.parts = parts_of(source.name, plan)};
   for (const auto& epoch : events_of(source, "epoch")) {
     const double x = epoch.at("epoch").get<double>();
     add_point(run.test_accuracy, x, epoch, "test_accuracy");
@@ -71,18 +71,6 @@ Run read_run(const Source& source, const std::string& name) {
   }
   if (run.test_accuracy.empty()) nothing_to_draw(source, "epoch line (a run writes one at the end of each)");
   return run;
-}
-
-// Files of one name are told apart by their paths.
-std::vector<Run> read_runs(std::span<const Source> sources) {
-  std::vector<Run> runs;
-  for (const auto& source : sources) {
-    const auto name = file_name(source);
-    int same = 0;
-    for (const auto& other : sources) same += file_name(other) == name;
-    runs.push_back(read_run(source, same > 1 ? printable(source.path) : name));
-  }
-  return runs;
 }
 
 using Curve = std::vector<Point> Run::*;
@@ -119,7 +107,8 @@ Panel panel_of(std::string title, std::string y_label, std::vector<Series> serie
 }  // namespace
 
 Figure training_figure(std::span<const Source> metrics) {
-  const auto runs = read_runs(metrics);
+  std::vector<Run> runs;
+  for (const auto& source : metrics) runs.push_back(read_run(source));
   double last_epoch = 1;
   std::vector<Parts> parts;
   for (const auto& run : runs) {

@@ -1,6 +1,7 @@
 // One training of a sweep, and what came of it.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,10 +16,10 @@ struct SweepCell {
   int64_t epochs = 0;
   double given_lr = 0;  // the value of the axis: with --scale-batch lr is `replicas` times as much
 
-  // The same training, as far as the axes go.
+  // The same training, as far as the axes go. Rates may differ by rounding: three times .1 is .3.
   bool is(const SweepCell& other) const {
-    return devices == other.devices && batch_size == other.batch_size && lr == other.lr &&
-           epochs == other.epochs;
+    return devices == other.devices && batch_size == other.batch_size && epochs == other.epochs &&
+           std::abs(lr - other.lr) <= 1e-12 * std::abs(lr);
   }
 };
 

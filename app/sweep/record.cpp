@@ -60,8 +60,8 @@ CellResult result_of(const Json& json) {
   return result;
 }
 
-Json read_document(const std::string& path) {
-  const auto document = Json::parse(text_of(path), nullptr, /*allow_exceptions=*/false);
+Json read_document(const std::string& path, const std::string& text) {
+  const auto document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (document.is_discarded()) damaged(path, "it is not JSON");
   if (!document.is_object()) damaged(path, "it holds no object");
   const auto format = document.value("format", Json());
@@ -74,6 +74,8 @@ Json read_document(const std::string& path) {
   for (const auto* key : {"command", "environment", "settings", "cells"}) {
     if (!document.contains(key)) damaged(path, fmt::format("it has no \"{}\"", key));
   }
+  if (document.contains("resumed") && !document.at("resumed").is_array())
+    damaged(path, "its \"resumed\" is no list");
   return document;
 }
 
@@ -119,7 +121,8 @@ SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
 }
 
 SweepRecord SweepRecord::resume(const std::string& path) {
-  auto document = read_document(path);
+  auto text = text_of(path);
+  auto document = read_document(path, text);
   SweepRecord record(path, /*overwrite=*/true);
   try {
     for (const auto& cell : document.at("cells")) record.results_.push_back(result_of(cell));
@@ -129,6 +132,7 @@ SweepRecord SweepRecord::resume(const std::string& path) {
   record.resumed_ = true;
   record.kept_ = record.results_.size();
   record.document_ = std::move(document);
+  record.on_disk_ = std::move(text);
   return record;
 }
 
@@ -188,15 +192,22 @@ void SweepRecord::finish(const std::vector<Finding>& findings) {
   write();
 }
 
-void SweepRecord::write() const {
+void SweepRecord::write() {
   if (!path_) return;
+  std::error_code ignored;
+  if (on_disk_ && std::filesystem::exists(*path_, ignored) && text_of(*path_) != *on_disk_) {
+    throw OutputError(
+        fmt::format("{} was changed by somebody else while this sweep ran", in_quotes(*path_)),
+        fmt::format("give each sweep a file of its own; go on with this one: --resume {}", *path_));
+  }
   auto document = document_;
   document["cells"] = Json::array();
   for (const auto& result : results_) document["cells"].push_back(json_of(result));
-  const auto text = document.dump(2) + "\n";
+  auto text = document.dump(2) + "\n";
   NewFile file(*path_, /*overwrite=*/true);
   file.write(std::as_bytes(std::span(text)));
   file.put_in_place();
+  on_disk_ = std::move(text);
 }
 
 }  // namespace lockstep

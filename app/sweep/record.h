@@ -6,7 +6,8 @@
 //    "findings": [{"sentence", "values"}], "resumed": [{"command", "environment", "kept"}]}
 //
 // Figures of a cell that diverged are null. command and environment are those of the sweep's first part;
-// "resumed" has a later part's, and how many cells it found there.
+// "resumed" has a later part's, and how many cells it found there. "complete" and "findings" are the last
+// command's: whether all cells of its grid are there, and what they show.
 #pragma once
 
 #include <optional>
@@ -42,27 +43,28 @@ class SweepRecord {
 
   // The cell's result, where the file or an earlier cell has it.
   const CellResult* find(const SweepCell& cell) const;
-  const std::vector<CellResult>& results() const { return results_; }
   size_t kept() const { return kept_; }  // results that the file held
 
   // The first value of the machine's description that is another than here, in words; empty where there is
   // none.
   std::optional<std::string> other_environment() const;
 
-  // Adds the result and writes the file.
+  // Adds the result and writes the file. Throws OutputError, and leaves the file alone, where somebody else
+  // has changed it since: two sweeps with one file would lose each other's cells.
   void add(const CellResult& result);
   void finish(const std::vector<Finding>& findings);
 
  private:
   SweepRecord(std::string path, bool overwrite);
 
-  void write() const;
+  void write();
 
   std::optional<std::string> path_;
   bool resumed_ = false;
   Json document_;  // but for its cells
   std::vector<CellResult> results_;
   size_t kept_ = 0;
+  std::optional<std::string> on_disk_;  // what the file holds, as far as this sweep knows
 };
 
 // A cell as the file has it.

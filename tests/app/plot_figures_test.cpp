@@ -75,6 +75,22 @@ TEST_CASE("files of one name are told apart by their paths") {
   CHECK(legend_of(figure)[1] == "b/run.jsonl");
 }
 
+TEST_CASE("benchmarks and sweeps of one name are told apart by their paths, too") {
+  const auto allreduce =
+      bench("allreduce",
+            R"("tables":[)" +
+                table("allreduce", R"({"devices":"cpux2","algorithm":"root","bytes":8,"busbw":1.5})") + "]");
+  CHECK(legend_of(figure_from({{"a/x.json", allreduce}, {"b/x.json", allreduce}})) ==
+        Texts{"a/x.json", "b/x.json"});
+  const std::string timeline =
+      R"("timeline":[{"experiment":"copy","process":"cpu:0","lane":"compute","name":"product 0","begin":0,"end":1}])";
+  const auto overlap =
+      figure_from({{"a/x.json", bench("overlap", timeline)}, {"b/x.json", bench("overlap", timeline)}});
+  REQUIRE(overlap.panels.size() == 2);
+  CHECK(overlap.panels[0].title == "a/x.json: copy");
+  CHECK(overlap.panels[1].title == "b/x.json: copy");
+}
+
 TEST_CASE("allreduce: a line for each devices and algorithm; what was not measured is left out") {
   const auto rows = R"({"devices":"[cpu, cpu]","algorithm":"root","bytes":2048,"busbw":4.5},
     {"devices":"[cpu, cpu]","algorithm":"ring","bytes":2048,"busbw":2.5},

@@ -95,6 +95,25 @@ TEST_CASE("a sweep that is stopped in its first cell leaves what was there") {
   CHECK(bytes_of(path) == "old");
 }
 
+TEST_CASE("a sweep whose file somebody else changes ends, and leaves their file alone") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  std::string epochs = "1";
+  for (int more = 2; more <= 40; ++more) epochs += "," + std::to_string(more);
+  auto process = sweep(data, {"--devices", "cpu", "--epochs", epochs, "--json", path.string()});
+  bool changed = false;
+  process.on_output = [&](pid_t, const std::string& out) {
+    if (changed || out.find("\n  cpu") == std::string::npos) return;
+    write(path, "theirs");
+    changed = true;
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, Contains("was changed by somebody else") && Contains("--resume"));
+  CHECK(bytes_of(path) == "theirs");
+}
+
 TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice") {
   const SmallData data;
   const TempFolder folder;

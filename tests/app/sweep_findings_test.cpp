@@ -33,6 +33,16 @@ std::string text_of(const std::vector<CellResult>& results) {
 
 }  // namespace
 
+TEST_CASE("a cell is the same training whichever way its rate was rounded") {
+  const SweepCell cell{.devices = "cpux3", .replicas = 3, .batch_size = 768, .lr = 3 * .1, .epochs = 1};
+  auto other = cell;
+  other.lr = .3;
+  REQUIRE(other.lr != cell.lr);
+  CHECK(cell.is(other));
+  other.lr = .3001;
+  CHECK_FALSE(cell.is(other));
+}
+
 TEST_CASE("a sweep names its best cell, the first of equals") {
   CHECK_THAT(
       text_of({result("cpu", 1, .1, .5), result("cpu", 1, .2, .75), result("cpux2", 2, .2, .75)}),
