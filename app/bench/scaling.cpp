@@ -194,11 +194,13 @@ void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders
     const char* answer = "sharing the work by speed neither pays nor costs";
     if (*gain >= 1 + kMargin) answer = "sharing the work by speed pays";
     if (*gain <= 1 - kMargin) answer = "sharing the work does not pay";
+    const auto devices = spec_of(mixed.plan.trainer.devices);
     report.finding(
-        fmt::format("{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone)",
-                    name_of(kScalingNames, mixed.scaling), spec_of(mixed.plan.trainer.devices), answer, *gain,
-                    spec_of(fastest->plan.trainer.devices)),
-        {{"devices", spec_of(mixed.plan.trainer.devices)}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}});
+        fmt::format(
+            "{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone); shares found: {}",
+            name_of(kScalingNames, mixed.scaling), devices, answer, *gain,
+            spec_of(fastest->plan.trainer.devices), fmt::join(mixed.shares, ":")),
+        {{"devices", devices}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}, {"shares", mixed.shares}});
   }
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <lockstep/app/bench/neighbours.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -46,7 +47,12 @@ void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, c
       contenders[i].sync.push_back(trainings[i]->take_times().sync);
     }
   }
-  for (size_t i = 0; i < contenders.size(); ++i) contenders[i].agree = replicas_agree(*trainings[i]);
+  for (size_t i = 0; i < contenders.size(); ++i) {
+    auto& contender = contenders[i];
+    contender.agree = replicas_agree(*trainings[i]);
+    contender.shares = shard_sizes(static_cast<int64_t>(contender.rows()), contender.replicas(),
+                                   trainings[i]->trainer().split());
+  }
 }
 
 std::optional<double> speed_up(const Contender& contender, const Contender& reference) {

@@ -25,6 +25,7 @@ struct Contender {
   std::vector<double> seconds = {};  // a step, turn by turn
   std::vector<double> sync = {};     // of it, exposed sync as the host sees it
   bool agree = false;                // its replicas, after all turns
+  std::vector<int64_t> shares = {};  // rows of a step that each replica takes, after all turns
   std::optional<double> accuracy = {};
 
   int replicas() const { return plan.world_size(); }

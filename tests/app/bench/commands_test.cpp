@@ -124,7 +124,11 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
       bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
             kSmallStep)
           .json;
-  CHECK_THAT(shared.at("findings").dump(), Contains("pay"));
+  const auto& found = shared.at("findings").back();
+  CHECK_THAT(found.at("sentence").get<std::string>(), Contains("pay"));
+  const auto shares = found.at("values").at("shares").get<std::vector<int64_t>>();
+  REQUIRE(shares.size() == 2);
+  CHECK(shares[0] + shares[1] == 32);
 }
 
 TEST_CASE("a ratio from fewer than three turns is not given") {
