@@ -39,11 +39,19 @@ void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, c
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
   report.note(fmt::format("turns: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
+  const auto take_turn = [&](size_t i) {
+    neighbours[i]->run();
+    const double seconds = trainings[i]->seconds_per_step(steps_of[i]);
+    neighbours[i]->rest();
+    return seconds;
+  };
+  for (size_t i = 0; i < contenders.size(); ++i) {  // not counted: cores that have rested are slower at first
+    take_turn(i);
+    trainings[i]->take_times();
+  }
   for (int turn = 0; report.takes_turn(turn, repeat); ++turn) {
     for (size_t i = 0; i < contenders.size(); ++i) {
-      neighbours[i]->run();
-      contenders[i].seconds.push_back(trainings[i]->seconds_per_step(steps_of[i]));
-      neighbours[i]->rest();
+      contenders[i].seconds.push_back(take_turn(i));
       contenders[i].sync.push_back(trainings[i]->take_times().sync);
     }
   }
