@@ -11,7 +11,6 @@
 #include <lockstep/app/bench/report.h>
 #include <lockstep/app/bench/sizes.h>
 #include <lockstep/app/validators.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
@@ -30,10 +29,6 @@ constexpr double kTurn = 2e-3;      // seconds a turn of small sums lasts at lea
 constexpr int64_t kTensorsARank = 6;
 
 std::string default_devices() { return cuda_devices().size() > 1 ? "cuda" : default_pair(); }
-
-int threads_for(const BenchAllreduceOptions& options, const std::vector<torch::Device>& devices) {
-  return options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
-}
 
 // Those that were asked for, or all that can serve these devices.
 std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
@@ -160,7 +155,7 @@ void compare_with_root(BenchReport& report, const std::string& devices,
 int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
                 const std::vector<torch::Device>& devices, const std::vector<int64_t>& counts) {
   const auto algorithms = algorithms_for(options.algorithms, devices);
-  AllreduceRanks ranks(devices, threads_for(options, devices), algorithms);
+  AllreduceRanks ranks(devices, threads_for(options.bench, devices.size()), algorithms);
   int64_t all_wrong = 0;
   Turns turns;
   for (const auto count : counts) {
@@ -173,7 +168,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
     for (size_t a = 0; a < algorithms.size(); ++a) {
       auto row = row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], turns.sums[a],
                         turns.copies);
-      row["threads"] = threads_for(options, devices);
+      row["threads"] = threads_for(options.bench, devices.size());
       report.row(std::move(row));
       all_wrong += wrong[a];
     }
@@ -223,7 +218,8 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
       "copying    all replicas at once copy 2 (n-1)/n of the size each: what must move, on these cores or "
       "links");
   for (const auto& devices : lists) {
-    report.note(fmt::format("threads    {}: {} a replica", spec_of(devices), threads_for(options, devices)));
+    report.note(fmt::format("threads    {}: {} a replica", spec_of(devices),
+                            threads_for(options.bench, devices.size())));
   }
   report.run([&] {
     report.table("allreduce", allreduce_columns());

@@ -6,6 +6,7 @@
 
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/validators.h>
+#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
@@ -38,6 +39,10 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
     lists.push_back(usable_devices(spec));
   }
   return lists;
+}
+
+int threads_for(const BenchOptions& options, size_t replicas) {
+  return options.threads.value_or(default_threads(static_cast<int>(replicas)));
 }
 
 std::string default_pair() {

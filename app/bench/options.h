@@ -31,6 +31,9 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
                                                      const std::vector<std::string>& otherwise);
 
+// Of each replica, where so many run: --threads, or the cores shared out.
+int threads_for(const BenchOptions& options, size_t replicas);
+
 // Two devices of what there is: two GPUs, else one twice, else the processor twice.
 std::string default_pair();
 

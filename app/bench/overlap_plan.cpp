@@ -10,7 +10,6 @@
 #include <lockstep/app/bench/independent_operators.h>
 #include <lockstep/app/bench/overlap_device.h>
 #include <lockstep/app/bench/two_layer_network.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
@@ -72,7 +71,7 @@ OverlapPlan plan_of(const BenchOverlapOptions& options) {
   const int exercise = options.exercise.value_or(0);
   if (!on_one_device(exercise)) need_devices(devices, 2, "bench overlap");
   return {.devices = devices,
-          .threads = options.bench.threads.value_or(default_threads(static_cast<int>(devices.size()))),
+          .threads = threads_for(options.bench, devices.size()),
           .size = options.size.value_or(default_size(exercise, devices)),
           .iterations = options.iterations.value_or(default_iterations(exercise)),
           .repeat = options.bench.repeat,

@@ -11,7 +11,6 @@
 #include <lockstep/app/bench/partition_measure.h>
 #include <lockstep/app/bench/report.h>
 #include <lockstep/app/validators.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
@@ -156,20 +155,18 @@ void run_bench_partition(const BenchPartitionOptions& options) {
   for (const auto& devices : lists) {
     for (const auto& network : networks) check_fit(devices, network, options);
   }
-  const auto threads_of = [&](const std::vector<torch::Device>& devices) {
-    return options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
-  };
   BenchReport report(
       "partition", options.bench,
       {{"batch_size", options.batch_size}, {"micro_batches", options.micro_batches}, {"lr", kPartitionRate}});
   explain(report);
   for (const auto& devices : lists) {
-    report.note(fmt::format("threads       {}: {} a device", spec_of(devices), threads_of(devices)));
+    report.note(fmt::format("threads       {}: {} a device", spec_of(devices),
+                            threads_for(options.bench, devices.size())));
   }
   report.run([&] {
     report.table("partition", partition_columns());
     for (const auto& devices : lists) {
-      Mesh mesh(devices, threads_of(devices));
+      Mesh mesh(devices, threads_for(options.bench, devices.size()));
       for (const auto& network : networks) run_network(report, mesh, network, options);
     }
   });

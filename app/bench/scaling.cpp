@@ -6,17 +6,19 @@
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 
 #include <lockstep/app/bench/scaling_contender.h>
+#include <lockstep/app/bench/scaling_lists.h>
 #include <lockstep/app/bench/scaling_prediction.h>
-#include <lockstep/app/recipe.h>
 #include <lockstep/app/train_flags.h>
 #include <lockstep/app/train_run.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
+#include <lockstep/support/error.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -25,8 +27,6 @@ namespace {
 constexpr int kMostReplicas = 1 << 16;
 constexpr double kRounding = 1e-9;
 constexpr double kMargin = .03;  // of a gain: less is noise
-
-using Devices = std::vector<torch::Device>;
 
 // 1, 2, 4, ... devices, as many as there are GPUs or cores.
 std::vector<std::string> default_lists() {
@@ -40,81 +40,6 @@ std::vector<std::string> default_lists() {
   }
   return lists;
 }
-
-std::vector<Scaling> modes_of(const std::string& name) {
-  if (name == "both") return {Scaling::kStrong, Scaling::kWeak};
-  return {value_of(kScalingNames, name)};
-}
-
-class Lists {
- public:
-  Lists(const BenchScalingOptions& options, std::vector<Devices> lists)
-      : options_(options), lists_(std::move(lists)) {
-    for (const auto& devices : lists_) longest_ = std::max(longest_, static_cast<int>(devices.size()));
-    threads_ = options_.bench.threads.value_or(default_threads(longest_));
-  }
-
-  int threads() const { return threads_; }
-
-  // Of n b images (weak) or of b (strong), or of a fraction of b on one device.
-  Contender contender(Scaling scaling, const Devices& devices, int64_t fraction = 1) {
-    const auto& recipe = find_recipe(options_.train.recipe);
-    const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
-    BenchTrainOptions options = options_;
-    const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
-    options.train.batch_size = std::max<int64_t>(1, batch / fraction) * times;
-    options.train.lr = options_.train.lr.value_or(recipe.lr) * static_cast<double>(times);
-    options.train.epochs = options_.epochs.value_or(1);
-    if (devices.size() == 1) options.train.split = "even";
-    Contender contender{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
-    data_ = contender.plan.data;  // read once
-    return contender;
-  }
-
-  // The reference, one device alone, comes first; then every list in every mode. With shares found by timing,
-  // every other kind of device alone as well: what mixing is held against.
-  std::vector<Contender> contenders() {
-    const Devices first{lists_.front().front()};
-    std::vector<Contender> all{contender(Scaling::kStrong, first)};
-    for (const auto scaling : modes_of(options_.scaling)) {
-      for (const auto& devices : lists_) {
-        if (devices.size() > 1) all.push_back(contender(scaling, devices));
-      }
-    }
-    std::vector<torch::Device> alone = first;
-    for (const auto& devices : lists_) {
-      for (const auto device : devices) {
-        if (std::find(alone.begin(), alone.end(), device) != alone.end()) continue;
-        if (options_.train.split != "auto" && devices.size() > 1) continue;
-        alone.push_back(device);
-        all.push_back(contender(Scaling::kStrong, {device}));
-      }
-    }
-    return all;
-  }
-
-  // What a prediction starts from: one replica's steps of b, b/2 and b/4 images. Cores share their memory, so
-  // it has as many neighbours as the longest list, as far as there are cores for them.
-  std::vector<Contender> shards() {
-    std::vector<Contender> all;
-    const auto device = lists_.front().front();
-    for (const int64_t fraction : {1, 2, 4}) {
-      all.push_back(contender(Scaling::kStrong, {device}, fraction));
-      if (device.is_cpu()) all.back().neighbours = std::max(0, std::min(longest_, with_cores()) - 1);
-    }
-    return all;
-  }
-
- private:
-  // Replicas on processors that each have cores of their own.
-  int with_cores() const { return static_cast<int>(allowed_cores().size()) / threads_; }
-
-  const BenchScalingOptions& options_;
-  const std::vector<Devices> lists_;
-  int longest_ = 1;
-  int threads_ = 1;
-  std::optional<LoadedData> data_;
-};
 
 std::vector<Column> scaling_columns() {
   return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
@@ -309,7 +234,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
         "add --predict 8, or leave --link out");
   }
   if (options.link) parse_link(*options.link);
-  Lists lists(options, device_lists(options.bench, default_lists()));
+  ScalingLists lists(options, device_lists(options.bench, default_lists()));
   const auto contenders = lists.contenders();
   const auto shards = options.predict ? lists.shards() : std::vector<Contender>();
   check_fit(contenders, shards);

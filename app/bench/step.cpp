@@ -13,7 +13,6 @@
 #include <lockstep/app/train_flags.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -68,8 +67,7 @@ StepPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
 // With --in-flight 2, another trainer is alive beside it for a while.
 TrainPlan plan_for(const BenchStepOptions& options, const std::vector<torch::Device>& devices,
                    const std::optional<LoadedData>& data) {
-  const auto threads = options.bench.threads.value_or(default_threads(static_cast<int>(devices.size())));
-  auto plan = plan_on(options, devices, threads, data);
+  auto plan = plan_on(options, devices, threads_for(options.bench, devices.size()), data);
   need_memory_for(std::vector<TrainPlan>(options.train.in_flight == 2 ? 2 : 1, plan));
   return plan;
 }
@@ -212,8 +210,8 @@ void setup_bench_step(CLI::App& bench) {
 }
 
 void run_bench_step(const BenchStepOptions& options) {
-  std::vector<TrainPlan>
-      plans;  // of all lists, so that what cannot be done is refused before anything is measured
+  // Of all lists, so that what cannot be done is refused before anything is measured.
+  std::vector<TrainPlan> plans;
   for (const auto& devices : device_lists(options.bench, {"auto"})) {
     plans.push_back(
         plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <lockstep/support/statistics.h>
+
 namespace lockstep {
 namespace {
 

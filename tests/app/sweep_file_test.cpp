@@ -28,16 +28,7 @@ json without_times(json cells) {
 
 // A sweep that gets this signal once its output holds `text`.
 ProcessResult stopped(const SmallData& data, const Words& words, int signal, const std::string& text) {
-  auto process = sweep(data, words);
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find(text) == std::string::npos) return;
-    ::kill(pid, signal);
-    sent = true;
-  };
-  const auto result = run_process(process);
-  CHECK(sent);
-  return result;
+  return stopped_at(text, signal, sweep(data, words));
 }
 
 }  // namespace

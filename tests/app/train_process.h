@@ -45,10 +45,9 @@ inline Process train(const Words& words) {
   return program(all + words);
 }
 
-// A small run without end that gets this signal once it has printed `line` and `look` has seen it.
-inline ProcessResult stopped_run(const Words& words, int signal, const std::string& line,
-                                 const std::function<void(pid_t)>& look = {}) {
-  auto process = train(Words{"--epochs", "1000000"} + words);
+// The process gets this signal once it has printed `line` and `look` has seen it.
+inline ProcessResult stopped_at(const std::string& line, int signal, Process process,
+                                const std::function<void(pid_t)>& look = {}) {
   bool sent = false;
   process.on_output = [&](pid_t pid, const std::string& out) {
     if (sent || out.find(line) == std::string::npos) return;
@@ -59,6 +58,12 @@ inline ProcessResult stopped_run(const Words& words, int signal, const std::stri
   const auto result = run_process(process);
   CHECK(sent);
   return result;
+}
+
+// A small run without end, stopped so.
+inline ProcessResult stopped_run(const Words& words, int signal, const std::string& line,
+                                 const std::function<void(pid_t)>& look = {}) {
+  return stopped_at(line, signal, train(Words{"--epochs", "1000000"} + words), look);
 }
 
 inline Words lines(const std::string& text) {

@@ -143,14 +143,9 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
   // Some gigabytes, of which it stops after the first row.
-  auto process = program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("\n  cpux2") == std::string::npos) return;
-    ::kill(pid, SIGINT);
-    sent = true;
-  };
-  const auto result = run_process(process);
+  const auto process =
+      program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
+  const auto result = stopped_at("\n  cpux2", SIGINT, process);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.err, Contains("stopped by Ctrl-C"));
   CHECK_THAT(result.out, Contains("stopped before the end"));
@@ -160,16 +155,10 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
 }
 
 TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
-  auto process = program(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--data",
-                               "synthetic", "--limit-train", "512", "--batch-size", "32", "--threads", "1",
-                               "--iterations", "1", "--repeat", "10000"});
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("# turns: 10000") == std::string::npos) return;
-    ::kill(pid, SIGINT);
-    sent = true;
-  };
-  const auto result = run_process(process);
+  const auto process = program(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong",
+                                     "--data", "synthetic", "--limit-train", "512", "--batch-size", "32",
+                                     "--threads", "1", "--iterations", "1", "--repeat", "10000"});
+  const auto result = stopped_at("# turns: 10000", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out,
@@ -177,17 +166,12 @@ TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
 }
 
 TEST_CASE("bench scaling whose training for the accuracy is stopped shows all times") {
-  auto process = program(Words{"bench",     "scaling",   "--devices",     "cpux2", "--scaling",    "strong",
-                               "--data",    "synthetic", "--limit-train", "512",   "--batch-size", "32",
-                               "--threads", "1",         "--iterations",  "1",     "--repeat",     "3",
-                               "--epochs",  "1000000"});
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("test acc") == std::string::npos) return;
-    ::kill(pid, SIGINT);
-    sent = true;
-  };
-  const auto result = run_process(process);
+  const auto process =
+      program(Words{"bench",     "scaling",   "--devices",     "cpux2", "--scaling",    "strong",
+                    "--data",    "synthetic", "--limit-train", "512",   "--batch-size", "32",
+                    "--threads", "1",         "--iterations",  "1",     "--repeat",     "3",
+                    "--epochs",  "1000000"});
+  const auto result = stopped_at("test acc", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out,
@@ -197,16 +181,12 @@ TEST_CASE("bench scaling whose training for the accuracy is stopped shows all ti
 TEST_CASE("bench step that is stopped keeps the phases of the lists that it has timed") {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
-  auto process = program(
-      Words{"bench", "step", "--devices", "cpu", "--devices", "cpux2", "--devices", "cpux3", "--json", file} +
-      kSmallStep);
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("\n  cpu") == std::string::npos) return;
-    ::kill(pid, SIGINT);
-    sent = true;
-  };
-  const auto result = run_process(process);
+  const auto process =
+      program(Words{"bench",     "step",      "--devices", "cpu",       "--devices", "cpux2",     "--devices",
+                    "cpux3",     "--devices", "cpux4",     "--devices", "cpux5",     "--devices", "cpux6",
+                    "--devices", "cpux7",     "--devices", "cpux8",     "--json",    file} +
+              kSmallStep);
+  const auto result = stopped_at("\n  cpu", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   const auto content = read_json(file);

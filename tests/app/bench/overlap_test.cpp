@@ -212,15 +212,9 @@ TEST_CASE("overlap does not write over a file that exists, unless told to") {
 TEST_CASE("Ctrl-C keeps the experiments that were done") {
   const TempFolder folder;
   const auto file = (folder / "overlap.json").string();
-  auto process = program({"bench", "overlap", "--devices", "cpux2", "--threads", "1", "--size", "16",
-                          "--iterations", "20", "--repeat", "1000", "--json", file});
-  bool sent = false;
-  process.on_output = [&](pid_t pid, const std::string& out) {
-    if (sent || out.find("# check products: OK") == std::string::npos) return;
-    ::kill(pid, SIGINT);
-    sent = true;
-  };
-  const auto result = run_process(process);
+  const auto process = program({"bench", "overlap", "--devices", "cpux2", "--threads", "1", "--size", "16",
+                                "--iterations", "20", "--repeat", "1000", "--json", file});
+  const auto result = stopped_at("# check products: OK", SIGINT, process);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out, Contains("stopped before the end"));
   const auto content = read_json(file);
