@@ -15,8 +15,22 @@ failed=no
 
 readable() { sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'; }
 
-# Of ctest's JUnit file: the names of the tests that failed, one a line.
-failed_tests() { sed -n '/<testcase .*status="fail"/ s/.*<testcase name="\([^"]*\)".*/  \1/p' "$1" | readable; }
+# Of ctest's JUnit file: the tests that failed, a line each, and the last lines that each has printed.
+failed_tests() {
+  awk '
+    /<testcase / {
+      failed = /status="fail"/; printing = 0; lines = 0
+      name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name)
+    }
+    failed && /<system-out>/ { printing = 1; sub(/.*<system-out>/, "") }
+    failed && printing { line = $0; sub(/<\/system-out>.*/, "", line); if (line != "") kept[lines++] = line }
+    /<\/system-out>/ { printing = 0 }
+    /<\/testcase>/ && failed {
+      print "  " name
+      for (i = lines > 25 ? lines - 25 : 0; i < lines; i++) print "    " kept[i]
+    }
+  ' "$1" | readable
+}
 
 # The skipped ones: the name, and the reason that the test gave.
 skipped_tests() {
