@@ -74,7 +74,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   epoch_sums_ = {};
-  interval_ = {};
+  begin_interval();
   Stopwatch watch;
   for (int64_t step = 1; step <= steps; ++step) {
     const auto begin = static_cast<size_t>(step - 1) * batch_size;
@@ -105,7 +105,11 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
   if (steps_done_ > 1 || reported_alone) return;
   // The run's first step includes what happens only once, so it is left out of the averages.
   trainer_.synchronize();
-  trainer_.take_times();
+  begin_interval();
+}
+
+void TrainRun::begin_interval() {
+  trainer_.take_times();  // of steps that no line is to speak of: the last ones of an epoch
   interval_ = {};
 }
 

@@ -43,6 +43,7 @@ class TrainRun {
   // Epochs and steps count from 1, as people see them.
   EpochReport run_epoch(int64_t epoch);
   void run_step(std::span<const int64_t> rows);
+  void begin_interval();
   void report_steps(int64_t epoch, int64_t step);
   TrainSums take_sums(int64_t epoch);
   void report_split() const;

@@ -101,6 +101,24 @@ TEST_CASE("train --metrics holds the lines as JSON") {
   CHECK_THAT(result.out, Contains(events[5].at("weights_sha256").get<std::string>()));
 }
 
+TEST_CASE("a step line speaks of its own steps: its parts are no more than the whole") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  // 5 steps an epoch, of which the last two have no line.
+  REQUIRE(run_process(train({"--epochs", "3", "--log-every", "3", "--metrics", file})).exit_code == 0);
+  std::ifstream in(file);
+  int lines = 0;
+  for (std::string line; std::getline(in, line);) {
+    const auto event = json::parse(line);
+    if (event.at("event") != "step") continue;
+    ++lines;
+    double parts = 0;
+    for (const auto* part : {"data_ms", "compute_ms", "sync_ms", "update_ms"}) parts += event.at(part).get<double>();
+    CHECK(parts <= event.at("step_ms").get<double>());
+  }
+  CHECK(lines == 4);
+}
+
 TEST_CASE("an output file is replaced only with --overwrite, and nothing is trained before") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
