@@ -83,6 +83,14 @@ inline std::string weights_hash(const Words& words) {
   return match[1];
 }
 
+// The lines of a --metrics file.
+inline std::vector<nlohmann::json> metrics_in(const std::string& file) {
+  std::vector<nlohmann::json> events;
+  std::ifstream in(file);
+  for (std::string line; std::getline(in, line);) events.push_back(nlohmann::json::parse(line));
+  return events;
+}
+
 // What a run that must succeed writes to its --metrics file.
 inline std::vector<nlohmann::json> metrics_of(const Words& words) {
   const testing::TempFolder folder;
@@ -90,10 +98,7 @@ inline std::vector<nlohmann::json> metrics_of(const Words& words) {
   const auto result = run_process(train(words + Words{"--metrics", file, "--quiet"}));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
-  std::vector<nlohmann::json> events;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) events.push_back(nlohmann::json::parse(line));
-  return events;
+  return metrics_in(file);
 }
 
 inline std::vector<nlohmann::json> events_named(const std::string& name,

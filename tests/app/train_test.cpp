@@ -86,9 +86,7 @@ TEST_CASE("train --metrics holds the lines as JSON") {
   const auto result =
       run_process(train({"--epochs", "2", "--log-every", "5", "--metrics", file, "--print-weights-hash"}));
   REQUIRE(result.exit_code == 0);
-  std::vector<json> events;
-  std::ifstream in(file);
-  for (std::string line; std::getline(in, line);) events.push_back(json::parse(line));
+  const auto events = metrics_in(file);
   REQUIRE(events.size() == 6);
   Words kinds;
   for (const auto& event : events) kinds.push_back(event.at("event"));
@@ -102,21 +100,16 @@ TEST_CASE("train --metrics holds the lines as JSON") {
 }
 
 TEST_CASE("a step line speaks of its own steps: its parts are no more than the whole") {
-  const TempFolder folder;
-  const auto file = (folder / "run.jsonl").string();
   // 5 steps an epoch, of which the last two have no line.
-  REQUIRE(run_process(train({"--epochs", "3", "--log-every", "3", "--metrics", file})).exit_code == 0);
-  std::ifstream in(file);
-  int lines = 0;
-  for (std::string line; std::getline(in, line);) {
-    const auto event = json::parse(line);
-    if (event.at("event") != "step") continue;
-    ++lines;
+  const auto steps = events_named("step", metrics_of({"--epochs", "3", "--log-every", "3"}));
+  for (const auto& step : steps) {
     double parts = 0;
-    for (const auto* part : {"data_ms", "compute_ms", "sync_ms", "update_ms"}) parts += event.at(part).get<double>();
-    CHECK(parts <= event.at("step_ms").get<double>());
+    for (const auto* part : {"data_ms", "compute_ms", "sync_ms", "update_ms"}) {
+      parts += step.at(part).get<double>();
+    }
+    CHECK(parts <= step.at("step_ms").get<double>());
   }
-  CHECK(lines == 4);
+  CHECK(steps.size() == 4);
 }
 
 TEST_CASE("an output file is replaced only with --overwrite, and nothing is trained before") {

@@ -213,7 +213,7 @@ TEST_CASE("a module has one sync, which takes its hooks with it") {
 
 TEST_CASE("frozen parameters have no gradient and are not waited for") {
   World world(2);
-  std::vector<std::string> wrong(2);  // not of bool: its elements share a byte, and each replica writes its own
+  std::vector<std::string> wrong(2);  // not of bool: each replica writes its own, and those share a byte
   world.run([&](int rank, Endpoint& endpoint) {
     NetImpl net;
     net.second->weight.requires_grad_(false);
