@@ -38,8 +38,8 @@ int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capaci
   const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));
   const auto world = static_cast<int64_t>(devices.size());
   const double room = kUsable * capacity / static_cast<double>(here);
-  const auto fixed = static_cast<double>(replica_bytes(plan, 0));
-  const auto row = static_cast<double>(replica_bytes(plan, 1)) - fixed;
+  const auto fixed = static_cast<double>(replica_bytes(plan, 0, device.type()));
+  const auto row = static_cast<double>(replica_bytes(plan, 1, device.type())) - fixed;
   const auto rows = static_cast<int64_t>((room - fixed) / row);
   const auto batch = std::min(rows * world, plan.batch_size / 2);
   return std::max<int64_t>(0, batch >= kRound ? batch / kRound * kRound : batch);

@@ -66,11 +66,20 @@ std::string training_text(const TrainPlan& plan) {
   return text + fmt::format(", seed {}", plan.seed);
 }
 
+bool on_processors(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+}
+
 std::string arithmetic_text(const TrainPlan& plan) {
   const auto precision = plan.trainer.replica.precision;
   std::string text(name_of(kPrecisionNames, precision));
   if (precision == Precision::kBf16) text += " where layers gain by it, weights and sums in fp32";
+  if (precision == Precision::kBf16 && on_processors(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+    text += fmt::format("; {} on processors in fp32 alone, which is faster there", plan.model);
+  }
   if (plan.kernels == Kernels::kStock) text += "; torch's kernels alone";
+  if (plan.kernels == Kernels::kDirect) text += "; our kernels without Winograd's tiles";
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
@@ -109,8 +118,7 @@ std::string gradients_text(const TrainPlan& plan) {
 std::string devices_text(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   auto text = fmt::format("{}: {}", to_string(devices), counted(plan.world_size(), "replica"));
-  const bool cpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-  if (cpu) text += fmt::format(" with {} each", counted(plan.trainer.threads, "thread"));
+  if (on_processors(plan)) text += fmt::format(" with {} each", counted(plan.trainer.threads, "thread"));
   return text;
 }
 

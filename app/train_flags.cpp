@@ -14,6 +14,17 @@ namespace {
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxBucketMb = 1 << 20;
 
+void add_kernels_flag(CLI::App& command, TrainOptions& options) {
+  command
+      .add_option(
+          "--kernels", options.kernels,
+          "Whose kernels compute the layers: auto (ours where there are any: LeNet and ResNet-18's 3x3 "
+          "convolutions and batch norms on processors, batch norms on GPUs), direct (the same without "
+          "Winograd's tiles, which round a little more) or stock (torch's). On processors ours are for the "
+          "best instructions there are, or LOCKSTEP_CPU_CAPABILITY=avx512|avx2|portable")
+      ->check(one_of(names_of(kKernelsNames)));
+}
+
 }  // namespace
 
 void add_data_flags(CLI::App& command, TrainOptions& options) {
@@ -104,11 +115,7 @@ void add_engine_flags(CLI::App& command, TrainOptions& options) {
       .add_option("--allreduce", options.allreduce,
                   "How they are summed (default: auto: nccl between distinct GPUs, elsewhere two_shot)")
       ->check(one_of(names_of(kAllreduceNames)));
-  command
-      .add_option(
-          "--kernels", options.kernels,
-          "Whose kernels compute the layers: auto (ours on GPUs, where there are any) or stock (torch's)")
-      ->check(one_of(names_of(kKernelsNames)));
+  add_kernels_flag(command, options);
   command
       .add_option("--cuda-graph", options.cuda_graph,
                   "On GPUs, record a step once and replay it (auto: where it can be done)")

@@ -12,7 +12,6 @@
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/suggest.h>
-#include <lockstep/models/factory.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
@@ -159,7 +158,7 @@ int64_t estimate_memory(const TrainPlan& plan) {
     if (!plan.trainer.devices[i].is_cpu()) continue;
     const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
     const int64_t trained = (sizes[i] + parts - 1) / parts;
-    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare));
+    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
   return bytes;
 }
@@ -179,15 +178,22 @@ TrainPlan plan_without_data(const TrainOptions& options) {
 
 void check_train_values(const TrainOptions& options) { plan_without_data(options); }
 
-int64_t replica_bytes(const TrainPlan& plan, int64_t rows) {
+ModelSpec TrainPlan::spec() const {
+  return {
+      .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
+}
+
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
-  const int64_t activation = replica.precision == Precision::kBf16 ? element / 2 : element;
+  const bool halves = replica.precision == Precision::kBf16 && !stays_in_fp32(plan.spec(), device);
+  const int64_t activation = halves ? element / 2 : element;
   const int64_t moments =
       replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   return element * (2 + moments + partial_sums) * plan.parameter_count +
-         activation * rows * activations_per_row(plan.model);
+         activation * rows * activations_per_row(plan.spec(), device) +
+         working_bytes(plan.spec(), device, plan.trainer.threads);
 }
 
 TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData> data) {

@@ -7,6 +7,7 @@
 
 #include <lockstep/app/dataset.h>
 #include <lockstep/app/train.h>
+#include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/kernels.h>
@@ -36,6 +37,9 @@ struct TrainPlan {
   int64_t memory_estimate = 0;  // bytes resident at the peak
 
   int world_size() const { return static_cast<int>(trainer.devices.size()); }
+
+  // What a replica's layers are chosen by, for models/factory.h to tell about them.
+  ModelSpec spec() const;
 };
 
 // Reads the data and builds the model once; writes nothing. `data`: what was read for another plan of the
@@ -46,8 +50,8 @@ TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData>
 // Throws what make_train_plan() would for values that make no sense with these devices, and reads no data.
 void check_train_values(const TrainOptions& options);
 
-// Bytes that one replica needs on its device for a step of so many rows: an estimate.
-int64_t replica_bytes(const TrainPlan& plan, int64_t rows);
+// Bytes that one replica needs on such a device for a step of so many rows: an estimate.
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
 // The table a run starts with.
 std::string describe(const TrainPlan& plan);

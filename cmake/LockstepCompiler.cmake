@@ -8,6 +8,15 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # the arithmetic is torch's; -O3 only compiles longer
 
+# models/cpu/ is written in GCC's vectors, for the capabilities of x86-64 processors.
+if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
+  message(FATAL_ERROR "lockstep's kernels for processors are for x86-64, this is ${CMAKE_SYSTEM_PROCESSOR}")
+endif()
+if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
+  message(FATAL_ERROR "lockstep's kernels for processors need g++ 12 or newer, the compiler is "
+                      "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: set CXX")
+endif()
+
 # Warnings are errors, on our own code only: torch and the other libraries are SYSTEM includes. With another compiler than
 # the one that CI has they stay warnings: it may know some that nobody has seen.
 set(_error "")

@@ -1,15 +1,12 @@
 // The backward pass of batch_norm_kernels.h, by three kernels; see support/cuda_kernel.h.
 #pragma once
 
+#include <lockstep/models/batch_norm_fold.h>
 #include <lockstep/models/batch_norm_sums_kernel.h>
 
 namespace lockstep {
 
-// In a layer's workspace. With dz = dy where y > 0, else 0, and x counted from the origin (so that mean is
-// centre),
-//   dbias = sum(dz),  dweight = invstd sum(dz (x - mean)),
-//   dx = weight invstd (dz - dbias / rows - (x - mean) invstd dweight / rows)  =  of_dz dz + of_x x +
-//   constant
+// In a layer's workspace; what they are for: finish_gradients().
 template <class T>
 struct BatchNormBackwardPass {
   BatchNormBackward<T> layer;
@@ -60,18 +57,7 @@ __global__ void batch_norm_fold_gradients_kernel(BatchNormBackwardPass<T> pass) 
   const auto& layer = pass.layer;
   const auto sums = fold_partials(pass.partials, pass.sum_tiles.chunks, layer.c);
   if (!sums.mine) return;
-  const int64_t channel = sums.channel;
-  const auto n = static_cast<double>(layer.rows);
-  const double centre = layer.centre[channel];
-  const double invstd = layer.invstd[channel];
-  const double dweight = (sums.b - centre * sums.a) * invstd;
-  layer.dbias[channel] = static_cast<float>(sums.a);
-  layer.dweight[channel] = static_cast<float>(dweight);
-  const double of_dz = layer.weight[channel] * invstd;
-  const double of_x = -of_dz * invstd * dweight / n;
-  pass.of_dz[channel] = static_cast<float>(of_dz);
-  pass.of_x[channel] = static_cast<float>(of_x);
-  pass.constant[channel] = static_cast<float>(-of_dz * sums.a / n - of_x * centre);
+  finish_gradients(layer, sums.channel, sums.a, sums.b, pass.of_dz, pass.of_x, pass.constant);
 }
 
 template <class T, int N>

@@ -1,8 +1,7 @@
 // The forward pass of batch_norm_kernels.h, by three kernels; see support/cuda_kernel.h.
 #pragma once
 
-#include <cmath>
-
+#include <lockstep/models/batch_norm_fold.h>
 #include <lockstep/models/batch_norm_sums_kernel.h>
 
 namespace lockstep {
@@ -44,24 +43,7 @@ __global__ void batch_norm_fold_statistics_kernel(BatchNormForwardPass<T> pass) 
   const auto& layer = pass.layer;
   const auto sums = fold_partials(pass.partials, pass.sum_tiles.chunks, layer.c);
   if (!sums.mine) return;
-  const int64_t channel = sums.channel;
-  const auto n = static_cast<double>(layer.rows);
-  const double centre = sums.a / n;
-  const double difference = sums.b / n - centre * centre;
-  const double variance = difference < 0 ? 0 : difference;  // NaN stays
-  const double invstd = 1 / sqrt(variance + layer.eps);
-  layer.centre[channel] = static_cast<float>(centre);
-  layer.invstd[channel] = static_cast<float>(invstd);
-  const double scale = layer.weight[channel] * invstd;
-  pass.scale[channel] = static_cast<float>(scale);
-  pass.shift[channel] = static_cast<float>(layer.bias[channel] - centre * scale);
-
-  const double mean = to_float(layer.x[channel]) + centre + (layer.conv_bias ? layer.conv_bias[channel] : 0);
-  const auto follow = [&](float& running, double batch) {
-    running = static_cast<float>(running + layer.momentum * (batch - running));
-  };
-  follow(layer.running_mean[channel], mean);
-  follow(layer.running_var[channel], variance * n / (n - 1));
+  finish_statistics(layer, sums.channel, sums.a, sums.b, pass.scale, pass.shift);
 }
 
 template <class T, int N>

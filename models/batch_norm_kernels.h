@@ -13,46 +13,10 @@
 #include <cstdint>
 #include <initializer_list>
 
+#include <lockstep/models/batch_norm_layers.h>
 #include <lockstep/support/bf16.h>
 
 namespace lockstep {
-
-// Memory of the current CUDA device.
-template <class T>
-struct BatchNormForward {
-  int64_t rows = 0;  // at least 2
-  int64_t c = 0;
-  const T* x = nullptr;              // (rows, c)
-  const T* residual = nullptr;       // (rows, c), may be null
-  const float* weight = nullptr;     // (c)
-  const float* bias = nullptr;       // (c)
-  const float* conv_bias = nullptr;  // (c), may be null: what x lacks, so that running_mean can count it
-  double eps = 0;
-  double momentum = 0;            // running = running + momentum (batch's - running)
-  float* running_mean = nullptr;  // (c)
-  float* running_var = nullptr;   // (c), unbiased
-  T* y = nullptr;                 // (rows, c)
-  float* centre = nullptr;        // (c) mean - origin
-  float* invstd = nullptr;        // (c)
-  float* workspace = nullptr;     // (batch_norm_workspace(rows, c))
-};
-
-template <class T>
-struct BatchNormBackward {
-  int64_t rows = 0;
-  int64_t c = 0;
-  const T* x = nullptr;  // these as forward had and made them
-  const T* y = nullptr;
-  const float* weight = nullptr;
-  const float* centre = nullptr;
-  const float* invstd = nullptr;
-  const T* dy = nullptr;       // (rows, c)
-  T* dx = nullptr;             // (rows, c)
-  T* dresidual = nullptr;      // (rows, c), may be null
-  float* dweight = nullptr;    // (c)
-  float* dbias = nullptr;      // (c)
-  float* workspace = nullptr;  // (batch_norm_workspace(rows, c))
-};
 
 // Each returns before the work is done. They throw DeviceError where a kernel cannot be started, and in a
 // build without CUDA.

@@ -1,9 +1,12 @@
 #include <lockstep/models/batch_norm_relu.h>
 
+#include <ATen/Parallel.h>
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/models/cpu/batch_norm.h>
+#include <lockstep/models/once_differentiable.h>
 #include <lockstep/support/stream.h>
 #include <lockstep/support/tensor_data.h>
 
@@ -32,7 +35,7 @@ torch::Tensor floats(const torch::Tensor& x, int64_t n) {
 }
 
 void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Tensor& residual) {
-  TORCH_CHECK(x.dim() == 4 && fused_batch_norm_available(x.device(), x.scalar_type()),
+  TORCH_CHECK(x.dim() == 4 && fused_batch_norm_available(x.device(), x.scalar_type(), x.size(1)),
               "no fused batch normalisation of ", x.sizes(), ", ", x.scalar_type(), " on ", x.device());
   const int64_t c = x.size(1);
   TORCH_CHECK(c > 0 && x.numel() / c > 1,
@@ -51,6 +54,30 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
   }
 }
 
+// On a processor by its own kernels, unless tests have brought those of GPUs there.
+bool takes_gpu_kernels(torch::Device device) { return batch_norm_kernels_take(device.is_cuda()); }
+
+torch::Tensor workspace_for(const torch::Tensor& x, int64_t rows, int64_t c) {
+  return takes_gpu_kernels(x.device()) ? floats(x, batch_norm_workspace(rows, c)) : torch::Tensor();
+}
+
+const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capability) {
+  return capability ? cpu_kernels_of(*capability) : cpu_kernels<float>();
+}
+
+template <class T>
+void run_forward(const BatchNormForward<T>& pass, torch::Device device, const CpuKernels<float>& kernels) {
+  if (!takes_gpu_kernels(device)) return batch_norm_relu_forward_on_cpu(pass, kernels, at::get_num_threads());
+  batch_norm_relu_forward(pass, native_stream(device));
+}
+
+template <class T>
+void run_backward(const BatchNormBackward<T>& pass, torch::Device device, const CpuKernels<float>& kernels) {
+  if (!takes_gpu_kernels(device))
+    return batch_norm_relu_backward_on_cpu(pass, kernels, at::get_num_threads());
+  batch_norm_relu_backward(pass, native_stream(device));
+}
+
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
  public:
   // conv_bias is an argument so that its gradient's node is reached, with none: the true one is 0. The
@@ -64,10 +91,11 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto residual = residual_in ? in_channels_last(*residual_in) : torch::Tensor();
     const int64_t c = x.size(1);
     const int64_t rows = x.numel() / c;
+    const auto& kernels = kernels_of(layer.capability);
     const auto y = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
     const auto centre = floats(x, c);
     const auto invstd = floats(x, c);
-    const auto workspace = floats(x, batch_norm_workspace(rows, c));
+    const auto workspace = workspace_for(x, rows, c);
     with_type(x, [&]<class T>(T) {
       BatchNormForward<T> pass;
       pass.rows = rows;
@@ -85,16 +113,19 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.centre = data_or_null<float>(centre);
       pass.invstd = data_or_null<float>(invstd);
       pass.workspace = data_or_null<float>(workspace);
-      batch_norm_relu_forward(pass, native_stream(x.device()));
+      run_forward(pass, x.device(), kernels);
     });
     context->saved_data["residual"] = residual.defined();
+    context->saved_data["kernels"] = reinterpret_cast<int64_t>(&kernels);
     context->save_for_backward({x, y, weight, centre, invstd});
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
+    refuse_double_backward("batch normalisation with ReLU");
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
+    const auto* kernels = reinterpret_cast<const CpuKernels<float>*>(context->saved_data["kernels"].toInt());
     const c10::DeviceGuard guard(x.device());
     const auto dy = in_channels_last(gradients[0]);
     const int64_t c = x.size(1);
@@ -105,7 +136,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       dresidual = torch::empty_like(dx);
     const auto dweight = floats(x, c);
     const auto dbias = floats(x, c);
-    const auto workspace = floats(x, batch_norm_workspace(rows, c));
+    const auto workspace = workspace_for(x, rows, c);
     with_type(x, [&]<class T>(T) {
       BatchNormBackward<T> pass;
       pass.rows = rows;
@@ -121,7 +152,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
       pass.workspace = data_or_null<float>(workspace);
-      batch_norm_relu_backward(pass, native_stream(x.device()));
+      run_backward(pass, x.device(), *kernels);
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
   }
@@ -129,9 +160,10 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
 
 }  // namespace
 
-bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype) {
-  return (device.is_cuda() || device.is_cpu()) && batch_norm_kernels_take(device.is_cuda()) &&
-         (dtype == torch::kFloat32 || dtype == torch::kBFloat16);
+bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels) {
+  if (dtype != torch::kFloat32 && dtype != torch::kBFloat16) return false;
+  if (!device.is_cuda() && !device.is_cpu()) return false;
+  return takes_gpu_kernels(device) || (device.is_cpu() && channels % 16 == 0);
 }
 
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,

@@ -4,6 +4,10 @@
 
 #include <torch/types.h>
 
+#include <optional>
+
+#include <lockstep/support/cpu_capability.h>
+
 namespace lockstep {
 
 // A batch normalisation's tensors, each (c) float on the device of its input.
@@ -18,11 +22,13 @@ struct FusedBatchNorm {
   torch::Tensor conv_bias = {};
   double momentum = .1;
   double eps = 1e-5;
+  std::optional<CpuCapability> capability =
+      {};  // whose kernels compute on a processor, if not cpu_capability()'s
 };
 
-// Whether inputs of this kind can be given to fused_batch_norm_relu(): float or bfloat16, on a GPU, in a
-// build with CUDA.
-bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype);
+// Whether inputs of this kind can be given to fused_batch_norm_relu(): float or bfloat16, on a GPU in a build
+// with CUDA, on a processor with a multiple of 16 channels.
+bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels);
 
 // relu(batch_norm(x) + residual), (n, c, h, w) in channels_last and x's dtype whatever autocast says; a
 // residual is like x, undefined for none. Statistics are float; the result is rounded once. A torch operation

@@ -17,7 +17,10 @@ namespace {
 struct KnownModel {
   const char* name;
   ModelFactory (*make_factory)(const ModelSpec& spec);
-  int64_t (*activations_per_row)();
+  int64_t (*activations_per_row)(const ModelSpec& spec, torch::DeviceType device);
+  int64_t (*working_bytes)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
+  bool (*stays_in_fp32)(const ModelSpec& spec, torch::DeviceType device);
+  std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
   int64_t (*training_flops_per_row)();
 };
 
@@ -39,10 +42,14 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
                                  initialization_name(*spec.initialization), initialization_name(kOwn)),
                      "leave the initialisation to the model, or choose resnet18");
   }
-  return model_factory<LeNetImpl>(spec.seed, spec.dtype);
+  return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels);
 }
 
-ModelFactory resnet18_factory(const ModelSpec& spec) {
+std::vector<ModelLayer> lenet_layers(const ModelSpec& spec) {
+  return std::make_shared<LeNetImpl>(spec.seed, spec.dtype, spec.kernels)->layers();
+}
+
+ResNet18Options resnet18_options(const ModelSpec& spec) {
   ResNet18Options options;
   options.channels = spec.channels;
   options.classes = spec.classes;
@@ -50,14 +57,48 @@ ModelFactory resnet18_factory(const ModelSpec& spec) {
   options.dtype = spec.dtype;
   options.kernels = spec.kernels;
   options.initialization = spec.initialization.value_or(options.initialization);
+  return options;
+}
+
+ModelFactory resnet18_factory(const ModelSpec& spec) {
+  const auto options = resnet18_options(spec);
   check_options(options);  // now, and not when the first replica is built
   return model_factory<ResNet18Impl>(options);
 }
 
+std::vector<ModelLayer> resnet18_layers(const ModelSpec& spec) {
+  return ResNet18Impl(resnet18_options(spec)).layers();
+}
+
+bool lenet_is_own(const ModelSpec& spec, torch::DeviceType device) {
+  return lenet_has_own_kernels(spec.kernels, spec.dtype, device);
+}
+
+int64_t lenet_activations(const ModelSpec& spec, torch::DeviceType device) {
+  return lenet_activations_per_row(lenet_is_own(spec, device));
+}
+
 constexpr std::array kModels = {
-    KnownModel{"lenet", lenet_factory, lenet_activations_per_row, lenet_training_flops_per_row},
-    KnownModel{"resnet18", resnet18_factory, [] { return resnet18_activations_per_row(); },
-               [] { return resnet18_training_flops_per_row(); }},
+    KnownModel{.name = "lenet",
+               .make_factory = lenet_factory,
+               .activations_per_row = lenet_activations,
+               .working_bytes =
+                   [](const auto& spec, auto device, auto threads) {
+                     return lenet_is_own(spec, device) ? lenet_working_bytes(threads) : 0;
+                   },
+               .stays_in_fp32 = lenet_is_own,
+               .layers = lenet_layers,
+               .training_flops_per_row = lenet_training_flops_per_row},
+    KnownModel{.name = "resnet18",
+               .make_factory = resnet18_factory,
+               .activations_per_row = [](const auto&, auto) { return resnet18_activations_per_row(); },
+               .working_bytes =
+                   [](const auto& spec, auto device, auto threads) {
+                     return resnet18_working_bytes(resnet18_options(spec), device, threads);
+                   },
+               .stays_in_fp32 = [](const auto&, auto) { return false; },
+               .layers = resnet18_layers,
+               .training_flops_per_row = [] { return resnet18_training_flops_per_row(); }},
 };
 
 const KnownModel& find_model(const std::string& name) {
@@ -78,7 +119,19 @@ std::vector<std::string> model_names() {
 
 ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.name).make_factory(spec); }
 
-int64_t activations_per_row(const std::string& name) { return find_model(name).activations_per_row(); }
+int64_t activations_per_row(const ModelSpec& spec, torch::DeviceType device) {
+  return find_model(spec.name).activations_per_row(spec, device);
+}
+
+int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
+  return find_model(spec.name).working_bytes(spec, device, threads);
+}
+
+bool stays_in_fp32(const ModelSpec& spec, torch::DeviceType device) {
+  return find_model(spec.name).stays_in_fp32(spec, device);
+}
+
+std::vector<ModelLayer> layers_of(const ModelSpec& spec) { return find_model(spec.name).layers(spec); }
 
 int64_t training_flops_per_row(const std::string& name) { return find_model(name).training_flops_per_row(); }
 

@@ -8,9 +8,11 @@
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
+#include <algorithm>
 #include <string>
 
 #include <lockstep/models/batch_norm_relu.h>
+#include <lockstep/models/cpu/conv3x3.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -20,9 +22,6 @@ namespace {
 using torch::nn::BatchNorm2dImpl;
 using torch::nn::Conv2dImpl;
 using torch::nn::LinearImpl;
-
-constexpr int64_t kStages = 4;
-constexpr int64_t kBlocksPerStage = 2;
 
 // Padded so that stride 1 keeps the image's size.
 std::shared_ptr<Conv2dImpl> make_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
@@ -44,18 +43,32 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
 // Whether the batch normalisation of a convolution of X is to be fused with what follows.
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
-  return settings.kernels == Kernels::kAuto && batch_norm && batch_norm->is_training() &&
+  return settings.kernels != Kernels::kStock && batch_norm && batch_norm->is_training() &&
          batch_norm->weight.scalar_type() == torch::kFloat32 &&
-         fused_batch_norm_available(X.device(), computed_in(X));
+         fused_batch_norm_available(X.device(), computed_in(X), batch_norm->weight.size(0));
 }
 
 enum class Bias { kAdded, kLeftOut };
 
+// conv3x3() is for these alone.
+bool has_stride_1_and_border_1(const torch::nn::detail::ConvNdOptions<2>& options) {
+  const auto& padding = std::get<torch::ExpandingArray<2>>(options.padding());
+  const auto all = [](const torch::ExpandingArray<2>& values, int64_t value) {
+    return values->at(0) == value && values->at(1) == value;
+  };
+  return all(options.stride(), 1) && all(padding, 1) && all(options.dilation(), 1) && options.groups() == 1;
+}
+
 torch::Tensor convolve(const Conv2dImpl& conv, const torch::Tensor& X, const LayerSettings& settings,
                        Bias bias = Bias::kAdded) {
+  const auto added = bias == Bias::kAdded ? conv.bias : torch::Tensor();
+  if (settings.kernels == Kernels::kAuto && has_stride_1_and_border_1(conv.options)) {
+    const auto type = computed_in(X);
+    if (conv3x3_takes(X, type, conv.weight)) return conv3x3(X.to(type), conv.weight, added);
+  }
   const auto& padding = std::get<torch::ExpandingArray<2>>(conv.options.padding());
-  const auto added = bias == Bias::kAdded ? settings.shadows.of(conv.bias, X) : torch::Tensor();
-  return at::conv2d(X, settings.shadows.of(conv.weight, X), added, *conv.options.stride(), *padding);
+  return at::conv2d(X, settings.shadows.of(conv.weight, X), settings.shadows.of(added, X),
+                    *conv.options.stride(), *padding);
 }
 
 // relu(batch_norm(h + conv's bias) + residual), h being what conv has made without its bias.
@@ -73,11 +86,46 @@ torch::Tensor fused_relu(const Conv2dImpl& conv, BatchNorm2dImpl& batch_norm, co
                                residual);
 }
 
+int64_t halved(int64_t size, int64_t stride) { return (size + stride - 1) / stride; }
+
+// For images of height x width. batch_norm: what normalises the result, null for nothing.
+ModelLayer layer_of(const std::shared_ptr<Conv2dImpl>& conv,
+                    const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
+                    std::shared_ptr<const LayerSettings> settings, int64_t height, int64_t width) {
+  const auto& options = conv->options;
+  const int64_t in = options.in_channels(), out = options.out_channels(),
+                window = options.kernel_size()->at(0);
+  const int64_t stride = options.stride()->at(0);
+  const int64_t flops = 2 * halved(height, stride) * halved(width, stride) * in * out * window * window;
+  return {.name = fmt::format("{0} x {0}{1}, {2} -> {3}, {4} x {5}", window,
+                              stride > 1 ? fmt::format(" / {}", stride) : "", in, out, height, width),
+          .input = {in, height, width},
+          .forward_flops = flops,
+          .backward_flops = 2 * flops,
+          .forward = [=](const auto& X) {
+            return convolve(*conv, X, *settings,
+                            fuses(*settings, batch_norm, X) ? Bias::kLeftOut : Bias::kAdded);
+          }};
+}
+
 // In place: nothing that made h needs it for its backward pass (a batch normalisation and a convolution keep
 // their inputs).
 torch::Tensor normalised_relu(const std::shared_ptr<BatchNorm2dImpl>& batch_norm, const torch::Tensor& h) {
   auto y = batch_norm ? batch_norm->forward(h) : h;
   return torch::relu_(y);
+}
+
+// With the ReLU behind it.
+ModelLayer layer_of(const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
+                    const std::shared_ptr<Conv2dImpl>& conv, std::shared_ptr<const LayerSettings> settings,
+                    int64_t height, int64_t width) {
+  const int64_t channels = batch_norm->weight.size(0);
+  return {.name = fmt::format("batch norm, ReLU, {}, {} x {}", channels, height, width),
+          .input = {channels, height, width},
+          .forward = [=](const auto& X) {
+            return fuses(*settings, batch_norm, X) ? fused_relu(*conv, *batch_norm, X)
+                                                   : normalised_relu(batch_norm, X);
+          }};
 }
 
 // contiguous() would leave alone a tensor with a dimension of size 1 that both formats lay out alike, and
@@ -130,6 +178,17 @@ torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
   return torch::relu_(h);
 }
 
+std::vector<ModelLayer> ResidualImpl::layers(int64_t height, int64_t width) const {
+  const int64_t stride = conv1->options.stride()->at(0);
+  const int64_t halved_height = halved(height, stride), halved_width = halved(width, stride);
+  std::vector<ModelLayer> all{layer_of(conv1, bn1, settings, height, width),
+                              layer_of(conv2, bn2, settings, halved_height, halved_width)};
+  if (conv3) all.push_back(layer_of(conv3, nullptr, settings, height, width));
+  if (bn1) all.push_back(layer_of(bn1, conv1, settings, halved_height, halved_width));
+  if (bn2) all.push_back(layer_of(bn2, conv2, settings, halved_height, halved_width));
+  return all;
+}
+
 ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
   check_options(options);
   settings->kernels = options.kernels;
@@ -172,6 +231,34 @@ torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
   return at::linear(h, shadows.of(linear->weight, h), shadows.of(linear->bias, h));  // (n, classes)
 }
 
+std::vector<ModelLayer> ResNet18Impl::layers(int64_t height, int64_t width) const {
+  std::vector<ModelLayer> all;
+  const auto add = [&](ModelLayer layer) {
+    const auto same =
+        std::find_if(all.begin(), all.end(), [&](const auto& other) { return other.name == layer.name; });
+    if (same == all.end()) return all.push_back(std::move(layer));
+    ++same->count;
+  };
+  add(layer_of(stem, stem_bn, settings, height, width));
+  all.back().first = true;
+  all.back().backward_flops /= 2;
+  if (stem_bn) add(layer_of(stem_bn, stem, settings, height, width));
+  for (size_t i = 0; i < blocks.size(); ++i) {
+    for (auto& layer : blocks[i]->layers(height, width)) add(std::move(layer));
+    if (i % kBlocksPerStage == 0 && i > 0) {
+      height = halved(height, 2);
+      width = halved(width, 2);
+    }
+  }
+  const int64_t in = linear->options.in_features(), out = linear->options.out_features();
+  add({.name = fmt::format("linear, {} -> {}", in, out),
+       .input = {in},
+       .forward_flops = 2 * in * out,
+       .backward_flops = 4 * in * out,
+       .forward = [layer = linear](const auto& X) { return layer->forward(X); }});
+  return all;
+}
+
 void ResNet18Impl::use_shadow_weights(const std::vector<torch::Tensor>& shadows) {
   settings->shadows.use(parameters(), shadows);
 }
@@ -187,46 +274,6 @@ void ResNet18Impl::to(torch::Dtype dtype, bool non_blocking) {
   };
   for (const auto& param : parameters()) convert(param);
   for (const auto& buffer : buffers()) convert(buffer);
-}
-
-int64_t resnet18_activations_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
-  // Kept for each convolution: what its batch normalisation starts from, and the ReLU's output. Normalising
-  // and adding the shortcut happen in place of the latter, and without normalisation the former is not kept.
-  const int64_t tensors = options.batch_norm ? 2 : 1;
-  // Alive at once in a block's backward pass: the gradients of its output, of its shortcut, of a
-  // convolution's output and input. Counted in each stage: an allocator finds little use for another stage's
-  // sizes.
-  constexpr int64_t kGradients = 4;
-  int64_t channels = options.width;
-  int64_t held = options.channels * height * width + tensors * channels * height * width;  // X, stem
-  for (int64_t stage = 1; stage <= kStages; ++stage) {
-    if (stage > 1) {
-      channels *= 2;
-      height = (height + 1) / 2;
-      width = (width + 1) / 2;
-    }
-    held += (2 * kBlocksPerStage * tensors + kGradients) * channels * height * width;
-  }
-  return held + channels + options.classes;  // what the linear layer and the softmax start from
-}
-
-int64_t resnet18_training_flops_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
-  int64_t channels = options.width;
-  const int64_t first = height * width * channels * options.channels * 9;  // multiplications
-  int64_t forward = first;
-  for (int64_t stage = 1; stage <= kStages; ++stage) {
-    const int64_t inputs = channels;
-    if (stage > 1) {
-      channels *= 2;
-      height = (height + 1) / 2;
-      width = (width + 1) / 2;
-    }
-    const int64_t shortcut = stage > 1 ? inputs : 0;  // the 1x1 convolution of the stage's first block
-    const int64_t others = (2 * kBlocksPerStage - 1) * channels * 9;
-    forward += height * width * channels * (inputs * 9 + others + shortcut);
-  }
-  forward += channels * options.classes;
-  return 2 * (3 * forward - first);
 }
 
 }  // namespace lockstep

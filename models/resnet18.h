@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/models/initialize.h>
+#include <lockstep/models/model_layer.h>
 #include <lockstep/models/shadow_weights.h>
 #include <lockstep/support/kernels.h>
 
@@ -30,11 +31,16 @@ struct ResNet18Options {
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   Initialization initialization = Initialization::kNormal;
-  // auto: in training mode batch normalisation, ReLU and the addition before it are one operation where
-  // fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
-  // gradient (.grad stays as it was, their hooks run): what they add, the normalisation takes away.
+  // But for stock: in training mode batch normalisation, ReLU and the addition before it are one operation
+  // where fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
+  // gradient (.grad stays as it was, their hooks run): what they add, the normalisation takes away. With
+  // auto, in any mode, conv3x3() computes the convolutions of 3 x 3 and stride 1 that conv3x3_takes().
   Kernels kernels = Kernels::kAuto;
 };
+
+// Of ResNet-18, whatever the options.
+inline constexpr int64_t kStages = 4;
+inline constexpr int64_t kBlocksPerStage = 2;
 
 // Throws UsageError unless the sizes are positive and dtype is floating point.
 void check_options(const ResNet18Options& options);
@@ -53,6 +59,8 @@ class ResidualImpl : public torch::nn::Module {
                std::shared_ptr<const LayerSettings> layer_settings);
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
+
+  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
 
  private:
   const std::shared_ptr<const LayerSettings> settings;
@@ -80,6 +88,9 @@ class ResNet18Impl : public torch::nn::Module {
   // a single value per channel (n = 1 and an image of 8x8 or less).
   torch::Tensor forward(const torch::Tensor& X);
 
+  // For images of height x width: each kind once. Without what adds the shortcuts and means over the images.
+  std::vector<ModelLayer> layers(int64_t height = 28, int64_t width = 28) const;
+
   // From now on, under autocast to bfloat16, convolutions and the linear layer multiply by these instead of
   // by copies that autocast makes, in training and evaluation: one for each of parameters(), in their order
   // (see ShadowWeights::use(), which also says what is thrown). Whoever gives them keeps them up to date.
@@ -105,6 +116,10 @@ TORCH_MODULE(ResNet18);
 // the memory estimate of a plan.
 int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                      int64_t width = 28);
+
+// Bytes that our kernels hold at once beside them, whatever the rows, with so many threads; see
+// working_bytes().
+int64_t resnet18_working_bytes(const ResNet18Options& options, torch::DeviceType device, int64_t threads);
 
 // See models/factory.h. Images of height x width.
 int64_t resnet18_training_flops_per_row(const ResNet18Options& options = {}, int64_t height = 28,

@@ -10,6 +10,7 @@
 #include <torch/cuda.h>
 
 #include <lockstep/support/counted.h>
+#include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
 
@@ -95,6 +96,7 @@ std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
 std::vector<torch::Device> usable_devices(std::string_view spec) {
   auto devices = parse_devices(spec);
   for (const auto& device : devices) {
+    if (device.is_cpu()) cpu_capability();
     if (!device.is_cuda()) continue;
     if (const auto problem = cuda_device_problem(device.index()))
       throw DeviceError(problem->what(), problem->hint());

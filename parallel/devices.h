@@ -28,7 +28,7 @@ int visible_gpus();
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visible_gpus());
 
 // parse_devices(), and DeviceError for a GPU on which this program cannot compute, such as one that it has no
-// kernels for.
+// kernels for. With a processor in the list, what cpu_capability() throws.
 std::vector<torch::Device> usable_devices(std::string_view spec);
 
 // A sentence on the GPUs of the list that cannot read each other's memory, so that copies between them go

@@ -113,44 +113,68 @@ class Contender:
                     idle_cpu_seconds=self.idle_cpu_seconds, **self.versions, turns=self.turns)
 
 
-def make_contenders(args, case, folder):
-    """By role: ours (one replica on all cores), two (two 1-thread replicas), one (one 1-thread replica), apart (two runs
-    of one 1-thread replica and half the batch each, that know nothing of each other: what the machine lets two replicas
-    do), and those of eager, ddp, compile that were asked for. folder: where DistributedDataParallel's ranks meet."""
-    def common(threads, batch_size=args.batch_size):
+class Maker:
+    """Makes the contenders of a case. folder: where DistributedDataParallel's ranks meet."""
+
+    def __init__(self, args, case, folder):
+        self.args, self.case, self.folder = args, case, folder
+
+    def flags(self, threads, batch_size=None):
+        """Those that both sides know."""
+        args, case = self.args, self.case
         return ["--model", case.model, "--precision", case.precision, "--threads", str(threads),
-                "--batch-size", str(batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
+                "--batch-size", str(batch_size or args.batch_size), "--lr", str(case.lr), "--seed", str(args.seed),
                 "--data", args.data, "--warmup", str(case.warmup), "--last-batch", "drop"]
 
-    def ours(devices, threads):
+    def ours(self, devices, threads, kernels="auto"):
         replicas = int(devices.partition("x")[2] or 1)
-        return Contender(f"lockstep {devices}", replicas, threads,
-                         [[args.contender, "--devices", devices, *common(threads)]])
+        name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}")
+        command = [self.args.contender, "--devices", devices, "--kernels", kernels, *self.flags(threads)]
+        return Contender(name, replicas, threads, [command])
 
-    def apart(runs):
+    def apart(self, runs):
         cores = sorted(os.sched_getaffinity(0))
-        half = common(1, max(1, args.batch_size // runs))
+        half = self.flags(1, max(1, self.args.batch_size // runs))
+        command = [self.args.contender, "--devices", "cpu", *half]
         return Contender("2 runs apart", runs, 1,
-                         [["taskset", "--cpu-list", str(cores[run % CORES]), args.contender, "--devices", "cpu", *half]
-                          for run in range(runs)])
+                         [["taskset", "--cpu-list", str(cores[run % CORES]), *command] for run in range(runs)])
 
-    def python(threads, *flags):
-        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns", *common(threads),
-                    "--memory-format", args.memory_format]
-        if case.model == "resnet18":
+    def python(self, threads, *flags):
+        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--turns", *self.flags(threads),
+                    "--memory-format", self.args.memory_format]
+        if self.case.model == "resnet18":
             baseline += ["--initialization", "normal"]  # the chapters', with which lockstep's contender starts
         return [*baseline, *flags]
 
-    def ranks(world):
-        meet = ["--world", str(world), "--store", f"{folder}/{case.model}-{case.precision}"]
-        return [python(1, *meet, "--rank", str(rank)) for rank in range(world)]
+    def ranks(self, world):
+        meet = ["--world", str(world), "--store", f"{self.folder}/{self.case.model}-{self.case.precision}"]
+        return [self.python(1, *meet, "--rank", str(rank)) for rank in range(world)]
 
-    others = dict(eager=lambda: Contender("Python eager", 1, CORES, [python(CORES)]),
-                  ddp=lambda: Contender("Python DDP", 2, 1, ranks(2)),
-                  compile=lambda: Contender("torch.compile", 1, CORES,
-                                            [python(CORES, "--compile", args.compile_mode)]))
-    return dict(ours=ours("cpu", CORES), two=ours("cpux2", 1), one=ours("cpu", 1), apart=apart(2),
-                **{role: others[role]() for role in args.against})
+    def other(self, role):
+        if role == "eager":
+            return Contender("Python eager", 1, CORES, [self.python(CORES)])
+        if role == "ddp":
+            return Contender("Python DDP", 2, 1, self.ranks(2))
+        return Contender("torch.compile", 1, CORES, [self.python(CORES, "--compile", self.args.compile_mode)])
+
+
+def make_contenders(args, case, folder):
+    """By role: ours (one replica on all cores), two (two 1-thread replicas), one (one 1-thread replica), apart (two
+    runs of one 1-thread replica and half the batch each, that know nothing of each other: what the machine lets two
+    replicas do), direct (two's layout without Winograd's tiles, where the case has that), stock (ours' layout by
+    torch's kernels), and those of eager, ddp, compile that were asked for."""
+    make = Maker(args, case, folder)
+    direct = dict(direct=make.ours("cpux2", 1, "direct")) if case.has_direct else {}
+    return dict(ours=make.ours("cpu", CORES), two=make.ours("cpux2", 1), one=make.ours("cpu", 1), apart=make.apart(2),
+                **direct, stock=make.ours("cpu", CORES, "stock"), **{role: make.other(role) for role in args.against})
+
+
+def make_witnesses(args, case):
+    """By role: contenders of which only the first turn's loss is wanted. stock_two (two's layout by torch's kernels)
+    computes what DistributedDataParallel's two processes compute, bit for bit where the network is ResNet-18."""
+    if case.model != "resnet18" or "ddp" not in args.against:
+        return {}
+    return dict(stock_two=Maker(args, case, folder=None).ours("cpux2", 1, "stock"))
 
 
 def take_turns(rivals, turns, steps):

@@ -43,4 +43,4 @@ def add_data_flag(parser):
 
 def add_json_flags(parser):
     parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
-    parser.add_argument("--overwrite", action="store_true", help="write over an existing --json FILE")
+    parser.add_argument("--overwrite", action="store_true", help="write over an existing FILE")

@@ -1,12 +1,14 @@
 #!/usr/bin/env bash
 # scripts/compare_pytorch.sh [ARG...]: lockstep and Python torch (eager, DistributedDataParallel, torch.compile) train
 # the chapters' networks in turn on this machine; prints ms a step and images/s side by side, with the ratios and the
-# goals they are held against, and for LeNet in fp32 the seconds of a whole epoch. Set-up and build come first where
-# they are needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 14 GB of memory.
+# goals they are held against, and for LeNet in fp32 the seconds of a whole epoch. lockstep takes part with its own
+# kernels and with torch's (--kernels stock), of LeNet in fp32 also without Winograd's tiles (--kernels direct). At the
+# end all cases stand in one table, in the form of docs/performance.md. Set-up and build come first where they are
+# needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 16 GB of memory.
 #
 #   scripts/compare_pytorch.sh         LeNet and ResNet-18, fp32 and bf16, one after the other: half an hour
 #   scripts/compare_pytorch.sh --model lenet --precision fp32     one of them; likewise resnet18, bf16
-#   scripts/compare_pytorch.sh --turns 25 --json FILE
+#   scripts/compare_pytorch.sh --turns 25 --json FILE --markdown FILE       the numbers turn by turn, and the table
 #   scripts/compare_pytorch.sh --against eager,ddp                without torch.compile, which compiles for some minutes
 #   scripts/compare_pytorch.sh --built FOLDER    with the programs of that build folder; comes first
 #   ARG...                                       the flags of scripts/compare_turns.py (its --help lists them)

@@ -6,13 +6,18 @@ Runs in the Python that has torch, which then also runs the baseline. A case is 
 Turns: every contender of a case stays alive, warmed up and idle but for its turn. In a turn each takes the same number
 of steps, one after the other, in an order that is reversed from turn to turn; ratios are taken within a turn, and their
 median counts. So what slows the machine down for a while slows both sides of a ratio.
-    lockstep         one replica on all cores; two 1-thread replicas, each on a core; one 1-thread replica
+    lockstep         one replica on all cores; two 1-thread replicas, each on a core; one 1-thread replica; all by the
+                     kernels that `lockstep train` takes by itself (--kernels auto)
+    lockstep direct  of LeNet in fp32: two 1-thread replicas, our kernels without Winograd's tiles (--kernels direct)
+    lockstep stock   one replica on all cores, torch's kernels (--kernels stock)
     Python eager     on all cores
     Python DDP       two 1-thread processes over Gloo, each on a core
     torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here
 
 Runs: `lockstep train` and scripts/baseline_pytorch.py train LeNet in fp32 from the same weights in the same order of
 rows.
+
+At the end all cases stand in one table of Markdown, in the form of docs/performance.md.
 
 Exit codes: 0 all is well, 1 a goal is missed or the contenders computed different things, 2 usage, 7 output file.
 """
@@ -28,7 +33,8 @@ import tempfile
 from pathlib import Path
 
 import compare_goals as goals
-from compare_contenders import CORES, HERE, make_contenders, take_turns
+import compare_page as page
+from compare_contenders import CORES, HERE, make_contenders, make_witnesses, take_turns
 from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
 from new_file import check_output, write_whole
 
@@ -48,6 +54,7 @@ class Case:
     warmup: int  # steps before the first turn
     lr: float
     rivals: dict = dataclasses.field(default_factory=dict)  # contenders by role
+    witnesses: dict = dataclasses.field(default_factory=dict)  # likewise, of one turn each
     runs: list = dataclasses.field(default_factory=list)
 
     @property
@@ -55,7 +62,17 @@ class Case:
         return f"{self.model} {self.precision}"
 
     @property
+    def title(self):
+        return f"{MODELS[self.model]['title']}, {self.precision}"
+
+    @property
     def whole_runs(self):
+        return self.name == "lenet fp32"
+
+    @property
+    def has_direct(self):
+        """Where `direct` is kernels of its own throughout: ResNet-18's convolutions are then torch's, and LeNet's
+        kernels in bf16 are those in fp32."""
         return self.name == "lenet fp32"
 
 
@@ -70,6 +87,16 @@ def make_cases(args):
 
 
 # ---- one case
+
+
+def hear_witnesses(case, stack, args):
+    """They are gone before the others start, which want the memory."""
+    for role, contender in make_witnesses(args, case).items():
+        stack.callback(contender.kill)
+        contender.start()
+        contender.run(case.steps)
+        contender.kill()
+        case.witnesses[role] = contender
 
 
 def start(case, stack, args):
@@ -92,16 +119,17 @@ def print_memory(case):
 
 def take_case(args, case):
     """Prints all about it; the rows of what was judged."""
-    print(f"#\n# {MODELS[case.model]['title']}, {case.precision}, batch {args.batch_size}, lr {case.lr}, "
+    print(f"#\n# {case.title}, batch {args.batch_size}, lr {case.lr}, "
           f"seed {args.seed}, {case.warmup} warm-up step{'s' if case.warmup > 1 else ''}", flush=True)
     with contextlib.ExitStack() as stack:
+        hear_witnesses(case, stack, args)
         start(case, stack, args)
         print_memory(case)
         take_turns(case.rivals, case.turns, case.steps)
     # They are gone before the whole runs, which want the cores and the memory.
     goals.print_table(args, case, case.rivals)
-    ratios = goals.judge(case, case.rivals)
-    losses = goals.loss_checks(args, case, case.rivals)
+    ratios = goals.judge(args, case, case.rivals)
+    losses = goals.loss_checks(args, case, case.rivals | case.witnesses)
     idle = goals.idle_check(case, case.rivals)
     goals.print_goals(ratios)
     goals.print_checks(losses, idle)
@@ -190,13 +218,17 @@ def parse():
     parser.add_argument("--lr", type=float, help="default: .2 for LeNet, .1 for ResNet-18")
     parser.add_argument("--seed", type=int, default=0)
     add_json_flags(parser)
+    parser.add_argument("--markdown", metavar="FILE", help="the table at the end, which is printed too")
     return parser.parse_args()
 
 
 def write_json(args, env, cases, judged):
     def describe(case, found):
-        values = {field.name: getattr(case, field.name) for field in dataclasses.fields(case) if field.name != "rivals"}
-        return dict(**values, contenders=[rival.as_json() for rival in case.rivals.values()], **found)
+        contenders = dict(contenders=case.rivals, witnesses=case.witnesses)
+        values = {field.name: getattr(case, field.name) for field in dataclasses.fields(case)}
+        values |= {name: [each.as_json() for each in by_role.values()] for name, by_role in contenders.items()}
+        del values["rivals"]
+        return dict(**values, **found)
 
     result = dict(environment=env, cases=[describe(case, found) for case, found in zip(cases, judged)])
     write_whole(args.json, json.dumps(result, indent=1) + "\n")
@@ -205,6 +237,7 @@ def write_json(args, env, cases, judged):
 def main():
     args = parse()
     check_output("--json", args.json, args.overwrite)
+    check_output("--markdown", args.markdown, args.overwrite)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # through all that cleans up
     env = environment(args.lockstep) | dict(batch_size=args.batch_size, seed=args.seed)
     print_environment(env)
@@ -212,8 +245,10 @@ def main():
         print("# the goals are for two cores: taskset -c 0,1 gives two")
     cases = make_cases(args)
     judged = [take_case(args, case) for case in cases]
-    if len(cases) > 1:
-        goals.print_summary(cases)
+    text = "\n".join(page.lines(args, env, cases))
+    print(f"#\n{text}")
+    if args.markdown:
+        write_whole(args.markdown, text + "\n")
     if args.json:
         write_json(args, env, cases, judged)
     rows = [row for found in judged for row in (*found["goals"], *found["loss_checks"], found["idle_check"])]

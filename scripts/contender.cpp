@@ -2,7 +2,7 @@
 // alive, timed on request.
 //
 //   contender --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR
-//             --warmup STEPS --last-batch drop|keep
+//             --warmup STEPS --last-batch drop|keep [--kernels auto|direct|stock]
 //
 // Prints `ready {...}` once warm, with what it says of these steps; then, for each line on stdin, one line of JSON:
 //   run N    takes N steps; the seconds they took
@@ -26,6 +26,7 @@
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/allocator.h>
+#include <lockstep/support/kernels.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
@@ -45,6 +46,12 @@ TrainerOptions options_from(const Flags& flags) {
   options.replica.precision = value_of(kPrecisionNames, flags.at("--precision"));
   options.lr.lr = std::stod(flags.at("--lr"));
   return options;
+}
+
+// What --kernels of `lockstep train` says, and by default as there.
+Kernels kernels_from(const Flags& flags) {
+  const auto given = flags.find("--kernels");
+  return given == flags.end() ? Kernels::kAuto : value_of(kKernelsNames, given->second);
 }
 
 class Turns {
@@ -94,7 +101,8 @@ void serve(const Flags& flags) {
   const auto data = load_fashion_mnist(flags.at("--data"));
   const auto seed = std::stoull(flags.at("--seed"));
   const auto options = options_from(flags);
-  const auto factory = make_model_factory({.name = flags.at("--model"), .seed = seed, .initialization = {}});
+  const auto factory = make_model_factory(
+      {.name = flags.at("--model"), .seed = seed, .initialization = {}, .kernels = kernels_from(flags)});
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
   Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
   Turns turns(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),

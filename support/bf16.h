@@ -1,16 +1,13 @@
-// bfloat16, the upper half of a float, without torch: the same arithmetic in kernels and on the host.
+// Arithmetic with bfloat16, without torch: the same in kernels and on the host.
 #pragma once
 
 #include <cstdint>
 #include <cstring>
 
+#include <lockstep/support/bf16_type.h>
 #include <lockstep/support/cuda_kernel.h>
 
 namespace lockstep {
-
-struct Bf16 {
-  uint16_t bits;
-};
 
 // Exact.
 LOCKSTEP_HOST_DEVICE inline float to_float(Bf16 value) {

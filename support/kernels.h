@@ -6,10 +6,12 @@
 namespace lockstep {
 
 enum class Kernels {
-  kAuto,   // ours where there are any for the layer, device and type
-  kStock,  // torch's
+  kAuto,    // ours where there are any for the layer, device and type
+  kDirect,  // as kAuto, and direct sums where we have others
+  kStock,   // torch's
 };
 
-inline constexpr Choice<Kernels> kKernelsNames[] = {{"auto", Kernels::kAuto}, {"stock", Kernels::kStock}};
+inline constexpr Choice<Kernels> kKernelsNames[] = {
+    {"auto", Kernels::kAuto}, {"direct", Kernels::kDirect}, {"stock", Kernels::kStock}};
 
 }  // namespace lockstep

@@ -11,12 +11,17 @@ namespace lockstep {
 
 static_assert(sizeof(Bf16) == sizeof(c10::BFloat16) && alignof(Bf16) == alignof(c10::BFloat16));
 
+// Torch's name for T, which is BFloat16 for Bf16.
+template <class T>
+using TorchType = std::conditional_t<std::is_same_v<T, Bf16>, c10::BFloat16, T>;
+template <class T>
+inline constexpr torch::ScalarType kScalarType = c10::CppTypeToScalarType<TorchType<T>>::value;
+
 // A tensor's memory as T, which must be its dtype (Bf16 for bfloat16; const to read only); null for an
 // undefined tensor.
 template <class T>
 T* data_or_null(const torch::Tensor& tensor) {
-  using Value = std::remove_const_t<T>;
-  using Stored = std::conditional_t<std::is_same_v<Value, Bf16>, c10::BFloat16, Value>;
+  using Stored = TorchType<std::remove_const_t<T>>;
   if (!tensor.defined()) return nullptr;
   if constexpr (std::is_const_v<T>) {
     return reinterpret_cast<T*>(tensor.const_data_ptr<Stored>());

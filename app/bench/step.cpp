@@ -9,6 +9,7 @@
 
 #include <lockstep/app/bench/peak.h>
 #include <lockstep/app/bench/report.h>
+#include <lockstep/app/bench/step_layers.h>
 #include <lockstep/app/bench/step_phases.h>
 #include <lockstep/app/train_flags.h>
 #include <lockstep/app/validators.h>
@@ -184,12 +185,63 @@ void report_phases(BenchReport& report, const Measured& measured) {
       fmt::format(
           "{}: the largest part of a step is {} ({:.0f} %){}", devices, most->first,
           100 * most->second / total,
-          of_peak ? fmt::format("; the arithmetic runs at {:.0f} % of what large matrix products reach here",
+          of_peak ? fmt::format("; its arithmetic, as direct sums, is {:.0f} % of what large matrix products "
+                                "reach here",
                                 *of_peak)
                   : ""),
       {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
   report.check("replicas of " + devices, measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");
+}
+
+std::vector<Column> layer_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "layer", .title = "layer", .width = 34, .digits = kText},
+          {.key = "count", .title = "count", .width = 5},
+          {.key = "forward_ms", .title = "forward", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "backward_ms", .title = "backward", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
+          {.key = "of_peak", .title = "of peak", .unit = "%", .width = 7, .digits = 1}};
+}
+
+// The layers of one list of processors, and what they leave of its step.
+void report_layers(BenchReport& report, const Measured& measured) {
+  const auto& plan = measured.plan;
+  const auto devices = spec_of(plan.trainer.devices);
+  const auto peak = register_peak(plan);
+  double seconds = 0;
+  for (const auto& layer : time_layers(plan, [&] { return report.interrupted(); })) {
+    std::optional<double> gflops, of_peak;
+    if (layer.operations_per_second > 0) gflops = layer.operations_per_second / 1e9;
+    if (gflops && peak) of_peak = 100 * layer.operations_per_second / *peak;
+    seconds += static_cast<double>(layer.count) * (layer.forward + layer.backward);
+    report.row({{"devices", devices},
+                {"layer", layer.name},
+                {"count", layer.count},
+                {"forward_ms", 1e3 * layer.forward},
+                {"backward_ms", 1e3 * layer.backward},
+                {"gflops", or_null(gflops)},
+                {"of_peak", or_null(of_peak)}});
+  }
+  report.stop_if_interrupted("after the layers that are shown");
+  report.finding(
+      fmt::format(
+          "{}: all layers one by one take {:.2f} ms, the step {:.2f} ms{}", devices, 1e3 * seconds,
+          1e3 * measured.seconds.median,
+          peak ? fmt::format("; in registers alone the cores reach {:.1f} GFLOP/s", *peak / 1e9) : ""),
+      {{"devices", devices}, {"layers_ms", 1e3 * seconds}, {"register_peak", or_null(peak)}});
+}
+
+void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
+  const auto only_processors = [](const Measured& measured) {
+    const auto& devices = measured.plan.trainer.devices;
+    return std::all_of(devices.begin(), devices.end(), [](const auto& device) { return device.is_cpu(); });
+  };
+  if (std::none_of(all.begin(), all.end(), only_processors)) return;
+  report.table("layers", layer_columns());
+  for (const auto& measured : all) {
+    if (only_processors(measured)) report_layers(report, measured);
+  }
 }
 
 }  // namespace
@@ -220,6 +272,11 @@ void run_bench_step(const BenchStepOptions& options) {
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
   report.note("matrices on all of the list's devices at once");
+  report.note(
+      "layers (of processors): each alone, in all replicas at once; of peak: of products and sums in "
+      "registers");
+  report.note(
+      "alone. All arithmetic is counted as direct sums: Winograd's kernels do less, and may pass 100 %");
   if (options.train.in_flight == 2) report.note("--in-flight 2 is also timed against 1");
   report.run([&] {
     std::vector<Measured> all;
@@ -232,6 +289,7 @@ void run_bench_step(const BenchStepOptions& options) {
     report.table("phases", phase_columns());
     for (const auto& measured : all) report_phases(report, measured);
     report.stop_if_interrupted("after the steps that are shown");
+    report_all_layers(report, all);
     if (options.train.in_flight != 2) return;
     for (const auto& measured : all) {
       compare_in_flight(report, options, measured.plan);

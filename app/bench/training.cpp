@@ -49,7 +49,7 @@ void need_memory_for(const std::vector<TrainPlan>& plans) {
   for (const auto& plan : plans) {
     const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
     for (size_t i = 0; i < sizes.size(); ++i) {
-      if (plan.trainer.devices[i].is_cpu()) bytes += replica_bytes(plan, sizes[i]);
+      if (plan.trainer.devices[i].is_cpu()) bytes += replica_bytes(plan, sizes[i], torch::kCPU);
     }
   }
   need_host_memory(bytes,

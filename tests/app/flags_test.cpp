@@ -120,13 +120,15 @@ TEST_CASE("--precision: fp64 is kept in double, bf16 computes coarsely and keeps
   const SmallData data(128, 10);
   const auto w0 = initial(data);
   const auto doubles = difference(w0, trained(data, 1, {}));
-  const auto floats = difference(w0, trained(data, 1, {}, "fp32"));
-  const auto coarse = difference(w0, trained(data, 1, {}, "bf16"));
+  const auto after_floats = trained(data, 1, {}, "fp32");
+  const auto floats = difference(w0, after_floats);
+  const auto coarse = difference(w0, trained(data, 1, {"--kernels", "stock"}, "bf16"));
   // Rounding to 24 and 8 bits, over a few layers. The weights' own rounding is 1e-9 of lr g.
   CHECK(apart(floats, doubles) > 1e-8);
   CHECK(apart(floats, doubles) < 1e-4);
   CHECK(apart(coarse, doubles) > 1e-3);
   CHECK(apart(coarse, doubles) < 1e-1);
+  CHECK(trained(data, 1, {}, "bf16") == after_floats);  // LeNet's own kernels stay in fp32
 
   const TempFolder folder;
   for (const auto& [precision, dtype] : {std::pair("fp64", "F64"), {"bf16", "F32"}}) {
@@ -137,6 +139,22 @@ TEST_CASE("--precision: fp64 is kept in double, bf16 computes coarsely and keeps
   }
   CHECK_THAT(refusal(train({"--precision", "tf32", "--devices", "cpux2"}), 2),
              Contains("--precision tf32 is for GPUs") && Contains("[cpu, cpu]"));
+}
+
+TEST_CASE("the plan says where bf16 is not what computes") {
+  const auto arithmetic = [](const Words& words) {
+    const auto result =
+        run_process(train(Words{"--precision", "bf16", "--dry-run", "--devices", "cpu"} + words));
+    CHECK(result.exit_code == 0);
+    for (const auto& line : lines(result.out)) {
+      if (line.find("arithmetic") != std::string::npos) return line;
+    }
+    return std::string();
+  };
+  const std::string bf16 = "  arithmetic bf16 where layers gain by it, weights and sums in fp32";
+  CHECK(arithmetic({}) == bf16 + "; lenet on processors in fp32 alone, which is faster there");
+  CHECK(arithmetic({"--kernels", "stock"}) == bf16 + "; torch's kernels alone");
+  CHECK(arithmetic({"--recipe", "resnet18-pytorch"}) == bf16);
 }
 
 TEST_CASE("--schedule and --warmup-epochs set the rate of each step") {

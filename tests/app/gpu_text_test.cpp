@@ -55,17 +55,17 @@ TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that
   CHECK(std::string(error.what()) ==
         "cuda:1 is out of memory: 2.15 GB more were asked for, 0.54 GB are free");
   // .9 x 8 GiB, less parameters and gradients, by the row: of two replicas on two GPUs.
-  const double rows = (.9 * 8 * (1 << 30) - static_cast<double>(replica_bytes(plan, 0))) /
-                      static_cast<double>(replica_bytes(plan, 1) - replica_bytes(plan, 0));
+  const auto bytes = [&](int64_t rows) {
+    return static_cast<double>(replica_bytes(plan, rows, torch::kCUDA));
+  };
+  const double rows = (.9 * 8 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t batch = static_cast<int64_t>(rows) * 2 / 8 * 8;
   REQUIRE(batch < 4096);
   CHECK_THAT(error.hint(), Contains("--batch-size " + std::to_string(batch) + " should fit"));
 
   plan.trainer.devices = {kSecond, kSecond};  // both on one: half of the room each
-  const int64_t shared =
-      static_cast<int64_t>((.9 * 4 * (1 << 30) - static_cast<double>(replica_bytes(plan, 0))) /
-                           static_cast<double>(replica_bytes(plan, 1) - replica_bytes(plan, 0))) *
-      2 / 8 * 8;
+  const double half = (.9 * 4 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
+  const int64_t shared = static_cast<int64_t>(half) * 2 / 8 * 8;
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(),
              Contains("--batch-size " + std::to_string(shared) + " "));
 

@@ -3,11 +3,15 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/support/cpu_capability.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/skip.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::Contains;
+using lockstep::CpuCapability;
+using lockstep::has_capability;
 using lockstep::testing::TempFolder;
 
 TEST_CASE("flags that make no sense together are refused before anything is read or written") {
@@ -97,6 +101,33 @@ TEST_CASE("values that are none of the choices name the nearest") {
                                               {"--bucket-mb", "0"}}) {
     CHECK_THAT(refusal(train(words), 2), Contains(words[0]) && Contains(words[1]));
   }
+}
+
+TEST_CASE("a capability of the processor by another name is refused before anything is read or printed") {
+  const std::map<std::string, std::string> nonsense = {{"LOCKSTEP_CPU_CAPABILITY", "nonsense"}};
+  const Words list = {"--devices", "cpux2"};
+  for (const auto& words : std::vector<Words>{{"train", "--dry-run", "--data", "/nonexistent"},
+                                              {"bench", "step", "--data", "/nonexistent"},
+                                              {"eval", "--weights", "/nonexistent"}}) {
+    INFO(words[0]);
+    CHECK_THAT(refusal(program(words + list, nonsense), 2),
+               Contains("LOCKSTEP_CPU_CAPABILITY must be avx512, avx2 or portable, got 'nonsense'") &&
+                   Contains("\nhint: "));
+  }
+}
+
+TEST_CASE("the capability that is named is the one that computes") {
+  const auto hash = [](const std::map<std::string, std::string>& environment) {
+    auto process = train({"--epochs", "1", "--limit-steps", "2", "--quiet", "--print-weights-hash"});
+    process.environment = environment;
+    const auto result = run_process(process);
+    REQUIRE(result.exit_code == 0);
+    return lines(result.out).front();
+  };
+  const auto portable = hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}});
+  CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}}) == portable);
+  if (!has_capability(CpuCapability::kAvx2)) SKIP_CASE("this processor has no other");
+  CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "avx2"}}) != portable);
 }
 
 TEST_CASE("--quiet leaves warnings and the last line") {

@@ -34,6 +34,7 @@ TEST_CASE("a run does not grow: after 200 steps it holds what it held after 20")
   for (const auto& step : events_named("step", events)) resident.push_back(step.at("resident_bytes"));
   REQUIRE(resident.size() == 10);
   INFO(resident.front() << " and " << resident.back() << " bytes");
-  CHECK(resident.back() <= 1.02 * resident.front());
+  // malloc's heaps settle, by some megabytes. The images of each step, were they kept, would be 36 MB.
+  CHECK(resident.back() - resident.front() <= 10e6);
 }
 #endif

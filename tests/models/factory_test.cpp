@@ -99,7 +99,7 @@ TEST_CASE("an unknown name lists the known ones") {
     }
   };
   check_unknown([] { make_model_factory(spec("resnet19")); });
-  check_unknown([] { activations_per_row("resnet19"); });
+  check_unknown([] { activations_per_row(spec("resnet19"), torch::kCPU); });
 }
 
 TEST_CASE("what a model cannot be given is refused before any replica is built") {
@@ -129,9 +129,31 @@ TEST_CASE("what a model cannot be given is refused before any replica is built")
 }
 
 TEST_CASE("each model says what a row of a batch takes") {
-  CHECK(activations_per_row("lenet") == lenet_activations_per_row());
-  CHECK(activations_per_row("resnet18") == resnet18_activations_per_row());
-  CHECK(activations_per_row("resnet18") > activations_per_row("lenet"));
+  auto lenet = spec("lenet"), resnet18 = spec("resnet18");
+  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(/*own_kernels=*/true));
+  CHECK(activations_per_row(lenet, torch::kCUDA) == lenet_activations_per_row(false));
+  CHECK(activations_per_row(resnet18, torch::kCPU) == resnet18_activations_per_row());
+  CHECK(activations_per_row(resnet18, torch::kCPU) > activations_per_row(lenet, torch::kCUDA));
+  // By hand: X; the kernels' copy of it, 20 x 12 x 12 pooled and the signs of 20 x 12 x 12 and 50 x 4 x 4 as
+  // bytes; the features and their gradient, the hidden layer, the logits.
+  CHECK(lenet_activations_per_row(true) == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);
+  lenet.kernels = Kernels::kStock;
+  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(false));
+}
+
+TEST_CASE("only LeNet stays in fp32, on processors and by our kernels") {
+  auto lenet = spec("lenet");
+  CHECK(stays_in_fp32(lenet, torch::kCPU));
+  CHECK_FALSE(stays_in_fp32(lenet, torch::kCUDA));
+  CHECK_FALSE(stays_in_fp32(spec("resnet18"), torch::kCPU));
+  lenet.kernels = Kernels::kDirect;
+  CHECK(stays_in_fp32(lenet, torch::kCPU));
+  lenet.kernels = Kernels::kStock;
+  CHECK_FALSE(stays_in_fp32(lenet, torch::kCPU));
+  lenet = spec("lenet");
+  lenet.dtype = torch::kFloat64;
+  CHECK_FALSE(stays_in_fp32(lenet, torch::kCPU));
+  CHECK_THROWS_AS(stays_in_fp32(spec("alexnet"), torch::kCPU), UsageError);
 }
 
 TEST_CASE("Paddle's start has its documented distributions") {
@@ -210,4 +232,30 @@ TEST_CASE("a model knows the arithmetic of a training step") {
   CHECK(training_flops_per_row("lenet") == 2 * (3 * 2'250'360 - 121'680));
   CHECK(training_flops_per_row("resnet18") == 2 * (3 * int64_t{455'800'832} - 451'584));
   CHECK_THROWS_AS(training_flops_per_row("alexnet"), UsageError);
+}
+
+TEST_CASE("a model's layers are its arithmetic, and compute") {
+  for (const char* name : {"lenet", "resnet18"}) {
+    int64_t flops = 0, first = 0;
+    for (const auto& layer : layers_of({.name = name})) {
+      INFO(layer.name);
+      flops += layer.count * (layer.forward_flops + layer.backward_flops);
+      first += layer.first;
+      auto sizes = layer.input;
+      sizes.insert(sizes.begin(), 2);
+      const auto X = torch::rand(sizes).requires_grad_(!layer.first);
+      layer.forward(X).sum().backward();
+      CHECK(X.grad().defined() != layer.first);
+    }
+    CHECK(flops == training_flops_per_row(name));
+    CHECK(first == 1);
+  }
+  // The chapters' network by hand: a first convolution, 4 + 3 + 3 + 3 with stride 1, three with stride 2 and
+  // three of 1 x 1, 17 batch normalisations, and a linear layer.
+  int64_t convolutions = 0, others = 0;
+  for (const auto& layer : layers_of({.name = "resnet18"})) {
+    (layer.input.size() == 3 && layer.forward_flops > 0 ? convolutions : others) += layer.count;
+  }
+  CHECK(convolutions == 20);
+  CHECK(others == 18);
 }

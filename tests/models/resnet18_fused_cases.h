@@ -11,9 +11,10 @@
 
 namespace lockstep::testing {
 
-inline ResNet18 small_resnet18(Kernels kernels, torch::Device device, torch::ScalarType dtype) {
+inline ResNet18 small_resnet18(Kernels kernels, torch::Device device, torch::ScalarType dtype,
+                               int64_t width = 8) {
   ResNet18Options options;
-  options.width = 8;
+  options.width = width;
   options.seed = 4;
   options.initialization = Initialization::kTorch;  // with biases
   options.kernels = kernels;
@@ -55,10 +56,10 @@ inline std::vector<NamedTensor> two_steps(ResNet18& net, torch::Device device, t
 }
 
 // Nothing may be further from the same network in double than a few times what torch's own layers are.
-inline void check_fused_resnet18(torch::Device device) {
-  auto stock = small_resnet18(Kernels::kStock, device, torch::kFloat32);
-  auto fused = small_resnet18(Kernels::kAuto, device, torch::kFloat32);
-  auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
+inline void check_fused_resnet18(torch::Device device, int64_t width = 8) {
+  auto stock = small_resnet18(Kernels::kStock, device, torch::kFloat32, width);
+  auto fused = small_resnet18(Kernels::kAuto, device, torch::kFloat32, width);
+  auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64, width);
   const auto stock_results = two_steps(stock, device, torch::kFloat32);
   const auto fused_results = two_steps(fused, device, torch::kFloat32);
   const auto exact_results = two_steps(exact, torch::kCPU, torch::kFloat64);
@@ -87,7 +88,9 @@ inline void check_fused_resnet18(torch::Device device) {
   for (size_t i = 0; i < params.size(); ++i) stock->parameters()[i].copy_(params[i]);
   for (size_t i = 0; i < buffers.size(); ++i) stock->buffers()[i].copy_(buffers[i]);
   const auto X = torch::rand({3, 1, 28, 28}).to(device);
-  CHECK(fused->forward(X).equal(stock->forward(X)));
+  const auto expected =
+      stock->forward(X);  // by torch's batch normalisations in both, its convolutions in one
+  CHECK(max_difference(fused->forward(X), expected) <= 1e-5 * max_abs(expected));
 }
 
 }  // namespace lockstep::testing

@@ -24,7 +24,7 @@ TEST_CASE("names, order and memory of parameters and buffers do not depend on th
   check(fused->named_buffers(), stock->named_buffers());
 }
 
-TEST_CASE("other types and networks without batch normalisation stay torch's") {
+TEST_CASE("other types stay torch's, and networks without batch normalisation are close to them") {
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat64);
   auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({2, 1, 28, 28}, torch::kFloat64);
@@ -35,7 +35,8 @@ TEST_CASE("other types and networks without batch normalisation stay torch's") {
   ResNet18 plain(options);
   options.kernels = Kernels::kStock;
   ResNet18 plain_stock(options);
-  CHECK(plain->forward(X.to(torch::kFloat32)).equal(plain_stock->forward(X.to(torch::kFloat32))));
+  const auto expected = plain_stock->forward(X.to(torch::kFloat32));
+  CHECK(max_difference(plain->forward(X.to(torch::kFloat32)), expected) <= 1e-5 * max_abs(expected));
 }
 
 TEST_CASE("the biases before a batch normalisation take part in a gradient sync, with gradients of zero") {

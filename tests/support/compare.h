@@ -14,4 +14,9 @@ inline double max_abs(const torch::Tensor& a) {
   return a.detach().abs().max().to(torch::kFloat64).item<double>();
 }
 
+// max|a - b|, as a part of max|b| where b is not all zeros
+inline double relative_error(const torch::Tensor& a, const torch::Tensor& b) {
+  return max_abs(b) == 0 ? max_abs(a) : max_difference(a, b) / max_abs(b);
+}
+
 }  // namespace lockstep::testing

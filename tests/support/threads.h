@@ -1,5 +1,7 @@
-// How many threads this process has.
+// Threads in a test: how many this process has, and how many torch's operations and ours share work among.
 #pragma once
+
+#include <ATen/Parallel.h>
 
 #include <chrono>
 #include <cstddef>
@@ -21,5 +23,15 @@ inline std::ptrdiff_t thread_count_down_to(std::ptrdiff_t expected) {
   while (thread_count() > expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   return thread_count();
 }
+
+// The calling thread's number of threads for operations, while it lives.
+class Threads {
+ public:
+  explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }
+  ~Threads() { at::set_num_threads(before_); }
+
+ private:
+  const int before_;
+};
 
 }  // namespace lockstep::testing

@@ -65,6 +65,17 @@ TEST_CASE("bench step: the parts of a step, and its arithmetic") {
   for (size_t i = 0; i < 5; ++i) shares += phases[i].at("share").get<double>();
   CHECK(shares == Approx(100));
   CHECK(phases[3].at("phase") == "exposed sync");
+  const auto layers = rows_of(content, "layers");
+  REQUIRE(layers.size() == 2 * 2);
+  for (const auto& row : layers) {
+    INFO(row.dump());
+    // By hand, of 32 rows: 2 x (3 x 2,146,680 - 121,680) of the convolutions, 6 x 103,680 of the linear
+    // layers.
+    const bool linear = row.at("layer").get<std::string>() == "both linear layers";
+    const double seconds = (row.at("forward_ms").get<double>() + row.at("backward_ms").get<double>()) / 1e3;
+    CHECK(row.at("gflops").get<double>() == Approx(32. * (linear ? 622'080 : 12'636'720) / seconds / 1e9));
+    CHECK(row.at("of_peak").get<double>() > 0);
+  }
 }
 
 TEST_CASE("bench step: two steps in flight are timed against one") {

@@ -1,0 +1,74 @@
+#include <lockstep/models/cpu/batch_norm.h>
+
+#include <type_traits>
+#include <vector>
+
+#include <lockstep/models/batch_norm_fold.h>
+#include <lockstep/support/parallel_parts.h>
+
+namespace lockstep {
+namespace {
+
+template <class T>
+const BatchNormPasses<T>& batch_norm_passes(const CpuKernels<float>& kernels) {
+  if constexpr (std::is_same_v<T, Bf16>) {
+    return *kernels.bf16_batch_norm;
+  } else {
+    return *kernels.batch_norm;
+  }
+}
+
+// Two sums over all rows for each channel, (2, c), of pass(first row, last row, scratch, sums).
+template <class Pass>
+std::vector<double> sums_over_rows(int64_t rows, int64_t c, int threads, const Pass& pass) {
+  const auto size = static_cast<size_t>(2 * c), all = static_cast<size_t>(threads) * size;
+  std::vector<double> sums(all);
+  std::vector<float> scratch(all);
+  parallel_ranges(rows, threads, [&](int64_t first, int64_t last, int64_t thread) {
+    pass(first, last, scratch.data() + thread * 2 * c, sums.data() + thread * 2 * c);
+  });
+  for (size_t i = size; i < all; ++i) sums[i % size] += sums[i];
+  return sums;
+}
+
+}  // namespace
+
+template <class T>
+void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,
+                                    int threads) {
+  const auto& passes = batch_norm_passes<T>(kernels);
+  const auto sums = sums_over_rows(layer.rows, layer.c, threads,
+                                   [&](auto... range) { passes.statistics(layer, range...); });
+  const auto c = static_cast<size_t>(layer.c);
+  std::vector<float> scale(c), shift(c);
+  for (size_t i = 0; i < c; ++i) {
+    finish_statistics(layer, static_cast<int64_t>(i), sums[i], sums[c + i], scale.data(), shift.data());
+  }
+  parallel_ranges(layer.rows, threads, [&](int64_t first, int64_t last, int64_t) {
+    passes.apply(layer, scale.data(), shift.data(), first, last);
+  });
+}
+
+template <class T>
+void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T>& layer, const CpuKernels<float>& kernels,
+                                     int threads) {
+  const auto& passes = batch_norm_passes<T>(kernels);
+  const auto sums = sums_over_rows(layer.rows, layer.c, threads,
+                                   [&](auto... range) { passes.gradient_sums(layer, range...); });
+  const auto c = static_cast<size_t>(layer.c);
+  std::vector<float> of_dz(c), of_x(c), constant(c);
+  for (size_t i = 0; i < c; ++i) {
+    finish_gradients(layer, static_cast<int64_t>(i), sums[i], sums[c + i], of_dz.data(), of_x.data(),
+                     constant.data());
+  }
+  parallel_ranges(layer.rows, threads, [&](int64_t first, int64_t last, int64_t) {
+    passes.input_gradient(layer, of_dz.data(), of_x.data(), constant.data(), first, last);
+  });
+}
+
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<float>&, const CpuKernels<float>&, int);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16>&, const CpuKernels<float>&, int);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<float>&, const CpuKernels<float>&, int);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16>&, const CpuKernels<float>&, int);
+
+}  // namespace lockstep

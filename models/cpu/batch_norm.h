@@ -1,0 +1,19 @@
+// The fused batch normalisation of batch_norm_kernels.h on a processor. Needs no torch; batch_norm_relu.h is
+// what a network calls.
+#pragma once
+
+#include <lockstep/models/batch_norm_layers.h>
+#include <lockstep/models/cpu/kernels.h>
+
+namespace lockstep {
+
+// T is float or Bf16, rows at least 1, c a multiple of 16; `workspace` is not used. Both use so many threads,
+// each for rows of its own; sums over threads are in a fixed order.
+template <class T>
+void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,
+                                    int threads);
+template <class T>
+void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T>& layer, const CpuKernels<float>& kernels,
+                                     int threads);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// The passes of batch_norm_kernels.h over an activation, on a processor: its memory is the host's, c a
+// multiple of 16. A pass is cut into ranges of rows for threads to share. Needs no torch: see lanes.h.
+#pragma once
+
+#include <lockstep/models/batch_norm_layers.h>
+#include <lockstep/support/bf16_type.h>
+
+namespace lockstep {
+
+// T: float or Bf16, of activations alone.
+template <class T>
+struct BatchNormPasses {
+  // Adds x - origin and its square to sums (2, c). scratch: (2, c).
+  void (*statistics)(const BatchNormForward<T>& layer, int64_t first, int64_t last, float* scratch,
+                     double* sums);
+
+  // y = relu((x - origin) scale + shift + residual)
+  void (*apply)(const BatchNormForward<T>& layer, const float* scale, const float* shift, int64_t first,
+                int64_t last);
+
+  // Adds dz and dz (x - origin) to sums (2, c), where dz is dy of what ReLU let pass.
+  void (*gradient_sums)(const BatchNormBackward<T>& layer, int64_t first, int64_t last, float* scratch,
+                        double* sums);
+
+  // dx = of_dz dz + of_x (x - origin) + constant, dresidual = dz
+  void (*input_gradient)(const BatchNormBackward<T>& layer, const float* of_dz, const float* of_x,
+                         const float* constant, int64_t first, int64_t last);
+};
+
+}  // namespace lockstep

@@ -1,0 +1,17 @@
+// Convolutions in bfloat16 alone: all else is computed in float, for which kernels_avx512.cpp has the same
+// instructions.
+#define LOCKSTEP_LANES 16
+#define LOCKSTEP_LANES_NAMESPACE lanes_avx512_bf16
+#define LOCKSTEP_BF16_PRODUCTS
+#include <lockstep/models/cpu/conv3x3_inline.h>
+#include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/cpu/register_loop_inline.h>
+
+namespace lockstep::lanes_avx512_bf16 {
+
+const Bf16Kernels& kernels() {
+  static constexpr Bf16Kernels kernels{&kConv3x3Kernels<Bf16>, &kBf16RegisterLoop};
+  return kernels;
+}
+
+}  // namespace lockstep::lanes_avx512_bf16

@@ -1,0 +1,20 @@
+// A CpuKernels table, for the capability whose source includes this.
+#pragma once
+
+#include <lockstep/models/cpu/batch_norm_inline.h>
+#include <lockstep/models/cpu/conv3x3_inline.h>
+#include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/cpu/lenet_layers_inline.h>
+#include <lockstep/models/cpu/register_loop_inline.h>
+
+namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
+
+template <class T>
+inline constexpr CpuKernels<T> kKernels = {.direct_lenet = &kDirectLeNetLayers<T>,
+                                           .winograd_lenet = &kWinogradLeNetLayers<T>,
+                                           .conv3x3 = &kConv3x3Kernels<T>,
+                                           .batch_norm = &kBatchNormPasses<float>,
+                                           .bf16_batch_norm = &kBatchNormPasses<Bf16>,
+                                           .register_loop = &kRegisterLoop};
+
+}  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE

@@ -1,0 +1,177 @@
+// A number for each of kLanes images at once: what the kernels of models/cpu/ compute with, so that they read
+// like the arithmetic of one image. Included by one source per capability of processors, which says how wide
+// a register is (LOCKSTEP_LANES) and in which namespace of its own all of it lives
+// (LOCKSTEP_LANES_NAMESPACE): the sources are compiled for different processors, and nothing that the linker
+// might merge (an inline function of the standard library or of torch) may come from one of them. Hence no
+// other includes.
+#pragma once
+
+#include <stdint.h>
+
+#include <lockstep/support/bf16_type.h>
+
+namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
+
+inline constexpr int kLanes = LOCKSTEP_LANES;
+
+// GCC's vectors; arithmetic and comparisons work lane by lane, an operand that is one number serves all
+// lanes.
+template <class T>
+struct LanesOf;
+template <>
+struct LanesOf<float> {
+  typedef float Values __attribute__((vector_size(4 * LOCKSTEP_LANES)));
+  typedef int32_t Integers __attribute__((vector_size(4 * LOCKSTEP_LANES)));
+};
+template <>
+struct LanesOf<double> {
+  typedef double Values __attribute__((vector_size(8 * LOCKSTEP_LANES)));
+  typedef int64_t Integers __attribute__((vector_size(8 * LOCKSTEP_LANES)));
+};
+template <class T>
+using Lanes = typename LanesOf<T>::Values;
+template <class T>
+using Integers = typename LanesOf<T>::Integers;
+typedef uint8_t Bytes __attribute__((vector_size(LOCKSTEP_LANES)));
+
+// 0, 1, ... for expressions that the compiler is to see as many times.
+template <int... number>
+struct NumberList {};
+template <int count>
+struct NumbersOf {
+  using List = NumberList<__integer_pack(count)...>;
+};
+template <int count>
+using NumbersTo = typename NumbersOf<count>::List;
+
+template <class T>
+inline T sum_of(const Lanes<T>& values) {
+  T sum = 0;
+  for (int i = 0; i < kLanes; ++i) sum += values[i];
+  return sum;
+}
+
+// The numbers of memory that is aligned for one of them only.
+template <class T>
+struct UnalignedOf {
+  typedef typename LanesOf<T>::Values Values __attribute__((aligned(sizeof(T)), may_alias));
+};
+template <class T>
+inline Lanes<T> load(const T* from) {
+  return *reinterpret_cast<const typename UnalignedOf<T>::Values*>(from);
+}
+template <class T>
+inline void store(const Lanes<Computed<T>>& values, T* to) {
+  *reinterpret_cast<typename UnalignedOf<T>::Values*>(to) = values;
+}
+
+// bfloat16 is the upper half of a float.
+typedef uint32_t UpperHalves __attribute__((vector_size(4 * LOCKSTEP_LANES)));
+typedef uint16_t Bf16s __attribute__((vector_size(2 * LOCKSTEP_LANES), aligned(2), may_alias));
+
+inline Lanes<float> load(const Bf16* from) {
+  return (Lanes<float>)(__builtin_convertvector(*reinterpret_cast<const Bf16s*>(from), UpperHalves) << 16);
+}
+// In the upper halves, to the nearest, of two equally near to the one with an even last bit. (Adding may
+// carry into the exponent, which is right; what is no number must not become infinite by it.)
+inline UpperHalves rounded_to_bf16(const Lanes<float>& values) {
+  const auto bits = (UpperHalves)values;
+  const UpperHalves rounded = bits + 0x7fff + ((bits >> 16) & 1);
+  return values == values ? rounded : bits | 0x400000;
+}
+template <>
+inline void store<Bf16>(const Lanes<float>& values, Bf16* to) {
+  *reinterpret_cast<Bf16s*>(to) = __builtin_convertvector(rounded_to_bf16(values) >> 16, Bf16s);
+}
+
+// The same for the first `count`; the other lanes are 0.
+template <class T>
+inline Lanes<T> load_some(const T* from, int count) {
+  if (count == kLanes) return load(from);
+  Lanes<T> values = {};
+  for (int i = 0; i < count; ++i) values[i] = from[i];
+  return values;
+}
+template <class T>
+inline void store_some(const Lanes<T>& values, int count, T* to) {
+  if (count == kLanes) return store(values, to);
+  for (int i = 0; i < count; ++i) to[i] = values[i];
+}
+
+// Two registers in pieces of `width` lanes: the even pieces of both, a's first piece, b's first, a's third,
+// ...; and the odd ones likewise.
+template <int width, class V, int... lane>
+inline V even_pieces(const V& a, const V& b, NumberList<lane...>) {
+  return __builtin_shufflevector(a, b, ((lane & ~width) + ((lane & width) == 0 ? 0 : kLanes))...);
+}
+template <int width, class V, int... lane>
+inline V odd_pieces(const V& a, const V& b, NumberList<lane...>) {
+  return __builtin_shufflevector(a, b, ((lane | width) + ((lane & width) == 0 ? 0 : kLanes))...);
+}
+
+// Lane i of the result is the sum of the lanes of values[i x step], of kLanes values. Adding as in a
+// tournament takes a third of what kLanes times sum_of() does.
+template <class T, int width = 1>
+inline Lanes<T> sums_of(const Lanes<T>* values, int step = 1) {
+  if constexpr (width == kLanes) {
+    return *values;
+  } else {
+    const Lanes<T> a = sums_of<T, 2 * width>(values, 2 * step),
+                   b = sums_of<T, 2 * width>(values + step, 2 * step);
+    return even_pieces<width>(a, b, NumbersTo<kLanes>()) + odd_pieces<width>(a, b, NumbersTo<kLanes>());
+  }
+}
+
+// Lane i of values[k] and lane k of values[i] change places, of kLanes values.
+template <class T, int width = kLanes / 2>
+inline void transpose(Lanes<T>* values) {
+  if constexpr (width > 0) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if ((i & width) != 0) continue;
+      const Lanes<T> a = values[i], b = values[i + width];
+      values[i] = even_pieces<width>(a, b, NumbersTo<kLanes>());
+      values[i + width] = odd_pieces<width>(a, b, NumbersTo<kLanes>());
+    }
+    transpose<T, width / 2>(values);
+  }
+}
+
+// `count` rows of `columns` numbers become columns x kLanes; lanes without a row are 0. And back.
+template <class T>
+inline void into_lanes(const T* rows, int count, int columns, Lanes<T>* lanes) {
+  int first = 0;
+  for (; first + kLanes <= columns; first += kLanes) {
+    Lanes<T> values[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      values[i] = i < count ? load(rows + static_cast<int64_t>(i) * columns + first) : Lanes<T>{};
+    }
+    transpose<T>(values);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) lanes[first + i] = values[i];
+  }
+  for (; first < columns; ++first) {
+    lanes[first] = Lanes<T>{};
+    for (int i = 0; i < count; ++i) lanes[first][i] = rows[static_cast<int64_t>(i) * columns + first];
+  }
+}
+template <class T>
+inline void from_lanes(const Lanes<T>* lanes, int count, int columns, T* rows) {
+  int first = 0;
+  for (; first + kLanes <= columns; first += kLanes) {
+    Lanes<T> values[kLanes];
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) values[i] = lanes[first + i];
+    transpose<T>(values);
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if (i < count) store(values[i], rows + static_cast<int64_t>(i) * columns + first);
+    }
+  }
+  for (; first < columns; ++first) {
+    for (int i = 0; i < count; ++i) rows[static_cast<int64_t>(i) * columns + first] = lanes[first][i];
+  }
+}
+
+}  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE

@@ -1,0 +1,19 @@
+// LeNet's two linear layers with the ReLU between them, as one torch operation on processors.
+#pragma once
+
+#include <torch/types.h>
+
+#include <lockstep/models/cpu/lenet_layers.h>
+
+namespace lockstep {
+
+// relu(features W3 + b3) W4 + b4: features (n, 800), W3 (800,128), b3 (128), W4 (128,10), b4 (10), all T
+// (float or double) on a processor, give (n, 10). n may be 0.
+//
+// Differentiable once, in all five; what is frozen costs no products. Threads, order of sums, memory,
+// lifetime of `layers` and errors as lenet_features().
+template <class T>
+torch::Tensor lenet_head(const torch::Tensor& features, const torch::Tensor& W3, const torch::Tensor& b3,
+                         const torch::Tensor& W4, const torch::Tensor& b4, const LeNetLayers<T>& layers);
+
+}  // namespace lockstep

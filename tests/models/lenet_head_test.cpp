@@ -1,0 +1,117 @@
+// LeNet's linear layers by our own kernels, against torch's in double.
+#include <torch/autograd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/cpu/lenet_head.h>
+#include <lockstep/support/cpu_capability.h>
+#include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/compare.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Features as pooling leaves them, at least 0, and all that is needed beside: different in every element,
+// doubles that are floats.
+struct HeadCase {
+  explicit HeadCase(int64_t rows) {
+    torch::manual_seed(rows);
+    const auto normal = [](torch::IntArrayRef shape, double scale) {
+      return (torch::randn(shape) * scale).to(torch::kFloat64);
+    };
+    inputs = {normal({rows, 800}, 1).relu(), normal({800, 128}, .05), normal({128}, .2),
+              normal({128, 10}, .1), normal({10}, .2)};
+    gradient = normal({rows, 10}, 1);
+  }
+
+  std::vector<torch::Tensor> inputs;  // features, W3, b3, W4, b4
+  torch::Tensor gradient;
+};
+
+// The logits, then the gradients of all five inputs.
+template <class Function>
+std::vector<torch::Tensor> logits_and_gradients(const HeadCase& test, torch::ScalarType type,
+                                                const Function& head) {
+  std::vector<torch::Tensor> inputs;
+  for (const auto& input : test.inputs)
+    inputs.push_back(input.to(type, /*non_blocking=*/false, /*copy=*/true).requires_grad_());
+  std::vector<torch::Tensor> result{head(inputs)};
+  for (const auto& gradient : torch::autograd::grad({result[0]}, inputs, {test.gradient.to(type)})) {
+    result.push_back(gradient);
+  }
+  return result;
+}
+
+std::vector<torch::Tensor> stock_head(const HeadCase& test, torch::ScalarType type) {
+  return logits_and_gradients(test, type, [](const auto& in) {
+    return torch::mm(torch::relu(torch::mm(in[0], in[1]) + in[2]), in[3]) + in[4];
+  });
+}
+
+template <class T>
+std::vector<torch::Tensor> own_head(const HeadCase& test, const LeNetLayers<T>& layers) {
+  constexpr auto kType = std::is_same_v<T, float> ? torch::kFloat32 : torch::kFloat64;
+  return logits_and_gradients(
+      test, kType, [&](const auto& in) { return lenet_head<T>(in[0], in[1], in[2], in[3], in[4], layers); });
+}
+
+// Around 6 rows, which registers hold at once, 16, from which on threads share them, and 128, what a call
+// takes.
+constexpr int64_t kHeadRows[] = {1, 2, 5, 6, 7, 13, 31, 32, 33, 127, 128, 129, 257};
+
+void check_head(CpuCapability capability) {
+  if (!has_capability(capability)) {
+    SKIP_CASE("this processor has no " + std::string(name_of(kCpuCapabilityNames, capability)));
+  }
+  for (const auto rows : kHeadRows) {
+    const HeadCase test(rows);
+    const auto exact = stock_head(test, torch::kFloat64), stock = stock_head(test, torch::kFloat32);
+    const auto own = own_head(test, *cpu_kernels_of(capability).winograd_lenet);
+    for (size_t i = 0; i < exact.size(); ++i) {
+      INFO(rows << " rows, " << (i == 0 ? "logits" : "gradient " + std::to_string(i))
+                << ", torch's own error " << relative_error(stock[i], exact[i]));
+      CHECK(relative_error(own[i], exact[i]) <= std::max(1e-6, 3 * relative_error(stock[i], exact[i])));
+    }
+  }
+}
+
+}  // namespace
+
+TEST_CASE("LeNet's own linear layers in double are torch's, forward and backward") {
+  for (const auto rows : kHeadRows) {
+    INFO(rows << " rows");
+    const HeadCase test(rows);
+    const auto exact = stock_head(test, torch::kFloat64);
+    const auto own = own_head(test, *cpu_kernels<double>().winograd_lenet);
+    for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(own[i], exact[i]) < 1e-13);
+  }
+}
+
+TEST_CASE("LeNet's own linear layers in float: AVX-512") { check_head(CpuCapability::kAvx512); }
+TEST_CASE("LeNet's own linear layers in float: AVX2") { check_head(CpuCapability::kAvx2); }
+TEST_CASE("LeNet's own linear layers in float: any processor") { check_head(CpuCapability::kPortable); }
+
+TEST_CASE("no rows give no logits, and gradients of zeros") {
+  const HeadCase test(0);
+  const auto own = own_head(test, *cpu_kernels<float>().winograd_lenet);
+  CHECK(own[0].sizes() == torch::IntArrayRef{0, 10});
+  CHECK(own[1].sizes() == torch::IntArrayRef{0, 800});
+  for (size_t i = 2; i < own.size(); ++i) CHECK(max_abs(own[i]) == 0);
+}
+
+TEST_CASE("LeNet's own linear layers refuse other shapes, with both") {
+  const HeadCase test(3);
+  const auto& in = test.inputs;
+  const auto& layers = *cpu_kernels<double>().winograd_lenet;
+  CHECK_THROWS_WITH(lenet_head<double>(in[0], in[3], in[2], in[3], in[4], layers),
+                    Contains("[800, 128]") && Contains("[128, 10]"));
+  CHECK_THROWS_WITH(lenet_head<double>(in[0], in[1], in[2].to(torch::kFloat32), in[3], in[4], layers),
+                    Contains("Float") && Contains("Double"));
+}

@@ -1,0 +1,43 @@
+#include <catch2/catch.hpp>
+#include <cstdlib>
+#include <string>
+
+#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+using Catch::Matchers::Contains;
+
+TEST_CASE("the most capable kernels that the processor can run are chosen, or those that are named") {
+  const auto best = has_capability(CpuCapability::kAvx512) ? CpuCapability::kAvx512
+                    : has_capability(CpuCapability::kAvx2) ? CpuCapability::kAvx2
+                                                           : CpuCapability::kPortable;
+  CHECK(choose_capability(nullptr) == best);
+  CHECK(has_capability(CpuCapability::kPortable));
+  for (const auto& [name, capability] : kCpuCapabilityNames) {
+    const std::string wanted(name);
+    if (has_capability(capability)) {
+      CHECK(choose_capability(wanted.c_str()) == capability);
+    } else {
+      CHECK_THROWS_AS(choose_capability(wanted.c_str()), DeviceError);
+      CHECK_THROWS_WITH(choose_capability(wanted.c_str()), Contains(wanted) && Contains("does not have"));
+    }
+  }
+}
+
+TEST_CASE("a capability by another name is refused, with the names that there are") {
+  for (const auto* name : {"", "avx", "AVX2"}) {
+    CHECK_THROWS_AS(choose_capability(name), UsageError);
+    CHECK_THROWS_WITH(choose_capability(name),
+                      Contains("avx512, avx2 or portable") && Contains("'" + std::string(name) + "'"));
+  }
+}
+
+TEST_CASE("the environment is asked once") {
+  const auto first = cpu_capability();
+  const char* before = std::getenv("LOCKSTEP_CPU_CAPABILITY");
+  const std::string kept = before ? before : "";
+  setenv("LOCKSTEP_CPU_CAPABILITY", "nonsense", 1);
+  CHECK(cpu_capability() == first);
+  before ? setenv("LOCKSTEP_CPU_CAPABILITY", kept.c_str(), 1) : unsetenv("LOCKSTEP_CPU_CAPABILITY");
+}
