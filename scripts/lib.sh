@@ -110,8 +110,8 @@ watched() {
   (SECONDS=0 && progress "$name" "$log" $$) &
   ticker=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
-  kill "$ticker" 2>/dev/null || true
-  wait "$ticker" 2>/dev/null || true
+  # Not with TERM: a child that has hardly begun would still run this shell's EXIT trap.
+  { kill -KILL "$ticker"; wait "$ticker"; } 2>/dev/null || true
   [ ! -t 2 ] || printf '\r\033[K' >&2
   [ "$status" -ne 0 ] || [ $((SECONDS - started)) -lt 3 ] || say "$name: done in $((SECONDS - started)) s"
   return "$status"
