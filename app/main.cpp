@@ -16,7 +16,6 @@
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/usage.h>
 #include <lockstep/parallel/main_thread.h>
-#include <lockstep/support/allocator.h>
 #include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/error.h>
 
@@ -85,7 +84,6 @@ void occupy_standard_streams() {
 
 int main(int argc, char** argv) {
   using namespace lockstep;
-  keep_freed_memory();
   leave_cores_to_replicas();
   occupy_standard_streams();
   const auto app = build_cli();

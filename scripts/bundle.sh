@@ -30,19 +30,21 @@ static_fmt() {
 
 # make_bundle DIR: appears complete or not at all.
 make_bundle() {
-  local folder=$1 part zlib size
+  local folder=$1 part library archive size
   [ ! -e "$folder" ] || [ -e "$folder/include/fmt" ] || die "$folder exists and is not a bundle" "name another folder"
   part=$folder.part
   rm -rf "$part"
   mkdir -p "$part/include" "$part/lib"
-  zlib=$(g++ -print-file-name=libz.a)
-  [ -e "$zlib" ] || die "no static zlib on this machine" "apt-get install zlib1g-dev"
-  cp -rL /usr/include/{CLI,spdlog,fmt,nlohmann,catch2,zlib.h,zconf.h} "$part/include/"
-  cp -L "$zlib" "$part/lib/"
+  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,catch2,zlib.h,zconf.h} "$part/include/"
+  for library in z=zlib1g-dev jemalloc_pic=libjemalloc-dev; do
+    archive=$(g++ -print-file-name="lib${library%=*}.a")
+    [ -e "$archive" ] || die "no static ${library%=*} on this machine" "apt-get install ${library#*=}"
+    cp -L "$archive" "$part/lib/"
+  done
   cp -rL "$debian_data" "$part/fashion-mnist"
   step "compile a static fmt" "see the compiler's message" static_fmt "$part"
   rm -rf "$folder"
   mv "$part" "$folder"
   size=$(du -sm "$folder" | cut -f1)
-  say "bundle of $size MB in $folder: headers, static zlib and fmt, Fashion-MNIST"
+  say "bundle of $size MB in $folder: headers, static zlib, jemalloc and fmt, Fashion-MNIST"
 }

@@ -25,7 +25,6 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/allocator.h>
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -120,7 +119,6 @@ void serve(const Flags& flags) {
 }  // namespace lockstep
 
 int main(int argc, char** argv) {
-  lockstep::keep_freed_memory();
   lockstep::leave_cores_to_replicas();
   lockstep::Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];

@@ -28,8 +28,9 @@ check_system() {
 missing_packages() {
   local pair fetches=$1
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
-  local libraries="zlib1g-dev=zlib.h libfmt-dev=fmt/core.h libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp
-    nlohmann-json3-dev=nlohmann/json.hpp catch2=catch2/catch.hpp libcairo2-dev=cairo/cairo.h"
+  local libraries="zlib1g-dev=zlib.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
+    libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp nlohmann-json3-dev=nlohmann/json.hpp
+    catch2=catch2/catch.hpp libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
     [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"

@@ -1,16 +1,11 @@
-#include <lockstep/support/allocator.h>
+// The memory of the program `lockstep`: jemalloc serves its malloc. (The library leaves that to the program
+// it is linked into.) A training step takes and frees the same blocks as the one before, many of them of 10
+// to 50 MB. glibc's malloc asks the kernel for the larger ones each time, page by page, and loses a quarter
+// of its 64 MB heaps between the others.
+#include <jemalloc/jemalloc.h>
 
-#include <malloc.h>
-
-namespace lockstep {
-
-void keep_freed_memory() {
-  // Blocks up to the largest size that malloc's heaps take come from the heaps, not from mappings of their own, ...
-  mallopt(M_MMAP_THRESHOLD, 32 << 20);
-  // ... and the heaps neither shrink nor go: a thread's heap has 64 MB, and it is kept when a neighbour has room for it
-  // unless that much room is asked for.
-  mallopt(M_TRIM_THRESHOLD, 1 << 30);
-  mallopt(M_TOP_PAD, 64 << 20);
-}
-
-}  // namespace lockstep
+// Freed memory stays with the process, for the next step; and it comes in pages of 2 MB where the kernel has
+// them
+// (/sys/kernel/mm/transparent_hugepage: always or madvise). MALLOC_CONF in the environment is read after
+// this.
+const char* malloc_conf = "dirty_decay_ms:-1,thp:always";

@@ -56,7 +56,8 @@ refuses() {  # refuses TEXT... [-- ARGUMENT...]
 # Nothing is found by searching; what is not named here is missing.
 with_libraries() {
   local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
-    -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY")
+    -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY"
+    "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY")
   for name in "$@"; do
     arguments+=("-DLOCKSTEP_${name}_INCLUDE=$INCLUDE_FOLDER")
   done
@@ -66,7 +67,7 @@ with_libraries() {
 missing() {  # missing NAME PACKAGE
   local arguments others=()
   make_torch
-  for name in zlib fmt spdlog CLI11 json Catch2; do
+  for name in zlib fmt jemalloc spdlog CLI11 json Catch2; do
     [ "$name" = "$1" ] || others+=("$name")
   done
   mapfile -t arguments < <(with_libraries "${others[@]}")
@@ -125,6 +126,7 @@ case_no_cuda_compiler() {  # of a major version that nobody has
 case_cuda_value() { refuses "LOCKSTEP_BUILD_CUDA is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_CUDA=maybe; }
 case_missing_zlib() { missing zlib zlib1g-dev; }
 case_missing_fmt() { missing fmt libfmt-dev; }
+case_missing_jemalloc() { missing jemalloc libjemalloc-dev; }
 case_missing_spdlog() { missing spdlog libspdlog-dev; }
 case_missing_CLI11() { missing CLI11 libcli11-dev; }
 case_missing_json() { missing json nlohmann-json3-dev; }
@@ -133,20 +135,20 @@ case_all_missing_at_once() {
   local arguments
   make_torch
   mapfile -t arguments < <(with_libraries)
-  refuses "these libraries were not found: zlib, fmt, spdlog, CLI11, json, Catch2" \
-    "apt-get install zlib1g-dev libfmt-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- "${arguments[@]}"
+  refuses "these libraries were not found: zlib, fmt, jemalloc, spdlog, CLI11, json, Catch2" \
+    "apt-get install zlib1g-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- "${arguments[@]}"
 }
 case_without_tests_no_catch() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib fmt spdlog CLI11 json)
+  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=OFF "${arguments[@]}" || show "expected it to configure"
   says "tests off: LOCKSTEP_BUILD_TESTS=OFF"
 }
 case_table() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib fmt spdlog CLI11 json Catch2)
+  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json Catch2)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off" \
     "cairo off, so 'plot' cannot draw: not found (apt-get install libcairo2-dev)"

@@ -6,7 +6,6 @@
 #include <thread>
 #include <vector>
 
-#include <lockstep/support/allocator.h>
 #include <lockstep/tests/skip.h>
 
 namespace {
@@ -34,10 +33,8 @@ TEST_CASE("a step takes no new pages where the one before has freed enough") {
   SKIP_CASE("the sanitizer has an allocator of its own");
 #endif
   std::thread([] {  // a worker's heap differs from the main thread's
-    faults_of_a_step();
-    CHECK(faults_of_a_step() > 1000);  // malloc as it comes
-    lockstep::keep_freed_memory();
-    faults_of_a_step();
-    CHECK(faults_of_a_step() < 100);
-  }).join();
+    CHECK(faults_of_a_step() > 10);  // 21 pages of 2 MB, or more of 4 KB
+    CHECK(faults_of_a_step() < 10);  // 10,000 with glibc's malloc
+  })
+      .join();
 }
