@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <set>
 #include <string>
@@ -60,6 +61,49 @@ double distance(const torch::Tensor& a, const torch::Tensor& exact) {
   return ((a.detach().to(torch::kFloat64) - exact.detach()).norm() / exact.detach().norm()).item<double>();
 }
 
+// How far the logits and the worst parameter's gradient of ResNet-18 are from those in double: l2 norms of
+// the difference, as parts of the exact result's.
+struct ResNet18Distance {
+  double logits = 0, gradient = 0;
+};
+
+struct ResNet18Distances {
+  ResNet18Distance own, stock;
+};
+
+ResNet18Distances distances_from_double(Initialization initialization, uint64_t seed, bool autocast) {
+  torch::manual_seed(1);
+  const auto X = torch::rand({16, 1, 28, 28});
+  const auto network = [&](Kernels kernels, torch::ScalarType dtype) {
+    return ResNet18(
+        ResNet18Options{.seed = seed, .dtype = dtype, .initialization = initialization, .kernels = kernels});
+  };
+  auto exact = network(Kernels::kStock, torch::kFloat64);
+  const auto exact_logits = exact->forward(X.to(torch::kFloat64));
+  exact_logits.sum().backward();
+  const auto expected = exact->named_parameters();
+  const auto distances = [&](Kernels kernels) {
+    auto net = network(kernels, torch::kFloat32);
+    at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
+    at::autocast::set_autocast_enabled(torch::kCPU, autocast);
+    const auto logits = net->forward(X);
+    at::autocast::clear_cache();
+    at::autocast::set_autocast_enabled(torch::kCPU, false);
+    const bool own = kernels == Kernels::kAuto && (!autocast || fast_bf16_kernels());
+    CHECK(nodes_named("Conv3x3Function", logits) == (own ? 13 : 0));
+    CHECK(logits.scalar_type() == (autocast ? torch::kBFloat16 : torch::kFloat32));
+    logits.sum().backward();
+    ResNet18Distance result{.logits = distance(logits, exact_logits)};
+    const auto params = net->parameters();
+    for (size_t i = 0; i < expected.size(); ++i) {
+      if (before_batch_norm(expected[i].key())) continue;
+      result.gradient = std::max(result.gradient, distance(params[i].grad(), expected[i].value().grad()));
+    }
+    return result;
+  };
+  return {.own = distances(Kernels::kAuto), .stock = distances(Kernels::kStock)};
+}
+
 }  // namespace
 
 TEST_CASE("batch normalisation, addition and ReLU on a processor: AVX-512") {
@@ -103,42 +147,30 @@ TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
   CHECK(count(Kernels::kStock, "BatchNormRelu") == 0);
 }
 
-TEST_CASE("under autocast our kernels for processors compute ResNet-18 in bfloat16") {
-  torch::manual_seed(1);
-  const auto X = torch::rand({16, 1, 28, 28});
-  const auto in_bfloat16 = [&](ResNet18& net) {
-    at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
-    at::autocast::set_autocast_enabled(torch::kCPU, true);
-    const auto logits = net->forward(X);
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(torch::kCPU, false);
-    return logits;
-  };
-  // From the chapters' initial weights. Where activations are of the size of 1 from the start, what is
-  // multiplied in tiles is rounded a little more than what torch multiplies (see conv3x3_test.cpp).
-  const auto from_chapters = [](Kernels kernels, torch::ScalarType dtype) {
-    return ResNet18(ResNet18Options{.seed = 4, .dtype = dtype, .kernels = kernels});
-  };
-  auto own = from_chapters(Kernels::kAuto, torch::kFloat32);
-  auto stock = from_chapters(Kernels::kStock, torch::kFloat32);
-  auto exact = from_chapters(Kernels::kStock, torch::kFloat64);
-  const auto own_logits = in_bfloat16(own), stock_logits = in_bfloat16(stock);
-  CHECK(own_logits.scalar_type() == torch::kBFloat16);
-  CHECK(nodes_named("Conv3x3Function", own_logits) == (fast_bf16_kernels() ? 13 : 0));
-  const auto exact_logits = exact->forward(X.to(torch::kFloat64));
-  // No further from double than autocast's own layers, in the logits and in the gradients of all parameters
-  // together.
-  CHECK(distance(own_logits, exact_logits) <= distance(stock_logits, exact_logits));
-  for (const auto& logits : {own_logits, stock_logits, exact_logits}) logits.sum().backward();
-  double of_own = 0, of_stock = 0;
-  const auto of_exact = exact->named_parameters();
-  const auto own_params = own->parameters(), stock_params = stock->parameters();
-  for (size_t i = 0; i < of_exact.size(); ++i) {
-    if (before_batch_norm(of_exact[i].key())) continue;
-    const auto& expected = of_exact[i].value().grad();
-    of_own = std::max(of_own, distance(own_params[i].grad(), expected));
-    of_stock = std::max(of_stock, distance(stock_params[i].grad(), expected));
+// In the median over seeds: an output of a ReLU that rounding puts on the other side of 0 is worth more than
+// all other errors, and happens to any kernels.
+TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's") {
+  for (const auto initialization : {Initialization::kNormal, Initialization::kTorch}) {
+    std::array<ResNet18Distances, 3> all;
+    for (size_t i = 0; i < all.size(); ++i) {
+      all[i] = distances_from_double(initialization, /*seed=*/i + 3, /*autocast=*/false);
+    }
+    const auto median = [&](const auto& value_of) {
+      std::sort(all.begin(), all.end(),
+                [&](const auto& a, const auto& b) { return value_of(a) < value_of(b); });
+      return value_of(all[1]);
+    };
+    CHECK(median([](const auto& of) { return of.own.logits; }) <=
+          median([](const auto& of) { return of.stock.logits; }));
+    CHECK(median([](const auto& of) { return of.own.gradient; }) <=
+          median([](const auto& of) { return of.stock.gradient; }));
   }
-  INFO("own " << of_own << ", torch's " << of_stock);
-  CHECK(of_own <= of_stock);
+}
+
+// From the chapters' initial weights. Where activations are of the size of 1 from the start, what is
+// multiplied in tiles is rounded a little more than what torch multiplies (see conv3x3_test.cpp).
+TEST_CASE("under autocast our kernels for processors compute ResNet-18 in bfloat16") {
+  const auto [own, stock] = distances_from_double(Initialization::kNormal, 4, /*autocast=*/true);
+  CHECK(own.logits <= stock.logits);
+  CHECK(own.gradient <= stock.gradient);
 }

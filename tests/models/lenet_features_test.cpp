@@ -11,6 +11,7 @@
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
 
 using namespace lockstep;
@@ -128,6 +129,16 @@ TEST_CASE("LeNet's own layers in double are torch's, forward and backward") {
       INFO(rows << " rows");
       for (const auto error : errors(by(*layers, test), expected)) CHECK(error < 1e-13);
     }
+  }
+}
+
+TEST_CASE("the gradients of LeNet's own layers in double are their central differences") {
+  const FeaturesCase test(5);
+  for (const auto* layers : {cpu_kernels<double>().direct_lenet, cpu_kernels<double>().winograd_lenet}) {
+    const auto features = [&](const auto& in) {
+      return lenet_features<double>(test.X, in[0], in[1], in[2], in[3], *layers);
+    };
+    CHECK(worst_derivative(features, test.params, test.gradient, 1e-8) < 1e-6);  // ReLUs turn at larger steps
   }
 }
 

@@ -10,6 +10,7 @@
 #include <lockstep/models/cpu/lenet_head.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
 
 using namespace lockstep;
@@ -92,6 +93,14 @@ TEST_CASE("LeNet's own linear layers in double are torch's, forward and backward
     const auto own = own_head(test, *cpu_kernels<double>().winograd_lenet);
     for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(own[i], exact[i]) < 1e-13);
   }
+}
+
+TEST_CASE("the gradients of LeNet's own linear layers in double are their central differences") {
+  const HeadCase test(7);
+  const auto head = [](const auto& in) {
+    return lenet_head<double>(in[0], in[1], in[2], in[3], in[4], *cpu_kernels<double>().winograd_lenet);
+  };
+  CHECK(worst_derivative(head, test.inputs, test.gradient, 1e-7) < 1e-7);
 }
 
 TEST_CASE("LeNet's own linear layers in float: AVX-512") { check_head(CpuCapability::kAvx512); }
