@@ -10,13 +10,22 @@ struct Bf16 {
   uint16_t bits;
 };
 
-// What numbers that lie in memory as T are computed in.
+// Two that are neighbours in a sum of products; the first is in the lower half.
+struct Bf16Pair {
+  uint32_t bits;
+};
+
+// What numbers that lie in memory as T are computed and added up in.
 template <class T>
 struct ComputedAs {
   using Type = T;
 };
 template <>
 struct ComputedAs<Bf16> {
+  using Type = float;
+};
+template <>
+struct ComputedAs<Bf16Pair> {
   using Type = float;
 };
 template <class T>

@@ -20,22 +20,6 @@ inline constexpr int kRegistersAtOnce = LOCKSTEP_LANES == 16 ? 4 : 2;
 // Rows of b whose columns that are multiplied at once stay in the first-level cache.
 inline constexpr int kDepthAtOnce = 128;
 
-// The first number is in the lower half.
-struct Bf16Pair {
-  uint32_t bits;
-};
-// What products of elements add up to.
-template <class E>
-struct SumAs {
-  using Type = E;
-};
-template <>
-struct SumAs<Bf16Pair> {
-  using Type = float;
-};
-template <class E>
-using Sum = typename SumAs<E>::Type;
-
 // What of b is multiplied at once.
 template <class E>
 inline Lanes<E> load_factors(const E* from) {
@@ -71,9 +55,9 @@ struct Strided {
 
 // c (kRows, kRegisters x kLanes) = a b, or += a b.
 template <class E, int kRows, int kRegisters>
-inline void multiply_block(const Strided<E>& a, const E* b, int64_t b_stride, int depth, bool add, Sum<E>* c,
-                           int64_t c_stride) {
-  Lanes<Sum<E>> sum[kRows][kRegisters] = {};
+inline void multiply_block(const Strided<E>& a, const E* b, int64_t b_stride, int depth, bool add,
+                           Computed<E>* c, int64_t c_stride) {
+  Lanes<Computed<E>> sum[kRows][kRegisters] = {};
   for (int k = 0; k < depth; ++k) {
     decltype(load_factors(b)) values[kRegisters];
 #pragma GCC unroll 4
@@ -98,7 +82,7 @@ inline void multiply_block(const Strided<E>& a, const E* b, int64_t b_stride, in
 
 template <class E, int kRegisters>
 inline void multiply_columns(Strided<E> a, const E* b, int64_t b_stride, int rows, int depth, bool add,
-                             Sum<E>* c, int64_t c_stride) {
+                             Computed<E>* c, int64_t c_stride) {
   const auto next = [&](int count) {
     a.at += count * a.row_stride;
     c += count * c_stride;

@@ -20,16 +20,16 @@ template <class E>
 inline float run_registers(int64_t rounds, E one) {
   E memory[kLanes];
   for (auto& value : memory) value = one;
-  Lanes<Sum<E>> sums[kRowsAtOnce * kRegistersAtOnce];
-  for (int i = 0; i < kRowsAtOnce * kRegistersAtOnce; ++i) sums[i] = Lanes<Sum<E>>{} + Sum<E>(i);
+  Lanes<Computed<E>> sums[kRowsAtOnce * kRegistersAtOnce];
+  for (int i = 0; i < kRowsAtOnce * kRegistersAtOnce; ++i) sums[i] = Lanes<Computed<E>>{} + Computed<E>(i);
   const auto values = load_factors(memory);
   const E factor = one;
   for (int64_t round = 0; round < rounds; ++round) {
 #pragma GCC unroll 24
     for (auto& sum : sums) sum = next_sum(sum, values, factor);
   }
-  Sum<E> total = 0;
-  for (const auto& sum : sums) total += sum_of<Sum<E>>(sum);
+  Computed<E> total = 0;
+  for (const auto& sum : sums) total += sum_of<Computed<E>>(sum);
   return total;
 }
 
