@@ -5,7 +5,6 @@
 #include <jemalloc/jemalloc.h>
 
 // Freed memory stays with the process, for the next step; and it comes in pages of 2 MB where the kernel has
-// them
-// (/sys/kernel/mm/transparent_hugepage: always or madvise). MALLOC_CONF in the environment is read after
+// them (/sys/kernel/mm/transparent_hugepage: always or madvise). MALLOC_CONF in the environment is read after
 // this.
 const char* malloc_conf = "dirty_decay_ms:-1,thp:always";

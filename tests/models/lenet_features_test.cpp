@@ -10,6 +10,7 @@
 #include <lockstep/models/cpu/lenet_features.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/tensor_data.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
@@ -80,8 +81,7 @@ FeaturesAndGradients by_stock(const FeaturesCase& test, torch::ScalarType type) 
 
 template <class T>
 FeaturesAndGradients by(const LeNetLayers<T>& layers, const FeaturesCase& test) {
-  constexpr auto kType = std::is_same_v<T, float> ? torch::kFloat32 : torch::kFloat64;
-  return with_gradients(test, kType, [&](const auto& X, const auto& params) {
+  return with_gradients(test, kScalarType<T>, [&](const auto& X, const auto& params) {
     return lenet_features<T>(X, params[0], params[1], params[2], params[3], layers);
   });
 }

@@ -9,6 +9,7 @@
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/cpu/lenet_head.h>
 #include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/tensor_data.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
@@ -58,9 +59,9 @@ std::vector<torch::Tensor> stock_head(const HeadCase& test, torch::ScalarType ty
 
 template <class T>
 std::vector<torch::Tensor> own_head(const HeadCase& test, const LeNetLayers<T>& layers) {
-  constexpr auto kType = std::is_same_v<T, float> ? torch::kFloat32 : torch::kFloat64;
-  return logits_and_gradients(
-      test, kType, [&](const auto& in) { return lenet_head<T>(in[0], in[1], in[2], in[3], in[4], layers); });
+  return logits_and_gradients(test, kScalarType<T>, [&](const auto& in) {
+    return lenet_head<T>(in[0], in[1], in[2], in[3], in[4], layers);
+  });
 }
 
 // Around 6 rows, which registers hold at once, 16, from which on threads share them, and 128, what a call
