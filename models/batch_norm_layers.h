@@ -21,6 +21,8 @@ struct BatchNormForward {
   float* running_mean = nullptr;  // (c)
   float* running_var = nullptr;   // (c), unbiased
   T* y = nullptr;                 // (rows, c)
+  uint16_t* passed =
+      nullptr;  // (rows, c / 16), on a processor: bit i is whether ReLU lets the i-th of 16 pass
   float* centre = nullptr;        // (c) mean - origin
   float* invstd = nullptr;        // (c)
   float* workspace = nullptr;     // (batch_norm_workspace(rows, c))
@@ -30,8 +32,9 @@ template <class T>
 struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
-  const T* x = nullptr;  // these as forward had and made them
-  const T* y = nullptr;
+  const T* x = nullptr;              // these as forward had and made them
+  const T* y = nullptr;              // on a GPU
+  const uint16_t* passed = nullptr;  // on a processor, where a bit a number is less to read than y
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;

@@ -61,6 +61,13 @@ torch::Tensor workspace_for(const torch::Tensor& x, int64_t rows, int64_t c) {
   return takes_gpu_kernels(x.device()) ? floats(x, batch_norm_workspace(rows, c)) : torch::Tensor();
 }
 
+// What the backward pass asks about ReLU: nothing that y does not say, but kernels for processors keep it in
+// bits.
+torch::Tensor passed_for(const torch::Tensor& x) {
+  if (takes_gpu_kernels(x.device())) return {};
+  return torch::empty({x.numel() / 16}, x.options().dtype(torch::kUInt16));
+}
+
 const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capability) {
   return capability ? cpu_kernels_of(*capability) : cpu_kernels<float>();
 }
@@ -95,6 +102,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto y = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
     const auto centre = floats(x, c);
     const auto invstd = floats(x, c);
+    const auto passed = passed_for(x);
     const auto workspace = workspace_for(x, rows, c);
     with_type(x, [&]<class T>(T) {
       BatchNormForward<T> pass;
@@ -110,6 +118,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.running_mean = data_or_null<float>(layer.running_mean);
       pass.running_var = data_or_null<float>(layer.running_var);
       pass.y = data_or_null<T>(y);
+      pass.passed = data_or_null<uint16_t>(passed);
       pass.centre = data_or_null<float>(centre);
       pass.invstd = data_or_null<float>(invstd);
       pass.workspace = data_or_null<float>(workspace);
@@ -117,7 +126,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     });
     context->saved_data["residual"] = residual.defined();
     context->saved_data["kernels"] = reinterpret_cast<int64_t>(&kernels);
-    context->save_for_backward({x, y, weight, centre, invstd});
+    const auto kept = passed.defined() ? torch::Tensor() : y;
+    context->save_for_backward({x, kept, passed, weight, centre, invstd});
     return y;
   }
 
@@ -143,9 +153,10 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.c = c;
       pass.x = data_or_null<const T>(x);
       pass.y = data_or_null<const T>(saved[1]);
-      pass.weight = data_or_null<const float>(saved[2]);
-      pass.centre = data_or_null<const float>(saved[3]);
-      pass.invstd = data_or_null<const float>(saved[4]);
+      pass.passed = data_or_null<const uint16_t>(saved[2]);
+      pass.weight = data_or_null<const float>(saved[3]);
+      pass.centre = data_or_null<const float>(saved[4]);
+      pass.invstd = data_or_null<const float>(saved[5]);
       pass.dy = data_or_null<const T>(dy);
       pass.dx = data_or_null<T>(dx);
       pass.dresidual = data_or_null<T>(dresidual);

@@ -46,19 +46,19 @@ struct Conv3x3 : Conv3x3Layout<T> {
         for_input_gradient ? filter_slices(prepared, shape.out, in) : filter_slices(prepared, in, shape.out);
     for (int64_t o = outputs.first; o < outputs.last; o += kLanes) {
       for (int64_t c = 0; c < in; c += kLanes) {
-        Lanes<Number> points[kSlices][kLanes];  // of filters o + i; c + lane
-        for (int i = 0; i < kLanes; ++i) {
-          filter_points(filters + (o + i) * 9 * in + c, in, for_input_gradient, &points[0][i]);
-        }
+        FilterTaps taps;
+        load_taps(filters + o * 9 * in + c, in, for_input_gradient, taps);
         const int64_t row = for_input_gradient ? o : c, column = for_input_gradient ? c : o;
-        for (int slice = 0; slice < kSlices; ++slice) {
-          if (!for_input_gradient) transpose<Number>(points[slice]);
-          Element* to = slices.place(row / kTogether, column, slice);
-          for (int i = 0; i < kLanes; i += kTogether)
-            store_together(&points[slice][i], to + i / kTogether * kPanel);
+        for (int i = 0; i < kLanes; i += kTogether) {
+          Lanes<Number> points[kSlices][kTogether];
+          for (int k = 0; k < kTogether; ++k) filter_points(&taps[0][i + k], &points[0][k]);
+          for (int slice = 0; slice < kSlices; ++slice) {
+            stream_together(points[slice], slices.place((row + i) / kTogether, column, slice));
+          }
         }
       }
     }
+    streams_done();
   }
 
   // The same convolution of dy, by the same filters turned by half a circle, from out to in.
@@ -116,26 +116,31 @@ struct Conv3x3 : Conv3x3Layout<T> {
                               Number* dfilters) {
     const int64_t apart = sums_bytes(shape) / int64_t(sizeof(Number));
     const auto total = sum_slices(sums, shape);
-    for (int64_t o = outputs.first; o < outputs.last; ++o) {
-      for (int64_t c = 0; c < shape.in; c += kLanes) {
-        Lanes<Number> points[kPoints][kPoints], half[3][kPoints], taps[3][3];
-        for (int slice = 0; slice < kSlices; ++slice) {
-          const Number* of_part = total.place(o, c, slice);
-          Lanes<Number> sum = load(of_part);
-          for (int64_t part = 1; part < parts; ++part) sum += load(of_part + part * apart);
-          points[slice / kPoints][slice % kPoints] = sum;
+    for (int64_t panel = 0; panel < shape.in; panel += kPanel) {
+      for (int64_t o = outputs.first; o < outputs.last; ++o) {
+        for (int64_t c = panel; c < panel + kPanel; c += kLanes) {
+          Lanes<Number> points[kSlices], half[3][kPoints], taps[9];
+          for (int slice = 0; slice < kSlices; ++slice) {
+            points[slice] = sum_of_parts(total.place(o, c, slice), parts, apart);
+          }
+          for (int i = 0; i < kPoints; ++i)
+            from_points<Number, Tile::kGT>(points + i, kPoints, &half[0][i], kPoints);
+          for (int i = 0; i < 3; ++i) from_points<Number, Tile::kGT>(half[i], 1, taps + 3 * i, 1);
+          for (int tap = 0; tap < 9; ++tap) store(taps[tap], dfilters + (o * 9 + tap) * shape.in + c);
         }
-        for (int i = 0; i < kPoints; ++i)
-          from_points<Number, Tile::kGT>(&points[0][i], kPoints, &half[0][i], kPoints);
-        for (int i = 0; i < 3; ++i) from_points<Number, Tile::kGT>(half[i], 1, taps[i], 1);
-        for (int tap = 0; tap < 9; ++tap)
-          store(taps[tap / 3][tap % 3], dfilters + (o * 9 + tap) * shape.in + c);
       }
     }
   }
 
  private:
   static int size(Range block) { return static_cast<int>(block.last - block.first); }
+
+  static Lanes<Number> sum_of_parts(const Number* sums, int64_t parts, int64_t apart) {
+    prefetch_ahead(sums);
+    Lanes<Number> sum = load(sums);
+    for (int64_t part = 1; part < parts; ++part) sum += load(sums + part * apart);
+    return sum;
+  }
 
   template <class Use>
   static void over_blocks(Range tiles, const Use& use) {
@@ -149,13 +154,27 @@ struct Conv3x3 : Conv3x3Layout<T> {
     return values;
   }
 
-  // The points of one filter for kLanes of its inputs, kLanes apart.
-  static void filter_points(const Number* filter, int64_t in, bool turned, Lanes<Number>* points) {
-    Lanes<Number> taps[3][3], half[kPoints][3];
-    for (int tap = 0; tap < 9; ++tap) taps[tap / 3][tap % 3] = load(filter + (turned ? 8 - tap : tap) * in);
-    for (int i = 0; i < 3; ++i) to_points<Number, Tile::kG>(&taps[0][i], 3, &half[0][i], 3);
+  // Of kLanes rows of the filters' slices, kLanes columns in the lanes.
+  using FilterTaps = Lanes<Number>[9][kLanes];
+
+  // Of kLanes filters with kLanes inputs, which are the columns for an input gradient.
+  static void load_taps(const Number* filters, int64_t in, bool for_input_gradient, FilterTaps& taps) {
+    for (int tap = 0; tap < 9; ++tap) {
+      for (int i = 0; i < kLanes; ++i) {
+        const Number* from = filters + (i * 9 + (for_input_gradient ? 8 - tap : tap)) * in;
+        prefetch_ahead(from);
+        taps[tap][i] = load(from);
+      }
+      if (!for_input_gradient) transpose<Number>(taps[tap]);
+    }
+  }
+
+  // The points of one row: taps kLanes apart, points kTogether.
+  static void filter_points(const Lanes<Number>* taps, Lanes<Number>* points) {
+    Lanes<Number> half[kPoints][3];
+    for (int i = 0; i < 3; ++i) to_points<Number, Tile::kG>(taps + i * kLanes, 3 * kLanes, &half[0][i], 3);
     for (int i = 0; i < kPoints; ++i)
-      to_points<Number, Tile::kG>(half[i], 1, points + i * kPoints * kLanes, kLanes);
+      to_points<Number, Tile::kG>(half[i], 1, points + i * kPoints * kTogether, kTogether);
   }
 
   // use(slice, points) for kLanes channels of a tile: matrix times (kSize x kSize pixels) times its

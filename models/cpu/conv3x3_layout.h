@@ -10,6 +10,7 @@
 
 #include <lockstep/models/cpu/conv3x3_kernels.h>
 #include <lockstep/models/cpu/multiply.h>
+#include <lockstep/models/cpu/streams.h>
 #include <lockstep/models/cpu/winograd.h>
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
@@ -25,13 +26,22 @@ struct Conv3x3Element<Bf16> {
   static constexpr int kOutputs = 2;
 };
 
-// kTogether numbers as the elements of kLanes columns: two rows of pairs become one.
-inline void store_together(const Lanes<float>* values, float* to) { store(*values, to); }
-inline void store_together(const Lanes<double>* values, double* to) { store(*values, to); }
-inline void store_together(const Lanes<float>* values, Bf16Pair* to) {
-  typedef UpperHalves Unaligned __attribute__((aligned(4), may_alias));
-  *reinterpret_cast<Unaligned*>(to) =
-      (rounded_to_bf16(values[1]) & 0xffff0000) | (rounded_to_bf16(values[0]) >> 16);
+// kTogether numbers as one element at `to`, for kLanes columns: two rows of pairs become one.
+template <class T>
+inline Lanes<T> together(const Lanes<T>* values, const T*) {
+  return *values;
+}
+inline UpperHalves together(const Lanes<float>* values, const Bf16Pair*) {
+  return (rounded_to_bf16(values[1]) & 0xffff0000) | (rounded_to_bf16(values[0]) >> 16);
+}
+template <class Number, class Element>
+inline void store_together(const Number* values, Element* to) {
+  const auto elements = together(values, to);
+  __builtin_memcpy(to, &elements, sizeof(elements));
+}
+template <class Number, class Element>
+inline void stream_together(const Number* values, Element* to) {
+  stream(together(values, to), to);
 }
 
 template <class T>

@@ -79,12 +79,32 @@ inline UpperHalves rounded_to_bf16(const Lanes<float>& values) {
   const UpperHalves rounded = bits + 0x7fff + ((bits >> 16) & 1);
   return values == values ? rounded : bits | 0x400000;
 }
+inline Bf16s to_bf16(const Lanes<float>& values) {
+  return __builtin_convertvector(rounded_to_bf16(values) >> 16, Bf16s);
+}
 template <>
 inline void store<Bf16>(const Lanes<float>& values, Bf16* to) {
-  *reinterpret_cast<Bf16s*>(to) = __builtin_convertvector(rounded_to_bf16(values) >> 16, Bf16s);
+  *reinterpret_cast<Bf16s*>(to) = to_bf16(values);
 }
 
-// The same for the first `count`; the other lanes are 0.
+// Bit i: whether lane i of a comparison holds.
+inline uint32_t bits_of(const Integers<float>& holds) {
+  uint32_t bits = 0;
+  for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(holds[i] & (1 << i));
+  return bits;
+}
+
+// The values of lanes whose bit is 1, others are 0.
+template <int... lane>
+inline Lanes<float> values_where(uint32_t bits, const Lanes<float>& values, NumberList<lane...>) {
+  const Integers<float> bit_of_lane = {(1 << lane)...};
+  return (bit_of_lane & static_cast<int32_t>(bits)) != 0 ? values : Lanes<float>{};
+}
+inline Lanes<float> values_where(uint32_t bits, const Lanes<float>& values) {
+  return values_where(bits, values, NumbersTo<kLanes>());
+}
+
+// The numbers for the first `count` lanes; the others are 0.
 template <class T>
 inline Lanes<T> load_some(const T* from, int count) {
   if (count == kLanes) return load(from);

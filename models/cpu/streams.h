@@ -1,0 +1,57 @@
+// How a pass goes over more memory than a cache holds. A processor guesses what a loop will read, but not far
+// enough where there are several arrays, and not beyond a page. And a store first reads the line that it
+// changes from memory, unless it goes past the caches.
+#pragma once
+
+#include <lockstep/models/cpu/lanes.h>
+
+namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
+
+// Asks for what a loop over `now` reads 1 KB later; there need not be anything. Always inlined, or else GCC
+// sees a function without an effect and leaves its calls out.
+template <class T>
+[[gnu::always_inline]] inline void prefetch_ahead(const T* now) {
+  __builtin_prefetch(reinterpret_cast<const char*>(now) + 1024);
+}
+
+// Stores past the caches, where the capability has them, to memory that is aligned for all of `values`.
+// Before another thread may read it: streams_done().
+typedef long long Register __attribute__((vector_size(4 * LOCKSTEP_LANES), may_alias));
+typedef long long HalfRegister __attribute__((vector_size(2 * LOCKSTEP_LANES), may_alias));
+
+inline void stream_register(const Register& values, void* to) {
+#if LOCKSTEP_LANES == 16
+  __builtin_ia32_movntdq512(static_cast<Register*>(to), values);
+#elif LOCKSTEP_LANES == 8
+  __builtin_ia32_movntdq256(static_cast<Register*>(to), values);
+#else
+  *static_cast<Register*>(to) = values;
+#endif
+}
+inline void stream_register(const HalfRegister& values, void* to) {
+#if LOCKSTEP_LANES == 16
+  __builtin_ia32_movntdq256(static_cast<HalfRegister*>(to), values);
+#elif LOCKSTEP_LANES == 8
+  __builtin_ia32_movntdq(static_cast<HalfRegister*>(to), values);
+#else
+  *static_cast<HalfRegister*>(to) = values;
+#endif
+}
+
+inline void stream(const Lanes<float>& values, float* to) { stream_register((Register)values, to); }
+inline void stream(const Lanes<float>& values, Bf16* to) {
+  stream_register((HalfRegister)to_bf16(values), to);
+}
+inline void stream(const UpperHalves& values, Bf16Pair* to) { stream_register((Register)values, to); }
+template <class T>
+inline void stream(const Lanes<T>& values, T* to) {
+  store(values, to);
+}
+
+inline void streams_done() {
+#if LOCKSTEP_LANES >= 8
+  __builtin_ia32_sfence();
+#endif
+}
+
+}  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE
