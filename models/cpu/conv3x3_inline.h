@@ -18,6 +18,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
   using typename Layout::Element, typename Layout::Number, typename Layout::Rows, typename Layout::Sums;
   using typename Layout::Tile;
   using Tiles = Conv3x3Tiles<kOutputs>;
+  using Block = Conv3x3Block<kOutputs, kTilesAtOnce>;
   template <class Value>
   using Images = Conv3x3Images<Value, kOutputs>;
   template <class Value, int kSize, int kTiles = 1>
@@ -74,13 +75,15 @@ struct Conv3x3 : Conv3x3Layout<T> {
     const auto& inputs = scratch.first;
     const auto& outputs = scratch.second;
     const auto filters = filter_slices(prepared, shape.in, shape.out);
-    over_blocks(range, [&](Range block) {
+    over_blocks(tiles, range, [&](const Block& block) {
       const auto* zeros = cleared(scratch.pixel, shape.in);
       gather<kPoints, Tile::kBT>({x, tiles, shape.in, /*border=*/1, zeros}, block, inputs);
       for (int slice = 0; slice < kSlices; ++slice) {
+        const Range rows = with_product(block, slice);
         for (int64_t to = 0; to < shape.out; to += kPanel) {
-          multiply_panels(inputs.place(0, 0, slice), inputs.panel_stride(), shape.in / kPanel, size(block),
-                          filters.place(0, to, slice), outputs.place(0, to, slice));
+          multiply_panels(inputs.place(rows.first, 0, slice), inputs.panel_stride(), shape.in / kPanel,
+                          static_cast<int>(rows.last - rows.first), filters.place(0, to, slice),
+                          outputs.place(rows.first, to, slice));
         }
       }
       scatter(outputs, bias, block, {y, tiles, shape.out, /*border=*/0, scratch.pixel});
@@ -94,21 +97,25 @@ struct Conv3x3 : Conv3x3Layout<T> {
     const auto &inputs = scratch.first, &doutputs = scratch.second;
     const auto total = sum_slices(sums, shape);
     const auto* zeros = cleared(scratch.pixel, shape.in > shape.out ? shape.in : shape.out);
-    over_blocks(range, [&](Range block) {
+    bool add = false;
+    over_blocks(tiles, range, [&](const Block& block) {
       gather_together<kPoints, Tile::kBT>({x, tiles, shape.in, /*border=*/1, zeros}, block, {0, shape.in},
                                           inputs);
       gather_together<kOutputs, Tile::kA>({dy, tiles, shape.out, /*border=*/0, zeros}, block, outputs,
                                           doutputs);
-      const int depth = (size(block) + kTogether - 1) / kTogether;
       for (int slice = 0; slice < kSlices; ++slice) {
+        // Whole elements: what is beside the tiles that have a product here is 0 in dy.
+        const Range tiles_here = with_product(block, slice);
+        const int64_t first = tiles_here.first / kTogether;
+        const auto depth = static_cast<int>((tiles_here.last + kTogether - 1) / kTogether - first);
         for (int64_t from = 0; from < shape.in; from += kPanel) {
           for (int64_t to = outputs.first; to < outputs.last; to += kPanel) {
-            multiply_panel({doutputs.place(0, to, slice), 1, kPanel}, inputs.place(0, from, slice), kPanel,
-                           depth,
-                           /*add=*/block.first > range.first, total.place(to, from, slice));
+            multiply_panel({doutputs.place(first, to, slice), 1, kPanel}, inputs.place(first, from, slice),
+                           kPanel, depth, add, total.place(to, from, slice));
           }
         }
       }
+      add = true;
     });
   }
 
@@ -133,7 +140,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
  private:
-  static int size(Range block) { return static_cast<int>(block.last - block.first); }
+  static Range with_product(const Block& block, int slice) {
+    constexpr int kInfinity = kPoints - 1;
+    return block.with(slice / kPoints == kInfinity, slice % kPoints == kInfinity);
+  }
 
   static Lanes<Number> sum_of_parts(const Number* sums, int64_t parts, int64_t apart) {
     prefetch_ahead(sums);
@@ -143,9 +153,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
   template <class Use>
-  static void over_blocks(Range tiles, const Use& use) {
-    for (int64_t first = tiles.first; first < tiles.last; first += kTilesAtOnce) {
-      use(Range{first, first + kTilesAtOnce < tiles.last ? first + kTilesAtOnce : tiles.last});
+  static void over_blocks(const Tiles& tiles, Range range, const Use& use) {
+    for (int64_t first = range.first; first < range.last; first += kTilesAtOnce) {
+      const int64_t end = first + kTilesAtOnce;
+      use(Block(tiles, {first, end < range.last ? end : range.last}));
     }
   }
 
@@ -196,15 +207,16 @@ struct Conv3x3 : Conv3x3Layout<T> {
 
   // The points of some tiles, one behind the other.
   template <int kSize, const auto& matrix>
-  static void gather(const Images<const T>& images, Range tiles, const Rows& slices) {
+  static void gather(const Images<const T>& images, const Block& block, const Rows& slices) {
     const int64_t channels = images.channels, stride = slices.slice_stride();
     Pixels<const T, kSize> now, next;
-    for (int64_t tile = tiles.first; tile < tiles.last; ++tile) {
-      images.find(tile, tiles.last, &now);
-      images.find(tile + 1, tiles.last, &next);
+    images.find(block, 0, &next);
+    for (int64_t tile = 0; tile < block.count; ++tile) {
+      now = next;
+      images.find(block, tile + 1, &next);
       for (int64_t c = 0; c < channels; c += kLanes) {
         next.prefetch(c);
-        Element* to = slices.place(tile - tiles.first, c / kTogether);
+        Element* to = slices.place(tile, c / kTogether);
         tile_points<kSize, matrix>(now.at[0], c, [&](int slice, const Lanes<Number>& points) {
           store(points, reinterpret_cast<T*>(to + slice * stride));
         });
@@ -214,13 +226,14 @@ struct Conv3x3 : Conv3x3Layout<T> {
 
   // The points of some tiles, kTogether of them in an element.
   template <int kSize, const auto& matrix>
-  static void gather_together(const Images<const T>& images, Range tiles, Range channels,
+  static void gather_together(const Images<const T>& images, const Block& block, Range channels,
                               const Rows& slices) {
     const int64_t stride = slices.slice_stride();
     Pixels<const T, kSize, kTogether> now, next;
-    for (int64_t tile = tiles.first; tile < tiles.last; tile += kTogether) {
-      images.find(tile, tiles.last, &now);
-      images.find(tile + kTogether, tiles.last, &next);
+    images.find(block, 0, &next);
+    for (int64_t tile = 0; tile < block.count; tile += kTogether) {
+      now = next;
+      images.find(block, tile + kTogether, &next);
       for (int64_t c = channels.first; c < channels.last; c += kLanes) {
         next.prefetch(c);
         Lanes<Number> together[kSlices][kTogether];
@@ -228,23 +241,24 @@ struct Conv3x3 : Conv3x3Layout<T> {
           tile_points<kSize, matrix>(
               now.at[i], c, [&](int slice, const Lanes<Number>& points) { together[slice][i] = points; });
         }
-        Element* to = slices.place((tile - tiles.first) / kTogether, c);
+        Element* to = slices.place(tile / kTogether, c);
         for (int slice = 0; slice < kSlices; ++slice) store_together(together[slice], to + slice * stride);
       }
     }
   }
 
   // The outputs of some tiles from their points.
-  static void scatter(const Sums& slices, const Number* bias, Range tiles, const Images<T>& images) {
+  static void scatter(const Sums& slices, const Number* bias, const Block& block, const Images<T>& images) {
     const int64_t channels = images.channels, stride = slices.slice_stride();
     Pixels<T, kOutputs> now, next;
-    for (int64_t tile = tiles.first; tile < tiles.last; ++tile) {
-      images.find(tile, tiles.last, &now);
-      images.find(tile + 1, tiles.last, &next);
+    images.find(block, 0, &next);
+    for (int64_t tile = 0; tile < block.count; ++tile) {
+      now = next;
+      images.find(block, tile + 1, &next);
       for (int64_t c = 0; c < channels; c += kLanes) {
         next.prefetch(c);
         Lanes<Number> half[kOutputs][kPoints], points[kPoints], outputs[kOutputs];
-        const Number* from = slices.place(tile - tiles.first, c);
+        const Number* from = slices.place(tile, c);
         const Lanes<Number> added = bias ? load(bias + c) : Lanes<Number>{};
 #pragma GCC unroll 6
         for (int k = 0; k < kPoints; ++k) {

@@ -6,26 +6,94 @@
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
+// How one side of an image is cut into tiles of kOutputs. What is missing to a multiple of that is missing to
+// the last tiles, to each the same or one more: 14 is 4 + 4 + 3 + 3. A short tile leaves out the product at
+// infinity, which is for the last of kOutputs alone (winograd.h): three outputs of a filter with three taps
+// are five products, not six.
+template <int kOutputs>
+struct Conv3x3Side {
+  explicit Conv3x3Side(int64_t size) : tiles((size + kOutputs - 1) / kOutputs) {
+    const int64_t missing = tiles * kOutputs - size;
+    most = kOutputs - missing / tiles;
+    with_most = tiles - missing % tiles;
+  }
+
+  int64_t outputs(int64_t tile) const { return tile < with_most ? most : most - 1; }
+  int64_t first(int64_t tile) const { return tile * most - (tile < with_most ? 0 : tile - with_most); }
+
+  int64_t tiles;
+  int64_t most;       // outputs, of so many tiles
+  int64_t with_most;  // while the others have one less
+};
+
 // Tiles of kOutputs x kOutputs outputs, of all images.
 template <int kOutputs>
 struct Conv3x3Tiles {
   const Conv3x3Shape& shape;
-  int64_t down = (shape.height + kOutputs - 1) / kOutputs, across = (shape.width + kOutputs - 1) / kOutputs;
+  Conv3x3Side<kOutputs> down{shape.height}, across{shape.width};
 
-  int64_t of_an_image() const { return down * across; }
+  struct Place {
+    int64_t image, row, column;
+  };
+
+  int64_t of_an_image() const { return down.tiles * across.tiles; }
+  Place place(int64_t tile) const {
+    const int64_t rows = tile / across.tiles, image = rows / down.tiles;
+    return {image, rows - image * down.tiles, tile - rows * across.tiles};
+  }
 
   // Calls use(i, offset of the pixel) for the size x size pixels of a tile that begin `border` above and left
-  // of its outputs; -1 for those outside of the image. Offsets are in pixels.
+  // of its outputs; -1 for those that a short tile does not have and those outside of the image. Offsets are
+  // in pixels.
   template <class Use>
   void pixels(int64_t tile, int size, int border, const Use& use) const {
-    const int64_t image = tile / of_an_image(), at = tile % of_an_image();
-    const int64_t top = at / across * kOutputs - border, left = at % across * kOutputs - border;
+    const Place at = place(tile);
+    const int64_t top = down.first(at.row) - border, left = across.first(at.column) - border;
+    const int64_t bottom = smaller(top + size - kOutputs + down.outputs(at.row), shape.height);
+    const int64_t right = smaller(left + size - kOutputs + across.outputs(at.column), shape.width);
     for (int i = 0; i < size * size; ++i) {
       const int64_t y = top + i / size, x = left + i % size;
-      const bool inside = y >= 0 && y < shape.height && x >= 0 && x < shape.width;
-      use(i, inside ? (image * shape.height + y) * shape.width + x : -1);
+      const bool inside = y >= 0 && y < bottom && x >= 0 && x < right;
+      use(i, inside ? (at.image * shape.height + y) * shape.width + x : -1);
     }
   }
+
+ private:
+  static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+};
+
+// Some tiles, in an order in which those are neighbours that have all their rows, and those that have all
+// their columns.
+template <int kOutputs, int kMost>
+struct Conv3x3Block {
+  Conv3x3Block(const Conv3x3Tiles<kOutputs>& tiles, Range range) {
+    int kinds[kMost];  // of four: all rows; all rows and columns; all columns; neither
+    int64_t of_kind[4] = {};
+    for (int64_t i = range.first; i < range.last; ++i) {
+      const auto at = tiles.place(i);
+      const bool rows = tiles.down.outputs(at.row) == kOutputs;
+      const bool columns = tiles.across.outputs(at.column) == kOutputs;
+      const int kind = columns ? (rows ? 1 : 2) : (rows ? 0 : 3);
+      kinds[i - range.first] = kind;
+      ++of_kind[kind];
+    }
+    int64_t next[4] = {0, of_kind[0], of_kind[0] + of_kind[1], of_kind[0] + of_kind[1] + of_kind[2]};
+    whole_rows = {0, next[2]};
+    whole_columns = {next[1], next[3]};
+    for (int64_t i = range.first; i < range.last; ++i) tile[next[kinds[i - range.first]]++] = i;
+    count = range.last - range.first;
+  }
+
+  // Those that have a product for a slice, whose rows and columns may be at infinity.
+  Range with(bool rows_at_infinity, bool columns_at_infinity) const {
+    return {columns_at_infinity ? whole_columns.first : 0, rows_at_infinity      ? whole_rows.last
+                                                           : columns_at_infinity ? whole_columns.last
+                                                                                 : count};
+  }
+
+  int64_t tile[kMost];
+  int64_t count;
+  Range whole_rows, whole_columns;
 };
 
 template <class Value>
@@ -63,12 +131,14 @@ struct Conv3x3Images {
   int border;
   Value* elsewhere;
 
-  // kTiles from the first on; those of them from `last` on are all elsewhere.
-  template <int kSize, int kTiles>
-  void find(int64_t first, int64_t last, Conv3x3Pixels<Value, kOutputs, kSize, kTiles>* pixels) const {
-    for (int tile = 0; tile < kTiles; ++tile) {
-      tiles.pixels(first + tile, kSize, border, [&](int i, int64_t at) {
-        pixels->at[tile][i] = at >= 0 && first + tile < last ? values + at * channels : elsewhere;
+  // kTiles of a block, from its `first` on; behind its last all are elsewhere.
+  template <int kMost, int kSize, int kTiles>
+  void find(const Conv3x3Block<kOutputs, kMost>& block, int64_t first,
+            Conv3x3Pixels<Value, kOutputs, kSize, kTiles>* pixels) const {
+    for (int i = 0; i < kTiles; ++i) {
+      const bool in_block = first + i < block.count;
+      tiles.pixels(in_block ? block.tile[first + i] : 0, kSize, border, [&](int pixel, int64_t at) {
+        pixels->at[i][pixel] = in_block && at >= 0 ? values + at * channels : elsewhere;
       });
     }
   }
