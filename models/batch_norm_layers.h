@@ -21,20 +21,18 @@ struct BatchNormForward {
   float* running_mean = nullptr;  // (c)
   float* running_var = nullptr;   // (c), unbiased
   T* y = nullptr;                 // (rows, c)
-  uint16_t* passed =
-      nullptr;  // (rows, c / 16), on a processor: bit i is whether ReLU lets the i-th of 16 pass
   float* centre = nullptr;        // (c) mean - origin
   float* invstd = nullptr;        // (c)
-  float* workspace = nullptr;     // (batch_norm_workspace(rows, c))
+  float* workspace = nullptr;     // (batch_norm_workspace(rows, c)), on a GPU
+  uint16_t* passed = nullptr;     // (rows, c) bits, on a processor: whether ReLU lets a number pass
 };
 
 template <class T>
 struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
-  const T* x = nullptr;              // these as forward had and made them
-  const T* y = nullptr;              // on a GPU
-  const uint16_t* passed = nullptr;  // on a processor, where a bit a number is less to read than y
+  const T* x = nullptr;  // these as forward had and made them
+  const T* y = nullptr;  // on a GPU
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;
@@ -43,7 +41,8 @@ struct BatchNormBackward {
   T* dresidual = nullptr;      // (rows, c), may be null
   float* dweight = nullptr;    // (c)
   float* dbias = nullptr;      // (c)
-  float* workspace = nullptr;  // (batch_norm_workspace(rows, c))
+  float* workspace = nullptr;  // (batch_norm_workspace(rows, c)), on a GPU
+  const uint16_t* passed = nullptr;  // on a processor, where bits are less to read than y
 };
 
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// T is float or Bf16, rows at least 1, c a multiple of 16; `workspace` is not used. Both use so many threads,
+// T is float or Bf16, rows at least 1, c a multiple of 16. Both use so many threads,
 // each for rows of its own; sums over threads are in a fixed order.
 template <class T>
 void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,

@@ -86,9 +86,8 @@ struct Conv3x3Block {
 
   // Those that have a product for a slice, whose rows and columns may be at infinity.
   Range with(bool rows_at_infinity, bool columns_at_infinity) const {
-    return {columns_at_infinity ? whole_columns.first : 0, rows_at_infinity      ? whole_rows.last
-                                                           : columns_at_infinity ? whole_columns.last
-                                                                                 : count};
+    if (rows_at_infinity && columns_at_infinity) return {whole_columns.first, whole_rows.last};
+    return rows_at_infinity ? whole_rows : columns_at_infinity ? whole_columns : Range{0, count};
   }
 
   int64_t tile[kMost];

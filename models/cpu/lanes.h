@@ -69,8 +69,17 @@ inline void store(const Lanes<Computed<T>>& values, T* to) {
 typedef uint32_t UpperHalves __attribute__((vector_size(4 * LOCKSTEP_LANES)));
 typedef uint16_t Bf16s __attribute__((vector_size(2 * LOCKSTEP_LANES), aligned(2), may_alias));
 
+// By one instruction, of which GCC 12 makes five for 16 lanes: 3 % of a step of ResNet-18 in bfloat16.
+inline UpperHalves widened(const Bf16s& values) {
+#if LOCKSTEP_LANES == 16
+  typedef int16_t Halves __attribute__((vector_size(32)));
+  return (UpperHalves)__builtin_ia32_pmovzxwd512_mask((Halves)values, Integers<float>{}, 0xffff);
+#else
+  return __builtin_convertvector(values, UpperHalves);
+#endif
+}
 inline Lanes<float> load(const Bf16* from) {
-  return (Lanes<float>)(__builtin_convertvector(*reinterpret_cast<const Bf16s*>(from), UpperHalves) << 16);
+  return (Lanes<float>)(widened(*reinterpret_cast<const Bf16s*>(from)) << 16);
 }
 // In the upper halves, to the nearest, of two equally near to the one with an even last bit. (Adding may
 // carry into the exponent, which is right; what is no number must not become infinite by it.)
@@ -87,11 +96,18 @@ inline void store<Bf16>(const Lanes<float>& values, Bf16* to) {
   *reinterpret_cast<Bf16s*>(to) = to_bf16(values);
 }
 
-// Bit i: whether lane i of a comparison holds.
+// Bit i: whether lane i of a comparison holds. GCC adds them up lane by lane: 15 % of a batch norm's forward
+// pass in bfloat16.
 inline uint32_t bits_of(const Integers<float>& holds) {
+#if LOCKSTEP_LANES == 16
+  return __builtin_ia32_cvtd2mask512(holds);
+#elif LOCKSTEP_LANES == 8
+  return static_cast<uint32_t>(__builtin_ia32_movmskps256((Lanes<float>)holds));
+#else
   uint32_t bits = 0;
   for (int i = 0; i < kLanes; ++i) bits |= static_cast<uint32_t>(holds[i] & (1 << i));
   return bits;
+#endif
 }
 
 // The values of lanes whose bit is 1, others are 0.
