@@ -11,8 +11,8 @@
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/tests/models/batch_norm_cases.h>
+#include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
-#include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/threads.h>
 
 using namespace lockstep;
@@ -21,9 +21,7 @@ using namespace lockstep::testing;
 namespace {
 
 void check_on_cpu(CpuCapability capability) {
-  if (!has_capability(capability)) {
-    SKIP_CASE("this processor has no " + std::string(name_of(kCpuCapabilityNames, capability)));
-  }
+  NEEDS_CAPABILITY(capability);
   // Fewer rows than threads, a prime number of them, more than are summed in float; more and fewer channels.
   for (const auto& shape :
        {BatchNormShape{2, 16, 1, 1}, {3, 48, 7, 5}, {37, 64, 1, 1}, {5, 512, 4, 4}, {8, 64, 28, 28}}) {

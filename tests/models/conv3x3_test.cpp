@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <array>
 #include <catch2/catch.hpp>
-#include <string>
 #include <vector>
 
 #include <lockstep/models/cpu/conv3x3.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/tensor_data.h>
+#include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
@@ -94,9 +94,7 @@ const std::vector<ConvShape>& conv_shapes() {
 
 // At most so many times torch's own error.
 void check_conv(CpuCapability capability, double times) {
-  if (!has_capability(capability)) {
-    SKIP_CASE("this processor has no " + std::string(name_of(kCpuCapabilityNames, capability)));
-  }
+  NEEDS_CAPABILITY(capability);
   for (const auto& shape : conv_shapes()) {
     const auto test = normal_case(shape);
     const auto exact = stock_conv(test, torch::kFloat64), stock = stock_conv(test, torch::kFloat32);

@@ -11,7 +11,7 @@
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/tensor_data.h>
-#include <lockstep/tests/skip.h>
+#include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
 
@@ -99,9 +99,7 @@ std::vector<double> errors(const FeaturesAndGradients& result, const FeaturesAnd
 constexpr int64_t kRows[] = {1, 3, 5, 15, 16, 17, 63, 64, 65, 97, 257};
 
 void check_float(CpuCapability capability) {
-  if (!has_capability(capability)) {
-    SKIP_CASE("this processor has no " + std::string(name_of(kCpuCapabilityNames, capability)));
-  }
+  NEEDS_CAPABILITY(capability);
   const auto& kernels = cpu_kernels_of(capability);
   for (const auto rows : kRows) {
     FeaturesCase test(rows);

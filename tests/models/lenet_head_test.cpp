@@ -10,7 +10,7 @@
 #include <lockstep/models/cpu/lenet_head.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/tensor_data.h>
-#include <lockstep/tests/skip.h>
+#include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
 
@@ -69,9 +69,7 @@ std::vector<torch::Tensor> own_head(const HeadCase& test, const LeNetLayers<T>& 
 constexpr int64_t kHeadRows[] = {1, 2, 5, 6, 7, 13, 31, 32, 33, 127, 128, 129, 257};
 
 void check_head(CpuCapability capability) {
-  if (!has_capability(capability)) {
-    SKIP_CASE("this processor has no " + std::string(name_of(kCpuCapabilityNames, capability)));
-  }
+  NEEDS_CAPABILITY(capability);
   for (const auto rows : kHeadRows) {
     const HeadCase test(rows);
     const auto exact = stock_head(test, torch::kFloat64), stock = stock_head(test, torch::kFloat32);
