@@ -7,6 +7,9 @@
 
 namespace lockstep {
 
+// Numbers whose bits are one of `passed`, the first of them in the lowest.
+inline constexpr int kPassedWord = 16;
+
 template <class T>
 struct BatchNormForward {
   int64_t rows = 0;  // at least 2
@@ -24,7 +27,7 @@ struct BatchNormForward {
   float* centre = nullptr;        // (c) mean - origin
   float* invstd = nullptr;        // (c)
   float* workspace = nullptr;     // (batch_norm_workspace(rows, c)), on a GPU
-  uint16_t* passed = nullptr;     // (rows, c) bits, on a processor: whether ReLU lets a number pass
+  uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a processor: what ReLU lets pass
 };
 
 template <class T>

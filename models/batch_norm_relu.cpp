@@ -65,7 +65,7 @@ torch::Tensor workspace_for(const torch::Tensor& x, int64_t rows, int64_t c) {
 // bits.
 torch::Tensor passed_for(const torch::Tensor& x) {
   if (takes_gpu_kernels(x.device())) return {};
-  return torch::empty({x.numel() / 16}, x.options().dtype(torch::kUInt16));
+  return torch::empty({x.numel() / kPassedWord}, x.options().dtype(torch::kUInt16));
 }
 
 const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capability) {

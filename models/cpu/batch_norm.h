@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// T is float or Bf16, rows at least 1, c a multiple of 16. Both use so many threads,
-// each for rows of its own; sums over threads are in a fixed order.
+// T is float or Bf16, rows at least 1, c a multiple of 16. y, dx and dresidual are aligned to 64 bytes. Both
+// use so many threads, each for rows of its own; sums over threads are in a fixed order.
 template <class T>
 void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,
                                     int threads);

@@ -13,9 +13,6 @@ namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 // lose digits, and conversions of every number time.
 inline constexpr int64_t kRowsInFloat = 16;
 
-// Numbers whose bits are one of `passed`.
-inline constexpr int kWord = 16;
-
 // add(row, channel, first sum, second sum), for all rows and kLanes channels at a time.
 template <class Add>
 inline void sum_rows(int64_t c, int64_t first, int64_t last, float* scratch, double* sums, const Add& add) {
@@ -41,7 +38,7 @@ inline void load_backward(const BatchNormBackward<T>& layer, int64_t row, int64_
   const int64_t at = row * layer.c + channel;
   prefetch_ahead(layer.dy + at);
   prefetch_ahead(layer.x + at);
-  const uint32_t passed = layer.passed[at / kWord] >> (at % kWord);
+  const uint32_t passed = layer.passed[at / kPassedWord] >> (at % kPassedWord);
   dz = values_where(passed, load(layer.dy + at));
   x = load(layer.x + at) - load(layer.x + channel);
 }
@@ -79,12 +76,12 @@ template <class T>
 inline void batch_norm_apply(const BatchNormForward<T>& layer, const float* scale, const float* shift,
                              int64_t first, int64_t last) {
   for (int64_t row = first; row < last; ++row) {
-    for (int64_t channel = 0; channel < layer.c; channel += kWord) {
+    for (int64_t channel = 0; channel < layer.c; channel += kPassedWord) {
       uint32_t passed = 0;
-      for (int i = 0; i < kWord; i += kLanes) {
+      for (int i = 0; i < kPassedWord; i += kLanes) {
         passed |= apply_to(layer, scale, shift, row, channel + i) << i;
       }
-      layer.passed[(row * layer.c + channel) / kWord] = static_cast<uint16_t>(passed);
+      layer.passed[(row * layer.c + channel) / kPassedWord] = static_cast<uint16_t>(passed);
     }
   }
   streams_done();

@@ -1,5 +1,6 @@
 // The passes of batch_norm_kernels.h over an activation, on a processor: its memory is the host's, c a
-// multiple of 16. A pass is cut into ranges of rows for threads to share. Needs no torch: see lanes.h.
+// multiple of 16, what is written aligned to 64 bytes. A pass is cut into ranges of rows for threads to
+// share. Needs no torch: see lanes.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_layers.h>
@@ -14,7 +15,7 @@ struct BatchNormPasses {
   void (*statistics)(const BatchNormForward<T>& layer, int64_t first, int64_t last, float* scratch,
                      double* sums);
 
-  // y = relu((x - origin) scale + shift + residual)
+  // y = relu((x - origin) scale + shift + residual), and what of it passed
   void (*apply)(const BatchNormForward<T>& layer, const float* scale, const float* shift, int64_t first,
                 int64_t last);
 
