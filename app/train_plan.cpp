@@ -186,13 +186,14 @@ ModelSpec TrainPlan::spec() const {
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
-  const bool halves = replica.precision == Precision::kBf16 && !stays_in_fp32(plan.spec(), device);
-  const int64_t activation = halves ? element / 2 : element;
+  const int64_t activations = activations_per_row(plan.spec(), device);
+  const int64_t halves =
+      replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
   const int64_t moments =
       replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   return element * (2 + moments + partial_sums) * plan.parameter_count +
-         activation * rows * activations_per_row(plan.spec(), device) +
+         (element * activations - element / 2 * halves) * rows +
          working_bytes(plan.spec(), device, plan.trainer.threads);
 }
 

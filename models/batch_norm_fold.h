@@ -9,8 +9,8 @@ namespace lockstep {
 
 // sum and squares: of x - origin. Makes the channel's centre, invstd, running statistics, and scale and shift
 // of z = (x - origin) scale + shift.
-template <class T>
-LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T>& layer, int64_t channel, double sum,
+template <class T, class In>
+LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T, In>& layer, int64_t channel, double sum,
                                             double squares, float* scales, float* shifts) {
   const auto n = static_cast<double>(layer.rows);
   const double centre = sum / n;
@@ -36,8 +36,8 @@ LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T>& layer, in
 //   dbias = sum(dz),  dweight = invstd sum(dz (x - mean)),
 //   dx = weight invstd (dz - dbias / rows - (x - mean) invstd dweight / rows)  =  of_dz dz + of_x x +
 //   constant
-template <class T>
-LOCKSTEP_HOST_DEVICE void finish_gradients(const BatchNormBackward<T>& layer, int64_t channel, double sum,
+template <class T, class In>
+LOCKSTEP_HOST_DEVICE void finish_gradients(const BatchNormBackward<T, In>& layer, int64_t channel, double sum,
                                            double products, float* of_dzs, float* of_xs, float* constants) {
   const auto n = static_cast<double>(layer.rows);
   const double centre = layer.centre[channel];

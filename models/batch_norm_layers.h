@@ -10,11 +10,12 @@ namespace lockstep {
 // Numbers whose bits are one of `passed`, the first of them in the lowest.
 inline constexpr int kPassedWord = 16;
 
-template <class T>
+// T, of activations, is float or Bf16; so is In, of what is normalised and its gradient, if those are other.
+template <class T, class In = T>
 struct BatchNormForward {
   int64_t rows = 0;  // at least 2
   int64_t c = 0;
-  const T* x = nullptr;              // (rows, c)
+  const In* x = nullptr;             // (rows, c)
   const T* residual = nullptr;       // (rows, c), may be null
   const float* weight = nullptr;     // (c)
   const float* bias = nullptr;       // (c)
@@ -30,17 +31,17 @@ struct BatchNormForward {
   uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a processor: what ReLU lets pass
 };
 
-template <class T>
+template <class T, class In = T>
 struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
-  const T* x = nullptr;  // these as forward had and made them
+  const In* x = nullptr;  // these as forward had and made them
   const T* y = nullptr;  // on a GPU
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;
   const T* dy = nullptr;       // (rows, c)
-  T* dx = nullptr;             // (rows, c)
+  In* dx = nullptr;            // (rows, c)
   T* dresidual = nullptr;      // (rows, c), may be null
   float* dweight = nullptr;    // (c)
   float* dbias = nullptr;      // (c)

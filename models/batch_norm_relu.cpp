@@ -16,14 +16,20 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Calls body(T{}) with the kernels' name for a tensor's type.
+// Calls body(T{}, In{}) with the kernels' names for the types of the result and of x.
 template <class Body>
-void with_type(const torch::Tensor& x, const Body& body) {
-  if (x.scalar_type() == torch::kBFloat16) {
-    body(Bf16{});
+void with_types(torch::ScalarType result, const torch::Tensor& x, const Body& body) {
+  if (result == torch::kFloat32) {
+    body(float{}, float{});
+  } else if (x.scalar_type() == torch::kFloat32) {
+    body(Bf16{}, float{});
   } else {
-    body(float{});
+    body(Bf16{}, Bf16{});
   }
+}
+
+torch::ScalarType type_of_result(const torch::Tensor& x, const FusedBatchNorm& layer) {
+  return layer.dtype.value_or(x.scalar_type());
 }
 
 torch::Tensor in_channels_last(const torch::Tensor& x) {
@@ -35,15 +41,18 @@ torch::Tensor floats(const torch::Tensor& x, int64_t n) {
 }
 
 void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Tensor& residual) {
-  TORCH_CHECK(x.dim() == 4 && fused_batch_norm_available(x.device(), x.scalar_type(), x.size(1)),
-              "no fused batch normalisation of ", x.sizes(), ", ", x.scalar_type(), " on ", x.device());
+  const auto type = type_of_result(x, layer);
+  TORCH_CHECK(x.dim() == 4 && fused_batch_norm_available(x.device(), type, x.size(1)) &&
+                  (x.scalar_type() == type || x.scalar_type() == torch::kFloat32),
+              "no fused batch normalisation of ", x.sizes(), ", ", x.scalar_type(), " to ", type, " on ",
+              x.device());
   const int64_t c = x.size(1);
   TORCH_CHECK(c > 0 && x.numel() / c > 1,
               "Expected more than 1 value per channel when training, got input size ", x.sizes());
-  TORCH_CHECK(
-      !residual.defined() || (residual.sizes() == x.sizes() && residual.scalar_type() == x.scalar_type() &&
-                              residual.device() == x.device()),
-      "the residual is not like the input: ", residual.sizes(), " and ", x.sizes());
+  TORCH_CHECK(!residual.defined() || (residual.sizes() == x.sizes() && residual.scalar_type() == type &&
+                                      residual.device() == x.device()),
+              "the residual is not like the result: ", residual.sizes(), ", ", residual.scalar_type(),
+              " and ", x.sizes(), ", ", type);
   for (const auto* tensor :
        {&layer.weight, &layer.bias, &layer.running_mean, &layer.running_var, &layer.conv_bias}) {
     if (tensor == &layer.conv_bias && !tensor->defined()) continue;
@@ -72,17 +81,22 @@ const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capabili
   return capability ? cpu_kernels_of(*capability) : cpu_kernels<float>();
 }
 
-template <class T>
-void run_forward(const BatchNormForward<T>& pass, torch::Device device, const CpuKernels<float>& kernels) {
-  if (!takes_gpu_kernels(device)) return batch_norm_relu_forward_on_cpu(pass, kernels, at::get_num_threads());
-  batch_norm_relu_forward(pass, native_stream(device));
+template <class T, class In>
+void run_forward(const BatchNormForward<T, In>& pass, torch::Device device,
+                 const CpuKernels<float>& kernels) {
+  if constexpr (std::is_same_v<T, In>) {
+    if (takes_gpu_kernels(device)) return batch_norm_relu_forward(pass, native_stream(device));
+  }
+  batch_norm_relu_forward_on_cpu(pass, kernels, at::get_num_threads());
 }
 
-template <class T>
-void run_backward(const BatchNormBackward<T>& pass, torch::Device device, const CpuKernels<float>& kernels) {
-  if (!takes_gpu_kernels(device))
-    return batch_norm_relu_backward_on_cpu(pass, kernels, at::get_num_threads());
-  batch_norm_relu_backward(pass, native_stream(device));
+template <class T, class In>
+void run_backward(const BatchNormBackward<T, In>& pass, torch::Device device,
+                  const CpuKernels<float>& kernels) {
+  if constexpr (std::is_same_v<T, In>) {
+    if (takes_gpu_kernels(device)) return batch_norm_relu_backward(pass, native_stream(device));
+  }
+  batch_norm_relu_backward_on_cpu(pass, kernels, at::get_num_threads());
 }
 
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
@@ -99,16 +113,17 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const int64_t c = x.size(1);
     const int64_t rows = x.numel() / c;
     const auto& kernels = kernels_of(layer.capability);
-    const auto y = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
+    const auto type = type_of_result(x, layer);
+    const auto y = torch::empty_like(x, x.options().dtype(type), torch::MemoryFormat::ChannelsLast);
     const auto centre = floats(x, c);
     const auto invstd = floats(x, c);
     const auto passed = passed_for(x);
     const auto workspace = workspace_for(x, rows, c);
-    with_type(x, [&]<class T>(T) {
-      BatchNormForward<T> pass;
+    with_types(type, x, [&]<class T, class In>(T, In) {
+      BatchNormForward<T, In> pass;
       pass.rows = rows;
       pass.c = c;
-      pass.x = data_or_null<const T>(x);
+      pass.x = data_or_null<const In>(x);
       pass.residual = data_or_null<const T>(residual);
       pass.weight = data_or_null<const float>(weight);
       pass.bias = data_or_null<const float>(bias);
@@ -143,22 +158,22 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto dx = torch::empty_like(x, torch::MemoryFormat::ChannelsLast);
     torch::Tensor dresidual;
     if (context->saved_data["residual"].toBool() && context->needs_input_grad(3))
-      dresidual = torch::empty_like(dx);
+      dresidual = torch::empty_like(dy, torch::MemoryFormat::ChannelsLast);
     const auto dweight = floats(x, c);
     const auto dbias = floats(x, c);
     const auto workspace = workspace_for(x, rows, c);
-    with_type(x, [&]<class T>(T) {
-      BatchNormBackward<T> pass;
+    with_types(dy.scalar_type(), x, [&]<class T, class In>(T, In) {
+      BatchNormBackward<T, In> pass;
       pass.rows = rows;
       pass.c = c;
-      pass.x = data_or_null<const T>(x);
+      pass.x = data_or_null<const In>(x);
       pass.y = data_or_null<const T>(saved[1]);
       pass.passed = data_or_null<const uint16_t>(saved[2]);
       pass.weight = data_or_null<const float>(saved[3]);
       pass.centre = data_or_null<const float>(saved[4]);
       pass.invstd = data_or_null<const float>(saved[5]);
       pass.dy = data_or_null<const T>(dy);
-      pass.dx = data_or_null<T>(dx);
+      pass.dx = data_or_null<In>(dx);
       pass.dresidual = data_or_null<T>(dresidual);
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
@@ -180,10 +195,13 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
+  // Those have one type of activations.
+  const auto taken = takes_gpu_kernels(x.device()) ? x.to(type_of_result(x, layer)) : x;
   const auto given = [](const torch::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;
   };
-  return BatchNormRelu::apply(x, layer.weight, layer.bias, given(residual), given(layer.conv_bias), layer);
+  return BatchNormRelu::apply(taken, layer.weight, layer.bias, given(residual), given(layer.conv_bias),
+                              layer);
 }
 
 }  // namespace lockstep

@@ -18,6 +18,7 @@ struct KnownModel {
   const char* name;
   ModelFactory (*make_factory)(const ModelSpec& spec);
   int64_t (*activations_per_row)(const ModelSpec& spec, torch::DeviceType device);
+  int64_t (*floats_per_row)(const ModelSpec& spec, torch::DeviceType device);
   int64_t (*working_bytes)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
   bool (*stays_in_fp32)(const ModelSpec& spec, torch::DeviceType device);
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
@@ -82,6 +83,10 @@ constexpr std::array kModels = {
     KnownModel{.name = "lenet",
                .make_factory = lenet_factory,
                .activations_per_row = lenet_activations,
+               .floats_per_row =
+                   [](const auto& spec, auto device) {
+                     return lenet_is_own(spec, device) ? lenet_activations(spec, device) : 0;
+                   },
                .working_bytes =
                    [](const auto& spec, auto device, auto threads) {
                      return lenet_is_own(spec, device) ? lenet_working_bytes(threads) : 0;
@@ -89,16 +94,19 @@ constexpr std::array kModels = {
                .stays_in_fp32 = lenet_is_own,
                .layers = lenet_layers,
                .training_flops_per_row = lenet_training_flops_per_row},
-    KnownModel{.name = "resnet18",
-               .make_factory = resnet18_factory,
-               .activations_per_row = [](const auto&, auto) { return resnet18_activations_per_row(); },
-               .working_bytes =
-                   [](const auto& spec, auto device, auto threads) {
-                     return resnet18_working_bytes(resnet18_options(spec), device, threads);
-                   },
-               .stays_in_fp32 = [](const auto&, auto) { return false; },
-               .layers = resnet18_layers,
-               .training_flops_per_row = [] { return resnet18_training_flops_per_row(); }},
+    KnownModel{
+        .name = "resnet18",
+        .make_factory = resnet18_factory,
+        .activations_per_row = [](const auto&, auto) { return resnet18_activations_per_row(); },
+        .floats_per_row = [](const auto& spec,
+                             auto device) { return resnet18_floats_per_row(resnet18_options(spec), device); },
+        .working_bytes =
+            [](const auto& spec, auto device, auto threads) {
+              return resnet18_working_bytes(resnet18_options(spec), device, threads);
+            },
+        .stays_in_fp32 = [](const auto&, auto) { return false; },
+        .layers = resnet18_layers,
+        .training_flops_per_row = [] { return resnet18_training_flops_per_row(); }},
 };
 
 const KnownModel& find_model(const std::string& name) {
@@ -121,6 +129,10 @@ ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.
 
 int64_t activations_per_row(const ModelSpec& spec, torch::DeviceType device) {
   return find_model(spec.name).activations_per_row(spec, device);
+}
+
+int64_t floats_per_row(const ModelSpec& spec, torch::DeviceType device) {
+  return find_model(spec.name).floats_per_row(spec, device);
 }
 
 int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {

@@ -35,6 +35,9 @@ ModelFactory make_model_factory(const ModelSpec& spec);
 // hold at most on such a device. Throws UsageError for an unknown name.
 int64_t activations_per_row(const ModelSpec& spec, torch::DeviceType device);
 
+// Those of them that are float under autocast to bfloat16, too. Throws UsageError for an unknown name.
+int64_t floats_per_row(const ModelSpec& spec, torch::DeviceType device);
+
 // Bytes that such a model's kernels hold beside, whatever the rows, in a replica with so many threads. Throws
 // UsageError for an unknown name.
 int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t threads);

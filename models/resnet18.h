@@ -112,10 +112,15 @@ class ResNet18Impl : public torch::nn::Module {
 TORCH_MODULE(ResNet18);
 
 // Elements that one row of a batch, X (1, channels, height, width), makes the forward and backward pass hold:
-// what the layers keep for the backward pass, and the gradients alive in the backward pass of each stage. For
-// the memory estimate of a plan.
+// what the layers keep for the backward pass, and the gradients alive at once in it. For the memory estimate
+// of a plan.
 int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                      int64_t width = 28);
+
+// Those of them that are float under autocast to bfloat16, too: sums that a batch normalisation takes
+// unrounded.
+int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height = 28,
+                                int64_t width = 28);
 
 // Bytes that our kernels hold at once beside them, whatever the rows, with so many threads; see
 // working_bytes().

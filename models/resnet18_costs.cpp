@@ -1,46 +1,68 @@
 // What a step of ResNet-18 takes, counted from its options.
+#include <algorithm>
+
 #include <lockstep/models/cpu/conv3x3.h>
 #include <lockstep/models/resnet18.h>
 
 namespace lockstep {
+
+namespace {
+
+// Calls use(channels before the stage, channels, pixels of its images) for each stage.
+template <class Use>
+void over_stages(const ResNet18Options& options, int64_t height, int64_t width, const Use& use) {
+  int64_t before = options.width;
+  for (int64_t channels = before; channels < options.width << kStages; channels *= 2) {
+    use(before, channels, height * width);
+    before = channels;
+    height = (height + 1) / 2;
+    width = (width + 1) / 2;
+  }
+}
+
+}  // namespace
 
 int64_t resnet18_activations_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
   // Kept for each convolution: what its batch normalisation starts from, and the ReLU's output. Normalising
   // and adding the shortcut happen in place of the latter, and without normalisation the former is not kept.
   const int64_t tensors = options.batch_norm ? 2 : 1;
   // Alive at once in a block's backward pass: the gradients of its output, of its shortcut, of a
-  // convolution's output and input. Counted in each stage: an allocator finds little use for another stage's
-  // sizes.
+  // convolution's output and input. Counted in the stage where they are largest.
   constexpr int64_t kGradients = 4;
-  int64_t channels = options.width;
-  int64_t held = options.channels * height * width + tensors * channels * height * width;  // X, stem
-  for (int64_t stage = 1; stage <= kStages; ++stage) {
-    if (stage > 1) {
-      channels *= 2;
-      height = (height + 1) / 2;
-      width = (width + 1) / 2;
-    }
-    held += (2 * kBlocksPerStage * tensors + kGradients) * channels * height * width;
-  }
-  return held + channels + options.classes;  // what the linear layer and the softmax start from
+  int64_t held = (options.channels + tensors * options.width) * height * width;  // X, stem
+  int64_t gradients = 0;
+  over_stages(options, height, width, [&](int64_t, int64_t channels, int64_t pixels) {
+    held += 2 * kBlocksPerStage * tensors * channels * pixels;
+    gradients = std::max(gradients, kGradients * channels * pixels);
+  });
+  const int64_t features = options.width << (kStages - 1);
+  return held + gradients + features + options.classes;  // the linear layer and the softmax start from these
+}
+
+int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height,
+                                int64_t width) {
+  if (device != torch::kCPU || options.kernels == Kernels::kStock || options.dtype != torch::kFloat32)
+    return 0;
+  int64_t floats = options.width * height * width;  // what the first convolution makes
+  if (options.kernels == Kernels::kDirect || !fast_bf16_kernels()) return floats;
+  over_stages(options, height, width, [&](int64_t before, int64_t channels, int64_t pixels) {
+    const int64_t strided = channels > before ? 1 : 0;
+    const bool own = channels % Conv3x3Shape::kChannels == 0;
+    floats += own ? (2 * kBlocksPerStage - strided) * channels * pixels : 0;
+  });
+  return floats;
 }
 
 int64_t resnet18_training_flops_per_row(const ResNet18Options& options, int64_t height, int64_t width) {
-  int64_t channels = options.width;
-  const int64_t first = height * width * channels * options.channels * 9;  // multiplications
+  const int64_t first = height * width * options.width * options.channels * 9;  // multiplications
   int64_t forward = first;
-  for (int64_t stage = 1; stage <= kStages; ++stage) {
-    const int64_t inputs = channels;
-    if (stage > 1) {
-      channels *= 2;
-      height = (height + 1) / 2;
-      width = (width + 1) / 2;
-    }
-    const int64_t shortcut = stage > 1 ? inputs : 0;  // the 1x1 convolution of the stage's first block
+  over_stages(options, height, width, [&](int64_t before, int64_t channels, int64_t pixels) {
+    const int64_t shortcut =
+        channels > before ? before : 0;  // the 1x1 convolution of the stage's first block
     const int64_t others = (2 * kBlocksPerStage - 1) * channels * 9;
-    forward += height * width * channels * (inputs * 9 + others + shortcut);
-  }
-  forward += channels * options.classes;
+    forward += pixels * channels * (before * 9 + others + shortcut);
+  });
+  forward += (options.width << (kStages - 1)) * options.classes;
   return 2 * (3 * forward - first);
 }
 

@@ -39,8 +39,9 @@ struct Passes {
 Passes time_passes(const ModelLayer& layer, int64_t rows, const TrainPlan& plan) {
   auto sizes = layer.input;
   sizes.insert(sizes.begin(), rows);
-  const auto type =
-      in_bf16(plan) && !layer.first ? torch::kBFloat16 : dtype_of(plan.trainer.replica.precision);
+  const bool mostly_unrounded = 2 * layer.unrounded > layer.count;
+  const bool halves = in_bf16(plan) && !layer.first && !mostly_unrounded;
+  const auto type = halves ? torch::kBFloat16 : dtype_of(plan.trainer.replica.precision);
   auto X = torch::rand(sizes, type);
   if (X.dim() == 4) X = X.contiguous(torch::MemoryFormat::ChannelsLast);
   X.requires_grad_(!layer.first);

@@ -9,9 +9,11 @@
 namespace lockstep {
 namespace {
 
-template <class T>
-const BatchNormPasses<T>& batch_norm_passes(const CpuKernels<float>& kernels) {
-  if constexpr (std::is_same_v<T, Bf16>) {
+template <class T, class In>
+const BatchNormPasses<T, In>& batch_norm_passes(const CpuKernels<float>& kernels) {
+  if constexpr (!std::is_same_v<T, In>) {
+    return *kernels.bf16_batch_norm_of_floats;
+  } else if constexpr (std::is_same_v<T, Bf16>) {
     return *kernels.bf16_batch_norm;
   } else {
     return *kernels.batch_norm;
@@ -33,10 +35,10 @@ std::vector<double> sums_over_rows(int64_t rows, int64_t c, int threads, const P
 
 }  // namespace
 
-template <class T>
-void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,
+template <class T, class In>
+void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const CpuKernels<float>& kernels,
                                     int threads) {
-  const auto& passes = batch_norm_passes<T>(kernels);
+  const auto& passes = batch_norm_passes<T, In>(kernels);
   const auto sums = sums_over_rows(layer.rows, layer.c, threads,
                                    [&](auto... range) { passes.statistics(layer, range...); });
   const auto c = static_cast<size_t>(layer.c);
@@ -49,10 +51,10 @@ void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuK
   });
 }
 
-template <class T>
-void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T>& layer, const CpuKernels<float>& kernels,
+template <class T, class In>
+void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T, In>& layer, const CpuKernels<float>& kernels,
                                      int threads) {
-  const auto& passes = batch_norm_passes<T>(kernels);
+  const auto& passes = batch_norm_passes<T, In>(kernels);
   const auto sums = sums_over_rows(layer.rows, layer.c, threads,
                                    [&](auto... range) { passes.gradient_sums(layer, range...); });
   const auto c = static_cast<size_t>(layer.c);
@@ -66,9 +68,12 @@ void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T>& layer, const Cp
   });
 }
 
-template void batch_norm_relu_forward_on_cpu(const BatchNormForward<float>&, const CpuKernels<float>&, int);
-template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16>&, const CpuKernels<float>&, int);
-template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<float>&, const CpuKernels<float>&, int);
-template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16>&, const CpuKernels<float>&, int);
+using Floats = CpuKernels<float>;
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<float>&, const Floats&, int);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16>&, const Floats&, int);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16, float>&, const Floats&, int);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<float>&, const Floats&, int);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16>&, const Floats&, int);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16, float>&, const Floats&, int);
 
 }  // namespace lockstep

@@ -7,13 +7,14 @@
 
 namespace lockstep {
 
-// T is float or Bf16, rows at least 1, c a multiple of 16. y, dx and dresidual are aligned to 64 bytes. Both
-// use so many threads, each for rows of its own; sums over threads are in a fixed order.
-template <class T>
-void batch_norm_relu_forward_on_cpu(const BatchNormForward<T>& layer, const CpuKernels<float>& kernels,
+// T is float or Bf16, In the same or float; rows at least 1, c a multiple of 16. y, dx and dresidual are
+// aligned to 64 bytes. Both use so many threads, each for rows of its own; sums over threads are in a fixed
+// order.
+template <class T, class In>
+void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const CpuKernels<float>& kernels,
                                     int threads);
-template <class T>
-void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T>& layer, const CpuKernels<float>& kernels,
+template <class T, class In>
+void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T, In>& layer, const CpuKernels<float>& kernels,
                                      int threads);
 
 }  // namespace lockstep

@@ -32,9 +32,9 @@ inline void sum_rows(int64_t c, int64_t first, int64_t last, float* scratch, dou
 }
 
 // kLanes channels of dz and of x - origin in one row.
-template <class T>
-inline void load_backward(const BatchNormBackward<T>& layer, int64_t row, int64_t channel, Lanes<float>& dz,
-                          Lanes<float>& x) {
+template <class T, class In>
+inline void load_backward(const BatchNormBackward<T, In>& layer, int64_t row, int64_t channel,
+                          Lanes<float>& dz, Lanes<float>& x) {
   const int64_t at = row * layer.c + channel;
   prefetch_ahead(layer.dy + at);
   prefetch_ahead(layer.x + at);
@@ -43,11 +43,11 @@ inline void load_backward(const BatchNormBackward<T>& layer, int64_t row, int64_
   x = load(layer.x + at) - load(layer.x + channel);
 }
 
-template <class T>
-inline void batch_norm_statistics(const BatchNormForward<T>& layer, int64_t first, int64_t last,
+template <class T, class In>
+inline void batch_norm_statistics(const BatchNormForward<T, In>& layer, int64_t first, int64_t last,
                                   float* scratch, double* sums) {
   sum_rows(layer.c, first, last, scratch, sums, [&](int64_t row, int64_t channel, auto& sum, auto& squares) {
-    const T* x = layer.x + row * layer.c + channel;
+    const In* x = layer.x + row * layer.c + channel;
     prefetch_ahead(x);
     const Lanes<float> d = load(x) - load(layer.x + channel);
     sum += d;
@@ -56,8 +56,8 @@ inline void batch_norm_statistics(const BatchNormForward<T>& layer, int64_t firs
 }
 
 // kLanes channels in one row; returns which of them ReLU lets pass.
-template <class T>
-inline uint32_t apply_to(const BatchNormForward<T>& layer, const float* scale, const float* shift,
+template <class T, class In>
+inline uint32_t apply_to(const BatchNormForward<T, In>& layer, const float* scale, const float* shift,
                          int64_t row, int64_t channel) {
   const int64_t at = row * layer.c + channel;
   prefetch_ahead(layer.x + at);
@@ -72,8 +72,8 @@ inline uint32_t apply_to(const BatchNormForward<T>& layer, const float* scale, c
   return bits_of(~stopped);
 }
 
-template <class T>
-inline void batch_norm_apply(const BatchNormForward<T>& layer, const float* scale, const float* shift,
+template <class T, class In>
+inline void batch_norm_apply(const BatchNormForward<T, In>& layer, const float* scale, const float* shift,
                              int64_t first, int64_t last) {
   for (int64_t row = first; row < last; ++row) {
     for (int64_t channel = 0; channel < layer.c; channel += kPassedWord) {
@@ -87,8 +87,8 @@ inline void batch_norm_apply(const BatchNormForward<T>& layer, const float* scal
   streams_done();
 }
 
-template <class T>
-inline void batch_norm_gradient_sums(const BatchNormBackward<T>& layer, int64_t first, int64_t last,
+template <class T, class In>
+inline void batch_norm_gradient_sums(const BatchNormBackward<T, In>& layer, int64_t first, int64_t last,
                                      float* scratch, double* sums) {
   sum_rows(layer.c, first, last, scratch, sums, [&](int64_t row, int64_t channel, auto& sum, auto& products) {
     Lanes<float> dz, x;
@@ -98,8 +98,8 @@ inline void batch_norm_gradient_sums(const BatchNormBackward<T>& layer, int64_t 
   });
 }
 
-template <class T>
-inline void batch_norm_input_gradient(const BatchNormBackward<T>& layer, const float* of_dz,
+template <class T, class In>
+inline void batch_norm_input_gradient(const BatchNormBackward<T, In>& layer, const float* of_dz,
                                       const float* of_x, const float* constant, int64_t first, int64_t last) {
   for (int64_t row = first; row < last; ++row) {
     for (int64_t channel = 0; channel < layer.c; channel += kLanes) {
@@ -113,10 +113,11 @@ inline void batch_norm_input_gradient(const BatchNormBackward<T>& layer, const f
   streams_done();
 }
 
-template <class T>
-inline constexpr BatchNormPasses<T> kBatchNormPasses = {.statistics = batch_norm_statistics<T>,
-                                                        .apply = batch_norm_apply<T>,
-                                                        .gradient_sums = batch_norm_gradient_sums<T>,
-                                                        .input_gradient = batch_norm_input_gradient<T>};
+template <class T, class In = T>
+inline constexpr BatchNormPasses<T, In> kBatchNormPasses = {
+    .statistics = batch_norm_statistics<T, In>,
+    .apply = batch_norm_apply<T, In>,
+    .gradient_sums = batch_norm_gradient_sums<T, In>,
+    .input_gradient = batch_norm_input_gradient<T, In>};
 
 }  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE

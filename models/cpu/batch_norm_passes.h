@@ -8,23 +8,22 @@
 
 namespace lockstep {
 
-// T: float or Bf16, of activations alone.
-template <class T>
+template <class T, class In = T>
 struct BatchNormPasses {
   // Adds x - origin and its square to sums (2, c). scratch: (2, c).
-  void (*statistics)(const BatchNormForward<T>& layer, int64_t first, int64_t last, float* scratch,
+  void (*statistics)(const BatchNormForward<T, In>& layer, int64_t first, int64_t last, float* scratch,
                      double* sums);
 
   // y = relu((x - origin) scale + shift + residual), and what of it passed
-  void (*apply)(const BatchNormForward<T>& layer, const float* scale, const float* shift, int64_t first,
+  void (*apply)(const BatchNormForward<T, In>& layer, const float* scale, const float* shift, int64_t first,
                 int64_t last);
 
   // Adds dz and dz (x - origin) to sums (2, c), where dz is dy of what ReLU let pass.
-  void (*gradient_sums)(const BatchNormBackward<T>& layer, int64_t first, int64_t last, float* scratch,
+  void (*gradient_sums)(const BatchNormBackward<T, In>& layer, int64_t first, int64_t last, float* scratch,
                         double* sums);
 
   // dx = of_dz dz + of_x (x - origin) + constant, dresidual = dz
-  void (*input_gradient)(const BatchNormBackward<T>& layer, const float* of_dz, const float* of_x,
+  void (*input_gradient)(const BatchNormBackward<T, In>& layer, const float* of_dz, const float* of_x,
                          const float* constant, int64_t first, int64_t last);
 };
 

@@ -93,10 +93,10 @@ struct Conv3x3Work {
   torch::Tensor forward(const torch::Tensor& x, const torch::Tensor& filters,
                         const torch::Tensor& bias) const {
     const auto ready = prepared(filters, /*for_input_gradient=*/false);
-    const auto y = empty_channels_last({x.size(0), shape.out, shape.height, shape.width}, x.options());
+    const auto y = empty_channels_last({x.size(0), shape.out, shape.height, shape.width}, filters.options());
     const auto* from = data_or_null<const T>(x);
     const auto* added = data_or_null<const Number>(bias);
-    T* to = data_or_null<T>(y);
+    auto* to = data_or_null<Number>(y);
     over_tiles(x, [&](Range tiles, void* scratch) {
       kernels.convolve(from, ready.start, added, tiles, shape, scratch, to);
     });
@@ -105,8 +105,9 @@ struct Conv3x3Work {
 
   torch::Tensor input_gradient(const torch::Tensor& dy, const torch::Tensor& filters) const {
     const auto ready = prepared(filters, /*for_input_gradient=*/true);
-    const auto dx = empty_channels_last({dy.size(0), shape.in, shape.height, shape.width}, dy.options());
-    const T* from = data_or_null<const T>(dy);
+    const auto dx = empty_channels_last({dy.size(0), shape.in, shape.height, shape.width},
+                                        dy.options().dtype(kScalarType<T>));
+    const auto* from = data_or_null<const Number>(dy);
     T* to = data_or_null<T>(dx);
     over_tiles(dy, [&](Range tiles, void* scratch) {
       kernels.input_gradient(from, ready.start, tiles, shape, scratch, to);
@@ -119,9 +120,9 @@ struct Conv3x3Work {
     const Shares shares(threads, tiles, panels);
     const Memory sums(shares.tiles, kernels.sums_bytes(shape));
     const Memory scratch(shares.tiles * shares.filters, kernels.scratch_bytes(shape));
-    const auto result =
-        empty_channels_last({shape.out, shape.in, 3, 3}, x.options().dtype(kScalarType<Number>));
-    const T *inputs = data_or_null<const T>(x), *gradients = data_or_null<const T>(dy);
+    const auto result = empty_channels_last({shape.out, shape.in, 3, 3}, dy.options());
+    const T* inputs = data_or_null<const T>(x);
+    const auto* gradients = data_or_null<const Number>(dy);
     auto* to = data_or_null<Number>(result);
     parallel_parts(shares.tiles * shares.filters, [&](int64_t part) {
       const int64_t of_tiles = part % shares.tiles, of_filters = part / shares.tiles;
@@ -167,8 +168,7 @@ class Conv3x3Function : public torch::autograd::Function<Conv3x3Function<T>> {
     torch::Tensor dx, dweight, dbias;
     if (context->needs_input_grad(0)) dx = work.input_gradient(dy, filters);
     if (context->needs_input_grad(1)) dweight = work.filter_gradient(x, dy);
-    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2))
-      dbias = dy.sum({0, 1, 2}, /*keepdim=*/false, kScalarType<Computed<T>>);
+    if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) dbias = dy.sum({0, 1, 2});
     return {dx, dweight, dbias, torch::Tensor()};
   }
 };

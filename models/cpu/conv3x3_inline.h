@@ -63,21 +63,22 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
   // The same convolution of dy, by the same filters turned by half a circle, from out to in.
-  static void input_gradient(const T* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
+  static void input_gradient(const Number* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
                              void* scratch, T* dx) {
     convolve(dy, prepared, nullptr, tiles, {shape.height, shape.width, shape.out, shape.in}, scratch, dx);
   }
 
-  static void convolve(const T* x, const void* prepared, const Number* bias, Range range,
-                       const Conv3x3Shape& shape, void* memory, T* y) {
+  template <class From, class To>
+  static void convolve(const From* x, const void* prepared, const Number* bias, Range range,
+                       const Conv3x3Shape& shape, void* memory, To* y) {
     const Tiles tiles{shape};
     const auto scratch = convolution_scratch(memory, shape);
     const auto& inputs = scratch.first;
     const auto& outputs = scratch.second;
     const auto filters = filter_slices(prepared, shape.in, shape.out);
     over_blocks(tiles, range, [&](const Block& block) {
-      const auto* zeros = cleared(scratch.pixel, shape.in);
-      gather<kPoints, Tile::kBT>({x, tiles, shape.in, /*border=*/1, zeros}, block, inputs);
+      const auto* zeros = cleared<From>(scratch.pixel, shape.in);
+      gather<kPoints, Tile::kBT, From>({x, tiles, shape.in, /*border=*/1, zeros}, block, inputs);
       for (int slice = 0; slice < kSlices; ++slice) {
         const Range rows = with_product(block, slice);
         for (int64_t to = 0; to < shape.out; to += kPanel) {
@@ -86,23 +87,25 @@ struct Conv3x3 : Conv3x3Layout<T> {
                           outputs.place(rows.first, to, slice));
         }
       }
-      scatter(outputs, bias, block, {y, tiles, shape.out, /*border=*/0, scratch.pixel});
+      auto* elsewhere = reinterpret_cast<To*>(scratch.pixel);
+      scatter<To>(outputs, bias, block, {y, tiles, shape.out, /*border=*/0, elsewhere});
     });
   }
 
-  static void filter_sums(const T* x, const T* dy, Range range, Range outputs, const Conv3x3Shape& shape,
+  static void filter_sums(const T* x, const Number* dy, Range range, Range outputs, const Conv3x3Shape& shape,
                           void* memory, void* sums) {
     const Tiles tiles{shape};
     const auto scratch = sums_scratch(memory, shape);
     const auto &inputs = scratch.first, &doutputs = scratch.second;
     const auto total = sum_slices(sums, shape);
-    const auto* zeros = cleared(scratch.pixel, shape.in > shape.out ? shape.in : shape.out);
+    const auto* zeros = cleared<Number>(scratch.pixel, shape.in > shape.out ? shape.in : shape.out);
+    const auto* zeros_of_x = reinterpret_cast<const T*>(zeros);
     bool add = false;
     over_blocks(tiles, range, [&](const Block& block) {
-      gather_together<kPoints, Tile::kBT>({x, tiles, shape.in, /*border=*/1, zeros}, block, {0, shape.in},
-                                          inputs);
-      gather_together<kOutputs, Tile::kA>({dy, tiles, shape.out, /*border=*/0, zeros}, block, outputs,
-                                          doutputs);
+      gather_together<kPoints, Tile::kBT, T>({x, tiles, shape.in, /*border=*/1, zeros_of_x}, block,
+                                             {0, shape.in}, inputs);
+      gather_together<kOutputs, Tile::kA, Number>({dy, tiles, shape.out, /*border=*/0, zeros}, block, outputs,
+                                                  doutputs);
       for (int slice = 0; slice < kSlices; ++slice) {
         // Whole elements: what is beside the tiles that have a product here is 0 in dy.
         const Range tiles_here = with_product(block, slice);
@@ -160,9 +163,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
     }
   }
 
-  static const T* cleared(T* values, int64_t count) {
-    for (int64_t i = 0; i < count; ++i) values[i] = T{};
-    return values;
+  template <class Value>
+  static const Value* cleared(Number* numbers, int64_t count) {
+    for (int64_t i = 0; i < count; ++i) numbers[i] = 0;
+    return reinterpret_cast<const Value*>(numbers);
   }
 
   // Of kLanes rows of the filters' slices, kLanes columns in the lanes.
@@ -190,8 +194,8 @@ struct Conv3x3 : Conv3x3Layout<T> {
 
   // use(slice, points) for kLanes channels of a tile: matrix times (kSize x kSize pixels) times its
   // transpose.
-  template <int kSize, const auto& matrix, class Use>
-  static void tile_points(const T* const* pixel, int64_t c, const Use& use) {
+  template <int kSize, const auto& matrix, class Value, class Use>
+  static void tile_points(const Value* const* pixel, int64_t c, const Use& use) {
     Lanes<Number> pixels[kSize][kSize], half[kPoints][kSize], points[kPoints];
 #pragma GCC unroll 36
     for (int i = 0; i < kSize * kSize; ++i) pixels[i / kSize][i % kSize] = load(pixel[i] + c);
@@ -206,10 +210,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
   // The points of some tiles, one behind the other.
-  template <int kSize, const auto& matrix>
-  static void gather(const Images<const T>& images, const Block& block, const Rows& slices) {
+  template <int kSize, const auto& matrix, class Value>
+  static void gather(const Images<const Value>& images, const Block& block, const Rows& slices) {
     const int64_t channels = images.channels, stride = slices.slice_stride();
-    Pixels<const T, kSize> now, next;
+    Pixels<const Value, kSize> now, next;
     images.find(block, 0, &next);
     for (int64_t tile = 0; tile < block.count; ++tile) {
       now = next;
@@ -225,11 +229,11 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
   // The points of some tiles, kTogether of them in an element.
-  template <int kSize, const auto& matrix>
-  static void gather_together(const Images<const T>& images, const Block& block, Range channels,
+  template <int kSize, const auto& matrix, class Value>
+  static void gather_together(const Images<const Value>& images, const Block& block, Range channels,
                               const Rows& slices) {
     const int64_t stride = slices.slice_stride();
-    Pixels<const T, kSize, kTogether> now, next;
+    Pixels<const Value, kSize, kTogether> now, next;
     images.find(block, 0, &next);
     for (int64_t tile = 0; tile < block.count; tile += kTogether) {
       now = next;
@@ -248,9 +252,11 @@ struct Conv3x3 : Conv3x3Layout<T> {
   }
 
   // The outputs of some tiles from their points.
-  static void scatter(const Sums& slices, const Number* bias, const Block& block, const Images<T>& images) {
+  template <class Value>
+  static void scatter(const Sums& slices, const Number* bias, const Block& block,
+                      const Images<Value>& images) {
     const int64_t channels = images.channels, stride = slices.slice_stride();
-    Pixels<T, kOutputs> now, next;
+    Pixels<Value, kOutputs> now, next;
     images.find(block, 0, &next);
     for (int64_t tile = 0; tile < block.count; ++tile) {
       now = next;
@@ -297,14 +303,15 @@ struct Conv3x3 : Conv3x3Layout<T> {
 };
 
 template <class T>
-inline constexpr Conv3x3Kernels<T> kConv3x3Kernels = {.tiles = Conv3x3<T>::tiles,
-                                                      .prepared_bytes = Conv3x3<T>::prepared_bytes,
-                                                      .scratch_bytes = Conv3x3<T>::scratch_bytes,
-                                                      .sums_bytes = Conv3x3<T>::sums_bytes,
-                                                      .prepare = Conv3x3<T>::prepare,
-                                                      .convolve = Conv3x3<T>::convolve,
-                                                      .input_gradient = Conv3x3<T>::input_gradient,
-                                                      .filter_sums = Conv3x3<T>::filter_sums,
-                                                      .filter_gradient = Conv3x3<T>::filter_gradient};
+inline constexpr Conv3x3Kernels<T> kConv3x3Kernels = {
+    .tiles = Conv3x3<T>::tiles,
+    .prepared_bytes = Conv3x3<T>::prepared_bytes,
+    .scratch_bytes = Conv3x3<T>::scratch_bytes,
+    .sums_bytes = Conv3x3<T>::sums_bytes,
+    .prepare = Conv3x3<T>::prepare,
+    .convolve = Conv3x3<T>::template convolve<T, Computed<T>>,
+    .input_gradient = Conv3x3<T>::input_gradient,
+    .filter_sums = Conv3x3<T>::filter_sums,
+    .filter_gradient = Conv3x3<T>::filter_gradient};
 
 }  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE

@@ -20,9 +20,10 @@ struct Range {
   int64_t first, last;
 };
 
-// The kernels that one capability has for images of float, double or Bf16. Filters, bias and filters'
-// gradient of the last are float: the kernels round the filters once, after they are transformed. All memory
-// is the caller's, its size in bytes is what the functions of that name say, and it is aligned to 64 bytes.
+// The kernels that one capability has for images of float, double or Bf16. All but x and dx is float with the
+// last, too: filters are rounded once, after they are transformed, and sums are not: who takes them rounds
+// what it makes of them. All memory is the caller's, its size in bytes is what the functions of that name
+// say, and it is aligned to 64 bytes.
 template <class T>
 struct Conv3x3Kernels {
   using Number = Computed<T>;
@@ -42,13 +43,13 @@ struct Conv3x3Kernels {
 
   // bias (out) or null.
   void (*convolve)(const T* x, const void* prepared, const Number* bias, Range tiles,
-                   const Conv3x3Shape& shape, void* scratch, T* y);
-  void (*input_gradient)(const T* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
+                   const Conv3x3Shape& shape, void* scratch, Number* y);
+  void (*input_gradient)(const Number* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
                          void* scratch, T* dx);
 
   // The gradient of some filters (outputs: multiples of kChannels) over some tiles, at least one, before
   // filter_gradient() makes dfilters (out, 3, 3, in) of the sums over all tiles.
-  void (*filter_sums)(const T* x, const T* dy, Range tiles, Range outputs, const Conv3x3Shape& shape,
+  void (*filter_sums)(const T* x, const Number* dy, Range tiles, Range outputs, const Conv3x3Shape& shape,
                       void* scratch, void* sums);
   // sums: `parts` of them, each of its own tiles, lying apart bytes from each other; they are added in that
   // order.

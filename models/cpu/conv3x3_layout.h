@@ -82,23 +82,24 @@ struct Conv3x3Layout {
     return {static_cast<Number*>(const_cast<void*>(at)), shape.out, shape.in};
   }
 
-  // What the caller's scratch memory holds, for some tiles: two sets of slices and a pixel.
+  // What the caller's scratch memory holds, for some tiles: two sets of slices and a pixel, of the widest
+  // type.
   template <class First, class Second>
   struct Scratch {
     First first;
     Second second;
-    T* pixel;
+    Number* pixel;
 
     Scratch(void* memory, First first_slices, Second second_slices)
         : first(first_slices), second(second_slices) {
       auto* bytes = static_cast<unsigned char*>(memory);
       first.at = reinterpret_cast<decltype(first.at)>(bytes);
       second.at = reinterpret_cast<decltype(second.at)>(bytes + first.bytes());
-      pixel = reinterpret_cast<T*>(bytes + first.bytes() + second.bytes());
+      pixel = reinterpret_cast<Number*>(bytes + first.bytes() + second.bytes());
     }
     int64_t bytes(const Conv3x3Shape& shape) const {
       const int64_t widest = shape.in > shape.out ? shape.in : shape.out;
-      return first.bytes() + second.bytes() + widest * int64_t(sizeof(T));
+      return first.bytes() + second.bytes() + widest * int64_t(sizeof(Number));
     }
   };
   using Rows = Slices<Element>;

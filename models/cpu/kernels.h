@@ -18,6 +18,7 @@ struct CpuKernels {
   const Conv3x3Kernels<T>* conv3x3;
   const BatchNormPasses<float>* batch_norm;  // of these types whatever T is
   const BatchNormPasses<Bf16>* bf16_batch_norm;
+  const BatchNormPasses<Bf16, float>* bf16_batch_norm_of_floats;
   const RegisterLoop* register_loop;  // in float
 };
 

@@ -15,6 +15,7 @@ inline constexpr CpuKernels<T> kKernels = {.direct_lenet = &kDirectLeNetLayers<T
                                            .conv3x3 = &kConv3x3Kernels<T>,
                                            .batch_norm = &kBatchNormPasses<float>,
                                            .bf16_batch_norm = &kBatchNormPasses<Bf16>,
+                                           .bf16_batch_norm_of_floats = &kBatchNormPasses<Bf16, float>,
                                            .register_loop = &kRegisterLoop};
 
 }  // namespace lockstep::LOCKSTEP_LANES_NAMESPACE

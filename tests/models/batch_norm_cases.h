@@ -16,26 +16,29 @@ struct BatchNormShape {
   int64_t n, c, h, w;
 };
 
-// On the host, as all parts of a check but the fused operation's own.
+// On the host, as all parts of a check but the fused operation's own. The result is of dy's type.
 struct BatchNormInputs {
   torch::Tensor x, residual, dy;  // (n, c, h, w) in channels_last; residual may be undefined
   torch::Tensor weight, bias, conv_bias, running_mean, running_var;  // (c) float
   std::optional<CpuCapability> capability = {};
 };
 
+// dtype: the result's; of_x: that of what is normalised, if it is another.
 inline BatchNormInputs batch_norm_inputs(const BatchNormShape& shape, bool residual, torch::ScalarType dtype,
-                                         double mean = 0) {
+                                         double mean = 0, std::optional<torch::ScalarType> of_x = {}) {
   auto generator = at::detail::createCPUGenerator(3);
   const auto normal = [&](torch::IntArrayRef sizes) {
     return torch::randn(sizes, generator, torch::dtype(torch::kFloat64));
   };
-  const auto activation = [&](const torch::Tensor& values) {
-    return values.to(dtype).contiguous(torch::MemoryFormat::ChannelsLast);
+  const auto in_channels_last = [](const torch::Tensor& values) {
+    return values.contiguous(torch::MemoryFormat::ChannelsLast);
   };
+  const auto activation = [&](const torch::Tensor& values) { return in_channels_last(values.to(dtype)); };
   const std::vector<int64_t> sizes{shape.n, shape.c, shape.h, shape.w};
   const std::vector<int64_t> channels{1, shape.c, 1, 1};
   BatchNormInputs inputs;
-  inputs.x = activation(normal(sizes) * normal(channels).exp() + normal(channels) + mean);
+  inputs.x = in_channels_last(
+      (normal(sizes) * normal(channels).exp() + normal(channels) + mean).to(of_x.value_or(dtype)));
   if (residual) inputs.residual = activation(normal(sizes));
   inputs.dy = activation(normal(sizes));
   const auto floats = [](const torch::Tensor& values) { return values.to(torch::kFloat32); };
@@ -65,18 +68,19 @@ inline BatchNormResults fused_results(const BatchNormInputs& inputs, torch::Devi
   const auto copy = [&](const torch::Tensor& host) { return host.to(device, false, /*copy=*/true); };
   const auto x = leaf(inputs.x);
   const auto residual = leaf(inputs.residual);
-  FusedBatchNorm layer{leaf(inputs.weight),
-                       leaf(inputs.bias),
-                       copy(inputs.running_mean),
-                       copy(inputs.running_var),
-                       leaf(inputs.conv_bias),
-                       kMomentum,
-                       kEps,
-                       inputs.capability};
+  FusedBatchNorm layer{.weight = leaf(inputs.weight),
+                       .bias = leaf(inputs.bias),
+                       .running_mean = copy(inputs.running_mean),
+                       .running_var = copy(inputs.running_var),
+                       .conv_bias = leaf(inputs.conv_bias),
+                       .dtype = inputs.dy.scalar_type(),
+                       .momentum = kMomentum,
+                       .eps = kEps,
+                       .capability = inputs.capability};
   const auto y = fused_batch_norm_relu(x, layer, residual);
   y.backward(inputs.dy.to(device));
   CHECK_FALSE(layer.conv_bias.grad().defined());
-  CHECK(y.scalar_type() == x.scalar_type());
+  CHECK(y.scalar_type() == inputs.dy.scalar_type());
   CHECK(y.is_contiguous(torch::MemoryFormat::ChannelsLast));
   return {y.detach(),
           layer.running_mean,
@@ -204,13 +208,13 @@ inline void check_layouts(torch::Device device) {
     other.dy = inputs.dy.contiguous();
     same(fused_results(other, device));
     const auto x = off_by_one(inputs.x.to(device));
-    FusedBatchNorm layer{inputs.weight.to(device),
-                         inputs.bias.to(device),
-                         inputs.running_mean.to(device, false, true),
-                         inputs.running_var.to(device, false, true),
-                         inputs.conv_bias.to(device),
-                         kMomentum,
-                         kEps};
+    const FusedBatchNorm layer{.weight = inputs.weight.to(device),
+                               .bias = inputs.bias.to(device),
+                               .running_mean = inputs.running_mean.to(device, false, true),
+                               .running_var = inputs.running_var.to(device, false, true),
+                               .conv_bias = inputs.conv_bias.to(device),
+                               .momentum = kMomentum,
+                               .eps = kEps};
     const auto y = fused_batch_norm_relu(x, layer, inputs.residual.to(device));
     CHECK(close(y.cpu(), expected.y.cpu().to(torch::kFloat64), 1e-5));
   }

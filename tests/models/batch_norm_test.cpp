@@ -68,6 +68,18 @@ TEST_CASE("a second run gives the same bits, and so do threads in another order"
   }
 }
 
+TEST_CASE("kernels for GPUs take a float input of a bfloat16 result as if it were rounded") {
+  auto inputs =
+      batch_norm_inputs({5, 24, 14, 15}, true, torch::kBFloat16, /*mean=*/0, /*of_x=*/torch::kFloat32);
+  const auto of_floats = fused_results(inputs, torch::kCPU);
+  CHECK(of_floats.dx.scalar_type() == torch::kFloat32);
+  inputs.x = inputs.x.to(torch::kBFloat16);
+  const auto expected = fused_results(inputs, torch::kCPU).all();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(of_floats.all()[i].to(torch::kFloat32).equal(expected[i].to(torch::kFloat32)));
+  }
+}
+
 TEST_CASE("what cannot be computed is refused") {
   const auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
   const FusedBatchNorm layer{inputs.weight, inputs.bias, inputs.running_mean, inputs.running_var};
@@ -79,6 +91,12 @@ TEST_CASE("what cannot be computed is refused") {
   CHECK_THROWS_AS(fused_batch_norm_relu(torch::ones({2, 5, 3, 3}), layer), c10::Error);
   CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, layer, inputs.residual.to(torch::kBFloat16)), c10::Error);
   CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, layer, inputs.residual.slice(0, 0, 1)), c10::Error);
+  auto other = layer;
+  other.dtype = torch::kFloat32;
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x.to(torch::kBFloat16), other), c10::Error);
+  other.dtype = torch::kBFloat16;
+  CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, other, inputs.residual), c10::Error);
+  CHECK_NOTHROW(fused_batch_norm_relu(inputs.x, other, inputs.residual.to(torch::kBFloat16)));
   auto without = layer;
   without.running_mean = torch::Tensor();
   CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, without), c10::Error);

@@ -134,6 +134,10 @@ TEST_CASE("each model says what a row of a batch takes") {
   CHECK(activations_per_row(lenet, torch::kCUDA) == lenet_activations_per_row(false));
   CHECK(activations_per_row(resnet18, torch::kCPU) == resnet18_activations_per_row());
   CHECK(activations_per_row(resnet18, torch::kCPU) > activations_per_row(lenet, torch::kCUDA));
+  CHECK(floats_per_row(lenet, torch::kCPU) == activations_per_row(lenet, torch::kCPU));
+  CHECK(floats_per_row(lenet, torch::kCUDA) == 0);
+  CHECK(floats_per_row(resnet18, torch::kCPU) == resnet18_floats_per_row({}, torch::kCPU));
+  CHECK(floats_per_row(resnet18, torch::kCUDA) == 0);
   // By hand: X; the kernels' copy of it, 20 x 12 x 12 pooled and the signs of 20 x 12 x 12 and 50 x 4 x 4 as
   // bytes; the features and their gradient, the hidden layer, the logits.
   CHECK(lenet_activations_per_row(true) == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include <lockstep/data/sha256.h>
+#include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
@@ -353,10 +354,10 @@ TEST_CASE("parameters may move into one flat buffer") {
   CHECK(max_abs(net->forward(X)) == 0);
 }
 
-TEST_CASE("activations per row are what autograd saves, and four gradients in each stage") {
+TEST_CASE("activations per row are what autograd saves, and four gradients of the first stage") {
   const auto python = reference("resnet18_step.json");
-  CHECK(resnet18_activations_per_row() == python.at("chapter").at("saved_per_row").get<int64_t>() +
-                                              4 * (64 * 28 * 28 + 128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4));
+  CHECK(resnet18_activations_per_row() ==
+        python.at("chapter").at("saved_per_row").get<int64_t>() + 4 * 64 * 28 * 28);
   const auto& plain = python.at("plain");
   const auto number = [&](const char* name) { return plain.at(name).get<int64_t>(); };
   ResNet18Options options;
@@ -365,8 +366,23 @@ TEST_CASE("activations per row are what autograd saves, and four gradients in ea
   options.width = number("stage_width");
   options.batch_norm = false;
   REQUIRE((number("height") == 13 && number("width") == 10 && options.width == 8));
-  CHECK(resnet18_activations_per_row(options, 13, 10) ==
-        number("saved_per_row") + 4 * (8 * 13 * 10 + 16 * 7 * 5 + 32 * 4 * 3 + 64 * 2 * 2));
+  CHECK(resnet18_activations_per_row(options, 13, 10) == number("saved_per_row") + 4 * 8 * 13 * 10);
+}
+
+TEST_CASE(
+    "activations that stay float in bfloat16 are our convolutions' on processors, and the first one's") {
+  ResNet18Options options;
+  // 64, 128, 256 and 512 channels; the first convolution of a stage with fewer before has stride 2.
+  const int64_t ours = 4 * 64 * 28 * 28 + 3 * (128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4);
+  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28 + (fast_bf16_kernels() ? ours : 0));
+  CHECK(resnet18_floats_per_row(options, torch::kCUDA) == 0);
+  options.kernels = Kernels::kDirect;
+  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28);
+  options.kernels = Kernels::kStock;
+  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 0);
+  options = {.width = 16};
+  CHECK(resnet18_floats_per_row(options, torch::kCPU, 13, 10) ==
+        16 * 13 * 10 + (fast_bf16_kernels() ? 3 * (64 * 4 * 3 + 128 * 2 * 2) : 0));
 }
 
 TEST_CASE("sizes and types that no network can have are refused") {
