@@ -90,16 +90,17 @@ torch::Tensor convolve_images(const Conv2dImpl& conv, const torch::Tensor& X, co
 torch::Tensor fused_relu(const Conv2dImpl& conv, BatchNorm2dImpl& batch_norm, const torch::Tensor& h,
                          const torch::Tensor& residual = {}) {
   batch_norm.num_batches_tracked.add_(1);
+  const auto type = computed_in(h);
   return fused_batch_norm_relu(h,
                                {.weight = batch_norm.weight,
                                 .bias = batch_norm.bias,
                                 .running_mean = batch_norm.running_mean,
                                 .running_var = batch_norm.running_var,
                                 .conv_bias = conv.bias,
-                                .dtype = computed_in(h),
+                                .dtype = type,
                                 .momentum = *batch_norm.options.momentum(),
                                 .eps = batch_norm.options.eps()},
-                               residual);
+                               residual.defined() ? residual.to(type) : residual);
 }
 
 int64_t halved(int64_t size, int64_t stride) { return (size + stride - 1) / stride; }
@@ -188,7 +189,7 @@ ResidualImpl::ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t st
 
 torch::Tensor ResidualImpl::forward(const torch::Tensor& X) {
   const auto shortcut = [&] { return conv3 ? convolve(*conv3, X, *settings) : X; };
-  if (fuses(*settings, bn1, X)) {
+  if (fuses(*settings, bn1, X) && fuses(*settings, bn2, X)) {
     auto h =
         convolve(*conv1, X, *settings, Bias::kLeftOut);  // (n, out, h / stride, w / stride), as all below
     h = fused_relu(*conv1, *bn1, h);

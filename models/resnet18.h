@@ -34,7 +34,8 @@ struct ResNet18Options {
   // But for stock: in training mode batch normalisation, ReLU and the addition before it are one operation
   // where fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
   // gradient (.grad stays as it was, their hooks run): what they add, the normalisation takes away. With
-  // auto, in any mode, conv3x3() computes the convolutions of 3 x 3 and stride 1 that conv3x3_takes().
+  // auto, in any mode, conv3x3() computes the convolutions of 3 x 3 and stride 1 that conv3x3_takes(). Under
+  // autocast to bfloat16 on a processor the first convolution is computed in float.
   Kernels kernels = Kernels::kAuto;
 };
 

@@ -212,6 +212,22 @@ TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance 
   CHECK(ratios[1] <= 1.5);
 }
 
+TEST_CASE(
+    "a batch normalisation in evaluation mode is not fused, and what it leaves in float taken in bfloat16") {
+  const std::string frozen = GENERATE("1", "resnet_block1.0.bn2", "resnet_block4.0.bn1");
+  INFO(frozen);
+  auto net = ResNet18(ResNet18Options{.initialization = Initialization::kTorch});
+  const auto X = torch::rand({2, 1, 20, 20});
+  const auto before = under_autocast([&] { return net->forward(X); });
+  net->named_modules()[frozen]->eval();
+  const auto logits = under_autocast([&] { return net->forward(X); });
+  CHECK_FALSE(logits.equal(before));
+  logits.sum().backward();
+  for (const auto& item : net->named_parameters()) {
+    if (!before_batch_norm(item.key())) CHECK(item.value().grad().isfinite().all().item<bool>());
+  }
+}
+
 TEST_CASE("on a processor sums reach a batch normalisation unrounded in bfloat16") {
   const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect, Kernels::kStock);
   // 64 and 128 channels in the last two stages.
