@@ -1,15 +1,17 @@
 // The fused batch normalisation by the kernels for processors.
 #include <ATen/autocast_mode.h>
+#include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 
 #include <algorithm>
-#include <array>
 #include <functional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/statistics.h>
 #include <lockstep/tests/models/batch_norm_cases.h>
 #include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
@@ -112,24 +114,21 @@ ResNet18Distances distances_from_double(Initialization initialization, uint64_t 
   return {.own = distances(Kernels::kAuto), .stock = distances(Kernels::kStock)};
 }
 
-// In the median over seeds: an output of a ReLU that rounding puts on the other side of 0 is worth more than
-// all other errors, and happens to any kernels.
-template <size_t seeds>
-void check_no_further_from_double(bool autocast) {
-  for (const auto initialization : {Initialization::kNormal, Initialization::kTorch}) {
-    std::array<ResNet18Distances, seeds> all;
-    for (size_t i = 0; i < seeds; ++i)
-      all[i] = distances_from_double(initialization, /*seed=*/i + 3, autocast);
-    const auto median = [&](const auto& value_of) {
-      std::sort(all.begin(), all.end(),
-                [&](const auto& a, const auto& b) { return value_of(a) < value_of(b); });
-      return value_of(all[seeds / 2]);
-    };
-    CHECK(median([](const auto& of) { return of.own.logits; }) <=
-          median([](const auto& of) { return of.stock.logits; }));
-    CHECK(median([](const auto& of) { return of.own.gradient; }) <=
-          median([](const auto& of) { return of.stock.gradient; }));
+// In the median over seeds 3, 4, ...: an output of a ReLU that rounding puts on the other side of 0 is worth
+// more than all other errors, and happens to any kernels.
+void check_no_further_from_double(Initialization initialization, uint64_t seeds, bool autocast) {
+  std::vector<double> logits, gradients;  // ours as parts of torch's
+  std::string all;
+  for (uint64_t seed = 3; seed < 3 + seeds; ++seed) {
+    const auto [own, stock] = distances_from_double(initialization, seed, autocast);
+    logits.push_back(own.logits / stock.logits);
+    gradients.push_back(own.gradient / stock.gradient);
+    all += fmt::format("seed {}: logits {:.2g}, torch's {:.2g}; worst gradient {:.2g}, torch's {:.2g}\n",
+                       seed, own.logits, stock.logits, own.gradient, stock.gradient);
   }
+  INFO(all);
+  CHECK(median(logits) <= 1);
+  CHECK(median(gradients) <= 1);
 }
 
 }  // namespace
@@ -176,23 +175,25 @@ TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
 }
 
 TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's") {
-  check_no_further_from_double<3>(/*autocast=*/false);
+  check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/false);
+  check_no_further_from_double(Initialization::kTorch, /*seeds=*/3, /*autocast=*/false);
 }
 
 TEST_CASE("ResNet-18 by our kernels in bfloat16 is no further from double than under autocast") {
-  check_no_further_from_double<5>(/*autocast=*/true);
+  check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/true);
+  check_no_further_from_double(Initialization::kTorch, /*seeds=*/9, /*autocast=*/true);  // a tenth less far
 }
 
 // Here the final linear layer's own rounding is a third to a half of the distance.
 TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance from double") {
   const torch::NoGradGuard no_grad;
-  std::array<double, 3> ratios{};
-  for (size_t i = 0; i < ratios.size(); ++i) {
+  std::vector<double> ratios;
+  for (uint64_t seed = 3; seed < 6; ++seed) {
     torch::manual_seed(1);
     const auto X = torch::rand({8, 1, 28, 28});
     const auto network = [&](Kernels kernels, torch::ScalarType dtype) {
       return ResNet18(ResNet18Options{
-          .seed = i + 3, .dtype = dtype, .initialization = Initialization::kTorch, .kernels = kernels});
+          .seed = seed, .dtype = dtype, .initialization = Initialization::kTorch, .kernels = kernels});
     };
     auto exact = network(Kernels::kStock, torch::kFloat64);
     for (int pass = 0; pass < 20; ++pass) exact->forward(X.to(torch::kFloat64));  // for running statistics
@@ -206,10 +207,9 @@ TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance 
       CHECK(logits.scalar_type() == torch::kBFloat16);
       return distance(logits, expected);
     };
-    ratios[i] = distance_by(Kernels::kAuto) / distance_by(Kernels::kStock);
+    ratios.push_back(distance_by(Kernels::kAuto) / distance_by(Kernels::kStock));
   }
-  std::sort(ratios.begin(), ratios.end());
-  CHECK(ratios[1] <= 1.5);
+  CHECK(median(ratios) <= 1.5);
 }
 
 TEST_CASE(
