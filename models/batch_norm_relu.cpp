@@ -195,7 +195,7 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
-  // Those have one type of activations.
+  // Kernels for GPUs have one type of activations.
   const auto taken = takes_gpu_kernels(x.device()) ? x.to(type_of_result(x, layer)) : x;
   const auto given = [](const torch::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;

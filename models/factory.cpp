@@ -20,7 +20,6 @@ struct KnownModel {
   int64_t (*activations_per_row)(const ModelSpec& spec, torch::DeviceType device);
   int64_t (*floats_per_row)(const ModelSpec& spec, torch::DeviceType device);
   int64_t (*working_bytes)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
-  bool (*stays_in_fp32)(const ModelSpec& spec, torch::DeviceType device);
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
   int64_t (*training_flops_per_row)();
 };
@@ -91,7 +90,6 @@ constexpr std::array kModels = {
                    [](const auto& spec, auto device, auto threads) {
                      return lenet_is_own(spec, device) ? lenet_working_bytes(threads) : 0;
                    },
-               .stays_in_fp32 = lenet_is_own,
                .layers = lenet_layers,
                .training_flops_per_row = lenet_training_flops_per_row},
     KnownModel{
@@ -104,7 +102,6 @@ constexpr std::array kModels = {
             [](const auto& spec, auto device, auto threads) {
               return resnet18_working_bytes(resnet18_options(spec), device, threads);
             },
-        .stays_in_fp32 = [](const auto&, auto) { return false; },
         .layers = resnet18_layers,
         .training_flops_per_row = [] { return resnet18_training_flops_per_row(); }},
 };
@@ -140,7 +137,7 @@ int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t t
 }
 
 bool stays_in_fp32(const ModelSpec& spec, torch::DeviceType device) {
-  return find_model(spec.name).stays_in_fp32(spec, device);
+  return floats_per_row(spec, device) == activations_per_row(spec, device);
 }
 
 std::vector<ModelLayer> layers_of(const ModelSpec& spec) { return find_model(spec.name).layers(spec); }

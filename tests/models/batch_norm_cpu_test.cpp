@@ -1,5 +1,4 @@
 // The fused batch normalisation by the kernels for processors.
-#include <ATen/autocast_mode.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -10,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
+#include <lockstep/parallel/precision.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/tests/models/batch_norm_cases.h>
@@ -66,12 +66,8 @@ double distance(const torch::Tensor& a, const torch::Tensor& exact) {
 // body() under autocast to bfloat16 on processors.
 template <class Body>
 torch::Tensor under_autocast(const Body& body) {
-  at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
-  at::autocast::set_autocast_enabled(torch::kCPU, true);
-  const auto result = body();
-  at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(torch::kCPU, false);
-  return result;
+  const AutocastGuard autocast(Precision::kBf16, torch::kCPU);
+  return body();
 }
 
 // How far the logits and the worst parameter's gradient of ResNet-18 are from those in double: l2 norms of

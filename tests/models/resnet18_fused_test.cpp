@@ -1,7 +1,7 @@
 // With the kernels themselves, emulated: batch_norm_emulated.cpp.
-#include <ATen/autocast_mode.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/precision.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
 
 using namespace lockstep;
@@ -69,16 +69,16 @@ TEST_CASE("the factory passes the kernels on") {
 }
 
 TEST_CASE("under autocast the fused kernels compute in bfloat16") {
-  at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
-  at::autocast::set_autocast_enabled(torch::kCPU, true);
   auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat32);
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
   auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({16, 1, 28, 28});
-  const auto fused_logits = fused->forward(X);
-  const auto stock_logits = stock->forward(X);
-  at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(torch::kCPU, false);
+  const auto in_bf16 = [&](ResNet18& net) {
+    const AutocastGuard autocast(Precision::kBf16, torch::kCPU);
+    return net->forward(X);
+  };
+  const auto fused_logits = in_bf16(fused);
+  const auto stock_logits = in_bf16(stock);
   const auto logits = exact->forward(X.to(torch::kFloat64));
   CHECK(fused_logits.scalar_type() == torch::kBFloat16);
   CHECK_FALSE(fused_logits.equal(stock_logits));

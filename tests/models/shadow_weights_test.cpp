@@ -1,9 +1,8 @@
 // A network that multiplies by bfloat16 copies against the same one under torch's autocast, which makes its
 // own.
-#include <ATen/autocast_mode.h>
-
 #include <catch2/catch.hpp>
 
+#include <lockstep/parallel/precision.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
 
@@ -11,20 +10,6 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
-
-class Autocast {
- public:
-  Autocast() {
-    at::autocast::set_autocast_dtype(torch::kCPU, torch::kBFloat16);
-    at::autocast::set_autocast_enabled(torch::kCPU, true);
-  }
-  ~Autocast() {
-    at::autocast::clear_cache();
-    at::autocast::set_autocast_enabled(torch::kCPU, false);
-  }
-  Autocast(const Autocast&) = delete;
-  Autocast& operator=(const Autocast&) = delete;
-};
 
 std::vector<torch::Tensor> rounded(const std::vector<torch::Tensor>& params, double factor = 1) {
   const torch::NoGradGuard no_grad;
@@ -39,7 +24,7 @@ torch::Tensor batch() {
 
 // The logits, and after training all gradients.
 std::vector<torch::Tensor> results(ResNet18& net, bool training) {
-  const Autocast autocast;
+  const AutocastGuard autocast(Precision::kBf16, torch::kCPU);
   net->train(training);
   net->zero_grad();
   const auto logits = net->forward(batch());
