@@ -3,7 +3,7 @@
 #   in    LOCKSTEP_BUILD_TORCH, LOCKSTEP_CUDA
 #   out   LibTorch::torch (cmake/LockstepCuda.cmake adds the CUDA part), LibTorch_ROOT_DIR, LibTorch_VERSION,
 #         LibTorch_CUDA_VERSION (empty for a CPU-only torch)
-set(_wanted 2.11)
+set(_wanted 2.15)
 
 # The first match of `regex`'s group in the first of these files that has one.
 function(_lockstep_read_version out regex)
@@ -42,7 +42,7 @@ _lockstep_read_version(LibTorch_VERSION "([0-9]+\\.[0-9]+\\.[0-9]+[^'\" ]*)"
   "${_root}/version.py" "${_root}/build-version" "${_root}/include/torch/headeronly/version.h")
 if(NOT LibTorch_VERSION)
   lockstep_stop("${_root} is not a LibTorch folder: it has neither version.py nor build-version" "${_another}")
-elseif(NOT LibTorch_VERSION MATCHES "^2\\.11\\.")
+elseif(NOT LibTorch_VERSION MATCHES "^2\\.(11|15)\\.")
   lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep is written for ${_wanted}" "${_another}")
 endif()
 foreach(_file include/ATen/ATen.h include/torch/csrc/api/include/torch/torch.h lib/libc10.so lib/libtorch_cpu.so)

@@ -10,6 +10,7 @@
 
 #include <lockstep/parallel/trace.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/torch_compat.h>
 
 namespace lockstep {
 namespace {
@@ -42,8 +43,12 @@ class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
   const int param_;
 };
 
+struct GradientSync::Nodes {
+  std::vector<GradAccumulator> accumulators;
+};
+
 GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options)
-    : endpoint_(endpoint), options_(options) {}
+    : endpoint_(endpoint), options_(options), nodes_(std::make_unique<Nodes>()) {}
 
 GradientSync::~GradientSync() {
   for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
@@ -71,7 +76,7 @@ void GradientSync::attach(torch::nn::Module& module) {
     params[i].mutable_grad() = gradients_.views[i];
     torch::autograd::impl::set_post_acc_grad_hooks(params[i],
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
-    nodes_.push_back(torch::autograd::impl::grad_accumulator(params[i]));
+    nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
   params_ = std::move(params);
 }

@@ -23,10 +23,6 @@
 #include <lockstep/parallel/flat_tensors.h>
 #include <lockstep/support/choices.h>
 
-namespace torch::autograd {
-struct Node;
-}
-
 namespace lockstep {
 
 enum class SyncMode {
@@ -97,7 +93,8 @@ class GradientSync {
   FlatTensors gradients_;
   // Of each parameter, kept since a node belongs to the stream on which it was made: the replica's own, for
   // the whole run, as a graph's recording demands.
-  std::vector<std::shared_ptr<torch::autograd::Node>> nodes_;
+  struct Nodes;
+  std::unique_ptr<Nodes> nodes_;
   std::optional<BucketProgress> progress_;
   std::vector<Work> works_;  // posted since the last wait()
   bool enabled_ = true;

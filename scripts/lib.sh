@@ -6,12 +6,12 @@ set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 logs=$cache/log
-torch_version=2.11.0
+torch_version=2.15.0
 torch_cuda_major=13
 torch_cpu=$cache/torch-$torch_version-cpu    # a plain folder; serves C++ without CUDA
 torch_full=$cache/torch-$torch_version-full  # a Python environment with all that torch loads; CUDA and Python need it
-nccl_version=2.28.9                          # torch's
-nvcc_install=$cache/nvcc-13.0.2-nccl-$nccl_version
+nccl_version=2.30.7                          # torch's
+nvcc_install=$cache/nvcc-13.2.2-nccl-$nccl_version
 debian_data=/usr/share/datasets/fashion-mnist
 export CCACHE_DIR=${CCACHE_DIR:-$cache/ccache}
 

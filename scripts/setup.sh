@@ -131,7 +131,7 @@ install_python() {
 install_nvcc() {
   local packages=()
   # All extras: with nvcc alone pip takes parts of a newer release that do not fit.
-  system_nvcc || packages+=('cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.0.2')
+  system_nvcc || packages+=('cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.2.2')
   nccl_elsewhere || packages+=("nvidia-nccl-cu13==$nccl_version")
   pip_into "$nvcc_install" "${packages[@]}" || return
   # nvcc looks for its libraries in lib64; the packages put them into lib.
@@ -156,7 +156,7 @@ fetch_one() {
     cpu)
       # Two NVIDIA packages, because libtorch_cpu.so names libraries of theirs; the other 3.5 GB serve GPUs only.
       fetch "LibTorch $torch_version (CPU, 540 MB)" 3 "$torch_cpu" torch/lib/libtorch_cpu.so \
-        pip_into "$torch_cpu" --no-deps "torch==$torch_version" nvidia-cuda-cupti==13.0.85 nvidia-cuda-runtime==13.0.96
+        pip_into "$torch_cpu" --no-deps "torch==$torch_version" nvidia-cuda-cupti==13.2.86 nvidia-cuda-runtime==13.2.86
       ;;
     full)
       fetch "torch $torch_version (CUDA, 2.5 GB)" 9 "$torch_full" 'lib/python3*/site-packages/torch/lib/libtorch_cuda.so' \

@@ -1,7 +1,7 @@
 // The conventions of the command line, on a small tree of commands of the test's own.
 #include <CLI/CLI.hpp>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstdint>
 #include <cstdlib>
 #include <optional>
@@ -14,7 +14,7 @@
 #include <lockstep/app/validators.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -165,7 +165,7 @@ TEST_CASE("a word that is not one of the choices") {
   CHECK(refusal_of("--sync", "x") ==
         std::string("--sync must be parameterwise, bucketed or overlapped, got 'x'") + kSeeTrain);
   CHECK_THAT(refusal_of("--color", "nevr"),
-             Contains("--color must be auto, always or never, got 'nevr' | did you mean 'never'?"));
+             ContainsSubstring("--color must be auto, always or never, got 'nevr' | did you mean 'never'?"));
 }
 
 TEST_CASE("whole numbers") {
@@ -182,7 +182,7 @@ TEST_CASE("whole numbers") {
   for (const std::string text :
        {"abc", "2.5", "3x", "1e3", "0x10", "010", "+-3", "--", " 3", "1,000", "nan"}) {
     CAPTURE(text);
-    CHECK_THAT(refusal({"train", "--epochs=" + text}), Contains("--epochs") && !Contains("accepted"));
+    CHECK_THAT(refusal({"train", "--epochs=" + text}), ContainsSubstring("--epochs") && !ContainsSubstring("accepted"));
   }
   CHECK(refusal_of("--epochs", "2.5") == std::string("--epochs is not a whole number: '2.5'") + kSeeTrain);
   CHECK(refusal_of("--epochs", "+3") == "accepted");

@@ -1,5 +1,5 @@
 // What a run on GPUs says, where there is none: texts alone.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/out_of_memory.h>
@@ -8,7 +8,7 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -61,41 +61,41 @@ TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that
   const double rows = (.9 * 8 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t batch = static_cast<int64_t>(rows) * 2 / 8 * 8;
   REQUIRE(batch < 4096);
-  CHECK_THAT(error.hint(), Contains("--batch-size " + std::to_string(batch) + " should fit"));
+  CHECK_THAT(error.hint(), ContainsSubstring("--batch-size " + std::to_string(batch) + " should fit"));
 
   plan.trainer.devices = {kSecond, kSecond};  // both on one: half of the room each
   const double half = (.9 * 4 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t shared = static_cast<int64_t>(half) * 2 / 8 * 8;
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(),
-             Contains("--batch-size " + std::to_string(shared) + " "));
+             ContainsSubstring("--batch-size " + std::to_string(shared) + " "));
 
   plan.batch_size = 40;  // should have fitted: never the size that has failed
-  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), Contains("--batch-size 16 "));
+  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("--batch-size 16 "));
   plan.batch_size = 1;
-  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), Contains("use a smaller --batch-size"));
+  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use a smaller --batch-size"));
 }
 
 TEST_CASE("out of the processor's memory: torch's own words") {
   const auto error = out_of_memory("DefaultCPUAllocator: can't allocate memory", plan_on({kCpu}));
   CHECK(error.exit_code() == ExitCode::kMemory);
-  CHECK_THAT(error.what(), Contains("can't allocate"));
+  CHECK_THAT(error.what(), ContainsSubstring("can't allocate"));
 }
 
 TEST_CASE("the plan of a run on GPUs says what will be recorded, and who sums") {
   auto plan = plan_on({kFirst});
-  CHECK_THAT(describe(plan), Contains("[cuda:0]: 1 replica\n"));
-  CHECK_THAT(describe(plan), Contains("recorded once, then replayed as one CUDA graph"));
+  CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0]: 1 replica\n"));
+  CHECK_THAT(describe(plan), ContainsSubstring("recorded once, then replayed as one CUDA graph"));
   plan = plan_on({kFirst, kSecond});
   plan.trainer.allreduce = Allreduce::kNccl;
-  CHECK_THAT(describe(plan), Contains("summed after backward (buckets of at most 25 MB), by NCCL"));
-  CHECK_THAT(describe(plan), Contains("as two CUDA graphs with the sums between them"));
+  CHECK_THAT(describe(plan), ContainsSubstring("summed after backward (buckets of at most 25 MB), by NCCL"));
+  CHECK_THAT(describe(plan), ContainsSubstring("as two CUDA graphs with the sums between them"));
   plan.trainer.replica.cuda_graph = CudaGraph::kOff;
-  CHECK_THAT(describe(plan), Contains("summed while backward still runs"));
-  CHECK_THAT(describe(plan), Contains("queued kernel by kernel"));
+  CHECK_THAT(describe(plan), ContainsSubstring("summed while backward still runs"));
+  CHECK_THAT(describe(plan), ContainsSubstring("queued kernel by kernel"));
   plan = plan_on({kFirst, kCpu});
   plan.trainer.threads = 3;
-  CHECK_THAT(describe(plan), Contains("[cuda:0, cpu]: 2 replicas with 3 threads each\n"));
-  CHECK_THAT(describe(plan_on({kCpu, kCpu})), !Contains("steps      "));
+  CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0, cpu]: 2 replicas with 3 threads each\n"));
+  CHECK_THAT(describe(plan_on({kCpu, kCpu})), !ContainsSubstring("steps      "));
 }
 
 TEST_CASE("what graphs do not go with") {
@@ -106,9 +106,9 @@ TEST_CASE("what graphs do not go with") {
   traced.trace = "trace.json";
   invariant.invariant = true;
   tuned.split = "auto";
-  CHECK_THAT(refusal(traced), Contains("--cuda-graph on") && Contains("--trace"));
-  CHECK_THAT(refusal(invariant), Contains("--cuda-graph on") && Contains("--invariant"));
-  CHECK_THAT(refusal(tuned), Contains("--cuda-graph on") && Contains("--split auto"));
+  CHECK_THAT(refusal(traced), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--trace"));
+  CHECK_THAT(refusal(invariant), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--invariant"));
+  CHECK_THAT(refusal(tuned), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--split auto"));
   traced.cuda_graph = "auto";
   CHECK(refusal(traced) == "taken");
   CHECK_THROWS_AS(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu}), UsageError);
@@ -123,7 +123,7 @@ TEST_CASE("GPUs that cannot read each other's memory are named") {
   CHECK_FALSE(peer_notice(std::vector{kFirst, kSecond, third}, all));
   CHECK_FALSE(peer_notice(std::vector{kFirst, third, kFirst, kCpu}, not_with_second));
   CHECK_THAT(*peer_notice(std::vector{kFirst, kSecond, third, kSecond}, not_with_second),
-             Contains("cuda:0 and cuda:1, cuda:1 and cuda:2 cannot read each other's memory"));
+             ContainsSubstring("cuda:0 and cuda:1, cuda:1 and cuda:2 cannot read each other's memory"));
   const auto one_way = [](int a, int b) { return a < b; };
   CHECK(peer_notice(std::vector{kFirst, kSecond}, one_way));
 }

@@ -1,5 +1,5 @@
 // What a run that is stopped by a signal says and leaves.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,7 +9,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 
 namespace {
@@ -24,8 +24,8 @@ std::string bytes_of(const std::filesystem::path& path) {
 TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
   const auto result = stopped_run({"--log-every", "1"}, SIGINT, "step 2/5");
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.err, Contains("stopped by Ctrl-C after step"));
-  CHECK_THAT(result.out, !Contains("test acc:") && !Contains("saved"));
+  CHECK_THAT(result.err, ContainsSubstring("stopped by Ctrl-C after step"));
+  CHECK_THAT(result.out, !ContainsSubstring("test acc:") && !ContainsSubstring("saved"));
 }
 
 TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it took") {
@@ -35,7 +35,7 @@ TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it
   const auto result =
       stopped_run(two + Words{"--log-every", "1", "--save", weights, "--trace", trace}, SIGTERM, "step 2/5");
   CHECK(result.exit_code == 143);
-  CHECK_THAT(result.out, Contains("weights saved to " + weights) && Contains("trace written to " + trace));
+  CHECK_THAT(result.out, ContainsSubstring("weights saved to " + weights) && ContainsSubstring("trace written to " + trace));
   CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
 
   std::smatch at;

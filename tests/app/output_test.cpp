@@ -3,7 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -17,7 +17,7 @@
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 namespace fs = std::filesystem;
 
@@ -57,8 +57,8 @@ TEST_CASE("an existing file is refused, and kept") {
   write_file(folder / "a.jsonl", "old\n");
   const auto error = refusal(folder / "a.jsonl", false);
   CHECK(error.exit_code() == ExitCode::kOutput);
-  CHECK_THAT(error.what(), Contains("a.jsonl") && Contains("already exists"));
-  CHECK_THAT(error.hint(), Contains("--overwrite"));
+  CHECK_THAT(error.what(), ContainsSubstring("a.jsonl") && ContainsSubstring("already exists"));
+  CHECK_THAT(error.hint(), ContainsSubstring("--overwrite"));
   CHECK(read_file(folder / "a.jsonl") == "old\n");
 }
 
@@ -84,10 +84,10 @@ TEST_CASE("paths that cannot be written") {
   const TempFolder folder;
   write_file(folder / "file", "");
   for (const bool overwrite : {false, true}) {
-    CHECK_THAT(refusal(folder.path(), overwrite).what(), Contains("it is a folder"));
-    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).what(), Contains("none' does not exist"));
-    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).hint(), Contains("mkdir -p"));
-    CHECK_THAT(refusal(folder / "file/a.jsonl", overwrite).what(), Contains("Not a directory"));
+    CHECK_THAT(refusal(folder.path(), overwrite).what(), ContainsSubstring("it is a folder"));
+    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).what(), ContainsSubstring("none' does not exist"));
+    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).hint(), ContainsSubstring("mkdir -p"));
+    CHECK_THAT(refusal(folder / "file/a.jsonl", overwrite).what(), ContainsSubstring("Not a directory"));
     CHECK(refusal("", overwrite).exit_code() == ExitCode::kOutput);
   }
   fs::create_symlink(folder / "nowhere", folder / "link");
@@ -97,7 +97,7 @@ TEST_CASE("paths that cannot be written") {
 
 TEST_CASE("a full disk is an error") {
   OutputFile file("/dev/full", false);  // devices need no --overwrite
-  CHECK_THROWS_WITH(file.append_line("x"), Contains("/dev/full") && Contains("No space left"));
+  CHECK_THROWS_WITH(file.append_line("x"), ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
 }
 
 TEST_CASE("the first signal is noted, and the old handlers come back") {

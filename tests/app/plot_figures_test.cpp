@@ -1,5 +1,5 @@
 // From files to figures: every expected point stands in the file that the case writes by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
 #include <vector>

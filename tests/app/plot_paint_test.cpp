@@ -1,6 +1,6 @@
 // Where things lie in a picture: a canvas of the test's own notes what is drawn on it.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,7 +11,7 @@
 #include <lockstep/app/plot/ticks.h>
 
 using namespace lockstep::plot;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -171,7 +171,7 @@ TEST_CASE("many names make a longer legend, and too long ones are shortened in t
   CHECK(layout.height > before + 300);
   const auto& name = layout.legend.back().text;
   CHECK(name.size() < 150);
-  CHECK_THAT(name, Catch::StartsWith("another 19xxx") && Contains("...") && Catch::EndsWith("xend"));
+  CHECK_THAT(name, Catch::Matchers::StartsWith("another 19xxx") && ContainsSubstring("...") && Catch::Matchers::EndsWith("xend"));
 }
 
 TEST_CASE("shortening never cuts a character apart") {

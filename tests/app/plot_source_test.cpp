@@ -1,5 +1,5 @@
 // Files that make no picture, and what is said of them.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,7 +10,7 @@
 using namespace lockstep;
 using namespace lockstep::plot;
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -29,7 +29,7 @@ void check_data_error(const std::string& text, const std::string& says) {
   INFO(text);
   const auto error = refusal({{"some/file.json", text}});
   CHECK(error.exit_code() == ExitCode::kData);
-  CHECK_THAT(error.what(), Contains("'some/file.json'") && Contains(says));
+  CHECK_THAT(error.what(), ContainsSubstring("'some/file.json'") && ContainsSubstring(says));
   CHECK_FALSE(error.hint().empty());
 }
 
@@ -99,7 +99,7 @@ TEST_CASE("files of different kinds make no picture together") {
   const auto error = refusal({{"run.jsonl", run(R"(["cpu"])", "0.2")}, {"s.json", sweep("")}});
   CHECK(error.exit_code() == ExitCode::kUsage);
   CHECK_THAT(error.what(),
-             Contains("'run.jsonl' is the metrics of a run") && Contains("'s.json' is a sweep"));
+             ContainsSubstring("'run.jsonl' is the metrics of a run") && ContainsSubstring("'s.json' is a sweep"));
 }
 
 TEST_CASE("texts of a picture are well-formed UTF-8 without control characters") {

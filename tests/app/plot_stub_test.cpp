@@ -1,5 +1,5 @@
 // What a build without cairo says, whatever this one has.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/support/error.h>

@@ -1,5 +1,5 @@
 // Where axes have their ticks. All expected values are made by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <limits>
 #include <string>
 #include <utility>

@@ -1,5 +1,5 @@
 // The built program: exit codes, and what goes to which stream.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstdlib>
 #include <map>
 #include <string>
@@ -8,7 +8,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 namespace {
@@ -27,7 +27,7 @@ TEST_CASE("without a subcommand the help goes to standard error, and the code is
   const auto result = run_process(program({}));
   CHECK(result.exit_code == 2);
   CHECK(result.out.empty());
-  CHECK_THAT(result.err, Contains("Usage: lockstep SUBCOMMAND [FLAGS]") && Contains("devices"));
+  CHECK_THAT(result.err, ContainsSubstring("Usage: lockstep SUBCOMMAND [FLAGS]") && ContainsSubstring("devices"));
   CHECK(run_process(program({"demo"})).exit_code == 2);
 }
 
@@ -37,7 +37,7 @@ TEST_CASE("help and version go to standard output") {
     const auto result = run_process(program(words));
     CHECK(result.exit_code == 0);
     CHECK(result.err.empty());
-    CHECK_THAT(result.out, Contains("Usage: lockstep"));
+    CHECK_THAT(result.out, ContainsSubstring("Usage: lockstep"));
   }
   for (const std::vector<std::string>& words :
        std::vector<std::vector<std::string>>{{"--version"}, {"devices", "--version"}}) {
@@ -46,7 +46,7 @@ TEST_CASE("help and version go to standard output") {
     CHECK(result.err.empty());
     CHECK_THAT(
         result.out,
-        Catch::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.11\\.[0-9]+.*, .*CUDA.*\\)\n"));
+        Catch::Matchers::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.11\\.[0-9]+.*, .*CUDA.*\\)\n"));
   }
 }
 
@@ -54,8 +54,8 @@ TEST_CASE("lockstep devices") {
   const auto result = run_process(program({"devices"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
-  CHECK_THAT(result.out, Contains("cpux2") && Contains("LibTorch") && Contains("GiB memory"));
-  CHECK_THAT(result.out, !Contains("\x1b"));
+  CHECK_THAT(result.out, ContainsSubstring("cpux2") && ContainsSubstring("LibTorch") && ContainsSubstring("GiB memory"));
+  CHECK_THAT(result.out, !ContainsSubstring("\x1b"));
 }
 
 TEST_CASE("misspelt words") {
@@ -98,7 +98,7 @@ TEST_CASE("colours only on a terminal that wants them") {
     process.on_terminal = terminal;
     const auto result = run_process(process);
     CHECK(result.exit_code == 2);
-    CHECK_THAT(result.out + result.err, Contains("error:") && Contains("unknown flag"));
+    CHECK_THAT(result.out + result.err, ContainsSubstring("error:") && ContainsSubstring("unknown flag"));
     return (result.out + result.err).find('\x1b') != std::string::npos;
   };
   const std::map<std::string, std::string> xterm{{"TERM", "xterm"}};
@@ -132,6 +132,6 @@ TEST_CASE("memory that is not to be had") {
   CHECK(result.exit_code == 8);
   CHECK(result.out.empty());
   CHECK_THAT(result.err, StartsWith("lockstep: error: out of memory: you tried to allocate 1"));
-  CHECK_THAT(result.err, Contains("\nhint: ") && Contains("--batch-size"));
+  CHECK_THAT(result.err, ContainsSubstring("\nhint: ") && ContainsSubstring("--batch-size"));
 }
 #endif

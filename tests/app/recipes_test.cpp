@@ -1,6 +1,6 @@
 // The recipes: what `lockstep recipes` lists, and what each becomes on 1, 2 and 3 devices. The values are the
 // chapters' own: train(net, num_gpus, batch_size, lr), ten epochs each.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <regex>
 
@@ -8,7 +8,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
 
 namespace {
@@ -51,12 +51,12 @@ TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
     INFO(recipe.recipe << " on " << devices);
     const auto times = recipe.per_device ? devices : 1;
     const auto text = plan(data, {"--recipe", recipe.recipe, "--devices", "cpux" + std::to_string(devices)});
-    CHECK_THAT(text, Contains("  model      " + recipe.model + "; " + recipe.starts + "\n"));
-    CHECK_THAT(text, Contains(" " + std::to_string(recipe.batch * times) + " images a step, "));
+    CHECK_THAT(text, ContainsSubstring("  model      " + recipe.model + "; " + recipe.starts + "\n"));
+    CHECK_THAT(text, ContainsSubstring(" " + std::to_string(recipe.batch * times) + " images a step, "));
     std::ostringstream lr;
     lr << recipe.lr * static_cast<double>(times);
-    CHECK_THAT(text, Contains(", SGD, lr " + lr.str() + recipe.rest + ", seed 0\n") &&
-                         Contains("  training   10 epochs ("));
+    CHECK_THAT(text, ContainsSubstring(", SGD, lr " + lr.str() + recipe.rest + ", seed 0\n") &&
+                         ContainsSubstring("  training   10 epochs ("));
   }
 }
 
@@ -64,19 +64,19 @@ TEST_CASE("an explicit batch size leaves a recipe's rate alone, an explicit rate
   const SmallData data(1000, 10);
   const Words words = {"--recipe", "resnet18-pytorch", "--devices", "cpux2"};
   CHECK_THAT(plan(data, words + Words{"--batch-size", "64"}),
-             Contains(" 64 images a step, 32 a replica") && Contains("SGD, lr 0.2, "));
+             ContainsSubstring(" 64 images a step, 32 a replica") && ContainsSubstring("SGD, lr 0.2, "));
   CHECK_THAT(plan(data, words + Words{"--lr", ".3"}),
-             Contains(" 512 images a step, 256 a replica") && Contains("SGD, lr 0.3, "));
+             ContainsSubstring(" 512 images a step, 256 a replica") && ContainsSubstring("SGD, lr 0.3, "));
 }
 
 TEST_CASE("a recipe's values give way to flags, and to a short run") {
   const SmallData data(1000, 10);
   CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--schedule", "constant",
                          "--warmup-epochs", "0", "--momentum", "0", "--weight-decay", "0", "--epochs", "3"}),
-             Contains("  model      lenet, 129,068 parameters; the model's own initial weights\n") &&
-                 Contains("  training   3 epochs (12 steps in all), SGD, lr 0.1, seed 0\n"));
+             ContainsSubstring("  model      lenet, 129,068 parameters; the model's own initial weights\n") &&
+                 ContainsSubstring("  training   3 epochs (12 steps in all), SGD, lr 0.1, seed 0\n"));
   CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--epochs", "1"}),
-             Contains("lr 0.1 (cosine schedule), momentum 0.9"));
+             ContainsSubstring("lr 0.1 (cosine schedule), momentum 0.9"));
 }
 
 TEST_CASE("a recipe is its values: the same flags give the same weights") {
@@ -134,12 +134,12 @@ TEST_CASE("recipes lists every recipe with its values and the chapter's figures"
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
   for (const auto& recipe : kRecipes) {
-    CHECK_THAT(result.out, Contains(recipe.recipe + "\n") && Contains("; " + recipe.starts + "\n"));
+    CHECK_THAT(result.out, ContainsSubstring(recipe.recipe + "\n") && ContainsSubstring("; " + recipe.starts + "\n"));
   }
-  CHECK_THAT(result.out, Contains("lenet, 10 epochs, batch 256, lr 0.2;") &&
-                             Contains("resnet18, 10 epochs, batch 256 x k, lr 0.1 x k;") &&
-                             Contains("resnet18, 10 epochs, batch 256 x k, lr 0.05 x k, momentum 0.9, "));
-  CHECK_THAT(result.out, Contains("test acc .80-.84 after 10 epochs") &&
-                             Contains("1 GPU .89 at 14.2 s/epoch, 2 GPUs .81 at 9.3 s") &&
-                             Contains("1 GPU .93 at 13.2 s/epoch, 2 GPUs .91 at 6.9 s"));
+  CHECK_THAT(result.out, ContainsSubstring("lenet, 10 epochs, batch 256, lr 0.2;") &&
+                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.1 x k;") &&
+                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.05 x k, momentum 0.9, "));
+  CHECK_THAT(result.out, ContainsSubstring("test acc .80-.84 after 10 epochs") &&
+                             ContainsSubstring("1 GPU .89 at 14.2 s/epoch, 2 GPUs .81 at 9.3 s") &&
+                             ContainsSubstring("1 GPU .93 at 13.2 s/epoch, 2 GPUs .91 at 6.9 s"));
 }

@@ -1,6 +1,6 @@
 // Flags of `lockstep train` about replicas: how gradients meet, who gets which rows, whose statistics count,
 // and when bits repeat.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <regex>
@@ -11,7 +11,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -45,7 +45,7 @@ json traced(const SmallData& data, const Words& words) {
       run_process(train(Words{"--data", data.folder(), "--epochs", "1", "--trace", file} + words));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out, Contains("trace written to " + file + "\n"));
+  CHECK_THAT(result.out, ContainsSubstring("trace written to " + file + "\n"));
   return json::parse(read_bytes(file));
 }
 
@@ -98,14 +98,14 @@ TEST_CASE("the plan says how gradients meet") {
   const auto plan = [&](const Words& words) {
     return run_process(program(Words{"train", "--dry-run", "--data", data.folder()} + words)).out;
   };
-  CHECK_THAT(plan({"--devices", "cpu"}), Contains("one replica: nothing to sum"));
+  CHECK_THAT(plan({"--devices", "cpu"}), ContainsSubstring("one replica: nothing to sum"));
   CHECK_THAT(
       plan({"--devices", "cpux2"}),
-      Contains("while backward still runs (buckets of at most 25 MB), a part on each replica (two_shot)"));
+      ContainsSubstring("while backward still runs (buckets of at most 25 MB), a part on each replica (two_shot)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "parameterwise", "--allreduce", "root"}),
-             Contains("summed parameter by parameter, on the first replica (root)"));
+             ContainsSubstring("summed parameter by parameter, on the first replica (root)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "bucketed", "--bucket-mb", "3", "--allreduce", "ring"}),
-             Contains("summed after backward (buckets of at most 3 MB), round a ring (ring)"));
+             ContainsSubstring("summed after backward (buckets of at most 3 MB), round a ring (ring)"));
 }
 
 TEST_CASE("--trace is JSON with what each replica did when, on its two threads") {
@@ -151,7 +151,7 @@ TEST_CASE("--split deals rows by shares") {
   const SmallData data(128, 10);
   const Words words = {"--limit-train", "128", "--devices", "cpux2"};
   const auto dry = run_process(train(words + Words{"--data", data.folder(), "--split", "3:1", "--dry-run"}));
-  CHECK_THAT(dry.out, Contains("128 images a step, split 96:32;"));
+  CHECK_THAT(dry.out, ContainsSubstring("128 images a step, split 96:32;"));
   const auto trace = traced(data, words + Words{"--split", "0:1"});
   CHECK(spans(trace, 0, 0, "forward").empty());
   CHECK(spans(trace, 1, 0, "forward").size() == 1);
@@ -170,7 +170,7 @@ TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
   const auto result = run_process(train({"--data", data.folder(), "--batch-size", "64", "--devices", "cpux2",
                                          "--split", "auto", "--epochs", "4", "--metrics", file}));
   REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out, Contains("64 images a step, shares found by timing the first steps;"));
+  CHECK_THAT(result.out, ContainsSubstring("64 images a step, shares found by timing the first steps;"));
   const std::regex settled(
       R"(split settled after step (\d+): shares (0\.\d{3}) : (0\.\d{3}) of a batch, (\d+) : (\d+) images a replica)");
   int count = 0;
@@ -184,22 +184,22 @@ TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
     CHECK(std::abs(std::stod(match[2]) * 64 - std::stoi(match[4])) <= .6);
   }
   CHECK(count == 1);
-  CHECK_THAT(read_bytes(file), Contains("\"split\":\"auto\"") && Contains("{\"event\":\"split\",\"step\":"));
+  CHECK_THAT(read_bytes(file), ContainsSubstring("\"split\":\"auto\"") && ContainsSubstring("{\"event\":\"split\",\"step\":"));
   CHECK_THAT(run_process(train({"--data", data.folder(), "--split", "auto", "--dry-run"})).out,
-             Contains("128 images a step, 128 a replica;"));
+             ContainsSubstring("128 images a step, 128 a replica;"));
 }
 
 TEST_CASE("shares that make no sense are refused") {
   const auto split = [](const std::string& shares) {
     return refusal(train({"--data", "/nonexistent", "--devices", "cpux2", "--split=" + shares}), 2);
   };
-  CHECK_THAT(split("1:2:3"), Contains("--split 1:2:3") && Contains("3 weights for 2 replicas"));
-  CHECK_THAT(split("1"), Contains("--split 1 ") && Contains("1 weight for 2 replicas"));
-  CHECK_THAT(split("0:0"), Contains("--split 0:0") && Contains("all weights are 0"));
-  CHECK_THAT(split("-1:2"), Contains("--split -1:2") && Contains("not negative"));
-  CHECK_THAT(split("inf:1"), Contains("--split inf:1") && Contains("finite"));
+  CHECK_THAT(split("1:2:3"), ContainsSubstring("--split 1:2:3") && ContainsSubstring("3 weights for 2 replicas"));
+  CHECK_THAT(split("1"), ContainsSubstring("--split 1 ") && ContainsSubstring("1 weight for 2 replicas"));
+  CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all weights are 0"));
+  CHECK_THAT(split("-1:2"), ContainsSubstring("--split -1:2") && ContainsSubstring("not negative"));
+  CHECK_THAT(split("inf:1"), ContainsSubstring("--split inf:1") && ContainsSubstring("finite"));
   for (const auto* text : {"evne", "3:", ":", "3:one", "3,1", "auto:1"}) {
-    CHECK_THAT(split(text), Contains("even, auto or numbers like 3:1, got '" + std::string(text) + "'"));
+    CHECK_THAT(split(text), ContainsSubstring("even, auto or numbers like 3:1, got '" + std::string(text) + "'"));
   }
 }
 
@@ -223,8 +223,8 @@ TEST_CASE("--bn chooses whose batch-norm statistics are evaluated and saved, not
                               "--devices", "cpux2", "--bn", bn, "--dry-run"}))
         .out;
   };
-  CHECK_THAT(plan("root"), Contains("the first replica's batch-norm statistics"));
-  CHECK_THAT(plan("average"), Contains("the mean of the replicas' batch-norm statistics"));
+  CHECK_THAT(plan("root"), ContainsSubstring("the first replica's batch-norm statistics"));
+  CHECK_THAT(plan("average"), ContainsSubstring("the mean of the replicas' batch-norm statistics"));
 }
 
 TEST_CASE("--deterministic repeats to the bit") {
@@ -232,7 +232,7 @@ TEST_CASE("--deterministic repeats to the bit") {
   const Words words = {"--data",    data.folder(), "--limit-train",  "300",
                        "--devices", "cpux3",       "--deterministic"};
   CHECK(weights_hash(words) == weights_hash(words));
-  CHECK_THAT(run_process(train(words + Words{"--dry-run"})).out, Contains("fp32; deterministic"));
+  CHECK_THAT(run_process(train(words + Words{"--dry-run"})).out, ContainsSubstring("fp32; deterministic"));
 }
 
 TEST_CASE("with --invariant 1, 2, 4 and 8 replicas give the same bits, with fewer rows than parts too") {
@@ -247,5 +247,5 @@ TEST_CASE("with --invariant 1, 2, 4 and 8 replicas give the same bits, with fewe
   }
   CHECK(hash("cpux2", {}) != hash("cpu", {}));  // without it they do not
   CHECK_THAT(refusal(train({"--data", "/nonexistent", "--invariant", "--devices", "cpux3"}), 2),
-             Contains("--invariant") && Contains("3 replicas") && Contains("1, 2, 4 or 8"));
+             ContainsSubstring("--invariant") && ContainsSubstring("3 replicas") && ContainsSubstring("1, 2, 4 or 8"));
 }

@@ -1,5 +1,5 @@
 // What a run takes of the machine: threads and memory.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <iterator>
 

@@ -3,7 +3,7 @@
 #pragma once
 
 #include <bit>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstdint>
 #include <cstring>
 #include <fstream>

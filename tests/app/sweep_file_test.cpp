@@ -1,7 +1,7 @@
 // The file of a lockstep sweep: stopped, gone on with, refused.
 #include <signal.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <iterator>
 #include <string>
@@ -9,7 +9,7 @@
 #include <lockstep/tests/app/sweep_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -45,8 +45,8 @@ TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and
   CHECK(first.exit_code == code);
   if (signal != SIGKILL) {
     CHECK_THAT(first.out,
-               Contains("# sweep: stopped before the end, 1 of 2 cells; --resume " + path.string()));
-    CHECK_THAT(first.err, Contains("stopped by"));
+               ContainsSubstring("# sweep: stopped before the end, 1 of 2 cells; --resume " + path.string()));
+    CHECK_THAT(first.err, ContainsSubstring("stopped by"));
   }
   auto file = read(path);
   CHECK(file.at("complete") == false);
@@ -62,10 +62,10 @@ TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and
   REQUIRE(second.exit_code == 0);
   const auto rows = rows_of(second.out);
   REQUIRE(rows.size() == 3);
-  CHECK_THAT(rows[0], Contains("kept"));
-  CHECK_THAT(rows[1] + rows[2], !Contains("kept"));
-  CHECK_THAT(second.out, Contains("holds 1 of them"));
-  CHECK_THAT(second.err, Contains("processor 'another' there"));
+  CHECK_THAT(rows[0], ContainsSubstring("kept"));
+  CHECK_THAT(rows[1] + rows[2], !ContainsSubstring("kept"));
+  CHECK_THAT(second.out, ContainsSubstring("holds 1 of them"));
+  CHECK_THAT(second.err, ContainsSubstring("processor 'another' there"));
 
   const auto resumed = read(path);
   CHECK(resumed.at("complete") == true);
@@ -101,7 +101,7 @@ TEST_CASE("a sweep whose file somebody else changes ends, and leaves their file 
   };
   const auto result = run_process(process);
   CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err, Contains("was changed by somebody else") && Contains("--resume"));
+  CHECK_THAT(result.err, ContainsSubstring("was changed by somebody else") && ContainsSubstring("--resume"));
   CHECK(bytes_of(path) == "theirs");
 }
 
@@ -118,7 +118,7 @@ TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice
 
   const auto more = run_process(sweep(data, cpu + Words{"--lr", ".2,.4", "--resume", path.string()}));
   REQUIRE(more.exit_code == 0);
-  CHECK_THAT(more.out, Contains("holds 1 of them, and 1 more"));
+  CHECK_THAT(more.out, ContainsSubstring("holds 1 of them, and 1 more"));
   CHECK(axes_of(read(path)) == std::vector<Axes>{{"cpu", 64, .1, 1}, {"cpu", 64, .2, 1}, {"cpu", 64, .4, 1}});
 
   CHECK(read(folder / "before.json") == before);
@@ -127,7 +127,7 @@ TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice
   const auto again = run_process(sweep(data, cpu + Words{"--lr", ".2,.1", "--resume", path.string()}));
   REQUIRE(again.exit_code == 0);
   REQUIRE(rows_of(again.out).size() == 2);
-  CHECK_THAT(rows_of(again.out)[0], Contains(" 0.2 ") && Contains("kept"));
+  CHECK_THAT(rows_of(again.out)[0], ContainsSubstring(" 0.2 ") && ContainsSubstring("kept"));
   CHECK(read(path).at("cells").size() == 3);
   CHECK(read(path).at("cells")[0] == before.at("cells")[0]);
 }
@@ -154,30 +154,30 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with,
   };
   const Words resume = {"--resume", file};
 
-  CHECK_THAT(refused(good, {"--json", file}, 7), Contains("already exists") && Contains("--resume"));
-  CHECK_THAT(refused(good, {"--json", (folder / "none" / "a.json").string()}, 7), Contains("does not exist"));
-  CHECK_THAT(refused(good, {"--resume", file, "--overwrite"}, 2), Contains("--overwrite"));
+  CHECK_THAT(refused(good, {"--json", file}, 7), ContainsSubstring("already exists") && ContainsSubstring("--resume"));
+  CHECK_THAT(refused(good, {"--json", (folder / "none" / "a.json").string()}, 7), ContainsSubstring("does not exist"));
+  CHECK_THAT(refused(good, {"--resume", file, "--overwrite"}, 2), ContainsSubstring("--overwrite"));
   const auto other = (folder / "other.json").string();
-  CHECK_THAT(refused(good, {"--resume", file, "--json", other}, 2), Contains(file) && Contains(other));
-  CHECK_THAT(refused(good, {"--resume", other}, 3), Contains("no such file"));
+  CHECK_THAT(refused(good, {"--resume", file, "--json", other}, 2), ContainsSubstring(file) && ContainsSubstring(other));
+  CHECK_THAT(refused(good, {"--resume", other}, 3), ContainsSubstring("no such file"));
 
-  CHECK_THAT(refused("{\"format\": ", resume, 3), Contains("damaged") && Contains("not JSON"));
-  CHECK_THAT(refused("[1]", resume, 3), Contains("damaged"));
+  CHECK_THAT(refused("{\"format\": ", resume, 3), ContainsSubstring("damaged") && ContainsSubstring("not JSON"));
+  CHECK_THAT(refused("[1]", resume, 3), ContainsSubstring("damaged"));
   CHECK_THAT(refused(changed("/format", "lockstep bench"), resume, 3),
-             Contains("\"lockstep bench\"") && Contains("\"lockstep sweep\""));
-  CHECK_THAT(refused(changed("/version", 2), resume, 3), Contains("version 2") && Contains("version 1"));
-  CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3), Contains("damaged") && Contains("cell 1"));
-  CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), Contains("cell 1"));
-  CHECK_THAT(refused(changed("/cells", 3), resume, 3), Contains("damaged"));
+             ContainsSubstring("\"lockstep bench\"") && ContainsSubstring("\"lockstep sweep\""));
+  CHECK_THAT(refused(changed("/version", 2), resume, 3), ContainsSubstring("version 2") && ContainsSubstring("version 1"));
+  CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3), ContainsSubstring("damaged") && ContainsSubstring("cell 1"));
+  CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), ContainsSubstring("cell 1"));
+  CHECK_THAT(refused(changed("/cells", 3), resume, 3), ContainsSubstring("damaged"));
   auto without = good;
   without.erase("settings");
-  CHECK_THAT(refused(without, resume, 3), Contains("\"settings\""));
+  CHECK_THAT(refused(without, resume, 3), ContainsSubstring("\"settings\""));
 
-  CHECK_THAT(refused(good, resume + Words{"--seed", "7"}, 2), Contains("seed 0") && Contains("has 7"));
+  CHECK_THAT(refused(good, resume + Words{"--seed", "7"}, 2), ContainsSubstring("seed 0") && ContainsSubstring("has 7"));
   CHECK_THAT(refused(good, resume + Words{"--limit-train", "256"}, 2),
-             Contains("train_rows 128") && Contains("has 256"));
+             ContainsSubstring("train_rows 128") && ContainsSubstring("has 256"));
   CHECK_THAT(refused(good, resume + Words{"--momentum", ".9"}, 2),
-             Contains("momentum 0.0") && Contains("0.9"));
+             ContainsSubstring("momentum 0.0") && ContainsSubstring("0.9"));
   CHECK_THAT(refused(good, resume + Words{"--recipe", "resnet18-warmup", "--model", "lenet"}, 2),
-             Contains("'lenet-scratch'") && Contains("'resnet18-warmup'"));
+             ContainsSubstring("'lenet-scratch'") && ContainsSubstring("'resnet18-warmup'"));
 }

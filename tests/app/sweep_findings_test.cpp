@@ -1,12 +1,12 @@
 // What a sweep's results amount to, in words: made-up results, sentences by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <string>
 #include <vector>
 
 #include <lockstep/app/sweep/findings.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -46,7 +46,7 @@ TEST_CASE("a cell is the same training whichever way its rate was rounded") {
 TEST_CASE("a sweep names its best cell, the first of equals") {
   CHECK_THAT(
       text_of({result("cpu", 1, .1, .5), result("cpu", 1, .2, .75), result("cpux2", 2, .2, .75)}),
-      Contains("best: test acc 0.7500 on cpu at batch 256, lr 0.2, 3 epochs; one other is within 0.0122 of "
+      ContainsSubstring("best: test acc 0.7500 on cpu at batch 256, lr 0.2, 3 epochs; one other is within 0.0122 of "
                "it, which 10000 test images do not tell apart\n"));
   CHECK(text_of({result("cpu", 1, .1, .5)}) ==
         "best: test acc 0.5000 on cpu at batch 256, lr 0.1, 3 epochs\n");
@@ -69,10 +69,10 @@ TEST_CASE("a sweep says how the best rate moves with the number of replicas, eit
         "cpux4 (test acc 0.8000): it goes up with the number of replicas");
   CHECK(up.values.at("trend") == "up");
   CHECK(up.values.at("best").at(2).at("lr") == .4);
-  CHECK_THAT(best(.1, .1, .2).sentence, Contains("it goes up"));
-  CHECK_THAT(best(.4, .2, .2).sentence, Contains("it goes down"));
-  CHECK_THAT(best(.2, .2, .2).sentence, Contains("it does not move with the number of replicas"));
-  CHECK_THAT(best(.1, .4, .2).sentence, Contains("no clear direction"));
+  CHECK_THAT(best(.1, .1, .2).sentence, ContainsSubstring("it goes up"));
+  CHECK_THAT(best(.4, .2, .2).sentence, ContainsSubstring("it goes down"));
+  CHECK_THAT(best(.2, .2, .2).sentence, ContainsSubstring("it does not move with the number of replicas"));
+  CHECK_THAT(best(.1, .4, .2).sentence, ContainsSubstring("no clear direction"));
 }
 
 TEST_CASE("lists of as many replicas say nothing about their number") {
@@ -81,13 +81,13 @@ TEST_CASE("lists of as many replicas say nothing about their number") {
                                    kTestRows)
                            .at(1);
   CHECK(finding.values.at("trend").is_null());
-  CHECK_THAT(finding.sentence, !Contains("replicas"));
+  CHECK_THAT(finding.sentence, !ContainsSubstring("replicas"));
 }
 
 TEST_CASE("a rate that was scaled is shown with the one that was given") {
   CHECK_THAT(text_of({result("cpu", 1, .1, .7, .1), result("cpu", 1, .2, .8, .2),
                       result("cpux3", 3, .3, .8, .1), result("cpux3", 3, .6, .7, .2)}),
-             Contains("0.2 on cpu (test acc 0.8000), 0.3 (3 x 0.1) on cpux3 (test acc 0.8000)"));
+             ContainsSubstring("0.2 on cpu (test acc 0.8000), 0.3 (3 x 0.1) on cpux3 (test acc 0.8000)"));
 }
 
 TEST_CASE("a best rate at the end of the range is said to be open, one inside it is not") {
@@ -97,20 +97,20 @@ TEST_CASE("a best rate at the end of the range is said to be open, one inside it
     return text_of(results);
   };
   CHECK_THAT(with_best(.4),
-             Contains("cpu: 0.4 is the largest rate of the sweep, a larger one may be better"));
+             ContainsSubstring("cpu: 0.4 is the largest rate of the sweep, a larger one may be better"));
   CHECK_THAT(with_best(.1),
-             Contains("cpu: 0.1 is the smallest rate of the sweep, a smaller one may be better"));
-  CHECK_THAT(with_best(.2), !Contains("may be better"));
+             ContainsSubstring("cpu: 0.1 is the smallest rate of the sweep, a smaller one may be better"));
+  CHECK_THAT(with_best(.2), !ContainsSubstring("may be better"));
 }
 
 TEST_CASE("cells that diverged are counted, with the smallest of their rates") {
   const auto some = text_of({result("cpu", 1, .1, .8), result("cpu", 1, 9, kDiverged),
                              result("cpux2", 2, .1, kDiverged), result("cpux2", 2, 9, kDiverged)});
-  CHECK_THAT(some, Contains("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
-  CHECK_THAT(some, Contains("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
+  CHECK_THAT(some, ContainsSubstring("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
+  CHECK_THAT(some, ContainsSubstring("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
   const auto all = text_of({result("cpu", 1, 8, kDiverged), result("cpu", 1, 9, kDiverged)});
-  CHECK_THAT(all, Contains("all 2 cells have diverged: try smaller learning rates"));
-  CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !Contains("diverged"));
+  CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged: try smaller learning rates"));
+  CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 
 TEST_CASE("the table has the best accuracy of each rate on each list, where there are several of both") {
@@ -136,10 +136,10 @@ TEST_CASE("accuracies that the test images do not tell apart count as equal") {
                                          result("cpu", 1, .4, .7),    result("cpux2", 2, .1, .7),
                                          result("cpux2", 2, .2, .78), result("cpux2", 2, .4, .8)};
   const auto text = text_of(close);
-  CHECK_THAT(text, Contains("2 others are within 0.0113 of it"));
+  CHECK_THAT(text, ContainsSubstring("2 others are within 0.0113 of it"));
   CHECK_THAT(text,
-             Contains("0.1 or 0.2 on cpu (test acc 0.8000), 0.4 on cpux2 (test acc 0.8000): it goes up"));
-  CHECK_THAT(text, Contains("cpux2: 0.4 is the largest rate"));
+             ContainsSubstring("0.1 or 0.2 on cpu (test acc 0.8000), 0.4 on cpux2 (test acc 0.8000): it goes up"));
+  CHECK_THAT(text, ContainsSubstring("cpux2: 0.4 is the largest rate"));
   // The same of 100 images: ranges overlap, and no end is the best.
   const auto few = findings_of(close, 100);
   CHECK(few.at(1).values.at("trend") == "none");
@@ -149,5 +149,5 @@ TEST_CASE("accuracies that the test images do not tell apart count as equal") {
       findings_of({result("cpu", 1, .1, .1), result("cpu", 1, .2, .1), result("cpu", 1, .4, .1),
                    result("cpux2", 2, .1, .1), result("cpux2", 2, .2, .1)},
                   kTestRows);
-  CHECK_THAT(untrained.at(1).sentence, Contains("0.1 or 0.2 or 0.4 on cpu") && Contains("it does not move"));
+  CHECK_THAT(untrained.at(1).sentence, ContainsSubstring("0.1 or 0.2 or 0.4 on cpu") && ContainsSubstring("it does not move"));
 }

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <fstream>
 #include <iterator>

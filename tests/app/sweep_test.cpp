@@ -1,5 +1,5 @@
 // lockstep sweep: its cells, what they come to, and the values that it refuses.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
@@ -9,7 +9,7 @@
 #include <lockstep/tests/skip.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -45,12 +45,12 @@ TEST_CASE("a sweep trains every cell of its grid once, in the order of its axes"
   CHECK(done.file.at("complete") == true);
   CHECK(done.file.at("settings").at("train_rows") == 128);
   CHECK(done.file.at("environment").contains("processor"));
-  CHECK_THAT(done.file.at("command").get<std::string>(), Contains("--lr .1,.05"));
+  CHECK_THAT(done.file.at("command").get<std::string>(), ContainsSubstring("--lr .1,.05"));
   CHECK_THAT(done.out,
-             Contains("16 cells: 2 device lists x 2 batch sizes x 2 learning rates x 2 epoch counts"));
+             ContainsSubstring("16 cells: 2 device lists x 2 batch sizes x 2 learning rates x 2 epoch counts"));
   REQUIRE(rows_of(done.out).size() == 16);
-  CHECK_THAT(rows_of(done.out)[11], Contains("cpux2") && Contains("128") && Contains("0.05"));
-  CHECK_THAT(done.out, Contains("# best: test acc ") && Contains("# sweep: 16 cells\n"));
+  CHECK_THAT(rows_of(done.out)[11], ContainsSubstring("cpux2") && ContainsSubstring("128") && ContainsSubstring("0.05"));
+  CHECK_THAT(done.out, ContainsSubstring("# best: test acc ") && ContainsSubstring("# sweep: 16 cells\n"));
 }
 
 TEST_CASE("--scale-batch gives k devices k times the batch and the rate") {
@@ -118,9 +118,9 @@ TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
   }
   const auto rows = rows_of(done.out);
   REQUIRE(rows.size() == 2);
-  CHECK_THAT(rows[0], Contains(" 100000 ") && Contains("diverged"));
-  CHECK_THAT(rows[1], !Contains("diverged"));
-  CHECK_THAT(done.out, Contains("# 1 of 2 cells diverged"));
+  CHECK_THAT(rows[0], ContainsSubstring(" 100000 ") && ContainsSubstring("diverged"));
+  CHECK_THAT(rows[1], !ContainsSubstring("diverged"));
+  CHECK_THAT(done.out, ContainsSubstring("# 1 of 2 cells diverged"));
 }
 
 TEST_CASE("a sweep refuses values that make no sense before anything is read") {
@@ -132,21 +132,21 @@ TEST_CASE("a sweep refuses values that make no sense before anything is read") {
     CHECK_FALSE(fs::exists(path));
     return error;
   };
-  CHECK_THAT(refused({"--lr", ".1,,.2"}, 2), Contains("--lr has an empty value in '.1,,.2'"));
-  CHECK_THAT(refused({"--lr", ".1,"}, 2), Contains("--lr has an empty value in '.1,'"));
-  CHECK_THAT(refused({"--lr", ".1,0"}, 2), Contains("--lr must be above 0, got 0"));
-  CHECK_THAT(refused({"--lr", ".1,-.2"}, 2), Contains("--lr must be above 0, got -.2"));
-  CHECK_THAT(refused({"--lr", ".1,fast"}, 2), Contains("--lr is not a number: 'fast'"));
-  CHECK_THAT(refused({"--batch-size", "0,64"}, 2), Contains("--batch-size must be at least 1, got 0"));
-  CHECK_THAT(refused({"--epochs", "1.5"}, 2), Contains("--epochs is not a whole number: '1.5'"));
-  CHECK_THAT(refused({"--lr", ".1,0.1"}, 2), Contains("--lr names 0.1 twice"));
-  CHECK_THAT(refused({"--batch-size", "64,+64"}, 2), Contains("--batch-size names 64 twice"));
-  CHECK_THAT(refused({"--devices", "cpu", "--devices", "cpux1"}, 2), Contains("--devices names cpu twice"));
-  CHECK_THAT(refused({"--devices", "cpu", "--devices", "gpu"}, 2), Contains("gpu"));
-  CHECK_THAT(refused({"--nesterov"}, 2), Contains("--nesterov"));
-  CHECK_THAT(refused({"--devices", "cpu", "--devices", "cpux3", "--invariant"}, 2), Contains("3"));
-  CHECK_THAT(refused({"--warmup-epochs", "2", "--epochs", "3,2"}, 2), Contains("--warmup-epochs 2"));
-  CHECK_THAT(refused({}, 3), Contains("/nonexistent"));
+  CHECK_THAT(refused({"--lr", ".1,,.2"}, 2), ContainsSubstring("--lr has an empty value in '.1,,.2'"));
+  CHECK_THAT(refused({"--lr", ".1,"}, 2), ContainsSubstring("--lr has an empty value in '.1,'"));
+  CHECK_THAT(refused({"--lr", ".1,0"}, 2), ContainsSubstring("--lr must be above 0, got 0"));
+  CHECK_THAT(refused({"--lr", ".1,-.2"}, 2), ContainsSubstring("--lr must be above 0, got -.2"));
+  CHECK_THAT(refused({"--lr", ".1,fast"}, 2), ContainsSubstring("--lr is not a number: 'fast'"));
+  CHECK_THAT(refused({"--batch-size", "0,64"}, 2), ContainsSubstring("--batch-size must be at least 1, got 0"));
+  CHECK_THAT(refused({"--epochs", "1.5"}, 2), ContainsSubstring("--epochs is not a whole number: '1.5'"));
+  CHECK_THAT(refused({"--lr", ".1,0.1"}, 2), ContainsSubstring("--lr names 0.1 twice"));
+  CHECK_THAT(refused({"--batch-size", "64,+64"}, 2), ContainsSubstring("--batch-size names 64 twice"));
+  CHECK_THAT(refused({"--devices", "cpu", "--devices", "cpux1"}, 2), ContainsSubstring("--devices names cpu twice"));
+  CHECK_THAT(refused({"--devices", "cpu", "--devices", "gpu"}, 2), ContainsSubstring("gpu"));
+  CHECK_THAT(refused({"--nesterov"}, 2), ContainsSubstring("--nesterov"));
+  CHECK_THAT(refused({"--devices", "cpu", "--devices", "cpux3", "--invariant"}, 2), ContainsSubstring("3"));
+  CHECK_THAT(refused({"--warmup-epochs", "2", "--epochs", "3,2"}, 2), ContainsSubstring("--warmup-epochs 2"));
+  CHECK_THAT(refused({}, 3), ContainsSubstring("/nonexistent"));
 }
 
 TEST_CASE("a cell that cannot fit into memory is refused before the first trains") {
@@ -158,8 +158,8 @@ TEST_CASE("a cell that cannot fit into memory is refused before the first trains
       refusal(program({"sweep", "--devices", "cpu", "--recipe", "resnet18-pytorch", "--data", "synthetic",
                        "--batch-size", "16,60000", "--threads", "1", "--precision", "fp64", "--json", path}),
               8);
-  CHECK_THAT(error, Contains("training 60000 images a step on cpu") && Contains("are free") &&
-                        Contains("--batch-size"));
+  CHECK_THAT(error, ContainsSubstring("training 60000 images a step on cpu") && ContainsSubstring("are free") &&
+                        ContainsSubstring("--batch-size"));
   CHECK_FALSE(fs::exists(path));
 }
 

@@ -1,5 +1,5 @@
 // Names that are nearly right, the drawn curve, and the report of `lockstep devices`.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <limits>
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 #include <lockstep/app/suggest.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
@@ -114,11 +114,11 @@ TEST_CASE("lockstep devices: a machine without a GPU") {
   machine.gpu_problem = "no NVIDIA driver is installed";
   machine.libraries = {{"LibTorch", "2.11.0"}};
   const auto text = describe(machine);
-  CHECK_THAT(text, Contains("Fast 9000") && Contains("8 cores, AVX512, 32.0 GiB memory (24.0 GiB free)"));
-  CHECK_THAT(text, Contains("no GPU: no NVIDIA driver is installed"));
-  CHECK_THAT(text, Contains("one replica on the processor, 8 threads"));
-  CHECK_THAT(text, Contains("two replicas on the processor, 4 threads each"));
-  CHECK_THAT(text, Contains("LibTorch        2.11.0"));
+  CHECK_THAT(text, ContainsSubstring("Fast 9000") && ContainsSubstring("8 cores, AVX512, 32.0 GiB memory (24.0 GiB free)"));
+  CHECK_THAT(text, ContainsSubstring("no GPU: no NVIDIA driver is installed"));
+  CHECK_THAT(text, ContainsSubstring("one replica on the processor, 8 threads"));
+  CHECK_THAT(text, ContainsSubstring("two replicas on the processor, 4 threads each"));
+  CHECK_THAT(text, ContainsSubstring("LibTorch        2.11.0"));
 }
 
 TEST_CASE("lockstep devices: a machine with GPUs") {
@@ -131,8 +131,8 @@ TEST_CASE("lockstep devices: a machine with GPUs") {
                        .multiprocessors = 132};
   machine.gpus = {gpu, gpu};
   const auto text = describe(machine);
-  CHECK_THAT(text, Contains("1 core,"));
-  CHECK_THAT(text, Contains("cuda:1  Big GPU"));
-  CHECK_THAT(text, Contains("132 multiprocessors, compute capability 9.0, 80.0 GiB memory (79.0 GiB free)"));
-  CHECK_THAT(text, Contains("cuda:0,cuda:1") && !Contains("no GPU"));
+  CHECK_THAT(text, ContainsSubstring("1 core,"));
+  CHECK_THAT(text, ContainsSubstring("cuda:1  Big GPU"));
+  CHECK_THAT(text, ContainsSubstring("132 multiprocessors, compute capability 9.0, 80.0 GiB memory (79.0 GiB free)"));
+  CHECK_THAT(text, ContainsSubstring("cuda:0,cuda:1") && !ContainsSubstring("no GPU"));
 }

@@ -4,7 +4,7 @@
 #include <signal.h>
 
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <functional>
 #include <map>

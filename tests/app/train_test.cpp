@@ -1,5 +1,5 @@
 // `lockstep train` as a person types it: what it prints, writes, refuses, and repeats to the bit.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -8,7 +8,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -17,9 +17,9 @@ TEST_CASE("train prints its plan, step lines, epoch lines, and the chapter's las
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
   CHECK_THAT(result.out,
-             Contains("lenet-scratch") && Contains("129,068 parameters") &&
-                 Contains("[cpu, cpu]: 2 replicas with 1 thread each") &&
-                 Contains("128 images a step, 64 a replica; 5 steps an epoch, the last with 128"));
+             ContainsSubstring("lenet-scratch") && ContainsSubstring("129,068 parameters") &&
+                 ContainsSubstring("[cpu, cpu]: 2 replicas with 1 thread each") &&
+                 ContainsSubstring("128 images a step, 64 a replica; 5 steps an epoch, the last with 128"));
   const std::regex step(
       R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| top1 +\d+\.\d% \| top5 +\d+\.\d% \| lr 2\.0e-01 \| \d+\.\d ms \(data \d+\.\d, compute \d+\.\d, sync \d+\.\d, update \d+\.\d\) \| \d+ img/s)");
   const std::regex last_step(R"(epoch 2/2 \| step 5/5 .*)");
@@ -75,9 +75,9 @@ TEST_CASE("training learns") {
 TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is meant") {
   const auto result = run_process(train({"--limit-steps", "7"}));
   CHECK(result.exit_code == 0);
-  CHECK_THAT(result.out, Contains("epoch  2/10 | step 2/5") && Contains("stopped after 7 steps") &&
-                             Contains("\ntest acc: "));
-  CHECK_THAT(result.out, !Contains("epoch  3/10"));
+  CHECK_THAT(result.out, ContainsSubstring("epoch  2/10 | step 2/5") && ContainsSubstring("stopped after 7 steps") &&
+                             ContainsSubstring("\ntest acc: "));
+  CHECK_THAT(result.out, !ContainsSubstring("epoch  3/10"));
 }
 
 TEST_CASE("train --metrics holds the lines as JSON") {
@@ -96,7 +96,7 @@ TEST_CASE("train --metrics holds the lines as JSON") {
   CHECK(events[3].at("step") == 5);
   CHECK(events[3].at("compute_ms") > 0);
   CHECK(events[4].at("test_accuracy") == events[5].at("test_accuracy"));
-  CHECK_THAT(result.out, Contains(events[5].at("weights_sha256").get<std::string>()));
+  CHECK_THAT(result.out, ContainsSubstring(events[5].at("weights_sha256").get<std::string>()));
 }
 
 TEST_CASE("a step line speaks of its own steps: its parts are no more than the whole") {
@@ -119,7 +119,7 @@ TEST_CASE("an output file is replaced only with --overwrite, and nothing is trai
   const auto refused = run_process(train({"--metrics", file}));
   CHECK(refused.exit_code == 7);
   CHECK(refused.out.empty());
-  CHECK_THAT(refused.err, Contains(file) && Contains("--overwrite"));
+  CHECK_THAT(refused.err, ContainsSubstring(file) && ContainsSubstring("--overwrite"));
   CHECK(run_process(train({"--metrics", file, "--dry-run"})).exit_code == 7);
   std::ifstream in(file);
   std::string kept;
@@ -128,7 +128,7 @@ TEST_CASE("an output file is replaced only with --overwrite, and nothing is trai
   CHECK(run_process(train({"--metrics", file, "--overwrite", "--epochs", "1", "--quiet"})).exit_code == 0);
   std::ifstream replaced(file);
   std::getline(replaced, kept);
-  CHECK_THAT(kept, Contains("\"event\":\"plan\""));
+  CHECK_THAT(kept, ContainsSubstring("\"event\":\"plan\""));
 }
 
 TEST_CASE("train --dry-run prints the plan with a memory estimate, and neither trains nor writes") {
@@ -137,16 +137,16 @@ TEST_CASE("train --dry-run prints the plan with a memory estimate, and neither t
   const auto result = run_process(train({"--dry-run", "--metrics", file}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out,
-             Contains("memory") && Contains("MB resident at the peak (estimate)") && !Contains("test acc"));
+             ContainsSubstring("memory") && ContainsSubstring("MB resident at the peak (estimate)") && !ContainsSubstring("test acc"));
   CHECK_FALSE(std::filesystem::exists(file));
 }
 
 TEST_CASE("a loss that is not finite ends the run") {
   const auto result = run_process(train({"--lr", "1e30"}));
   CHECK(result.exit_code == 6);
-  CHECK_THAT(result.err, Contains("the loss was not finite at epoch 1, step ") &&
-                             Contains("on replica 0 (cpu)") && Contains("hint: "));
-  CHECK_THAT(result.out, !Contains("test acc"));
+  CHECK_THAT(result.err, ContainsSubstring("the loss was not finite at epoch 1, step ") &&
+                             ContainsSubstring("on replica 0 (cpu)") && ContainsSubstring("hint: "));
+  CHECK_THAT(result.out, !ContainsSubstring("test acc"));
 }
 
 TEST_CASE("bad values: one line that says what and why, and the exit code") {
@@ -177,7 +177,7 @@ TEST_CASE("bad values: one line that says what and why, and the exit code") {
   const auto result = run_process(train(bad.words));
   CHECK(result.exit_code == bad.code);
   CHECK(result.out.empty());
-  CHECK_THAT(result.err, Contains("lockstep: error: ") && Contains(bad.says));
+  CHECK_THAT(result.err, ContainsSubstring("lockstep: error: ") && ContainsSubstring(bad.says));
   CHECK(lines(result.err).size() <= 2);
 }
 
@@ -188,14 +188,14 @@ TEST_CASE("without a GPU, a list that names one says what is missing") {
     const auto result = run_process(process);
     CHECK(result.exit_code == 5);
     CHECK(result.out.empty());
-    CHECK_THAT(result.err, Contains("cannot be used") && Contains("hint: use --devices cpu"));
+    CHECK_THAT(result.err, ContainsSubstring("cannot be used") && ContainsSubstring("hint: use --devices cpu"));
   }
 }
 
 TEST_CASE("fewer rows than replicas, and fewer than a batch") {
   const auto result = run_process(train({"--limit-train", "3", "--devices", "cpux4", "--epochs", "1"}));
   CHECK(result.exit_code == 0);
-  CHECK_THAT(result.out, Contains("1 step an epoch, with only 3 images") && Contains("step 1/1"));
+  CHECK_THAT(result.out, ContainsSubstring("1 step an epoch, with only 3 images") && ContainsSubstring("step 1/1"));
 }
 
 TEST_CASE("demo scratch shows what the chapter shows") {
@@ -204,9 +204,9 @@ TEST_CASE("demo scratch shows what the chapter shows") {
   const auto result = run_process(process);
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out,
-             Contains("b1 grad:\n  [ 0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0] on cpu"));
-  CHECK_THAT(result.out, Contains("before allreduce:\n  [ 1  1] on cpu\n  [ 2  2] on cpu\nafter allreduce:\n "
+             ContainsSubstring("b1 grad:\n  [ 0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0  0] on cpu"));
+  CHECK_THAT(result.out, ContainsSubstring("before allreduce:\n  [ 1  1] on cpu\n  [ 2  2] on cpu\nafter allreduce:\n "
                                   " [ 3  3] on cpu\n  [ 3  3] on cpu\n"));
-  CHECK_THAT(result.out, Contains("  [ 0  1  2  3  4]\n  [ 5  6  7  8  9] on cpu") &&
-                             Contains("  [10 11 12 13 14]\n  [15 16 17 18 19] on cpu"));
+  CHECK_THAT(result.out, ContainsSubstring("  [ 0  1  2  3  4]\n  [ 5  6  7  8  9] on cpu") &&
+                             ContainsSubstring("  [10 11 12 13 14]\n  [15 16 17 18 19] on cpu"));
 }

@@ -1,5 +1,5 @@
 // Weights in a file: `train --save` and `eval --weights`.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cmath>
 #include <cstring>
 #include <filesystem>
@@ -13,7 +13,7 @@
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -71,8 +71,8 @@ TEST_CASE("eval counts what the run's last evaluation counted, on any number of 
   REQUIRE(right < kTestRows - 20);
 
   const auto once = result_of(data, {"--weights", file, "--devices", "cpu"});
-  CHECK_THAT(once, Contains("(" + std::to_string(right) + " of 700)") &&
-                       Contains("(" + std::to_string(among_five) + ") |"));
+  CHECK_THAT(once, ContainsSubstring("(" + std::to_string(right) + " of 700)") &&
+                       ContainsSubstring("(" + std::to_string(among_five) + ") |"));
   for (const auto* devices : {"cpux2", "cpux3", "cpux5"}) {
     INFO(devices);
     CHECK(result_of(data, {"--weights", file, "--devices", devices}) == once);
@@ -92,7 +92,7 @@ TEST_CASE("the saved file names its model, and holds what the hash was taken of"
   const auto result =
       run_process(train({"--data", data.folder(), "--epochs", "1", "--save", file, "--print-weights-hash"}));
   REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out, Contains("weights saved to " + file + "\n"));
+  CHECK_THAT(result.out, ContainsSubstring("weights saved to " + file + "\n"));
   const auto saved = read_weights(file);
   CHECK(saved.metadata.at("model") == "lenet");
   CHECK(saved.metadata.count("lockstep") == 1);
@@ -101,7 +101,7 @@ TEST_CASE("the saved file names its model, and holds what the hash was taken of"
   CHECK(count == 129'068);
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
   CHECK_THAT(eval(data, {"--weights", file}).out,
-             Contains(file + ": lenet on Fashion-MNIST (" + data.folder()));
+             ContainsSubstring(file + ": lenet on Fashion-MNIST (" + data.folder()));
 }
 
 TEST_CASE("a residual network's batch-norm statistics are saved and evaluated with") {
@@ -120,7 +120,7 @@ TEST_CASE("a residual network's batch-norm statistics are saved and evaluated wi
   }
   const auto loss = events_named("epoch", events).back().at("test_loss").get<double>();
   const auto once = result_of(data, {"--weights", file, "--devices", "cpux2"});
-  CHECK_THAT(once, Contains("test loss " + four_digits(loss)));
+  CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
 
   auto fresh = saved;  // as if no statistics had been gathered
   for (auto& [name, tensor] : fresh.tensors) {
@@ -137,7 +137,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
   const auto events = metrics_of(learning_run(data, file) + Words{"--precision", "fp64"});
   const auto loss = events_named("epoch", events).back().at("test_loss").get<double>();
   const auto once = result_of(data, {"--weights", file, "--precision", "fp64"});
-  CHECK_THAT(once, Contains("test loss " + four_digits(loss)));
+  CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
   // The same number added to all logits changes no probability; floats would lose the biases beside it.
   auto shifted = read_weights(file);
   auto biases = values_of(shifted.tensors.at("b4"));
@@ -146,7 +146,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
   write_weights((folder / "shifted").string(), shifted);
   CHECK(result_of(data, {"--weights", (folder / "shifted").string(), "--precision", "fp64"}) == once);
   CHECK(result_of(data, {"--weights", (folder / "shifted").string()}) != once);
-  CHECK_THAT(refusal(program({"eval", "--weights", file, "--precision", "tf32"}), 2), Contains("for GPUs"));
+  CHECK_THAT(refusal(program({"eval", "--weights", file, "--precision", "tf32"}), 2), ContainsSubstring("for GPUs"));
 }
 
 TEST_CASE("weights that do not fit are refused: one error that says why") {
@@ -165,22 +165,22 @@ TEST_CASE("weights that do not fit are refused: one error that says why") {
   CHECK(eval(data, {"--weights", changed([](auto&) {})}).exit_code == 0);
 
   CHECK_THAT(refused_eval(data, {"--weights", file, "--model", "resnet18"}),
-             Contains("holds weights of lenet, --model is resnet18"));
+             ContainsSubstring("holds weights of lenet, --model is resnet18"));
   CHECK_THAT(
       refused_eval(data, {"--weights", changed([](auto& weights) { weights.metadata["model"] = "vgg"; })}),
-      Contains("'vgg', a model that lockstep does not have") && Contains("lenet, resnet18"));
+      ContainsSubstring("'vgg', a model that lockstep does not have") && ContainsSubstring("lenet, resnet18"));
   CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); })}),
-             Contains("does not say which model") && Contains("--model"));
+             ContainsSubstring("does not say which model") && ContainsSubstring("--model"));
   CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) { weights.tensors.erase("W3"); })}),
-             Contains("does not fit lenet") && Contains("1 of the model's 8") && Contains("W3"));
+             ContainsSubstring("does not fit lenet") && ContainsSubstring("1 of the model's 8") && ContainsSubstring("W3"));
   CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) {
                                    weights.tensors["W9"] = weights.tensors.at("b1");
                                  })}),
-             Contains("does not fit lenet") && Contains("no parameter named W9"));
+             ContainsSubstring("does not fit lenet") && ContainsSubstring("no parameter named W9"));
   CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) {
                                    weights.tensors.at("W4").shape = {10, 128};
                                  })}),
-             Contains("W4 has shape [10, 128], the model's has [128, 10]"));
+             ContainsSubstring("W4 has shape [10, 128], the model's has [128, 10]"));
   // What the file does not say may be said.
   CHECK(
       eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); }), "--model", "lenet"})
@@ -197,7 +197,7 @@ TEST_CASE("weights that are no numbers have no accuracy") {
   bytes.replace(0, 4, std::string("\0\0\xc0\x7f", 4));  // a NaN, little-endian
   write_weights((folder / "nan").string(), weights);
   CHECK_THAT(refusal(program({"eval", "--data", data.folder(), "--weights", (folder / "nan").string()}), 6),
-             Contains("the test loss of the weights in") && Contains("not finite"));
+             ContainsSubstring("the test loss of the weights in") && ContainsSubstring("not finite"));
 }
 
 TEST_CASE("a file that is no weights file is refused") {
@@ -210,16 +210,16 @@ TEST_CASE("a file that is no weights file is refused") {
     std::ofstream(folder / "damaged", std::ios::binary) << bytes;
     return (folder / "damaged").string();
   };
-  CHECK_THAT(refused_eval(data, {"--weights", (folder / "none").string()}), Contains("No such file"));
-  CHECK_THAT(refused_eval(data, {"--weights", folder.path().string()}), Contains(folder.path().string()));
-  CHECK_THAT(refused_eval(data, {"--weights", holding("")}), Contains("truncated"));
+  CHECK_THAT(refused_eval(data, {"--weights", (folder / "none").string()}), ContainsSubstring("No such file"));
+  CHECK_THAT(refused_eval(data, {"--weights", folder.path().string()}), ContainsSubstring(folder.path().string()));
+  CHECK_THAT(refused_eval(data, {"--weights", holding("")}), ContainsSubstring("truncated"));
   CHECK_THAT(refused_eval(data, {"--weights", holding(whole.substr(0, whole.size() - 1))}),
-             Contains("damaged"));
+             ContainsSubstring("damaged"));
   CHECK_THAT(refused_eval(data, {"--weights", holding(whole + "x")}),
-             Contains("bytes of data, its tensors take"));
+             ContainsSubstring("bytes of data, its tensors take"));
   auto garbled = whole;
   garbled[8] = '?';  // the header's first character
-  CHECK_THAT(refused_eval(data, {"--weights", holding(garbled)}), Contains("no safetensors file"));
+  CHECK_THAT(refused_eval(data, {"--weights", holding(garbled)}), ContainsSubstring("no safetensors file"));
 }
 
 TEST_CASE("an existing file is replaced only with --overwrite, and only by a run that succeeds") {
@@ -228,8 +228,8 @@ TEST_CASE("an existing file is replaced only with --overwrite, and only by a run
   const auto file = (folder / "w.safetensors").string();
   const Words words = {"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file};
   std::ofstream(file) << "precious";
-  CHECK_THAT(refusal(train(words), 7), Contains(file) && Contains("--overwrite"));
-  CHECK_THAT(refusal(train(words + Words{"--dry-run"}), 7), Contains("--overwrite"));
+  CHECK_THAT(refusal(train(words), 7), ContainsSubstring(file) && ContainsSubstring("--overwrite"));
+  CHECK_THAT(refusal(train(words + Words{"--dry-run"}), 7), ContainsSubstring("--overwrite"));
   CHECK(run_process(train(words + Words{"--overwrite", "--dry-run"})).exit_code == 0);
   CHECK(run_process(train(words + Words{"--overwrite", "--lr", "1e30"})).exit_code == 6);
   CHECK(text_in(file) == "precious");
@@ -250,5 +250,5 @@ TEST_CASE("a dry run and a run that fails leave no file") {
   CHECK(run("/nonexistent", {"--metrics", (folder / "m").string()}) == 3);
   CHECK(run(data.folder(), {"--lr", "1e30"}) == 6);  // of the only step: no training loss has shown it
   CHECK(fs::is_empty(folder.path()));
-  CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7), Contains("does not exist"));
+  CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7), ContainsSubstring("does not exist"));
 }

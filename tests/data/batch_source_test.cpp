@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <bit>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -13,7 +13,7 @@
 #include <lockstep/support/row_numbers.h>
 
 using namespace lockstep;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -114,7 +114,7 @@ TEST_CASE("a row number outside the set is an error with both values") {
     const std::vector<int64_t> rows = {0, 19, row};
     CHECK_THROWS_AS(gather(*source, rows, batch), DataError);
     CHECK_THROWS_WITH(gather(*source, rows, batch),
-                      Contains("row " + std::to_string(row)) && Contains("0 to 19"));
+                      ContainsSubstring("row " + std::to_string(row)) && ContainsSubstring("0 to 19"));
   }
   CHECK_FALSE(batch.X.defined());
 }
@@ -170,6 +170,6 @@ TEST_CASE("first_rows shares memory and refuses what is not there") {
   CHECK(first_rows(set, 20).size() == 20);
   for (const int64_t rows : {-1, 0, 21}) {
     CHECK_THROWS_AS(first_rows(set, rows), UsageError);
-    CHECK_THROWS_WITH(first_rows(set, rows), Contains(std::to_string(rows) + " rows") && Contains("1 to 20"));
+    CHECK_THROWS_WITH(first_rows(set, rows), ContainsSubstring(std::to_string(rows) + " rows") && ContainsSubstring("1 to 20"));
   }
 }

@@ -1,7 +1,7 @@
 #include <torch/types.h>
 
 #include <array>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -16,7 +16,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -115,7 +115,7 @@ TEST_CASE("each of the four files truncated at ten places is an error that names
         const size_t size = whole.size() * tenth / 10;
         INFO(data.path(file.name) << " cut to " << size << " of " << whole.size() << " bytes");
         data.write_stored(file.name, {whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)});
-        CHECK_THAT(data.failure(), Contains(data.path(file.name).string()));
+        CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()));
       }
     }
   }
@@ -131,7 +131,7 @@ TEST_CASE("each of the four files with one wrong field is an error that names it
         Bytes wrong = file.bytes;
         wrong[at] ^= 0x04;
         data.write(file.name, wrong);
-        CHECK_THAT(data.failure(), Contains(data.path(file.name).string()));
+        CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()));
       }
     }
   }
@@ -145,12 +145,12 @@ TEST_CASE("each of the four files with trailing bytes or a wrong checksum is an 
       Bytes stored = gzip ? gzipped(file.bytes) : file.bytes;
       stored.push_back(0);
       data.write_stored(file.name, stored);
-      CHECK_THAT(data.failure(), Contains(data.path(file.name).string()));
+      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()));
       if (!gzip) continue;
       stored.pop_back();
       stored[stored.size() - 8] ^= 1;  // of the CRC-32
       data.write_stored(file.name, stored);
-      CHECK_THAT(data.failure(), Contains(data.path(file.name).string()) && Contains("incorrect data check"));
+      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("incorrect data check"));
     }
   }
 }
@@ -162,8 +162,8 @@ TEST_CASE("a label above 9 is an error that names its row") {
       File file = small_set()[labels];
       file.bytes[8 + 2] = 10;
       data.write(file.name, file.bytes);
-      CHECK_THAT(data.failure(), Contains(data.path(file.name).string()) && Contains("label 10 in row 2") &&
-                                     Contains("0 to 9"));
+      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("label 10 in row 2") &&
+                                     ContainsSubstring("0 to 9"));
     }
   }
 }
@@ -173,12 +173,12 @@ TEST_CASE("images and labels of different count are an error that names both") {
     const DataFolder train(gzip);
     train.write("train-labels-idx1-ubyte", idx_bytes({4}, {0, 1, 2, 3}));
     CHECK_THAT(train.failure(),
-               Contains(train.path("train-images-idx3-ubyte").string() + " has 5 images") &&
-                   Contains(train.path("train-labels-idx1-ubyte").string() + " has 4 labels"));
+               ContainsSubstring(train.path("train-images-idx3-ubyte").string() + " has 5 images") &&
+                   ContainsSubstring(train.path("train-labels-idx1-ubyte").string() + " has 4 labels"));
     const DataFolder test(gzip);
     test.write("t10k-images-idx3-ubyte", idx_bytes({4, 28, 28}, pixels(4, 0)));
-    CHECK_THAT(test.failure(), Contains(test.path("t10k-images-idx3-ubyte").string() + " has 4 images") &&
-                                   Contains(test.path("t10k-labels-idx1-ubyte").string() + " has 3 labels"));
+    CHECK_THAT(test.failure(), ContainsSubstring(test.path("t10k-images-idx3-ubyte").string() + " has 4 images") &&
+                                   ContainsSubstring(test.path("t10k-labels-idx1-ubyte").string() + " has 3 labels"));
   }
 }
 
@@ -186,24 +186,24 @@ TEST_CASE("images of another size, and labels in the place of images, are errors
   const DataFolder data(/*gzip=*/true);
   const std::string name = small_set()[kTestImages].name;
   data.write(name, idx_bytes({kTestRows, 32, 32}, Bytes(kTestRows * 32 * 32)));
-  CHECK_THAT(data.failure(), Contains("32 as dimension 2, 28 was expected"));
+  CHECK_THAT(data.failure(), ContainsSubstring("32 as dimension 2, 28 was expected"));
   data.write(name, small_set()[kTestLabels].bytes);
-  CHECK_THAT(data.failure(), Contains("1 dimensions, 3 were expected"));
+  CHECK_THAT(data.failure(), ContainsSubstring("1 dimensions, 3 were expected"));
 }
 
 TEST_CASE("a missing file or folder is an error that names it") {
   for (const File& file : small_set()) {
     const DataFolder data(/*gzip=*/true);
     std::filesystem::remove(data.path(file.name));
-    CHECK_THAT(data.failure(), Contains(data.folder().string()) && Contains(file.name));
+    CHECK_THAT(data.failure(), ContainsSubstring(data.folder().string()) && ContainsSubstring(file.name));
     CHECK_THROWS_AS(verify_fashion_mnist(data.folder()), DataError);
     std::filesystem::create_directory(data.path(file.name));
-    CHECK_THAT(data.failure(), Contains(data.path(file.name).string()) && Contains("not a regular file"));
+    CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("not a regular file"));
   }
   const DataFolder data(/*gzip=*/false);
   for (const auto& folder : {data.folder() / "nowhere", data.path("t10k-labels-idx1-ubyte")}) {
     CHECK_THROWS_AS(load_fashion_mnist(folder), DataError);
-    CHECK_THROWS_WITH(load_fashion_mnist(folder), Contains(folder.string()) && Contains("does not exist"));
+    CHECK_THROWS_WITH(load_fashion_mnist(folder), ContainsSubstring(folder.string()) && ContainsSubstring("does not exist"));
   }
 }
 
@@ -229,7 +229,7 @@ TEST_CASE("verify_fashion_mnist stops at a damaged file") {
   stored[stored.size() - 8] ^= 1;
   data.write_stored(name, stored);
   CHECK_THROWS_AS(verify_fashion_mnist(data.folder()), DataError);
-  CHECK_THROWS_WITH(verify_fashion_mnist(data.folder()), Contains(data.path(name).string()));
+  CHECK_THROWS_WITH(verify_fashion_mnist(data.folder()), ContainsSubstring(data.path(name).string()));
 }
 
 TEST_CASE("Debian's files are the published ones, and what Python reads in them") {

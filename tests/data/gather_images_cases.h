@@ -4,7 +4,7 @@
 #include <ATen/ops/index_select.h>
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/data/gather_images.h>
 #include <lockstep/support/stream.h>

@@ -1,7 +1,7 @@
 // The kernel with a thread for each CUDA thread, for ThreadSanitizer.
 #include <lockstep/tests/support/cuda_emulation.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <vector>
 
 #include <lockstep/data/gather_images_kernel.h>

@@ -1,6 +1,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <algorithm>
 #include <span>
@@ -15,7 +15,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -43,7 +43,7 @@ std::string failure(const std::filesystem::path& path, const IdxShape& shape = k
   try {
     read_all(path, shape);
   } catch (const DataError& error) {
-    CHECK_THAT(error.what(), Contains(path.string()));
+    CHECK_THAT(error.what(), ContainsSubstring(path.string()));
     CHECK(error.hint() == kHint);
     return error.what();
   }
@@ -106,8 +106,8 @@ TEST_CASE("a file cut anywhere is an error that names it") {
       INFO(size << " of " << whole.size() << " bytes");
       write_bytes(folder / "cut", Bytes(whole.begin(), whole.begin() + static_cast<ptrdiff_t>(size)));
       const std::string message = failure(folder / "cut");
-      if (size == 0) CHECK_THAT(message, Contains("is empty"));
-      if (size > 0) CHECK_THAT(message, Contains("truncated"));
+      if (size == 0) CHECK_THAT(message, ContainsSubstring("is empty"));
+      if (size > 0) CHECK_THAT(message, ContainsSubstring("truncated"));
     }
   }
 }
@@ -119,16 +119,16 @@ TEST_CASE("each wrong field of the header is named with what was expected") {
     const auto message = [&](size_t at, uint8_t value) {
       return failure_of(folder, with_byte(kFile, at, value), gzip);
     };
-    CHECK_THAT(message(0, 0x50), Contains("not an IDX file") && Contains("50 00") && Contains("00 00"));
-    CHECK_THAT(message(1, 0x4b), Contains("not an IDX file") && Contains("00 4b"));
-    CHECK_THAT(message(2, 0x0d), Contains("0x0d") && Contains("0x08"));
-    CHECK_THAT(message(3, 1), Contains("1 dimensions, 3 were expected"));
-    CHECK_THAT(message(7, 0), Contains("0 rows, 1 to 1000 were expected"));
-    CHECK_THAT(message(4, 0xff), Contains("4278190084 rows, 1 to 1000"));
-    CHECK_THAT(message(7, 5), Contains("truncated"));
-    CHECK_THAT(message(7, 3), Contains("goes on after the 18 bytes"));
-    CHECK_THAT(message(11, 9), Contains("9 as dimension 2, 2 was expected"));
-    CHECK_THAT(message(12, 0x80), Contains("2147483651 as dimension 3, 3 was expected"));
+    CHECK_THAT(message(0, 0x50), ContainsSubstring("not an IDX file") && ContainsSubstring("50 00") && ContainsSubstring("00 00"));
+    CHECK_THAT(message(1, 0x4b), ContainsSubstring("not an IDX file") && ContainsSubstring("00 4b"));
+    CHECK_THAT(message(2, 0x0d), ContainsSubstring("0x0d") && ContainsSubstring("0x08"));
+    CHECK_THAT(message(3, 1), ContainsSubstring("1 dimensions, 3 were expected"));
+    CHECK_THAT(message(7, 0), ContainsSubstring("0 rows, 1 to 1000 were expected"));
+    CHECK_THAT(message(4, 0xff), ContainsSubstring("4278190084 rows, 1 to 1000"));
+    CHECK_THAT(message(7, 5), ContainsSubstring("truncated"));
+    CHECK_THAT(message(7, 3), ContainsSubstring("goes on after the 18 bytes"));
+    CHECK_THAT(message(11, 9), ContainsSubstring("9 as dimension 2, 2 was expected"));
+    CHECK_THAT(message(12, 0x80), ContainsSubstring("2147483651 as dimension 3, 3 was expected"));
   }
 }
 
@@ -136,17 +136,17 @@ TEST_CASE("bytes after the end are an error") {
   const TempFolder folder;
   Bytes longer = kFile;
   longer.push_back(0);
-  CHECK_THAT(failure_of(folder, longer), Contains("goes on after the 24 bytes"));
-  CHECK_THAT(failure_of(folder, longer, /*gzip=*/true), Contains("goes on after the 24 bytes"));
+  CHECK_THAT(failure_of(folder, longer), ContainsSubstring("goes on after the 24 bytes"));
+  CHECK_THAT(failure_of(folder, longer, /*gzip=*/true), ContainsSubstring("goes on after the 24 bytes"));
 
   const Bytes member = gzipped(kFile);
   Bytes trailing = member;
   trailing.insert(trailing.end(), {'x', 'y'});
-  CHECK_THAT(failure_of(folder, trailing), Contains("2 bytes after its gzip data"));
+  CHECK_THAT(failure_of(folder, trailing), ContainsSubstring("2 bytes after its gzip data"));
   Bytes two_members = member;
   two_members.insert(two_members.end(), member.begin(), member.end());
   CHECK_THAT(failure_of(folder, two_members),
-             Contains(std::to_string(member.size()) + " bytes after its gzip data"));
+             ContainsSubstring(std::to_string(member.size()) + " bytes after its gzip data"));
 }
 
 TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an error") {
@@ -157,9 +157,9 @@ TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an err
     if (at == trailer - 1) continue;  // its upper bits may be padding, which means nothing
     INFO("byte " << at << " of " << whole.size());
     const std::string message = failure_of(folder, with_byte(whole, at, whole[at] ^ 0x10));
-    if (at >= trailer) CHECK_THAT(message, Contains("damaged") && Contains("after 40 bytes"));
+    if (at >= trailer) CHECK_THAT(message, ContainsSubstring("damaged") && ContainsSubstring("after 40 bytes"));
     if (at >= trailer)
-      CHECK_THAT(message, Contains(at < trailer + 4 ? "incorrect data check" : "incorrect length check"));
+      CHECK_THAT(message, ContainsSubstring(at < trailer + 4 ? "incorrect data check" : "incorrect length check"));
   }
 }
 
@@ -169,7 +169,7 @@ TEST_CASE("a decompression bomb stops at the declared size") {
   Bytes packed = gzipped(bomb);
   // Damaged near its end: whoever unpacks more than the header declares meets that first.
   packed[packed.size() - 100] ^= 0xff;
-  CHECK_THAT(failure_of(folder, packed), Contains("goes on after the 24 bytes"));
+  CHECK_THAT(failure_of(folder, packed), ContainsSubstring("goes on after the 24 bytes"));
 }
 
 TEST_CASE("a header that promises more than the file can hold is refused before anyone makes room for it") {
@@ -178,19 +178,19 @@ TEST_CASE("a header that promises more than the file can hold is refused before 
   const Bytes hostile = idx_bytes({1'000'000, 28, 28}, Bytes(100));
   for (const bool gzip : {false, true}) {
     write_bytes(folder / "hostile", gzip ? gzipped(hostile) : hostile);
-    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint), Contains("promises 784000016 bytes"));
+    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint), ContainsSubstring("promises 784000016 bytes"));
   }
 }
 
 TEST_CASE("what is no readable file is an error") {
   const TempFolder folder;
-  CHECK_THAT(failure(folder / "nowhere"), Contains("No such file"));
-  CHECK_THAT(failure(folder.path()), Contains("not a regular file"));
+  CHECK_THAT(failure(folder / "nowhere"), ContainsSubstring("No such file"));
+  CHECK_THAT(failure(folder.path()), ContainsSubstring("not a regular file"));
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  CHECK_THAT(failure(folder / "pipe"), Contains("not a regular file"));
+  CHECK_THAT(failure(folder / "pipe"), ContainsSubstring("not a regular file"));
   std::filesystem::create_symlink(folder / "nowhere", folder / "dangling");
-  CHECK_THAT(failure(folder / "dangling"), Contains("No such file"));
-  CHECK_THAT(failure_of(folder, {'h', 'e', 'l', 'l', 'o'}), Contains("not an IDX file"));
+  CHECK_THAT(failure(folder / "dangling"), ContainsSubstring("No such file"));
+  CHECK_THAT(failure_of(folder, {'h', 'e', 'l', 'l', 'o'}), ContainsSubstring("not an IDX file"));
 }
 
 TEST_CASE("a file that may not be read is an error") {
@@ -203,5 +203,5 @@ TEST_CASE("a file that may not be read is an error") {
   if (user == 0 && seteuid(kNobody) != 0) SKIP_CASE("cannot give up the rights of root");
   const std::string message = failure(folder / "secret");
   CHECK(seteuid(user) == 0);
-  CHECK_THAT(message, Contains("Permission denied"));
+  CHECK_THAT(message, ContainsSubstring("Permission denied"));
 }

@@ -1,5 +1,5 @@
 // The header of the safetensors format, each text of it written by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <string>
 #include <vector>
 
@@ -7,7 +7,7 @@
 
 using namespace lockstep;
 using namespace std::string_literals;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -19,7 +19,7 @@ std::string failure(const std::string& header, uint64_t data_bytes) {
   try {
     parse_safetensors_header(header, data_bytes, kName);
   } catch (const WeightsError& error) {
-    CHECK_THAT(error.what(), Catch::StartsWith(kName + " "));
+    CHECK_THAT(error.what(), Catch::Matchers::StartsWith(kName + " "));
     CHECK(error.exit_code() == ExitCode::kWeights);
     CHECK_FALSE(error.hint().empty());
     return error.what();
@@ -49,7 +49,7 @@ struct Bad {
 void check_each(const std::vector<Bad>& bads) {
   for (const auto& [text, message, data_bytes] : bads) {
     INFO(text.substr(0, 200));
-    CHECK_THAT(failure(text, data_bytes), Contains(message));
+    CHECK_THAT(failure(text, data_bytes), ContainsSubstring(message));
   }
 }
 
@@ -84,7 +84,7 @@ TEST_CASE("a header may name nothing") {
     const auto found = parse_safetensors_header(text, 0, kName);
     CHECK(found.tensors.empty());
     CHECK(found.metadata.empty());
-    CHECK_THAT(failure(text, 1), Contains("has 1 bytes of data, its tensors take 0"));
+    CHECK_THAT(failure(text, 1), ContainsSubstring("has 1 bytes of data, its tensors take 0"));
   }
 }
 
@@ -102,8 +102,8 @@ TEST_CASE("each dtype has its size") {
     const auto found = parse_safetensors_header(text(15 * size), 15 * size, kName);
     CHECK(found.tensors.at(0).dtype == dtype);
     const auto takes = name + " [5, 3] and takes " + std::to_string(15 * size) + " bytes";
-    CHECK_THAT(failure(text(15 * size + 1), 15 * size + 1), Contains(takes));
-    CHECK_THAT(failure(text(15 * size - 1), 15 * size - 1), Contains(takes));
+    CHECK_THAT(failure(text(15 * size + 1), 15 * size + 1), ContainsSubstring(takes));
+    CHECK_THAT(failure(text(15 * size - 1), 15 * size - 1), ContainsSubstring(takes));
   }
 }
 
@@ -259,22 +259,22 @@ TEST_CASE("shapes beyond what a tensor can have are errors") {
 
 TEST_CASE("a header that is deep or endless is refused where it leaves the format") {
   constexpr size_t kMuch = 20'000'000;
-  CHECK_THAT(failure("{\"x\":" + std::string(kMuch, '['), 0), Contains("has an array under the name 'x'"));
+  CHECK_THAT(failure("{\"x\":" + std::string(kMuch, '['), 0), ContainsSubstring("has an array under the name 'x'"));
   std::string objects = "{\"x\":";
   for (size_t i = 0; i < 100'000; ++i) objects += "{\"dtype\":";
-  CHECK_THAT(failure(objects, 0), Contains("has an object in dtype of tensor 'x'"));
+  CHECK_THAT(failure(objects, 0), ContainsSubstring("has an object in dtype of tensor 'x'"));
   std::string numbers = R"({"x":{"shape":[)";
   numbers.reserve(kMuch);
   while (numbers.size() < kMuch) numbers += "1,";
-  CHECK_THAT(failure(numbers, 0), Contains("has more than 64 numbers in shape"));
+  CHECK_THAT(failure(numbers, 0), ContainsSubstring("has more than 64 numbers in shape"));
 }
 
 TEST_CASE("a name in a message neither fills the screen nor disturbs the terminal") {
-  CHECK_THAT(failure(R"({"a\u001b[31m\u007fb\u0000":1})", 0), Contains("'a?[31m?b?'"));
+  CHECK_THAT(failure(R"({"a\u001b[31m\u007fb\u0000":1})", 0), ContainsSubstring("'a?[31m?b?'"));
   const std::string fifty_nine(59, 'a');
-  CHECK_THAT(failure("{\"" + fifty_nine + "bcd\":1}", 0), Contains("'" + fifty_nine + "b...'"));
+  CHECK_THAT(failure("{\"" + fifty_nine + "bcd\":1}", 0), ContainsSubstring("'" + fifty_nine + "b...'"));
   CHECK_THAT(failure("{\"" + fifty_nine + "\u20acd\":1}", 0),
-             Contains("'" + fifty_nine + "...'"));  // no half character
+             ContainsSubstring("'" + fifty_nine + "...'"));  // no half character
 }
 
 TEST_CASE("no change of one byte of a header, and no cut, does harm") {
@@ -345,15 +345,15 @@ TEST_CASE("what could not be read again is not laid out") {
   const TensorEntry x = {"x", TensorDtype::kF32, {2}};
   CHECK(refusal({x}) == "none");
   CHECK_THAT(refusal({x, {"y", TensorDtype::kF32, {}}, {"x", TensorDtype::kI64, {}}}),
-             Contains("tensor 'x': another one has the same name"));
+             ContainsSubstring("tensor 'x': another one has the same name"));
   CHECK_THAT(refusal({{"__metadata__", TensorDtype::kF32, {2}}}),
-             Contains("'__metadata__': the format keeps"));
+             ContainsSubstring("'__metadata__': the format keeps"));
   CHECK_THAT(refusal({{"x", TensorDtype::kU8, std::vector<int64_t>(65, 1)}}),
-             Contains("more than 64 dimensions"));
-  CHECK_THAT(refusal({{"x", TensorDtype::kF32, {0, int64_t{1} << 61}}}), Contains("overflows 63 bits"));
-  CHECK_THAT(refusal({{"a\xff", TensorDtype::kF32, {2}}}), Contains("not UTF-8"));
-  CHECK_THAT(refusal({x}, {{"k\xff", "v"}}), Contains("not UTF-8"));
-  CHECK_THAT(refusal({x}, {{"k", "v\xff"}}), Contains("not UTF-8"));
+             ContainsSubstring("more than 64 dimensions"));
+  CHECK_THAT(refusal({{"x", TensorDtype::kF32, {0, int64_t{1} << 61}}}), ContainsSubstring("overflows 63 bits"));
+  CHECK_THAT(refusal({{"a\xff", TensorDtype::kF32, {2}}}), ContainsSubstring("not UTF-8"));
+  CHECK_THAT(refusal({x}, {{"k\xff", "v"}}), ContainsSubstring("not UTF-8"));
+  CHECK_THAT(refusal({x}, {{"k", "v\xff"}}), ContainsSubstring("not UTF-8"));
   CHECK_THAT(refusal({}, {{"k", std::string(100'000'000, 'v')}}),
-             Contains("100000032 bytes") && Contains("at most 100000000"));
+             ContainsSubstring("100000032 bytes") && ContainsSubstring("at most 100000000"));
 }

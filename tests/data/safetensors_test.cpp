@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -20,7 +20,7 @@
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 namespace fs = std::filesystem;
@@ -97,7 +97,7 @@ ErrorType error_of(Function function) {
 // The message of the WeightsError that loading ends in.
 std::string failure(const fs::path& path) {
   const auto error = error_of<WeightsError>([&] { load_safetensors(path); });
-  CHECK_THAT(error.what(), Catch::StartsWith(path.string() + " "));
+  CHECK_THAT(error.what(), Catch::Matchers::StartsWith(path.string() + " "));
   CHECK_FALSE(error.hint().empty());
   return error.what();
 }
@@ -107,7 +107,7 @@ OutputError refusal(const fs::path& path, bool overwrite, const TensorFile& file
   const auto saving = error_of<OutputError>([&] { save_safetensors(path, file, overwrite); });
   const auto looking = error_of<OutputError>([&] { check_can_save(path, overwrite); });
   CHECK(saving.exit_code() == ExitCode::kOutput);
-  CHECK_THAT(looking.what(), Catch::Equals(saving.what()));
+  CHECK_THAT(looking.what(), Catch::Matchers::Equals(saving.what()));
   CHECK(looking.hint() == saving.hint());
   return saving;
 }
@@ -209,13 +209,13 @@ TEST_CASE("a file cut or lengthened anywhere is an error") {
   const TempFolder folder;
   const auto whole = read_file(kReference + ".safetensors");
   write_file(folder / "file", whole + '\0');
-  CHECK_THAT(failure(folder / "file"), Contains("has 233 bytes of data, its tensors take 232"));
+  CHECK_THAT(failure(folder / "file"), ContainsSubstring("has 233 bytes of data, its tensors take 232"));
   fs::resize_file(folder / "file", whole.size());
   CHECK(load_safetensors(folder / "file").tensors.size() == 14);
   for (size_t size = whole.size(); size-- > 0;) {
     INFO(size << " of " << whole.size() << " bytes");
     fs::resize_file(folder / "file", size);
-    CHECK_THAT(failure(folder / "file"), Contains("truncated"));
+    CHECK_THAT(failure(folder / "file"), ContainsSubstring("truncated"));
   }
 }
 
@@ -254,13 +254,13 @@ TEST_CASE("the length of the header is held against the file and a bound") {
     return folder / "file";
   };
   CHECK(load_safetensors(with_length(2)).tensors.empty());
-  CHECK_THAT(failure(with_length(3)), Contains("promises a header of 3 bytes and has 2 more"));
-  CHECK_THAT(failure(with_length(100'000'000)), Contains("header of 100000000 bytes and has 2 more"));
-  CHECK_THAT(failure(with_length(100'000'001)), Contains("100000001 bytes, at most 100000000 were expected"));
-  CHECK_THAT(failure(with_length(UINT64_MAX)), Contains("18446744073709551615 bytes, at most"));
-  CHECK_THAT(failure(with_length(0)), Contains("begins with nothing"));
+  CHECK_THAT(failure(with_length(3)), ContainsSubstring("promises a header of 3 bytes and has 2 more"));
+  CHECK_THAT(failure(with_length(100'000'000)), ContainsSubstring("header of 100000000 bytes and has 2 more"));
+  CHECK_THAT(failure(with_length(100'000'001)), ContainsSubstring("100000001 bytes, at most 100000000 were expected"));
+  CHECK_THAT(failure(with_length(UINT64_MAX)), ContainsSubstring("18446744073709551615 bytes, at most"));
+  CHECK_THAT(failure(with_length(0)), ContainsSubstring("begins with nothing"));
   write_file(folder / "file", "PK\x03\x04 an archive of torch.save");
-  CHECK_THAT(failure(folder / "file"), Contains("is no safetensors file"));
+  CHECK_THAT(failure(folder / "file"), ContainsSubstring("is no safetensors file"));
 }
 
 TEST_CASE("a BOOL that is neither 0 nor 1 is an error") {
@@ -268,19 +268,19 @@ TEST_CASE("a BOOL that is neither 0 nor 1 is an error") {
   auto bytes = read_file(kReference + ".safetensors");
   bytes.back() = 2;
   write_file(folder / "file", bytes);
-  CHECK_THAT(failure(folder / "file"), Contains("BOOL"));
+  CHECK_THAT(failure(folder / "file"), ContainsSubstring("BOOL"));
 }
 
 TEST_CASE("what is no readable file of tensors is an error") {
   const TempFolder folder;
-  CHECK_THAT(failure(folder / "nowhere"), Contains("No such file"));
-  CHECK_THAT(failure(folder.path()), Contains("not a regular file"));
+  CHECK_THAT(failure(folder / "nowhere"), ContainsSubstring("No such file"));
+  CHECK_THAT(failure(folder.path()), ContainsSubstring("not a regular file"));
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
-  CHECK_THAT(failure(folder / "pipe"), Contains("not a regular file"));
-  CHECK_THAT(failure("/dev/zero"), Contains("not a regular file"));
+  CHECK_THAT(failure(folder / "pipe"), ContainsSubstring("not a regular file"));
+  CHECK_THAT(failure("/dev/zero"), ContainsSubstring("not a regular file"));
   // The system says that it has 4096 bytes, and gives 2: as if it were cut after it was opened.
   const fs::path cut = "/sys/kernel/fscaps";
-  if (fs::exists(cut)) CHECK_THAT(failure(cut), Contains("to 2 bytes while it was read"));
+  if (fs::exists(cut)) CHECK_THAT(failure(cut), ContainsSubstring("to 2 bytes while it was read"));
 }
 
 TEST_CASE("paths that cannot be written are refused before and while saving") {
@@ -289,19 +289,19 @@ TEST_CASE("paths that cannot be written are refused before and while saving") {
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   fs::create_symlink(folder / "nowhere", folder / "link");
   for (const bool overwrite : {false, true}) {
-    CHECK_THAT(refusal(folder.path(), overwrite).what(), Contains("it is a folder"));
-    CHECK_THAT(refusal(folder / "none/a", overwrite).what(), Contains("none' does not exist"));
-    CHECK_THAT(refusal(folder / "none/a", overwrite).hint(), Contains("mkdir -p"));
-    CHECK_THAT(refusal(folder / "file/a", overwrite).what(), Contains("Not a directory"));
-    CHECK_THAT(refusal(folder / "none/", overwrite).what(), Contains("names no file"));
-    CHECK_THAT(refusal("", overwrite).what(), Contains("names no file"));
-    CHECK_THAT(refusal(folder / std::string(300, 'a'), overwrite).what(), Contains("name too long"));
-    CHECK_THAT(refusal(folder / "pipe", overwrite).what(), Contains("not a regular file"));
-    CHECK_THAT(refusal("/dev/null", overwrite).what(), Contains("not a regular file"));
-    CHECK_THAT(refusal(folder / "link", overwrite).what(), Contains("No such file"));
+    CHECK_THAT(refusal(folder.path(), overwrite).what(), ContainsSubstring("it is a folder"));
+    CHECK_THAT(refusal(folder / "none/a", overwrite).what(), ContainsSubstring("none' does not exist"));
+    CHECK_THAT(refusal(folder / "none/a", overwrite).hint(), ContainsSubstring("mkdir -p"));
+    CHECK_THAT(refusal(folder / "file/a", overwrite).what(), ContainsSubstring("Not a directory"));
+    CHECK_THAT(refusal(folder / "none/", overwrite).what(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal("", overwrite).what(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal(folder / std::string(300, 'a'), overwrite).what(), ContainsSubstring("name too long"));
+    CHECK_THAT(refusal(folder / "pipe", overwrite).what(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal("/dev/null", overwrite).what(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal(folder / "link", overwrite).what(), ContainsSubstring("No such file"));
   }
-  CHECK_THAT(refusal(folder / "file", false).what(), Contains("/file' already exists"));
-  CHECK_THAT(refusal(folder / "file", false).hint(), Contains("--overwrite"));
+  CHECK_THAT(refusal(folder / "file", false).what(), ContainsSubstring("/file' already exists"));
+  CHECK_THAT(refusal(folder / "file", false).hint(), ContainsSubstring("--overwrite"));
   CHECK(read_file(folder / "file") == "old");
   CHECK(files_in(folder) == 3);
 }
@@ -319,8 +319,8 @@ TEST_CASE("files and folders that may not be written are refused") {
   const std::string file = refusal(folder / "file", true).what();
   const std::string closed = refusal(folder / "closed/file", true).what();
   CHECK(seteuid(user) == 0);
-  CHECK_THAT(file, Contains("Permission denied"));
-  CHECK_THAT(closed, Contains("Permission denied"));
+  CHECK_THAT(file, ContainsSubstring("Permission denied"));
+  CHECK_THAT(closed, ContainsSubstring("Permission denied"));
   CHECK(files_in(folder) == 2);
 }
 
@@ -367,7 +367,7 @@ TEST_CASE("a full disk is an error that leaves the old file and nothing else") {
       const FileLimit limit(bytes);
       const auto error =
           error_of<OutputError>([&] { save_safetensors(folder / name, numbers(0, 1000), true); });
-      CHECK_THAT(error.what(), Contains(name) && Contains("File too large"));
+      CHECK_THAT(error.what(), ContainsSubstring(name) && ContainsSubstring("File too large"));
     }
     CHECK(read_file(folder / "file") == old);
     CHECK(files_in(folder) == 1);
@@ -427,12 +427,12 @@ TEST_CASE("tensors that a file cannot hold are refused before anything is writte
     const auto save = [&] { save_safetensors(folder / "file", {{{"x", x}, named}, {}}, true); };
     return std::string(error_of<OutputError>(save).what());
   };
-  CHECK_THAT(message({"y", {}}), Contains("tensor 'y': it is undefined"));
-  CHECK_THAT(message({"y", x.to_sparse()}), Contains("tensor 'y': it is not a dense tensor"));
-  CHECK_THAT(message({"y", x.to(torch::kMeta)}), Contains("tensor 'y': it is not a dense tensor"));
-  CHECK_THAT(message({"y", x.to(torch::kComplexFloat)}), Contains("no dtype ComplexFloat"));
-  CHECK_THAT(message({"x", x}), Contains("tensor 'x': another one has the same name"));
-  CHECK_THAT(message({"__metadata__", x}), Contains("__metadata__"));
+  CHECK_THAT(message({"y", {}}), ContainsSubstring("tensor 'y': it is undefined"));
+  CHECK_THAT(message({"y", x.to_sparse()}), ContainsSubstring("tensor 'y': it is not a dense tensor"));
+  CHECK_THAT(message({"y", x.to(torch::kMeta)}), ContainsSubstring("tensor 'y': it is not a dense tensor"));
+  CHECK_THAT(message({"y", x.to(torch::kComplexFloat)}), ContainsSubstring("no dtype ComplexFloat"));
+  CHECK_THAT(message({"x", x}), ContainsSubstring("tensor 'x': another one has the same name"));
+  CHECK_THAT(message({"__metadata__", x}), ContainsSubstring("__metadata__"));
   CHECK(read_file(folder / "file") == old);
   CHECK(files_in(folder) == 1);
 }

@@ -1,4 +1,4 @@
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <algorithm>
 #include <span>

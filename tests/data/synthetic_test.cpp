@@ -1,6 +1,6 @@
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <span>
@@ -12,7 +12,7 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Catch::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -88,5 +88,5 @@ TEST_CASE("synthetic data can be learned, and not perfectly") {
 
 TEST_CASE("synthetic data of no rows is refused") {
   CHECK_THROWS_AS(make_synthetic(0, 0, 10), UsageError);
-  CHECK_THROWS_WITH(make_synthetic(0, 10, -3), Contains("-3") && Contains("test"));
+  CHECK_THROWS_WITH(make_synthetic(0, 10, -3), ContainsSubstring("-3") && ContainsSubstring("test"));
 }

@@ -5,7 +5,7 @@
 #include <ATen/ops/batch_norm.h>
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/models/batch_norm_relu.h>
 #include <lockstep/tests/support/compare.h>

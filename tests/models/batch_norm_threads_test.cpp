@@ -1,7 +1,7 @@
 // The kernels with a thread for each CUDA thread, for ThreadSanitizer.
 #include <lockstep/tests/support/cuda_emulation.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <vector>
 
 #include <lockstep/models/batch_norm_backward_kernel.h>

@@ -1,6 +1,6 @@
 // Models by name, and how they start.
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <thread>
 
 #include <lockstep/models/factory.h>

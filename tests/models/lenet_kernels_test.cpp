@@ -1,6 +1,6 @@
 // Whose kernels compute LeNet, in which arithmetic and on how many threads. lenet_features_test.cpp and
 // lenet_head_test.cpp have our own kernels' numbers.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>

@@ -1,6 +1,6 @@
 // The network against values that Python's torch computed: tests/reference/lenet_reference.py.
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

@@ -3,7 +3,7 @@
 
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>

@@ -3,7 +3,7 @@
 
 #include <torch/nn/modules/conv.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 

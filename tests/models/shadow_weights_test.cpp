@@ -1,6 +1,6 @@
 // A network that multiplies by bfloat16 copies against the same one under torch's autocast, which makes its
 // own.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/parallel/precision.h>
 #include <lockstep/support/error.h>

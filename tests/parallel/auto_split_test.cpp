@@ -2,7 +2,7 @@
 // Nothing in the product knows of it: the model does it, by resting rather than by computing, so that what
 // else runs on the machine has no say in it.
 #include <torch/nn/modules/linear.h>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <chrono>
 #include <cmath>

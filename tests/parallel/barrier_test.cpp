@@ -1,7 +1,7 @@
 // Threads collect what they see; the main thread asserts, since Catch2's assertions are not thread-safe.
 #include <algorithm>
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <exception>
 #include <stdexcept>
 #include <thread>

@@ -1,7 +1,7 @@
 #include <torch/nn/module.h>
 #include <torch/optim/sgd.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/batch_norm.h>

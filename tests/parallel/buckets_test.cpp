@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <ostream>
 #include <random>
 #include <vector>

@@ -1,6 +1,6 @@
 // How collectives between replicas of one process end when something is wrong.
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -11,7 +11,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using torch::kFloat32;
 using torch::kFloat64;
 
@@ -73,9 +73,9 @@ TEST_CASE("ranks that call different collectives all get an error that names bot
         return rank == odd ? calls.odd(endpoint, rank) : calls.usual(endpoint, rank);
       });
       const auto message = usage_error(works[0]);
-      CHECK_THAT(message, Contains("rank 0 called " + (odd == 0 ? calls.odd_name : calls.usual_name)));
+      CHECK_THAT(message, ContainsSubstring("rank 0 called " + (odd == 0 ? calls.odd_name : calls.usual_name)));
       // Named with the first rank that differs from rank 0.
-      CHECK_THAT(message, Contains("rank " + std::to_string(odd == 2 ? 2 : 1) + " called " +
+      CHECK_THAT(message, ContainsSubstring("rank " + std::to_string(odd == 2 ? 2 : 1) + " called " +
                                    (odd == 0 ? calls.usual_name : calls.odd_name)));
       CHECK(usage_error(works[1]) == message);
       CHECK(usage_error(works[2]) == message);
@@ -166,7 +166,7 @@ TEST_CASE("a tensor that will not do is an error on every rank") {
           work.wait();
           FAIL_CHECK("no error");
         } catch (const UsageError& error) {
-          CHECK_THAT(error.what(), Contains(wrong.found));
+          CHECK_THAT(error.what(), ContainsSubstring(wrong.found));
         }
       }
       auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {

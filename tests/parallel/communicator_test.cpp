@@ -1,6 +1,6 @@
 // Collectives between replicas of one process: that their results are right. communicator_errors_test.cpp:
 // how they end.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <chrono>
 #include <cmath>
 #include <limits>

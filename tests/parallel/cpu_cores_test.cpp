@@ -1,6 +1,6 @@
 #include <sched.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <thread>
 
 #include <lockstep/parallel/cpu_cores.h>

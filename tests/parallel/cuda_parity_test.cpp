@@ -1,6 +1,6 @@
 // A GPU's gradients beside double ones, and replicas that share a GPU beside each other.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <map>
 #include <numeric>
 

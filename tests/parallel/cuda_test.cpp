@@ -1,7 +1,7 @@
 // The same promises on a GPU. Skipped where there is none.
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <numeric>
 #include <set>
 

@@ -4,7 +4,7 @@
 #include <ATen/ops/_fused_sgd.h>
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <type_traits>
 
 #include <lockstep/parallel/flat_sgd.h>

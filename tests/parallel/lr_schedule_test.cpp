@@ -1,5 +1,5 @@
 // Expected values are calculated by hand: cos(pi/4) = 0.70710678118654752, cos(pi/8) = 0.92387953251128674.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <vector>
 
 #include <lockstep/parallel/lr_schedule.h>

@@ -1,5 +1,5 @@
 // Row N1: the number of replicas does not change a bit of the result.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <numeric>
 
 #include <lockstep/models/lenet.h>

@@ -1,5 +1,5 @@
 // The one file that knows NCCL, linked against an NCCL and GPUs of the tests' own making.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <future>
 #include <thread>
 
@@ -14,7 +14,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using std::chrono::milliseconds;
 
 namespace {
@@ -170,15 +170,15 @@ TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
       error_of<UsageError>([] {
         std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
       }),
-      Contains(
+      ContainsSubstring(
           "one replica a GPU, the devices name privateuseone:0 more than once | use --allreduce two_shot"));
   CHECK_THAT(error_of<UsageError>([] {
                std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), torch::Device(torch::kCPU)}));
              }),
-             Contains("on GPUs alone, the devices name cpu"));
+             ContainsSubstring("on GPUs alone, the devices name cpu"));
   CHECK_THAT(error_of<UsageError>(
                  [] { make_nccl_communicator({.devices = gpus(1), .world_size = 1, .id = "short"}); }),
-             Contains("an NCCL id has 128 bytes, this one has 5"));
+             ContainsSubstring("an NCCL id has 128 bytes, this one has 5"));
   CHECK(nccl_problem(gpus(8)) == nullptr);
 }
 
@@ -205,7 +205,7 @@ TEST_CASE("NCCL: ranks that do not come end the wait for them") {
                make_nccl_communicator(
                    {.devices = gpus(1), .world_size = 2, .id = make_nccl_id(), .timeout = milliseconds(50)});
              }),
-             Contains("waited 0.05 s on privateuseone:0 for ranks that did not come"));
+             ContainsSubstring("waited 0.05 s on privateuseone:0 for ranks that did not come"));
   CHECK(fake_nccl().aborted == 1);
 }
 
@@ -214,7 +214,7 @@ TEST_CASE("NCCL: a set-up that fails says what NCCL says") {
   fake_nccl().group_end = ncclInternalError;
   fake_nccl().last_error = "no interface";
   CHECK_THAT(error_of<DeviceError>([] { nccl(2); }),
-             Contains("could not join privateuseone:0: internal error (no interface) | NCCL_DEBUG=INFO"));
+             ContainsSubstring("could not join privateuseone:0: internal error (no interface) | NCCL_DEBUG=INFO"));
 }
 
 TEST_CASE("NCCL: a call that fails ends all ranks, and names device, operation and number") {
@@ -227,10 +227,10 @@ TEST_CASE("NCCL: a call that fails ends all ranks, and names device, operation a
   fake_nccl().collective = ncclInternalError;
   auto work = communicator->endpoint(1).allreduce_sum(tensors[1]);
   const std::string expected = "allreduce on privateuseone:1 (collective 2) failed: internal error";
-  CHECK_THAT(error_of<PeerError>([&] { work.wait(); }), Contains(expected));
+  CHECK_THAT(error_of<PeerError>([&] { work.wait(); }), ContainsSubstring(expected));
   fake_nccl().collective = ncclSuccess;
   for (auto& later : post_on_all(*communicator, sum)) {
-    CHECK_THAT(error_of<PeerError>([&] { later.wait(); }), Contains(expected));
+    CHECK_THAT(error_of<PeerError>([&] { later.wait(); }), ContainsSubstring(expected));
   }
   CHECK(fake_nccl().aborted == 2);
 }
@@ -243,7 +243,7 @@ TEST_CASE("NCCL: what fails after it was queued is found, and frees the streams"
   auto work = communicator->endpoint(0).allreduce_sum(tensors[0]);  // rank 1 never calls: it is gone
   std::string during_call = error_of<PeerError>([&] { work.wait(); });
   const auto found = message_of(await_error(communicator->endpoint(1)));
-  CHECK_THAT(found, Contains("allreduce on privateuseone:0 (collective 1) failed: remote process exited"));
+  CHECK_THAT(found, ContainsSubstring("allreduce on privateuseone:0 (collective 1) failed: remote process exited"));
   CHECK((during_call == found || during_call == "no such error"));
   synchronize(2);  // comes back: the abort has ended the kernel that waited
   CHECK(fake_nccl().aborted == 2);
@@ -256,7 +256,7 @@ TEST_CASE("NCCL: a collective that a rank never calls ends after the timeout") {
   auto work = communicator->endpoint(0).broadcast(tensors[0], 0);
   work.wait();  // queued; the GPU waits, not the host
   CHECK_THAT(message_of(await_error(communicator->endpoint(0))),
-             Contains("broadcast from 0 on privateuseone:0 (collective 1) was not over after 0.1 s"));
+             ContainsSubstring("broadcast from 0 on privateuseone:0 (collective 1) was not over after 0.1 s"));
   synchronize(2);
 }
 
@@ -266,7 +266,7 @@ TEST_CASE("NCCL: a call that never comes back from ncclInProgress ends after the
   fake_nccl().polls_in_progress = 1 << 30;
   const auto tensors = to_gpus(inputs(2, 10, torch::kFloat32));
   auto work = communicator->endpoint(0).allreduce_sum(tensors[0]);
-  CHECK_THAT(error_of<PeerError>([&] { work.wait(); }), Contains("(collective 1) was not over after 0.1 s"));
+  CHECK_THAT(error_of<PeerError>([&] { work.wait(); }), ContainsSubstring("(collective 1) was not over after 0.1 s"));
 }
 
 TEST_CASE("NCCL: tensors it has no type for, and arguments that will not do, are errors of the caller") {
@@ -276,11 +276,11 @@ TEST_CASE("NCCL: tensors it has no type for, and arguments that will not do, are
   const auto complex = on_fake_gpu(torch::zeros({3}, torch::kComplexFloat), 0);
   auto work = endpoint.allreduce_sum(complex);
   CHECK_THAT(error_of<UsageError>([&] { work.wait(); }),
-             Contains("NCCL has no type for tensors of ComplexFloat"));
+             ContainsSubstring("NCCL has no type for tensors of ComplexFloat"));
   const auto other = nccl(1);
   auto wrong_place = other->endpoint(0).allreduce_sum(torch::zeros({3}));
   CHECK_THAT(error_of<UsageError>([&] { wrong_place.wait(); }),
-             Contains("rank 0 on privateuseone:0 called allreduce"));
+             ContainsSubstring("rank 0 on privateuseone:0 called allreduce"));
 }
 
 TEST_CASE("a trace tells when a GPU was at work, in the time of the threads") {

@@ -5,7 +5,7 @@
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <limits>
 #include <stdexcept>
 

@@ -3,7 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <stdexcept>
 #include <thread>
 

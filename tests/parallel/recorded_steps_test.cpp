@@ -2,7 +2,7 @@
 // stands in for a CUDA graph (fake_step_graph.h) keeps the work it is given and does that at each replay. So
 // it shows that all that differs between steps is in tensors, that each shape has its own graph, and what a
 // failure does; that CUDA can record the kernels is for a GPU to show.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <mutex>
 
 #include <lockstep/models/lenet.h>
@@ -17,7 +17,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -151,7 +151,7 @@ TEST_CASE("a step that cannot be recorded is an error or a notice, and then runs
   fake_step_graphs() = {.available = true, .refuses = "operation not permitted when stream is capturing"};
   CHECK_THROWS_AS(train(lenet_factory(), options_for(1, CudaGraph::kOn)), FailedError);
   CHECK_THROWS_WITH(train(lenet_factory(), options_for(2, CudaGraph::kOn)),
-                    Contains("a step on cpu cannot be recorded as a CUDA graph: operation not permitted"));
+                    ContainsSubstring("a step on cpu cannot be recorded as a CUDA graph: operation not permitted"));
   const int world = GENERATE(1, 2);
   auto options = options_for(world, CudaGraph::kAuto);
   std::mutex mutex;
@@ -162,7 +162,7 @@ TEST_CASE("a step that cannot be recorded is an error or a notice, and then runs
   };
   check_same(train(lenet_factory(), options), train(lenet_factory(), options_for(world, CudaGraph::kOff)));
   CHECK(notices.size() == static_cast<size_t>(world));  // one a replica, not one a step
-  CHECK_THAT(notices.front(), Contains("; it is queued kernel by kernel"));
+  CHECK_THAT(notices.front(), ContainsSubstring("; it is queued kernel by kernel"));
 }
 
 TEST_CASE("what must be seen step by step is not recorded") {

@@ -2,7 +2,7 @@
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/replica_models.h>
@@ -10,7 +10,7 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -83,13 +83,13 @@ TEST_CASE("a parameter that is not there: which device has none, which have one,
   const torch::Device gpu(torch::kCUDA, 1);
   CHECK_THROWS_AS(read_parameter(replicas, "0.weight", gpu), DeviceError);
   CHECK_THROWS_WITH(read_parameter(replicas, "0.weight", gpu),
-                    Contains("0.weight is not initialized on cuda:1"));
+                    ContainsSubstring("0.weight is not initialized on cuda:1"));
   try {
     read_parameter(replicas, "0.weight", gpu);
   } catch (const DeviceError& error) {
-    CHECK_THAT(error.hint(), Contains("only initialized on [cpu, cpu]"));
+    CHECK_THAT(error.hint(), ContainsSubstring("only initialized on [cpu, cpu]"));
   }
   CHECK_THROWS_AS(read_parameter(replicas, "0.weigth", torch::kCPU), UsageError);
   CHECK_THROWS_WITH(read_parameter(replicas, "0.weigth", torch::kCPU),
-                    Contains("no parameter named '0.weigth'"));
+                    ContainsSubstring("no parameter named '0.weigth'"));
 }

@@ -1,7 +1,7 @@
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <stdexcept>
 
 #include <lockstep/parallel/cpu_cores.h>

@@ -1,6 +1,6 @@
 // Replicas here are arithmetic: so many seconds a row and a step.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cmath>
 #include <functional>
 #include <numeric>

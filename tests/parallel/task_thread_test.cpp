@@ -1,5 +1,5 @@
 // Threads collect what they see; the main thread asserts, since Catch2's assertions are not thread-safe.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <functional>
 #include <future>
 #include <latch>

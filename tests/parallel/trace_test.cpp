@@ -1,6 +1,6 @@
 // Threads collect what they see; the main thread asserts, since Catch2's assertions are not thread-safe.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <latch>
 #include <map>
 #include <numeric>

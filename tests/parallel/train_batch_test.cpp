@@ -1,5 +1,5 @@
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/get_params.h>

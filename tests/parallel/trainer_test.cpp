@@ -1,7 +1,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <latch>
 #include <mutex>
 
@@ -18,7 +18,7 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 

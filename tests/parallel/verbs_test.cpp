@@ -1,7 +1,7 @@
 // The chapter's verbs one by one: devices, get_params, allreduce, split_batch, sgd.
 #include <torch/types.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <numeric>
 
 #include <lockstep/parallel/allreduce.h>
@@ -12,7 +12,7 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("device lists") {
   const auto list = [](std::string_view spec, int gpus) {
@@ -36,7 +36,7 @@ TEST_CASE("what is not a device list is a usage error that shows it") {
                              " cpu", "cpux99999999999", "cpux1025", "cpux1024,cpu");
   INFO(spec);
   CHECK_THROWS_AS(parse_devices(spec, 2), UsageError);
-  CHECK_THROWS_WITH(parse_devices(spec, 2), Contains("'" + spec + "'"));
+  CHECK_THROWS_WITH(parse_devices(spec, 2), ContainsSubstring("'" + spec + "'"));
 }
 
 TEST_CASE("a GPU that is not there is a device error") {

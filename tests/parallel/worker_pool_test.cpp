@@ -1,7 +1,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <latch>
 #include <set>
 #include <stdexcept>

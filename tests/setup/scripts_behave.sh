@@ -4,7 +4,7 @@
 source "$(dirname "$0")/stand_ins.sh"
 export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
 unset LOCKSTEP_BUILD_TORCH
-cpu=$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu
+cpu=$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu
 
 # Only these of the machine's commands, so that the others are missing.
 only_commands() {
@@ -97,7 +97,7 @@ case_apt_fails() {
 case_fetches_once() {
   working_pip
   setup 0 --quiet
-  called 1 "--no-deps torch==2.11.0 nvidia-cuda-cupti==13.0.85 nvidia-cuda-runtime==13.0.96"
+  called 1 "--no-deps torch==2.15.0 nvidia-cuda-cupti==13.2.86 nvidia-cuda-runtime==13.2.86"
   [ -e "$cpu/complete" ] || fail "no mark of completion"
   setup 0 --quiet
   called 1 python3
@@ -126,7 +126,7 @@ case_failed_fetch_names_log() {
   : | stand_in pip3
   stand_in python3 <<<'echo "ERROR: Could not find a version"; exit 3'
   setup 1
-  says "fetch LibTorch 2.11.0 (CPU, 540 MB) failed with exit code 3" "ERROR: Could not find a version" \
+  says "fetch LibTorch 2.15.0 (CPU, 540 MB) failed with exit code 3" "ERROR: Could not find a version" \
     "log: $XDG_CACHE_HOME/lockstep/log/fetch-LibTorch" "fix: run the same again"
   [ ! -e "$cpu/complete" ] || fail "a failed fetch is marked as complete"
 }
@@ -145,13 +145,13 @@ case_full_for_cuda() {
   working_pip
   stand_in nvcc <<<'echo "Cuda compilation tools, release 12.4, V12.4.131"'  # of another major version: does not serve
   CUDACXX=$work/bin/nvcc LOCKSTEP_BUILD_CUDA=on setup 0
-  called 1 "torch==2.11.0 numpy safetensors"
+  called 1 "torch==2.15.0 numpy safetensors"
   called 0 "--no-deps"
   if ! /usr/local/cuda/bin/nvcc --version 2>/dev/null | grep -q 'release 13'; then
-    called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.0.2"
+    called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.2.2"
   fi
   called 0 nvidia-nccl  # which is torch's own
-  [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.11.0-full/bin/python" ] ||
+  [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.15.0-full/bin/python" ] ||
     fail "--python does not print its interpreter"
 }
 case_nccl_without_its_torch() {  # to compile what uses NCCL where neither torch nor the system has it
@@ -164,15 +164,15 @@ case_nccl_without_its_torch() {  # to compile what uses NCCL where neither torch
   mkdir -p "$XDG_CACHE_HOME/lockstep/nvcc-13.0.2/nvidia/cu13/bin"  # of an older set-up, which fetched no NCCL
   date >"$XDG_CACHE_HOME/lockstep/nvcc-13.0.2/complete"
   CUDACXX=$work/bin/nvcc setup 0 --quiet --cuda-compiler
-  called 1 "nvidia-nccl-cu13==2.28.9"
+  called 1 "nvidia-nccl-cu13==2.30.7"
   called 0 cuda-toolkit  # there is a compiler
   CUDACXX=$work/bin/nvcc setup 0 --quiet --cuda-compiler
-  called 1 "nvidia-nccl-cu13==2.28.9"
+  called 1 "nvidia-nccl-cu13==2.30.7"
   mkdir -p "$work/nvidia/nccl/include" "$work/torch"
   touch "$work/nvidia/nccl/include/nccl.h"
   rm -r "$XDG_CACHE_HOME"
   CUDACXX=$work/bin/nvcc LOCKSTEP_BUILD_TORCH=$work/torch setup 0 --quiet --cuda-compiler
-  called 1 "nvidia-nccl-cu13==2.28.9"  # the torch that was named has it
+  called 1 "nvidia-nccl-cu13==2.30.7"  # the torch that was named has it
 }
 case_waits_for_another_run() {
   local first
@@ -194,8 +194,8 @@ STUB
 case_clean() {
   setup 0 --clean
   says "nothing to remove"
-  mkdir -p "$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu"
-  head -c 3000000 /dev/zero >"$XDG_CACHE_HOME/lockstep/torch-2.11.0-cpu/file"
+  mkdir -p "$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu"
+  head -c 3000000 /dev/zero >"$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu/file"
   setup 0 --clean
   says "removed 2.9M: $XDG_CACHE_HOME/lockstep"
   [ ! -e "$XDG_CACHE_HOME/lockstep" ] || fail "the cache is still there"

@@ -1,6 +1,6 @@
 #include <lockstep/tests/skip.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 // Hidden, so that ctest does not list them: skips.sh runs them and looks at what comes out.
 TEST_CASE("skips itself", "[.]") { SKIP_CASE("for the test of skipping"); }

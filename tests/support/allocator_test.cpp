@@ -1,6 +1,6 @@
 #include <sys/resource.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstddef>
 #include <memory>
 #include <thread>

@@ -4,7 +4,7 @@
 #include <c10/util/BFloat16.h>
 
 #include <bit>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cmath>
 
 using namespace lockstep;

@@ -1,7 +1,7 @@
 // The emulation of CUDA against hand calculations, and that it notices what a GPU would not forgive.
 #include <lockstep/tests/support/cuda_emulation.h>
 
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <numeric>
 #include <vector>
 
@@ -124,13 +124,13 @@ TEST_CASE("a barrier that some threads miss ends the launch") {
                [] {
                  if (threadIdx.x != 7) __syncthreads();
                }),
-        Catch::Contains("63 of 64 threads of a block wait at") && Catch::Contains("the others never come"));
+        Catch::Matchers::ContainsSubstring("63 of 64 threads of a block wait at") && Catch::Matchers::ContainsSubstring("the others never come"));
     CHECK_THROWS_WITH(launch({1}, {40},
                              [] {
                                if (threadIdx.x > 34) __shfl_down_sync(0xffffffffu, 1, 1);
                              }),
-                      Catch::Contains("5 of 8 threads of a warp wait at"));
-    CHECK_THROWS_WITH(launch({1}, {64}, two_barriers), Catch::Contains("wait at different places"));
+                      Catch::Matchers::ContainsSubstring("5 of 8 threads of a warp wait at"));
+    CHECK_THROWS_WITH(launch({1}, {64}, two_barriers), Catch::Matchers::ContainsSubstring("wait at different places"));
     CHECK_THROWS_WITH(launch({1}, {64},
                              [] {
                                if (threadIdx.x < 3) {
@@ -139,16 +139,16 @@ TEST_CASE("a barrier that some threads miss ends the launch") {
                                  __any_sync(0xffffffffu, 1);
                                }
                              }),
-                      Catch::Contains("the others never come"));
+                      Catch::Matchers::ContainsSubstring("the others never come"));
   }
 }
 
 TEST_CASE("half a warp's shuffle and a read from a thread that is not there are refused") {
   for (const auto& launch : kAllWays) {
     CHECK_THROWS_WITH(launch({1}, {32}, [] { __shfl_xor_sync(0xffffu, 1, 1); }),
-                      Catch::Contains("a part of a warp"));
+                      Catch::Matchers::ContainsSubstring("a part of a warp"));
     CHECK_THROWS_WITH(launch({1}, {33}, [] { __shfl_down_sync(0xffffffffu, 1, 1); }),
-                      Catch::Contains("not there"));
+                      Catch::Matchers::ContainsSubstring("not there"));
   }
 }
 

@@ -1,9 +1,9 @@
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/support/cuda_fault.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -23,7 +23,7 @@ TEST_CASE("out of memory: what was asked for, what is free, what would fit") {
         "cuda:1 is out of memory: 2.15 GB more were asked for, 1.25 GB are free | --batch-size 192 should "
         "fit; fewer replicas on one GPU need less, too");
   CHECK_THAT(text(explain({.code = 2, .words = "out of memory", .device = "cuda:0"})),
-             Contains("| use a smaller --batch-size"));
+             ContainsSubstring("| use a smaller --batch-size"));
 }
 
 TEST_CASE("a driver that is too old, or is not there") {
@@ -32,15 +32,15 @@ TEST_CASE("a driver that is too old, or is not there") {
         explain({.code = code, .words = "insufficient", .driver_version = 12040, .runtime_version = 13000});
     CHECK(old.exit_code() == ExitCode::kDevice);
     CHECK_THAT(text(old),
-               Contains("supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
+               ContainsSubstring("supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
     const auto none = explain({.code = code, .words = "insufficient", .runtime_version = 13000});
     CHECK(none.exit_code() == ExitCode::kDevice);
-    CHECK_THAT(text(none), Contains("no NVIDIA driver is installed on this machine"));
+    CHECK_THAT(text(none), ContainsSubstring("no NVIDIA driver is installed on this machine"));
   }
   const auto hidden =
       explain({.code = 100, .words = "no device", .driver_version = 13000, .runtime_version = 13000});
   CHECK(hidden.exit_code() == ExitCode::kDevice);
-  CHECK_THAT(text(hidden), Contains("shows no GPU to this process | CUDA_VISIBLE_DEVICES may hide it"));
+  CHECK_THAT(text(hidden), ContainsSubstring("shows no GPU to this process | CUDA_VISIBLE_DEVICES may hide it"));
 }
 
 TEST_CASE("a GPU that the program has no kernels for") {
@@ -68,7 +68,7 @@ TEST_CASE("what went wrong in a kernel") {
       explain({.code = 700, .words = "an illegal memory access was encountered", .device = "cuda:3"});
   CHECK(error.exit_code() == ExitCode::kFailed);
   CHECK_THAT(text(error),
-             Contains("cuda:3 reported CUDA error 700: an illegal memory access was encountered"));
+             ContainsSubstring("cuda:3 reported CUDA error 700: an illegal memory access was encountered"));
   CHECK_THAT(text(explain({.code = 719, .words = "launch failure"})),
-             Contains("the GPU reported CUDA error 719"));
+             ContainsSubstring("the GPU reported CUDA error 719"));
 }

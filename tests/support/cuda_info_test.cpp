@@ -1,7 +1,7 @@
 #include <lockstep/support/cuda_info.h>
 
 #include <array>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <cstdio>
 #include <regex>
 #include <sstream>

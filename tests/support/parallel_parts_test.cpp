@@ -1,7 +1,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <chrono>
 #include <thread>
 #include <vector>

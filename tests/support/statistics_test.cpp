@@ -1,5 +1,5 @@
 // Expected values by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <numeric>
 
 #include <lockstep/support/error.h>

@@ -24,7 +24,7 @@ inline BenchRun bench(const Words& words) {
   REQUIRE(result.exit_code == 0);
   CHECK(result.err.empty());
   for (const auto* line : {"# command", "# machine", "# versions", ": OK ("}) {
-    CHECK_THAT(result.out, Catch::Matchers::Contains(line));
+    CHECK_THAT(result.out, Catch::Matchers::ContainsSubstring(line));
   }
   auto json = read_json(file);
   CHECK(json.at("format") == "lockstep bench");

@@ -6,7 +6,7 @@
 #include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -130,13 +130,13 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
   CHECK(rows[1].at("devices") == "cpux16");
   CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
   CHECK(rows_of(content, "prediction").size() == 2);
-  CHECK_THAT(content.at("findings").dump(), !Contains("predicted"));  // what was not measured proves nothing
+  CHECK_THAT(content.at("findings").dump(), !ContainsSubstring("predicted"));  // what was not measured proves nothing
   const auto shared =
       bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
             kSmallStep)
           .json;
   const auto& found = shared.at("findings").back();
-  CHECK_THAT(found.at("sentence").get<std::string>(), Contains("pay"));
+  CHECK_THAT(found.at("sentence").get<std::string>(), ContainsSubstring("pay"));
   const auto shares = found.at("values").at("shares").get<std::vector<int64_t>>();
   REQUIRE(shares.size() == 2);
   CHECK(shares[0] + shares[1] == 32);
@@ -158,8 +158,8 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
       program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
   const auto result = stopped_at("\n  cpux2", SIGINT, process);
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.err, Contains("stopped by Ctrl-C"));
-  CHECK_THAT(result.out, Contains("stopped before the end"));
+  CHECK_THAT(result.err, ContainsSubstring("stopped by Ctrl-C"));
+  CHECK_THAT(result.out, ContainsSubstring("stopped before the end"));
   const auto content = read_json(file);
   CHECK(content.at("complete") == false);
   CHECK(rows_of(content, "allreduce").size() >= 1);
@@ -173,7 +173,7 @@ TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out,
-             Contains("  one     cpu") && Contains("  strong  cpux2") && Contains("stopped before the end"));
+             ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") && ContainsSubstring("stopped before the end"));
 }
 
 TEST_CASE("bench scaling whose training for the accuracy is stopped shows all times") {
@@ -186,7 +186,7 @@ TEST_CASE("bench scaling whose training for the accuracy is stopped shows all ti
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out,
-             Contains("  one     cpu") && Contains("  strong  cpux2") && Contains("stopped before the end"));
+             ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") && ContainsSubstring("stopped before the end"));
 }
 
 TEST_CASE("bench step that is stopped keeps the phases of the lists that it has timed") {
@@ -212,7 +212,7 @@ TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   const auto existing = (folder / "old.json").string();
   std::ofstream(existing) << "old";
   const auto refused = [](const Words& words, int code, const std::string& text) {
-    CHECK_THAT(refusal(program(Words{"bench"} + words), code), Contains(text));
+    CHECK_THAT(refusal(program(Words{"bench"} + words), code), ContainsSubstring(text));
   };
   refused({"allreduce", "--devices", "cpu"}, 2, "--devices cpux2");
   refused({"allreduce", "--iterations", "0"}, 2, "--iterations must be at least 1, got 0");

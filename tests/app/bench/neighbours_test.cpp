@@ -1,5 +1,5 @@
 // Trainings that keep other cores busy: they step when they are told to, and only then.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <chrono>
 #include <stdexcept>
 #include <thread>

@@ -1,5 +1,5 @@
 // Devices of `bench overlap` on the processor: what they compute and copy, and in which order.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <map>
 
 #include <lockstep/app/bench/independent_operators.h>

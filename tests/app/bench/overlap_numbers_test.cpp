@@ -1,5 +1,5 @@
 // What the figures of `bench overlap` mean, on events and times made up by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/app/bench/overlap_numbers.h>
 #include <lockstep/support/error.h>

@@ -1,6 +1,6 @@
 // `lockstep bench overlap` as it is typed: rows, figures, exercises, refusals.
 #include <algorithm>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -9,7 +9,7 @@
 #include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::test;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -56,8 +56,8 @@ TEST_CASE("overlap measures devices, copies, all at once and links, and its figu
   CHECK(content.at("settings").at("size") == 40);
   CHECK(content.at("settings").at("iterations") == 6);
   CHECK(content.at("settings").at("devices") == json{"cpu", "cpu"});
-  CHECK_THAT(result.out, Contains("the chapter: 50 of 4000 on two GPUs"));
-  CHECK_THAT(result.out, Contains("# overlap: OK ("));
+  CHECK_THAT(result.out, ContainsSubstring("the chapter: 50 of 4000 on two GPUs"));
+  CHECK_THAT(result.out, ContainsSubstring("# overlap: OK ("));
 
   const auto& devices = rows_of(content, "devices");
   REQUIRE(devices.size() == 3);
@@ -109,7 +109,7 @@ TEST_CASE("overlap gives no ratio from two turns, and says so") {
     CHECK(row.at("over_longer").is_null());
     CHECK(row.at("seconds") > 0.0);
   }
-  CHECK_THAT(result.out, Contains("no ratio from 2 turns: at least 3 are needed (--repeat)"));
+  CHECK_THAT(result.out, ContainsSubstring("no ratio from 2 turns: at least 3 are needed (--repeat)"));
 }
 
 TEST_CASE("overlap's trace shows the overlapped run and the two-layer network, under the devices' names") {
@@ -137,7 +137,7 @@ TEST_CASE("each exercise asks, measures, checks and answers") {
   const auto file = (folder / "trace.json").string();
   const auto [result, content] =
       bench(kSmall + Words{"--exercise", std::to_string(exercise), "--iterations", "5", "--trace", file});
-  CHECK_THAT(result.out, Contains("# question ") && Contains("# experiment ") && Contains("# answer: "));
+  CHECK_THAT(result.out, ContainsSubstring("# question ") && ContainsSubstring("# experiment ") && ContainsSubstring("# answer: "));
   CHECK(content.at("settings").at("exercise") == exercise);
   CHECK(content.at("findings").back().at("values").at("exercise") == exercise);
   CHECK(read_json(file).size() > 1);
@@ -152,7 +152,7 @@ TEST_CASE("exercise 1 and 2 need one device only, the others two") {
   CHECK(sizes[0].at("size") == 8);
   CHECK(sizes[1].at("size") == 16);
   CHECK_THAT(refusal(program(one + Words{"--exercise", "5"}), 2),
-             Contains("needs 2 devices") && Contains("cpux2"));
+             ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
 }
 
 TEST_CASE("exercise 4 counts from the trace what its timeline shows") {
@@ -182,14 +182,14 @@ TEST_CASE("exercise 4 counts from the trace what its timeline shows") {
 TEST_CASE("overlap refuses what it cannot do before it does anything") {
   const Words overlap = {"bench", "overlap"};
   CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpu"}), 2),
-             Contains("needs 2 devices, [cpu] has 1") && Contains("cpux2"));
+             ContainsSubstring("needs 2 devices, [cpu] has 1") && ContainsSubstring("cpux2"));
   CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpux2", "--devices", "cpux3"}), 2),
-             Contains("2 were given"));
-  CHECK_THAT(refusal(program(overlap + Words{"--iterations", "0"}), 2), Contains("--iterations"));
-  CHECK_THAT(refusal(program(overlap + Words{"--size", "0"}), 2), Contains("--size"));
-  CHECK_THAT(refusal(program(overlap + Words{"--exercise", "6"}), 2), Contains("--exercise"));
+             ContainsSubstring("2 were given"));
+  CHECK_THAT(refusal(program(overlap + Words{"--iterations", "0"}), 2), ContainsSubstring("--iterations"));
+  CHECK_THAT(refusal(program(overlap + Words{"--size", "0"}), 2), ContainsSubstring("--size"));
+  CHECK_THAT(refusal(program(overlap + Words{"--exercise", "6"}), 2), ContainsSubstring("--exercise"));
   CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpux2", "--size", "900000"}), 8),
-             Contains("GB of memory") && Contains("GB are free") && Contains("--size"));
+             ContainsSubstring("GB of memory") && ContainsSubstring("GB are free") && ContainsSubstring("--size"));
 }
 
 TEST_CASE("overlap does not write over a file that exists, unless told to") {
@@ -201,7 +201,7 @@ TEST_CASE("overlap does not write over a file that exists, unless told to") {
     return std::string(std::istreambuf_iterator<char>(in), {});
   };
   for (const char* flag : {"--json", "--trace"}) {
-    CHECK_THAT(refusal(program(kSmall + Words{flag, file}), 7), Contains("--overwrite"));
+    CHECK_THAT(refusal(program(kSmall + Words{flag, file}), 7), ContainsSubstring("--overwrite"));
     CHECK(content() == "kept");
   }
   CHECK(run_process(program(kSmall + Words{"--iterations", "4", "--json", file, "--overwrite"})).exit_code ==
@@ -216,7 +216,7 @@ TEST_CASE("Ctrl-C keeps the experiments that were done") {
                                 "--iterations", "20", "--repeat", "1000", "--json", file});
   const auto result = stopped_at("# check products: OK", SIGINT, process);
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.out, Contains("stopped before the end"));
+  CHECK_THAT(result.out, ContainsSubstring("stopped before the end"));
   const auto content = read_json(file);
   CHECK(content.at("complete") == false);
   CHECK(rows_of(content, "devices").size() == 3);

@@ -1,5 +1,5 @@
 // What the ways to partition a network stand on: the mesh, the cuts, the comparison, the findings.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <functional>
 #include <numeric>
@@ -13,7 +13,7 @@
 #include <lockstep/tests/support/cpus.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::cpus;
 
 namespace {
@@ -107,16 +107,16 @@ TEST_CASE("partition: an error in one stage ends the step on all devices") {
   auto bad_rows = lenet_task(6);
   bad_rows.batch.X = torch::zeros({6, 2, 28, 28});  // the first layer takes 1 channel
   CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_rows, {0, 3, 6, 9}, 2), .1),
-                    Contains("channels"));
+                    ContainsSubstring("channels"));
   auto bad_label = lenet_task(6);
   bad_label.batch.y[5] = 10;  // the last stage's second micro-batch
   CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_label, {0, 3, 6, 9}, 2), .1),
-                    Contains("out of bounds"));
+                    ContainsSubstring("out of bounds"));
   auto bad_middle = lenet_task(6);
   bad_middle.network.layers[3].kernel = 5;
   bad_middle.params[2] = torch::zeros({50, 19, 5, 5});  // the middle stage's
   CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_middle, {0, 3, 6, 9}, 2), .1),
-                    Contains("channels"));
+                    ContainsSubstring("channels"));
   const auto good = lenet_task(6);
   CHECK_NOTHROW(take_step(mesh, *network_wise(mesh, good, {0, 3, 6, 9}, 2), .1));
 }
@@ -126,7 +126,7 @@ TEST_CASE("partition: an error on one device ends a data-wise step on all") {
     Mesh mesh(cpus(3), 1);
     auto task = lenet_task(6);
     task.batch.y[row] = 10;
-    CHECK_THROWS_WITH(take_step(mesh, *data_wise(mesh, task), .1), Contains("out of bounds"));
+    CHECK_THROWS_WITH(take_step(mesh, *data_wise(mesh, task), .1), ContainsSubstring("out of bounds"));
   }
 }
 
@@ -164,7 +164,7 @@ TEST_CASE("partition: what cannot be cut is refused") {
   Mesh two(cpus(2), 1);
   CHECK_THROWS_WITH(network_wise(two, lenet_task(2), {0, 3, 9}, 3),
                     "2 rows cannot be cut into 3 micro-batches");
-  CHECK_THROWS_WITH(layered_network("resnet18"), Contains("'resnet18'"));
+  CHECK_THROWS_WITH(layered_network("resnet18"), ContainsSubstring("'resnet18'"));
 }
 
 TEST_CASE("partition: a wrong gradient is found") {
@@ -193,7 +193,7 @@ TEST_CASE("partition: the benchmark's check looks at every copy and fails for a 
                              std::vector{not_a_number, expected}, std::vector{expected, not_a_number}}) {
     CHECK_FALSE(check_against("it", copies, expected).ok);
   }
-  CHECK_THAT(check_against("it", {wrong}, expected).detail, Contains("1.5e-10") && Contains("1e-10"));
+  CHECK_THAT(check_against("it", {wrong}, expected).detail, ContainsSubstring("1.5e-10") && ContainsSubstring("1e-10"));
 }
 
 TEST_CASE("partition: the benchmark's check takes every way's gradients") {
@@ -239,22 +239,22 @@ std::string text(const PartitionFigures& figures) {
 
 TEST_CASE("partition: findings as the chapter expects them") {
   const auto found = text(figures());
-  CHECK_THAT(found, Contains("x (40 %) | y (60 %)"));
-  CHECK_THAT(found, Contains("data-wise moves the fewest bytes, 1.00 MB a step; network-wise 4.0 x as many, "
+  CHECK_THAT(found, ContainsSubstring("x (40 %) | y (60 %)"));
+  CHECK_THAT(found, ContainsSubstring("data-wise moves the fewest bytes, 1.00 MB a step; network-wise 4.0 x as many, "
                              "layer-wise 8.0 x as many"));
-  CHECK_THAT(found, Contains("so it does here"));
-  CHECK_THAT(found, Contains("most often layer-wise, 7 times a step; network-wise 2, data-wise 1"));
-  CHECK_THAT(found, Contains("4 micro-batches make network-wise's 8, no fewer than layer-wise's"));
-  CHECK_THAT(found, Contains("it has the most of the three here"));
+  CHECK_THAT(found, ContainsSubstring("so it does here"));
+  CHECK_THAT(found, ContainsSubstring("most often layer-wise, 7 times a step; network-wise 2, data-wise 1"));
+  CHECK_THAT(found, ContainsSubstring("4 micro-batches make network-wise's 8, no fewer than layer-wise's"));
+  CHECK_THAT(found, ContainsSubstring("it has the most of the three here"));
   CHECK_THAT(found,
-             Contains("the fastest is data-wise, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
+             ContainsSubstring("the fastest is data-wise, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
   // 1 - 1 / (2 x .8); (2-1)/(4+2-1); 1 - 4 / (2 (1 + 3 x .6))
   CHECK_THAT(found,
-             Contains("50 % with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
+             ContainsSubstring("50 % with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
                       "((n-1)/(m+n-1) = 20 %; 29 % with these stages"));
   CHECK_THAT(found,
-             Contains("network-wise 60.0 % (70 %), layer-wise 50.0 % (150 %), data-wise 100.0 % (50 %)"));
-  CHECK_THAT(found, Contains("room for parameters: network-wise and layer-wise; less: data-wise"));
+             ContainsSubstring("network-wise 60.0 % (70 %), layer-wise 50.0 % (150 %), data-wise 100.0 % (50 %)"));
+  CHECK_THAT(found, ContainsSubstring("room for parameters: network-wise and layer-wise; less: data-wise"));
 }
 
 TEST_CASE("partition: findings where it is the other way round") {
@@ -265,12 +265,12 @@ TEST_CASE("partition: findings where it is the other way round") {
   other.micro_batches.over_one = 1.1;
   other.network_wise.cost.parameter_bytes = 998;
   const auto found = text(other);
-  CHECK_THAT(found, Contains("here it does not"));
-  CHECK_THAT(found, Contains("make network-wise's 1, fewer than layer-wise's"));
-  CHECK_THAT(found, Contains("here others meet as often or more"));
-  CHECK_THAT(found, Contains("the nearest, network-wise, takes 1.00 x as long"));
-  CHECK_THAT(found, Contains("recommends data-wise, which is 0.67 x as fast"));
-  CHECK_THAT(found, Contains("room for parameters: layer-wise; less: network-wise and data-wise"));
+  CHECK_THAT(found, ContainsSubstring("here it does not"));
+  CHECK_THAT(found, ContainsSubstring("make network-wise's 1, fewer than layer-wise's"));
+  CHECK_THAT(found, ContainsSubstring("here others meet as often or more"));
+  CHECK_THAT(found, ContainsSubstring("the nearest, network-wise, takes 1.00 x as long"));
+  CHECK_THAT(found, ContainsSubstring("recommends data-wise, which is 0.67 x as fast"));
+  CHECK_THAT(found, ContainsSubstring("room for parameters: layer-wise; less: network-wise and data-wise"));
 }
 
 TEST_CASE(
@@ -280,8 +280,8 @@ TEST_CASE(
     one->over_one.reset();
   }
   few.micro_ratio.reset();
-  CHECK_THAT(text(few), !Contains("fast") && !Contains("theory"));
+  CHECK_THAT(text(few), !ContainsSubstring("fast") && !ContainsSubstring("theory"));
   auto sharing = figures();
   sharing.at_once = 1;
-  CHECK_THAT(text(sharing), Contains("160 % of the ideal 1.0 x") && !Contains("(n-1)"));
+  CHECK_THAT(text(sharing), ContainsSubstring("160 % of the ideal 1.0 x") && !ContainsSubstring("(n-1)"));
 }

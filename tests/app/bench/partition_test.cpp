@@ -1,6 +1,6 @@
 // The ways to partition a network, in process: all compute what plain torch computes on the whole network,
 // and cost what can be worked out by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/app/bench/allocation_meter.h>
 #include <lockstep/app/bench/partition_data.h>
@@ -12,7 +12,7 @@
 #include <lockstep/tests/support/cpus.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::cpus;
 
 namespace {

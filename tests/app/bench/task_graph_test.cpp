@@ -1,5 +1,5 @@
 // Graphs of tasks: their order, what runs side by side, and the slowest chain.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <chrono>
 #include <future>
 #include <map>

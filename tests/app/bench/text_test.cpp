@@ -1,5 +1,5 @@
 // What benchmarks compute and print, apart from measuring: expected values by hand.
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 
 #include <lockstep/app/bench/options.h>
 #include <lockstep/app/bench/predict.h>
@@ -9,7 +9,7 @@
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
-using Catch::Matchers::Contains;
+using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("numbers of bytes are read and written in powers of 1024") {
   CHECK(parse_bytes("8") == 8);

@@ -2,7 +2,7 @@
 #include <ATen/Parallel.h>
 
 #include <atomic>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch.h>
 #include <future>
 #include <stdexcept>
 #include <thread>
