@@ -72,6 +72,24 @@ function(lockstep_add_script_test)
   set_tests_properties("${arg_NAME}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
+# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n]): the harness what_fuzz.cpp of this folder with the
+# driver beside it, on the kept inputs of corpus/what/ and changes to them, with the tokens of what.dict. So many
+# iterations; or for LOCKSTEP_FUZZ_SECONDS seconds, where the environment has them.
+function(lockstep_add_fuzz_test)
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;ITERATIONS" "LIBRARIES")
+  if(NOT arg_ITERATIONS)
+    set(arg_ITERATIONS 20000)
+  endif()
+  set(program ${arg_NAME}_fuzz)
+  add_executable(${program} ${program}.cpp)
+  target_link_libraries(${program} PRIVATE lockstep_fuzz_driver ${arg_LIBRARIES} lockstep_warnings)
+  target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
+  lockstep_add_script_test(NAME "fuzz: ${arg_NAME}" LABELS cpu fuzz TIMEOUT 86400
+    COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> --iterations ${arg_ITERATIONS}
+      --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_NAME}.dict"
+      --failure "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}.failure" "${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME}")
+endfunction()
+
 add_library(lockstep_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
 target_compile_options(lockstep_test_main PRIVATE -O0)  # half the time to compile all of Catch2
 target_link_libraries(lockstep_test_main PUBLIC lockstep_core Catch2::Catch2 PRIVATE lockstep_warnings)

@@ -1,0 +1,66 @@
+// What the harnesses share. Each harness defines LLVMFuzzerTestOneInput(), as libFuzzer has it, and gives the
+// bytes to the product's own code. An input may be refused, by one of lockstep's own errors; whatever else
+// leaves the code ends the program, and so does a promise of the code that does not hold.
+#pragma once
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <lockstep/support/error.h>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
+
+namespace lockstep::fuzz {
+
+// What became of the last input, in words: the driver keeps an input that ends in something new.
+inline std::string last_outcome;
+
+// Whether the code took the input, rather than refuse it.
+template <class Code>
+bool accepted(Code code) {
+  try {
+    code();
+  } catch (const Error& error) {
+    last_outcome = error.what();
+    return false;
+  }
+  last_outcome = "accepted";
+  return true;
+}
+
+inline void require(bool holds, const char* promise) {
+  if (holds) return;
+  std::fprintf(stderr, "this does not hold: %s\n", promise);
+  std::abort();
+}
+
+inline std::string text_of(const uint8_t* data, size_t size) {
+  return {reinterpret_cast<const char*>(data), size};
+}
+
+// For code that takes a path: a regular file, in memory.
+class MemoryFile {
+ public:
+  explicit MemoryFile(std::string_view bytes) : file_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    require(file_ >= 0 && write(file_, bytes.data(), bytes.size()) == static_cast<ssize_t>(bytes.size()),
+            "a file in memory can be written");
+  }
+  ~MemoryFile() { close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  std::filesystem::path path() const { return "/proc/self/fd/" + std::to_string(file_); }
+
+ private:
+  int file_;
+};
+
+}  // namespace lockstep::fuzz

@@ -1,0 +1,84 @@
+// IDX files, plain and gzipped. Each input is read as it is and, because a change to a gzipped file hardly
+// ever leaves its checksum right, packed as well: both must give the same.
+#include <zlib.h>
+
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include <lockstep/data/idx.h>
+#include <lockstep/tests/fuzz/harness.h>
+
+using namespace lockstep;
+using fuzz::require;
+
+namespace {
+
+constexpr int64_t kMostRows = 100'000;
+constexpr int kGzipWrapper = 16;
+
+// The whole file as the reader hands it out, in steps of another size than its own; nothing where it is
+// refused.
+std::optional<std::string> read_idx(std::string_view bytes, const std::vector<int64_t>& row) {
+  const fuzz::MemoryFile file(bytes);
+  std::string whole;
+  const bool taken = fuzz::accepted([&] {
+    IdxReader reader(file.path(), {row, kMostRows}, "hint");
+    uint64_t values = static_cast<uint64_t>(reader.rows());
+    for (const int64_t length : row) values *= static_cast<uint64_t>(length);
+    require(reader.rows() >= 1 && reader.rows() <= kMostRows, "rows are within the limit");
+    require(reader.bytes_left() == values, "as many values as the shape has");
+    whole.assign(reinterpret_cast<const char*>(reader.header().data()), reader.header().size());
+    std::vector<std::byte> part;
+    while (reader.bytes_left() > 0) {
+      part.resize(std::min<uint64_t>(reader.bytes_left(), 1000));
+      reader.read(part);
+      whole.append(reinterpret_cast<const char*>(part.data()), part.size());
+    }
+  });
+  return taken ? std::optional(whole) : std::nullopt;
+}
+
+std::string packed(std::string_view bytes) {
+  z_stream zlib = {};
+  require(deflateInit2(&zlib, 1, Z_DEFLATED, MAX_WBITS + kGzipWrapper, 8, Z_DEFAULT_STRATEGY) == Z_OK,
+          "zlib starts");
+  std::string out(deflateBound(&zlib, bytes.size()), '\0');
+  zlib.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  zlib.avail_in = static_cast<uInt>(bytes.size());
+  zlib.next_out = reinterpret_cast<Bytef*>(out.data());
+  zlib.avail_out = static_cast<uInt>(out.size());
+  require(deflate(&zlib, Z_FINISH) == Z_STREAM_END, "zlib packs");
+  out.resize(zlib.total_out);
+  deflateEnd(&zlib);
+  return out;
+}
+
+// By zlib's reader of files, which takes them plain and gzipped as well.
+std::string unpacked(std::string_view bytes, size_t most) {
+  const fuzz::MemoryFile file(bytes);
+  gzFile stream = gzopen(file.path().c_str(), "rb");
+  std::string out(most, '\0');
+  const int count = gzread(stream, out.data(), static_cast<unsigned>(most));
+  gzclose(stream);
+  require(count >= 0, "zlib reads what the reader has taken");
+  out.resize(static_cast<size_t>(count));
+  return out;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::string bytes = fuzz::text_of(data, size);
+  const bool gzipped = bytes.starts_with("\x1f\x8b");
+  for (const auto& row : {std::vector<int64_t>{}, {2, 3}}) {
+    const auto whole = read_idx(bytes, row);
+    if (whole)
+      require(*whole == unpacked(bytes, whole->size() + 1), "the reader hands out what is in the file");
+    const auto outcome = fuzz::last_outcome;
+    if (!gzipped && !bytes.empty()) require(read_idx(packed(bytes), row) == whole, "gzipped as plain");
+    fuzz::last_outcome = outcome;
+    if (whole) break;
+  }
+  return 0;
+}

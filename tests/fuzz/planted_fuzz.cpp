@@ -1,0 +1,14 @@
+// A harness with a defect, for driver.sh: the driver has to find it.
+#include <lockstep/tests/fuzz/harness.h>
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace lockstep;
+  const auto text = fuzz::text_of(data, size);
+  fuzz::accepted([&] {
+    if (!text.starts_with("{")) throw DataError("no brace");
+    if (text.find("token") == std::string::npos) throw DataError("no token");  // from here on one is kept
+    fuzz::require(text.find("1e308") == std::string::npos, "there is no 1e308");
+    if (text.find("-1") != std::string::npos) throw std::bad_alloc();
+  });
+  return 0;
+}
