@@ -4,7 +4,7 @@
 #   lockstep_app    app/ but main.cpp, a library so that its tests can link it
 #   lockstep_cli    the program `lockstep`: app/main.cpp
 # and beside them
-#   lockstep_allocator   what serves that program's malloc
+#   lockstep_process   what that program sets for its whole process: its malloc, and how OpenMP's threads wait
 
 # Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>.
 set(LOCKSTEP_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
@@ -30,18 +30,19 @@ target_link_libraries(lockstep_app
 # Not worth optimising: CLI11, which every file of app/ compiles anew, takes a third longer at -O2.
 target_compile_options(lockstep_app PRIVATE $<$<CONFIG:Release>:-O1>)
 
-# Objects, not a library: nothing refers to them by name. Sanitizers have an allocator of their own.
-add_library(lockstep_allocator INTERFACE)
+# Objects, not a library: nothing refers to them by name. Sanitizers have an allocator of their own, and want to be
+# the first to run.
+add_library(lockstep_process INTERFACE)
 if(NOT LOCKSTEP_BUILD_SANITIZE)
-  add_library(lockstep_allocator_objects OBJECT support/allocator.cpp)
-  target_link_libraries(lockstep_allocator_objects PRIVATE jemalloc::jemalloc lockstep_warnings)
-  target_link_libraries(lockstep_allocator
-    INTERFACE $<TARGET_OBJECTS:lockstep_allocator_objects> jemalloc::jemalloc ${CMAKE_DL_LIBS})
+  add_library(lockstep_process_objects OBJECT support/allocator.cpp support/openmp_wait.cpp)
+  target_link_libraries(lockstep_process_objects PRIVATE jemalloc::jemalloc lockstep_warnings)
+  target_link_libraries(lockstep_process
+    INTERFACE $<TARGET_OBJECTS:lockstep_process_objects> jemalloc::jemalloc ${CMAKE_DL_LIBS})
 endif()
 
 add_executable(lockstep_cli)
 set_target_properties(lockstep_cli PROPERTIES OUTPUT_NAME lockstep RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}")
-target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_allocator lockstep_warnings)
+target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_process lockstep_warnings)
 
 if(LOCKSTEP_BUILD_CORE_ONLY)
   set_target_properties(lockstep lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)

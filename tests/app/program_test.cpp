@@ -2,10 +2,12 @@
 #include <lockstep/tests/catch.h>
 #include <cstdlib>
 #include <map>
+#include <regex>
 #include <string>
 #include <vector>
 
 #include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/skip.h>
 
 using namespace lockstep::test;
 using Catch::Matchers::ContainsSubstring;
@@ -46,8 +48,28 @@ TEST_CASE("help and version go to standard output") {
     CHECK(result.err.empty());
     CHECK_THAT(
         result.out,
-        Catch::Matchers::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.11\\.[0-9]+.*, .*CUDA.*\\)\n"));
+        Catch::Matchers::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.[0-9]+\\.[0-9]+.*, .*CUDA.*\\)\n"));
   }
+}
+
+// libgomp itself says what it has read. Sanitizers start the program without this.
+TEST_CASE("OpenMP's threads sleep between loops, unless the user says otherwise") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP_CASE("a program with a sanitizer leaves OpenMP as it is");
+#endif
+  const auto spin_count = [](std::map<std::string, std::string> environment) {
+    environment["OMP_DISPLAY_ENV"] = "verbose";
+    const auto result = run_process(program({"--version"}, std::move(environment)));
+    CHECK(result.exit_code == 0);
+    CHECK_THAT(result.out, StartsWith("lockstep "));
+    std::smatch found;
+    const std::regex setting("GOMP_SPINCOUNT = '([0-9]+)'");
+    REQUIRE(std::regex_search(result.err, found, setting));
+    return found[1].str();
+  };
+  CHECK(spin_count({}) == "0");
+  CHECK(spin_count({{"GOMP_SPINCOUNT", "1234"}}) == "1234");
+  CHECK(std::stoll(spin_count({{"OMP_WAIT_POLICY", "active"}})) > 1'000'000);
 }
 
 TEST_CASE("lockstep devices") {

@@ -22,7 +22,7 @@ namespace lockstep::test {
 
 struct Process {
   std::vector<std::string> command = {};  // the program's path, then its arguments
-  // Set on top of the caller's own, of which LOCKSTEP_*, NO_COLOR and TERM are left out.
+  // Set on top of the caller's own, of which LOCKSTEP_*, NO_COLOR, TERM and OpenMP's settings are left out.
   std::map<std::string, std::string> environment = {};
   std::string stdout_path = {};  // where standard output goes instead of `out`
   bool on_terminal = false;      // output and errors go to one (pseudo) terminal, and both into `out`
@@ -86,7 +86,8 @@ inline std::vector<std::string> merged_environment(const std::map<std::string, s
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     const auto name = text.substr(0, text.find('='));
-    const bool ours = name.rfind("LOCKSTEP_", 0) == 0 || name == "NO_COLOR" || name == "TERM";
+    const bool ours = name.rfind("LOCKSTEP_", 0) == 0 || name.rfind("OMP_", 0) == 0 ||
+                      name.rfind("GOMP_", 0) == 0 || name == "NO_COLOR" || name == "TERM";
     if (!ours && wanted.count(name) == 0) merged.push_back(text);
   }
   for (const auto& [name, value] : wanted) merged.push_back(name + "=" + value);
