@@ -72,13 +72,16 @@ function(lockstep_add_script_test)
   set_tests_properties("${arg_NAME}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
 endfunction()
 
-# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n]): the harness what_fuzz.cpp of this folder with the
-# driver beside it, on the kept inputs of corpus/what/ and changes to them, with the tokens of what.dict. So many
-# iterations; or for LOCKSTEP_FUZZ_SECONDS seconds, where the environment has them.
+# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name]): the harness what_fuzz.cpp of this
+# folder with the driver beside it, on the kept inputs of corpus/what/ and changes to them, with the tokens of what.dict
+# or name.dict. So many iterations; or for LOCKSTEP_FUZZ_SECONDS seconds, where the environment has them.
 function(lockstep_add_fuzz_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;ITERATIONS" "LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;ITERATIONS;TOKENS" "LIBRARIES")
   if(NOT arg_ITERATIONS)
     set(arg_ITERATIONS 20000)
+  endif()
+  if(NOT arg_TOKENS)
+    set(arg_TOKENS ${arg_NAME})
   endif()
   set(program ${arg_NAME}_fuzz)
   add_executable(${program} ${program}.cpp)
@@ -86,7 +89,7 @@ function(lockstep_add_fuzz_test)
   target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
   lockstep_add_script_test(NAME "fuzz: ${arg_NAME}" LABELS cpu fuzz TIMEOUT 86400
     COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> --iterations ${arg_ITERATIONS}
-      --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_NAME}.dict"
+      --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_TOKENS}.dict"
       --failure "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}.failure" "${CMAKE_CURRENT_SOURCE_DIR}/corpus/${arg_NAME}")
 endfunction()
 

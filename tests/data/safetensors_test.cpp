@@ -172,6 +172,27 @@ TEST_CASE("a file for Python", "[.]") {
   save_safetensors(path, python_file(), /*overwrite=*/false);
 }
 
+// Run by safetensors_both_ways.sh.
+TEST_CASE("files of Python are saved again", "[.]") {
+  const char* folder = std::getenv("LOCKSTEP_TEST_FOLDER");
+  REQUIRE(folder != nullptr);
+  size_t read = 0, refused = 0;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    auto name = entry.path().filename().string();
+    INFO(name);
+    if (name.starts_with("refused_")) {
+      CHECK_THAT(failure(entry.path()), ContainsSubstring("has dtype"));
+      ++refused;
+    } else if (name.starts_with("theirs_")) {
+      const auto file = load_safetensors(entry.path());
+      save_safetensors(fs::path(folder) / name.replace(0, 6, "ours"), file, /*overwrite=*/false);
+      ++read;
+    }
+  }
+  CHECK(read == 60);
+  CHECK(refused == 4);
+}
+
 TEST_CASE("tensors of any strides come back with their values") {
   const TempFolder folder;
   const auto base = torch::arange(2 * 3 * 4 * 5, torch::kFloat32).view({2, 3, 4, 5});

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Files by the safetensors package that ours reads and saves again, and what came of them. Needs safetensors and numpy.
+
+    safetensors_both_ways.py write FOLDER     theirs_N: taken by both; refused_N: of dtypes that ours does not know
+    safetensors_both_ways.py compare FOLDER   exits 1 where an ours_N does not hold what theirs_N does
+
+Drawn with a fixed seed: every dtype, scalars, empty tensors, up to 6 dimensions, names and metadata of any characters.
+plain files are as the package writes them, and ours must be the same to the byte; of the others the header is composed
+anew: spaces, escapes, the order of keys and of the data, a length that is no multiple of 8.
+"""
+import json
+import random
+import sys
+from pathlib import Path
+
+import numpy
+import safetensors
+import safetensors.numpy
+
+FILES = 60
+DTYPES = ["F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"]
+NUMPY = dict(F64="f8", F32="f4", F16="f2", I64="i8", I32="i4", I16="i2", I8="i1", U8="u1", BOOL="?")
+UNKNOWN = dict(U16="u2", U32="u4", U64="u8", C64="c8")
+TEXTS = ["", " ", '"', "\\", "/", "\n", "\t\r\b\f", "\u0001", "\u007f", "weight", "layer.0.weight", "a'b", "\u00fc",
+         "\u65e5\u672c", "\U0001f600", "\ufeff", "\uffff", "\u2028", "{}", "dtype", "data_offsets", "__metadata", "x" * 300]
+
+
+def text(draw):
+    return "".join(draw.choice(TEXTS) for _ in range(draw.choice([1, 1, 2, 3])))
+
+
+def shape(draw):
+    return [draw.choice([0, 1, 1, 2, 3, 5]) for _ in range(draw.choice([0, 1, 1, 2, 2, 3, 4, 6]))]
+
+
+def tensors(draw, dtypes):
+    drawn = {}
+    for _ in range(draw.randrange(8)):
+        dtype, dims = draw.choice(dtypes), shape(draw)
+        size = int(numpy.prod(dims)) * (2 if dtype == "BF16" else numpy.dtype(NUMPY[dtype]).itemsize)
+        values = bytes(draw.randrange(2 if dtype == "BOOL" else 256) for _ in range(size))
+        drawn[text(draw)] = (dtype, dims, values)
+    return drawn
+
+
+def plain(drawn, metadata):
+    arrays = {name: numpy.frombuffer(values, {**NUMPY, **UNKNOWN}[dtype]).reshape(dims)
+              for name, (dtype, dims, values) in drawn.items()}
+    return safetensors.numpy.save(arrays, metadata or None)
+
+
+def composed(draw, drawn, metadata):
+    order, data, header = list(drawn), b"", []
+    draw.shuffle(order)
+    for name in order:
+        dtype, dims, values = drawn[name]
+        fields = [("dtype", dtype), ("shape", dims), ("data_offsets", [len(data), len(data) + len(values)])]
+        draw.shuffle(fields)
+        header.append((name, dict(fields)))
+        data += values
+    if metadata or draw.random() < 0.5:
+        header.append(("__metadata__", metadata))
+    draw.shuffle(header)
+    head = json.dumps(dict(header), ensure_ascii=draw.random() < 0.5, indent=draw.choice([None, 1]),
+                      separators=draw.choice([None, (",", ":"), (" , ", "\t:\r\n")])).encode()
+    head += b" " * draw.choice([0, 1, 7, 100])
+    return len(head).to_bytes(8, "little") + head + data
+
+
+def write(folder):
+    draw = random.Random(1)
+    for i in range(FILES):
+        is_plain = i % 2 == 0
+        drawn = tensors(draw, [d for d in DTYPES if not is_plain or d != "BF16"])
+        metadata = {text(draw): text(draw) for _ in range(draw.choice([0, 1, 1] if is_plain else [0, 1, 4]))}
+        content = plain(drawn, metadata) if is_plain else composed(draw, drawn, metadata)
+        safetensors.deserialize(content)  # the package reads it
+        (folder / f"theirs_{i}{'_plain' if is_plain else ''}").write_bytes(content)
+    for i, dtype in enumerate(UNKNOWN):
+        (folder / f"refused_{i}").write_bytes(plain({"a": (dtype, [0, 2], b"")}, {}))
+
+
+def content_of(path):
+    with safetensors.safe_open(path, framework="np") as file:
+        metadata = file.metadata() or {}
+    found = {name: (item["dtype"], list(item["shape"]), bytes(item["data"]))
+             for name, item in safetensors.deserialize(path.read_bytes())}
+    return found, metadata
+
+
+def compare(folder):
+    wrong = count = 0
+    for path in sorted(folder.glob("theirs_*")):
+        ours = folder / path.name.replace("theirs", "ours")
+        same = ours.exists() and content_of(path) == content_of(ours)
+        if same and path.name.endswith("_plain"):
+            same = path.read_bytes() == ours.read_bytes()
+        if not same:
+            print(f"{path.name} and {ours.name} differ")
+        wrong += not same
+        count += 1
+    print(f"{count} files of safetensors {safetensors.__version__} both ways, {wrong} differ")
+    return wrong == 0 and count == FILES
+
+
+command, where = sys.argv[1], Path(sys.argv[2])
+if command == "write":
+    write(where)
+elif command != "compare" or not compare(where):
+    sys.exit(1)
