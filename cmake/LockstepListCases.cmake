@@ -40,7 +40,7 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
     foreach(word IN LISTS LOCKSTEP_TEST_EMULATOR)
       string(APPEND emulator "[==[${word}]==] ")
     endforeach()
-    string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${pattern}]==] -w NoTests)\n"
+    string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${pattern}]==])\n"
       "set_tests_properties(${test} PROPERTIES LABELS [==[${labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT}"
       " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text}]==])\n")
   endforeach()

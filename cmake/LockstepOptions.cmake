@@ -4,9 +4,9 @@ set(LOCKSTEP_BUILD_TORCH "" CACHE PATH
     "LibTorch: a site-packages/torch or an unzipped libtorch folder; empty: what scripts/setup.sh fetched")
 set(LOCKSTEP_BUILD_BUNDLE "" CACHE PATH "A folder made by scripts/setup.sh --bundle, searched before the system")
 set(LOCKSTEP_BUILD_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize= takes them")
-option(LOCKSTEP_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+set(LOCKSTEP_BUILD_TESTS "auto" CACHE STRING "Tests: auto (on where Catch2 is installed, off inside another project), on, off")
 option(LOCKSTEP_BUILD_CORE_ONLY "Build and test only what needs no LibTorch (for ThreadSanitizer)" OFF)
-set_property(CACHE LOCKSTEP_BUILD_CUDA PROPERTY STRINGS auto on off)
+set_property(CACHE LOCKSTEP_BUILD_CUDA LOCKSTEP_BUILD_TESTS PROPERTY STRINGS auto on off)
 
 # The one way in which our configure run ends early: what is wrong, and what to do about it.
 function(lockstep_stop problem remedy)

@@ -12,15 +12,21 @@ build_jobs() {
 }
 
 # configure PRESET: only if this was not the last configure run of the folder. CMake notices by itself what changed in its
-# own files, but not that other switches are wanted.
+# own files, but not that other switches are wanted. A folder with tests serves whoever asks for none.
 configure() {
-  local preset=$1 folder=$root/build/$1 arguments=()
+  local preset=$1 folder=$root/build/$1 arguments=() configured tests=-DLOCKSTEP_BUILD_TESTS
   case $preset in  # the others say themselves whether they have CUDA
     release | debug) arguments+=("-DLOCKSTEP_BUILD_CUDA=${LOCKSTEP_BUILD_CUDA:-auto}") ;;
   esac
   [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_TORCH=$(realpath -m "$LOCKSTEP_BUILD_TORCH")")
   [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BUNDLE=$(realpath -m "$LOCKSTEP_BUILD_BUNDLE")")
-  if [ -e "$folder/build.ninja" ] && [ "$(cat "$folder/configured_with" 2>/dev/null)" = "$cache ${arguments[*]}" ]; then
+  configured=$(cat "$folder/configured_with" 2>/dev/null || true)
+  if [ -n "${LOCKSTEP_BUILD_TESTS:-}" ]; then
+    arguments+=("$tests=$LOCKSTEP_BUILD_TESTS")
+  elif [ "$configured" = "$cache ${arguments[*]} $tests=on" ]; then
+    arguments+=("$tests=on")
+  fi
+  if [ -e "$folder/build.ninja" ] && [ "$configured" = "$cache ${arguments[*]}" ]; then
     return
   fi
   mkdir -p "$folder"

@@ -41,6 +41,8 @@ make_bundle() {
     [ -e "$archive" ] || die "no static ${library%=*} on this machine" "apt-get install ${library#*=}"
     cp -L "$archive" "$part/lib/"
   done
+  library=$(g++ -print-file-name=libCatch2.a)  # of version 3; version 2 is a header
+  [ ! -e "$library" ] || cp -L "$library" "$part/lib/"
   cp -rL "$debian_data" "$part/fashion-mnist"
   step "compile a static fmt" "see the compiler's message" static_fmt "$part"
   rm -rf "$folder"

@@ -20,6 +20,7 @@
 #
 # Exit code: 0 when every step passed (a goal of speed may be missed), 1 when one failed or there is no GPU, 2 usage.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+export LOCKSTEP_BUILD_TESTS=on
 
 # ---- steps
 

@@ -3,6 +3,7 @@
 # Running it again costs nothing.
 #
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
+#   scripts/setup.sh --tests         also Catch2, which the tests need; scripts/test.sh asks for it
 #   scripts/setup.sh --python        also Python with torch, for the scripts that compare; prints the interpreter's path
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
@@ -30,9 +31,10 @@ missing_packages() {
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
   local libraries="zlib1g-dev=zlib.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
     libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp nlohmann-json3-dev=nlohmann/json.hpp
-    catch2=catch2/catch.hpp libcairo2-dev=cairo/cairo.h"
+    libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
+    [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
     [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"
   fi
   [ -z "$fetches" ] || needs+=" python3-pip=pip3"
@@ -43,6 +45,7 @@ missing_packages() {
 
 found() {
   case $1 in
+    *"|"*) found "${1%%|*}" || found "${1#*|}" ;;
     /*) [ -e "$1" ] ;;
     *.h | *.hpp) [ -e "/usr/include/$1" ] || [ -e "/usr/local/include/$1" ] ;;
     *) command -v "$1" >/dev/null ;;
@@ -190,14 +193,15 @@ clean() {
   say "removed $size: $cache"
 }
 
-want_python=no want_nvcc=no quiet=no bundle=
+want_tests=no want_python=no want_nvcc=no quiet=no bundle=
 while [ $# -gt 0 ]; do
   case $1 in
+    --tests) want_tests=yes ;;
     --python) want_python=yes ;;
     --cuda-compiler) want_nvcc=yes ;;
     --bundle)
       [ $# -ge 2 ] || { say "--bundle needs a folder"; exit 2; }
-      bundle=$2
+      bundle=$2 want_tests=yes
       shift
       ;;
     --clean)

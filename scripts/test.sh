@@ -9,6 +9,8 @@
 #
 # Exit code: 0 when everything built and no test failed, 1 otherwise.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+# shellcheck disable=SC2034  # build.sh reads it
+LOCKSTEP_BUILD_TESTS=on
 
 summary=()
 failed=no
@@ -98,7 +100,7 @@ if [ "${1:-}" = --all ]; then
   shift
 fi
 
-"$root/scripts/setup.sh" --quiet
+"$root/scripts/setup.sh" --quiet --tests
 if [ "$everything" = no ]; then
   build release all
   run_tests release "$@"

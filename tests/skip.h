@@ -1,4 +1,5 @@
-// Catch2 2 has no way to skip a case: SKIP_CASE("why") ends it and marks it. ctest then counts it as skipped.
+// SKIP_CASE("why") ends a case and marks it; ctest then counts it as skipped. Catch2 2 has no such thing, so
+// it is our own for both versions.
 #pragma once
 
 #include <string>

@@ -57,7 +57,7 @@ refuses() {  # refuses TEXT... [-- ARGUMENT...]
 with_libraries() {
   local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
     -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY"
-    "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY")
+    "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY" "-DLOCKSTEP_Catch2_LIBRARY=$LIBRARY")
   for name in "$@"; do
     arguments+=("-DLOCKSTEP_${name}_INCLUDE=$INCLUDE_FOLDER")
   done
@@ -71,7 +71,7 @@ missing() {  # missing NAME PACKAGE
     [ "$name" = "$1" ] || others+=("$name")
   done
   mapfile -t arguments < <(with_libraries "${others[@]}")
-  refuses "these libraries were not found: $1 fix:" "apt-get install $2" -- "${arguments[@]}"
+  refuses "these libraries were not found: $1 fix:" "apt-get install $2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
 }
 
 case_no_torch() {
@@ -136,14 +136,20 @@ case_all_missing_at_once() {
   make_torch
   mapfile -t arguments < <(with_libraries)
   refuses "these libraries were not found: zlib, fmt, jemalloc, spdlog, CLI11, json, Catch2" \
-    "apt-get install zlib1g-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- "${arguments[@]}"
+    "apt-get install zlib1g-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
 }
-case_without_tests_no_catch() {
+case_no_tests_without_catch() {
   local arguments
   make_torch
   mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
-  configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=OFF "${arguments[@]}" || show "expected it to configure"
-  says "tests off: LOCKSTEP_BUILD_TESTS=OFF"
+  configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
+  says "tests off: there is no Catch2 (scripts/setup.sh --tests, or apt-get install catch2)"
+  configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=off "${arguments[@]}" || show "expected it to configure"
+  says "tests off: LOCKSTEP_BUILD_TESTS=off"
+}
+case_tests_value() {
+  make_torch
+  refuses "LOCKSTEP_BUILD_TESTS is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_TESTS=maybe
 }
 case_table() {
   local arguments

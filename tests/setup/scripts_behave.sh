@@ -3,7 +3,7 @@
 # machine or need the network (apt-get, pip, uname, sudo, ...), and looks at what they print, run and leave behind.
 source "$(dirname "$0")/stand_ins.sh"
 export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
-unset LOCKSTEP_BUILD_TORCH
+unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_TESTS
 cpu=$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu
 
 # Only these of the machine's commands, so that the others are missing.
@@ -214,8 +214,32 @@ case_step_passes_on() {  # a step neither prints nor fails by itself
   lines 0
   [ "$(cat "$logs/try.log")" = $'to the log\nand this' ] || fail "the log is not what the command printed"
 }
+case_tests_when_asked() {  # the program is built without a test library; a folder with tests serves the program as well
+  local tree=$work/tree
+  mkdir "$tree"
+  cp -r "$root/scripts" "$tree/"
+  printf '#!/bin/sh\necho "setup.sh $*" >>"%s"\n' "$calls" >"$tree/scripts/setup.sh"
+  stand_in cmake <<'STUB'
+echo "cmake $*" >>"$calls"
+mkdir -p "$work/tree/build/release"
+touch "$work/tree/build/release/build.ninja"
+cp /bin/true "$work/tree/build/release/lockstep"
+STUB
+  stand_in ctest <<<'while [ "$1" != --output-junit ]; do shift; done; touch "$2"; echo "100% tests passed"'
+  "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  called 1 "cmake --preset release"
+  called 0 LOCKSTEP_BUILD_TESTS
+  called 0 --tests
+  "$tree/scripts/test.sh" >"$work/output" 2>&1 || fail "test.sh failed"
+  called 1 "setup.sh --quiet --tests"
+  called 2 "cmake --preset release"
+  called 1 "-DLOCKSTEP_BUILD_TESTS=on"
+  "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  "$tree/scripts/test.sh" >"$work/output" 2>&1 || fail "test.sh failed"
+  called 2 "cmake --preset release"  # as it was
+}
 case_bundle() {
-  local folder=$work/bundle
+  local folder=$work/bundle libraries="-lfmt -lz"
   if [ -n "${LOCKSTEP_BUILD_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
     echo "skipped: bundles are made of Debian's packages, which are not in use here"
     exit 77
@@ -228,12 +252,15 @@ case_bundle() {
   cat >"$work/use.cpp" <<'SOURCE'
 #include <zlib.h>
 #include <CLI/CLI.hpp>
-#include <catch2/catch.hpp>
+#include <lockstep/tests/catch_session.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
-int main() { return fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
+int main() { return lockstep::test::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
 SOURCE
-  g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" "$work/use.cpp" -o "$work/use" -L "$folder/lib" -lfmt -lz ||
+  ln -s "$root" "$work/lockstep"
+  [ ! -e "$folder/lib/libCatch2.a" ] || libraries+=" -lCatch2"
+  # shellcheck disable=SC2086  # several libraries
+  g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -I "$work" "$work/use.cpp" -o "$work/use" -L "$folder/lib" $libraries ||
     fail "it does not compile"
   "$work/use" || fail "it does not work"
   ! ldd "$work/use" | grep -E 'libfmt|libz|libspdlog' || fail "it needs a library of the system"

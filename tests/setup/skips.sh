@@ -20,4 +20,13 @@ gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
 [ "$gpus" -ge 1 ] || expect 77 'skipped: needs a GPU: ' env LOCKSTEP_TEST_LABELS=slow,cuda "$@" passes
 [ "$gpus" -ge 2 ] || expect 77 'skipped: needs ' env LOCKSTEP_TEST_LABELS=cuda2 "$@" passes
 expect 0 'All tests passed' env LOCKSTEP_TEST_LABELS=cpu,slow "$@" passes
-expect 0 $'^a name, with \\[brackets\\]\tcpu,slow,$' "$@" --list-for-ctest
+expect 1 'No test cases matched' "$@" 'no such case'
+found=$("$@" --list-for-ctest)
+expected='a name, with [brackets]; and "quotes" \ * ~	cpu,
+a name, with [brackets]	cpu,slow,
+--quiet is a flag of others	cpu,
+~this is not an exclusion	cpu,'
+if [ "$found" != "$expected" ]; then
+  printf 'expected the list\n%s\nfound\n%s\n' "$expected" "$found"
+  exit 1
+fi
