@@ -1,9 +1,10 @@
 # LibTorch as imported targets of our own, from a site-packages/torch or an unzipped libtorch folder. (torch's own
 # package file demands a CUDA toolkit even for a program that never touches a GPU, and sets global flags.)
-#   in    LOCKSTEP_BUILD_TORCH, LOCKSTEP_CUDA
+#   in    LOCKSTEP_BUILD_TORCH, LOCKSTEP_BUILD_TORCH_UNTRIED, LOCKSTEP_CUDA
 #   out   LibTorch::torch (cmake/LockstepCuda.cmake adds the CUDA part), LibTorch_ROOT_DIR, LibTorch_VERSION,
-#         LibTorch_CUDA_VERSION (empty for a CPU-only torch)
-set(_wanted 2.15)
+#         LibTorch_CUDA_VERSION (empty for a CPU-only torch), LibTorch_UNTRIED
+set(_wanted 2.15)      # what scripts/setup.sh fetches
+set(_tried 2.11 2.15)  # what all tests were run with; support/torch_compat.h says how they differ
 
 # The first match of `regex`'s group in the first of these files that has one.
 function(_lockstep_read_version out regex)
@@ -42,8 +43,16 @@ _lockstep_read_version(LibTorch_VERSION "([0-9]+\\.[0-9]+\\.[0-9]+[^'\" ]*)"
   "${_root}/version.py" "${_root}/build-version" "${_root}/include/torch/headeronly/version.h")
 if(NOT LibTorch_VERSION)
   lockstep_stop("${_root} is not a LibTorch folder: it has neither version.py nor build-version" "${_another}")
-elseif(NOT LibTorch_VERSION MATCHES "^2\\.(11|15)\\.")
-  lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep is written for ${_wanted}" "${_another}")
+endif()
+string(REGEX MATCH "^[0-9]+\\.[0-9]+" _minor "${LibTorch_VERSION}")
+set(LibTorch_UNTRIED OFF)
+if(NOT _minor IN_LIST _tried)
+  set(LibTorch_UNTRIED ON)
+endif()
+if(LibTorch_UNTRIED AND NOT LOCKSTEP_BUILD_TORCH_UNTRIED)
+  list(JOIN _tried " and " _names)
+  lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep was tried with ${_names} alone"
+    "${_another}.\n       LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one all the same")
 endif()
 foreach(_file include/ATen/ATen.h include/torch/csrc/api/include/torch/torch.h lib/libc10.so lib/libtorch_cpu.so)
   if(NOT EXISTS "${_root}/${_file}")

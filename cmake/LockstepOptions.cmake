@@ -2,6 +2,7 @@
 set(LOCKSTEP_BUILD_CUDA "auto" CACHE STRING "CUDA support: auto (on where an NVIDIA driver is installed), on, off")
 set(LOCKSTEP_BUILD_TORCH "" CACHE PATH
     "LibTorch: a site-packages/torch or an unzipped libtorch folder; empty: what scripts/setup.sh fetched")
+option(LOCKSTEP_BUILD_TORCH_UNTRIED "Build with a LibTorch of a version that lockstep was not tried with" OFF)
 set(LOCKSTEP_BUILD_BUNDLE "" CACHE PATH "A folder made by scripts/setup.sh --bundle, searched before the system")
 set(LOCKSTEP_BUILD_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize= takes them")
 set(LOCKSTEP_BUILD_TESTS "auto" CACHE STRING "Tests: auto (on where Catch2 is installed, off inside another project), on, off")

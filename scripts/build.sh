@@ -19,6 +19,8 @@ configure() {
     release | debug) arguments+=("-DLOCKSTEP_BUILD_CUDA=${LOCKSTEP_BUILD_CUDA:-auto}") ;;
   esac
   [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_TORCH=$(realpath -m "$LOCKSTEP_BUILD_TORCH")")
+  [ -z "${LOCKSTEP_BUILD_TORCH_UNTRIED:-}" ] ||
+    arguments+=("-DLOCKSTEP_BUILD_TORCH_UNTRIED=$LOCKSTEP_BUILD_TORCH_UNTRIED")
   [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BUNDLE=$(realpath -m "$LOCKSTEP_BUILD_BUNDLE")")
   configured=$(cat "$folder/configured_with" 2>/dev/null || true)
   if [ -n "${LOCKSTEP_BUILD_TESTS:-}" ]; then

@@ -12,7 +12,7 @@
 #                    alone replaces its section of a report that is there already
 #   --join DIR       takes into the report what another one has and this one lacks, and runs nothing more than is named
 #   --built FOLDER   a build that was brought along, from whatever path; the part build is left out
-#   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 with CUDA; default: the torch of Python
+#   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 or 2.15 with CUDA; default: the torch of Python
 #   LOCKSTEP_PYTHON=PATH        a Python with torch; default: python3, or what scripts/setup.sh --python fetched
 #   LOCKSTEP_BUILD_BUNDLE=PATH  what scripts/setup.sh --bundle made; default: the folder bundle of this checkout, if any
 #   LOCKSTEP_GPU_SECONDS=540    a part's share, of which each step has its own. What outlasts that is cut off, and what
@@ -226,7 +226,7 @@ find_python_with_torch() {
   for python in ${LOCKSTEP_PYTHON:+"$LOCKSTEP_PYTHON"} python3 "$torch_full/bin/python"; do
     LOCKSTEP_PYTHON=$python find_python torch && return
   done
-  die "python3 has no torch" "LOCKSTEP_PYTHON=<a Python with torch 2.11 and CUDA> scripts/gpu_check.sh"
+  die "python3 has no torch" "LOCKSTEP_PYTHON=<a Python with torch 2.11 or 2.15 and CUDA> scripts/gpu_check.sh"
 }
 
 # Its libraries find each other; a program that was linked against a torch at another path does not find them.

@@ -14,6 +14,7 @@
 # Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/lockstep. Environment:
 #   LOCKSTEP_BUILD_CUDA=auto|on|off  auto: CUDA where an NVIDIA driver is installed
 #   LOCKSTEP_BUILD_TORCH=PATH        use this site-packages/torch or libtorch folder, fetch none
+#   LOCKSTEP_BUILD_TORCH_UNTRIED=on  build with it whatever its version
 #   LOCKSTEP_BUILD_BUNDLE=PATH       use the libraries of this bundle, install none
 # Exit code: 0 when all is there, 1 when something is missing (the message says what to do), 2 for a wrong argument.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"

@@ -1,4 +1,10 @@
-// What differs between the versions of torch that lockstep is built with (2.11 to 2.15), in one place.
+// What differs between the versions of torch that lockstep is built with, in one place:
+//
+//                                      2.11                     2.15
+//   owner of a gradient's accumulator  std::shared_ptr<Node>    c10::intrusive_ptr<Node>
+//   CUDA, NCCL of its packages         13.0, 2.28.9             13.2, 2.30.7
+//
+// Any nvcc of CUDA 13 compiles for both.
 #pragma once
 
 #include <torch/csrc/autograd/variable.h>
@@ -7,8 +13,7 @@
 
 namespace lockstep {
 
-// An owner of the node that adds up a parameter's gradient: std::shared_ptr<Node> in 2.11, c10::intrusive_ptr<Node> in
-// 2.15.
+// An owner of the node that adds up a parameter's gradient.
 using GradAccumulator =
     decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::autograd::Variable&>()));
 

@@ -81,7 +81,10 @@ case_no_torch() {
 case_no_torch_folder() {
   refuses "$torch is not a LibTorch folder: it has neither version.py nor build-version" "fix: -DLOCKSTEP_BUILD_TORCH="
 }
-wrong_version() { refuses "LibTorch $1 in $torch, but lockstep is written for 2.11" "or leave it out and run scripts/setup.sh"; }
+wrong_version() {
+  refuses "LibTorch $1 in $torch, but lockstep was tried with 2.11 and 2.15 alone" "or leave it out and run scripts/setup.sh" \
+    "LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one all the same"
+}
 case_wrong_version_pip() {
   mkdir "$torch"
   printf "from typing import Optional\n__version__ = '2.10.1+cu128'\ndebug = False\n" >"$torch/version.py"
@@ -96,6 +99,25 @@ case_wrong_version_headers() {
   mkdir -p "$torch/include/torch/headeronly"
   printf '#define TORCH_VERSION_MAJOR 2\n#define TORCH_VERSION \\\n  "2.12.0"\n' >"$torch/include/torch/headeronly/version.h"
   wrong_version 2.12.0
+}
+case_untried() {
+  local arguments
+  make_torch
+  printf "__version__ = '2.16.1+cpu'\ncuda: Optional[str] = None\n" >"$torch/version.py"
+  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  wrong_version 2.16.1+cpu
+  configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH_UNTRIED=on "${arguments[@]}" || show "expected it to configure"
+  says "torch 2.16.1+cpu in $torch, which lockstep was not tried with"
+}
+case_tried() {
+  local arguments version
+  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  for version in 2.11.0+cpu 2.15.1+cpu; do
+    make_torch
+    printf "__version__ = '%s'\ncuda: Optional[str] = None\n" "$version" >"$torch/version.py"
+    configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
+    says "torch $version in $torch -- cuda"
+  done
 }
 case_no_headers() {
   make_torch

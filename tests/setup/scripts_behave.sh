@@ -214,8 +214,9 @@ case_step_passes_on() {  # a step neither prints nor fails by itself
   lines 0
   [ "$(cat "$logs/try.log")" = $'to the log\nand this' ] || fail "the log is not what the command printed"
 }
-case_tests_when_asked() {  # the program is built without a test library; a folder with tests serves the program as well
-  local tree=$work/tree
+# A copy of the scripts in $tree, where nothing is set up, built or tested in earnest.
+scripts_alone() {
+  tree=$work/tree
   mkdir "$tree"
   cp -r "$root/scripts" "$tree/"
   printf '#!/bin/sh\necho "setup.sh $*" >>"%s"\n' "$calls" >"$tree/scripts/setup.sh"
@@ -226,6 +227,15 @@ touch "$work/tree/build/release/build.ninja"
 cp /bin/true "$work/tree/build/release/lockstep"
 STUB
   stand_in ctest <<<'while [ "$1" != --output-junit ]; do shift; done; touch "$2"; echo "100% tests passed"'
+}
+case_switches_are_passed_on() {
+  scripts_alone
+  LOCKSTEP_BUILD_TORCH=/my/torch LOCKSTEP_BUILD_TORCH_UNTRIED=on "$tree/scripts/run.sh" train >"$work/output" 2>&1 ||
+    fail "run.sh failed"
+  called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on"
+}
+case_tests_when_asked() {  # the program is built without a test library; a folder with tests serves the program as well
+  scripts_alone
   "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
   called 1 "cmake --preset release"
   called 0 LOCKSTEP_BUILD_TESTS
