@@ -192,14 +192,21 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
     shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
                                                 replicas_[i]->rows_trained());
   });
-  action();
-  workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); });
+  std::exception_ptr ended;
+  try {
+    action();
+  } catch (...) {
+    ended = std::current_exception();
+  }
+  workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); });  // in their threads, as made
+  if (ended) std::rethrow_exception(ended);
 }
 
-Evaluation Trainer::evaluate() {
+Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
   Evaluation result;
-  with_shared_buffers(
-      [&] { result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_); });
+  with_shared_buffers([&] {
+    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, progress);
+  });
   return result;
 }
 

@@ -84,8 +84,9 @@ class Trainer {
   // collective on them.
   TrainSums take_sums();
 
-  // On the test set, with the batch-norm statistics of options.bn.
-  Evaluation evaluate();
+  // On the test set, with the batch-norm statistics of options.bn. What `progress` throws ends it, and the
+  // trainer stays of use.
+  Evaluation evaluate(const EvaluationProgress& progress = {});
 
   // Copies on the host, contiguous, of all parameters and buffers of one replica by their names; buffers are
   // those of options.bn. The parameters of all replicas are the same.

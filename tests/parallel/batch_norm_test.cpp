@@ -119,6 +119,27 @@ TEST_CASE("two replicas with batch norm are two halves by hand, with the statist
   }
 }
 
+TEST_CASE("an evaluation that is stopped gives each replica its own statistics back") {
+  const auto rows = std::make_shared<RowSource>(12);
+  TrainerOptions options;
+  options.devices = {torch::kCPU, torch::kCPU};
+  options.lr = {.lr = .1};
+  options.replica.precision = Precision::kFp64;
+  Trainer trainer(residual(8), source(rows), source(rows), options);
+  trainer.step(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  const auto mean = trainer.model(1).module->named_buffers()["1.running_mean"];
+  trainer.synchronize();
+  const auto own = mean.clone();
+  bool shared = false;
+  const auto stop = [&](int64_t, int64_t) {
+    shared = !mean.equal(own);
+    throw std::runtime_error("enough");
+  };
+  CHECK_THROWS_WITH(trainer.evaluate(stop), "enough");
+  CHECK(shared);
+  CHECK(mean.equal(own));
+}
+
 TEST_CASE("one replica with batch norm is plain torch, and evaluation uses the running averages") {
   const auto rows = std::make_shared<RowSource>(12);
   TrainerOptions options;

@@ -1,7 +1,7 @@
 #include <ATen/CPUGeneratorImpl.h>
 
-#include <atomic>
 #include <lockstep/tests/catch.h>
+#include <atomic>
 #include <latch>
 #include <mutex>
 
@@ -221,6 +221,39 @@ TEST_CASE("evaluation counts the same rows on any number of replicas") {
     if (world == 1) first_loss = result.loss_sum;
     CHECK(result.loss_sum == first_loss);  // to the last bit
   }
+}
+
+TEST_CASE("evaluation tells how far it is, to the last row") {
+  const auto test = std::make_shared<RowSource>(600);  // blocks of 256, 256 and 88 rows
+  for (const int world : {1, 2, 5}) {
+    auto trainer = make_trainer(lenet_factory(), options_for(world), test);
+    std::vector<int64_t> told;
+    trainer.evaluate([&](int64_t done, int64_t rows) {
+      CHECK(rows == 600);
+      told.push_back(done);
+    });
+    CHECK(told.size() == 3);
+    CHECK(std::is_sorted(told.begin(), told.end()));
+    CHECK(told.back() == 600);
+  }
+}
+
+TEST_CASE("what is thrown while evaluation tells how far it is ends it, and the trainer goes on") {
+  struct Enough : std::exception {};
+  const auto test = std::make_shared<RowSource>(2000);
+  const int world = GENERATE(1, 2, 5);
+  auto trainer = make_trainer(lenet_factory(), options_for(world), test);
+  const auto whole = trainer.evaluate();
+  int64_t calls = 0;
+  CHECK_THROWS_AS(trainer.evaluate([&](int64_t, int64_t) {
+    ++calls;
+    throw Enough();
+  }),
+                  Enough);
+  CHECK(calls == 1);
+  const auto& module = *trainer.model(world - 1).module;
+  CHECK(module.is_training());
+  CHECK(trainer.evaluate().loss_sum == whole.loss_sum);
 }
 
 TEST_CASE("all replicas start from the first one's weights, and one construction's numbers are drawn") {
