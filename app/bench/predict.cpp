@@ -24,10 +24,12 @@ const Link kPcie5{.name = "pcie5", .alpha_2 = 20e-6, .alpha_8 = 45e-6, .beta_2 =
 // From the values at 2 and at 8 along log2 n.
 double between(double at_2, double at_8, int n) { return at_2 + (at_8 - at_2) * (std::log2(n) - 1) / 2; }
 
-// A whole text as a number above zero, else nothing at all.
-bool read_positive(const std::string& text, double& value) {
+// A whole text as a number above zero in this unit, else nothing at all. In a unit of seconds or bytes it
+// must neither vanish nor be without end: 1e308 GB/s are more than a double holds.
+bool read_positive(const std::string& text, double unit, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && std::isfinite(value) && value > 0;
+  value *= unit;
+  return error == std::errc() && end == text.data() + text.size() && std::isnormal(value) && value > 0;
 }
 
 }  // namespace
@@ -44,17 +46,13 @@ Link parse_link(const std::string& text) {
   if (text == kPcie5.name) return kPcie5;
   const auto comma = text.find(',');
   double alpha = 0, beta = 0;
-  const bool both = comma != std::string::npos && read_positive(text.substr(0, comma), alpha) &&
-                    read_positive(text.substr(comma + 1), beta);
+  const bool both = comma != std::string::npos && read_positive(text.substr(0, comma), kMicro, alpha) &&
+                    read_positive(text.substr(comma + 1), kGiga, beta);
   if (!both) {
     throw UsageError(fmt::format("--link must be nvlink4, pcie5 or alpha,beta, got {}", in_quotes(text)),
                      "alpha in microseconds and beta in GB/s, such as --link 12,300");
   }
-  return {.name = text,
-          .alpha_2 = alpha * kMicro,
-          .alpha_8 = alpha * kMicro,
-          .beta_2 = beta * kGiga,
-          .beta_8 = beta * kGiga};
+  return {.name = text, .alpha_2 = alpha, .alpha_8 = alpha, .beta_2 = beta, .beta_8 = beta};
 }
 
 Link measured_link(double small_seconds, double large_seconds, double bytes, int n, bool overlaps) {

@@ -63,7 +63,7 @@ TEST_CASE("a link's sums take what the alpha-beta model says") {
   const auto own = parse_link("10,2");  // 10 us, 2 GB/s
   CHECK(own.seconds(8e6, 4) == Approx(10e-6 + 1.5 * 8e6 / 2e9));
   CHECK(own.overlaps);
-  for (const auto* text : {"", "nvlink", "10", "10,", ",2", "0,2", "10,-1", "10,2,3", "a,b"}) {
+  for (const auto* text : {"", "nvlink", "10", "10,", ",2", "0,2", "10,-1", "10,2,3", "a,b", "10,1e308", "5e-324,2"}) {
     INFO(text);
     CHECK_THROWS_AS(parse_link(text), UsageError);
   }
