@@ -24,28 +24,6 @@ constexpr int64_t kMegabyte = 1 << 20;
 // A forward pass alone holds two or three layers at a time, with a backward pass to come it keeps them all.
 constexpr int64_t kForwardShare = 6;
 
-// "3:1", one number a replica.
-std::vector<double> parse_shares(const std::string& text, int world) {
-  std::vector<double> shares;
-  for (size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find(':', begin), text.size());
-    double share = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
-    if (error != std::errc() || stop != text.data() + end) {
-      throw UsageError(
-          fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)));
-    }
-    shares.push_back(share);
-    begin = end + 1;
-  }
-  try {
-    shard_sizes(0, world, shares);
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
-  }
-  return shares;
-}
-
 void set_where(const TrainOptions& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   trainer.devices = usable_devices(options.devices);
@@ -175,6 +153,27 @@ TrainPlan plan_without_data(const TrainOptions& options) {
 }
 
 }  // namespace
+
+std::vector<double> parse_shares(const std::string& text, int world) {
+  std::vector<double> shares;
+  for (size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(':', begin), text.size());
+    double share = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
+    if (error != std::errc() || stop != text.data() + end) {
+      throw UsageError(
+          fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)));
+    }
+    shares.push_back(share);
+    begin = end + 1;
+  }
+  try {
+    shard_sizes(0, world, shares);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
+  }
+  return shares;
+}
 
 void check_train_values(const TrainOptions& options) { plan_without_data(options); }
 

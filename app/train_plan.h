@@ -56,4 +56,7 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 // The table a run starts with.
 std::string describe(const TrainPlan& plan);
 
+// What --split names, such as "3:1": a number for each of `world` replicas. Throws UsageError.
+std::vector<double> parse_shares(const std::string& text, int world);
+
 }  // namespace lockstep
