@@ -1,8 +1,11 @@
-# Language, warnings, sanitizers and ccache, for our own targets and nobody else's.
+# Language, warnings, sanitizers and ccache, for our own targets and nobody else's: in a project that adds our folder,
+# what is set here holds in our folder alone.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
-set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+if(PROJECT_IS_TOP_LEVEL)
+  set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
@@ -15,6 +18,14 @@ endif()
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
   message(FATAL_ERROR "lockstep's kernels for processors need g++ 12 or newer, the compiler is "
                       "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: set CXX")
+endif()
+
+# For what is not worth optimising. g++ 13 and newer load a header that was precompiled at -O2 only where these settings of
+# -O2 are the same; without it a file that uses torch takes twice as long.
+set(LOCKSTEP_LITTLE_OPTIMISED $<$<CONFIG:Release>:-O1>)
+if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  list(APPEND LOCKSTEP_LITTLE_OPTIMISED
+    $<$<CONFIG:Release>:-munroll-only-small-loops> $<$<CONFIG:Release>:-mvzeroupper>)
 endif()
 
 # Warnings are errors, on our own code only: torch and the other libraries are SYSTEM includes. With another compiler than

@@ -16,6 +16,7 @@ endforeach()
 add_library(lockstep_core STATIC)
 add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
+target_compile_features(lockstep_core PUBLIC cxx_std_20)  # of all that include our headers, in projects of others too
 target_link_libraries(lockstep_core
   PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
 
@@ -28,7 +29,7 @@ target_link_libraries(lockstep_app
   PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json PRIVATE lockstep_warnings)
 
 # Not worth optimising: CLI11, which every file of app/ compiles anew, takes a third longer at -O2.
-target_compile_options(lockstep_app PRIVATE $<$<CONFIG:Release>:-O1>)
+target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 
 # Objects, not a library: nothing refers to them by name. Sanitizers have an allocator of their own, and want to be
 # the first to run.

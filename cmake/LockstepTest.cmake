@@ -27,7 +27,7 @@ function(lockstep_add_test)
 
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
-  target_compile_options(${arg_NAME} PRIVATE $<$<CONFIG:Release>:-O1>)  # compiles sooner, and runs but once
+  target_compile_options(${arg_NAME} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})  # compiles sooner, and runs but once
   # What the files of one program share (Catch2, torch, JSON) is compiled once for several of them.
   set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   foreach(source IN LISTS arg_SOURCES)
@@ -86,7 +86,7 @@ function(lockstep_add_fuzz_test)
   set(program ${arg_NAME}_fuzz)
   add_executable(${program} ${program}.cpp)
   target_link_libraries(${program} PRIVATE lockstep_fuzz_driver ${arg_LIBRARIES} lockstep_warnings)
-  target_compile_options(${program} PRIVATE $<$<CONFIG:Release>:-O1>)
+  target_compile_options(${program} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
   lockstep_add_script_test(NAME "fuzz: ${arg_NAME}" LABELS cpu fuzz TIMEOUT 86400
     COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> --iterations ${arg_ITERATIONS}
       --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_TOKENS}.dict"
