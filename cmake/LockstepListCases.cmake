@@ -35,13 +35,19 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
     string(REGEX REPLACE "([\\,[])" "\\\\\\1" pattern "${name}")
     string(REGEX REPLACE "^([-~])" "\\\\\\1" pattern "${pattern}")
     list(JOIN labels "," label_text)
+    # Several tests at a time end sooner when the slow ones start first. Of how long a test took ctest knows only once it
+    # was run in the same folder.
+    set(cost "")
+    if(",${label_text}," MATCHES ",slow,")
+      set(cost "COST 1000")
+    endif()
     set(test "[==[${LOCKSTEP_TEST_NAME}: ${name}]==]")
     set(emulator "")
     foreach(word IN LISTS LOCKSTEP_TEST_EMULATOR)
       string(APPEND emulator "[==[${word}]==] ")
     endforeach()
     string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${pattern}]==])\n"
-      "set_tests_properties(${test} PROPERTIES LABELS [==[${labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT}"
+      "set_tests_properties(${test} PROPERTIES LABELS [==[${labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT} ${cost}"
       " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text}]==])\n")
   endforeach()
   file(WRITE "${LOCKSTEP_TEST_LISTING}" "${text}")

@@ -4,6 +4,7 @@
 # needed: such a test also runs under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
 # NEEDS_CUDA: all its cases do, and a build without CUDA leaves it out.
+# slow: half a minute or more on two quiet cores; ctest starts such tests first.
 # A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Any other case that cannot run
 # where it is says so with SKIP_CASE("why") of <lockstep/tests/skip.h>.
 function(lockstep_add_test)
@@ -70,6 +71,9 @@ function(lockstep_add_script_test)
   endif()
   add_test(NAME "${arg_NAME}" COMMAND ${arg_COMMAND})
   set_tests_properties("${arg_NAME}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)
+  if("slow" IN_LIST arg_LABELS)
+    set_tests_properties("${arg_NAME}" PROPERTIES COST 1000)  # as in LockstepListCases.cmake
+  endif()
 endfunction()
 
 # lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name]): the harness what_fuzz.cpp of this

@@ -170,12 +170,13 @@ TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
   CHECK(count(Kernels::kStock, "BatchNormRelu") == 0);
 }
 
-TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's") {
+TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's", "[cpu][slow]") {
   check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/false);
   check_no_further_from_double(Initialization::kTorch, /*seeds=*/3, /*autocast=*/false);
 }
 
-TEST_CASE("ResNet-18 by our kernels in bfloat16 is no further from double than under autocast") {
+TEST_CASE("ResNet-18 by our kernels in bfloat16 is no further from double than under autocast",
+          "[cpu][slow]") {
   check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/true);
   check_no_further_from_double(Initialization::kTorch, /*seeds=*/9, /*autocast=*/true);  // a tenth less far
 }
