@@ -17,8 +17,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int kMaxReplicas = 1024;
-
 [[noreturn]] void refuse(std::string_view spec, const std::string& why) {
   throw UsageError(fmt::format("device list '{}': {}", spec, why),
                    "a list looks like auto, cpu, cpux4, cuda, cuda:0, cuda:0x2 or cuda:0,cuda:1,cpu");

@@ -14,6 +14,8 @@
 
 namespace lockstep {
 
+inline constexpr int kMaxReplicas = 1024;  // of a list
+
 // GPUs this process can use; 0 without CUDA or without a driver.
 int visible_gpus();
 

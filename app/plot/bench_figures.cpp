@@ -24,10 +24,10 @@ std::string machine_of(const Source& source) {
     const auto name = gpu.value("name", "GPU");
     if (text.find(name) == std::string::npos) text += name + ", ";
   }
-  return printable(text + environment.value("processor", ""));
+  return text + environment.value("processor", "");
 }
 
-std::string text_at(const Json& row, const std::string& key) { return printable(row.value(key, "")); }
+std::string text_at(const Json& row, const std::string& key) { return row.value(key, ""); }
 
 // A logarithm has no place for 0.
 bool on_log_axes(const std::optional<double>& x, const std::optional<double>& y) {

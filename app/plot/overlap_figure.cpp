@@ -31,9 +31,9 @@ Experiment& experiment_named(std::vector<Experiment>& experiments, const std::st
 void add_event(std::vector<Experiment>& experiments, const std::string& prefix, const Json& event) {
   const auto begin = number_at(event, "begin"), end = number_at(event, "end");
   if (!begin || !end || *end < *begin) return;
-  auto& experiment = experiment_named(experiments, prefix + printable(event.at("experiment")));
-  const std::string lane = printable(event.at("lane"));
-  const std::string name = printable(event.value("name", ""));
+  auto& experiment = experiment_named(experiments, prefix + event.at("experiment").get<std::string>());
+  const std::string lane = event.at("lane");
+  const std::string name = event.value("name", "");
   // A device that copies its own results does so in the lane in which it computes.
   const bool copies = lane.find("copy") != std::string::npos || name.starts_with("copy");
   experiment.lanes.push_back(lane);

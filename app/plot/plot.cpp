@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <lockstep/app/logging.h>
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/source.h>
@@ -56,6 +57,12 @@ void run_plot(const PlotOptions& options) {
   const auto format = format_of(output);
   std::vector<plot::Source> sources;
   for (const auto& file : options.files) sources.push_back(plot::read_source(file));
+  for (const auto& source : sources) {
+    if (!source.cut_short) continue;
+    warn(
+        fmt::format("the last line of {} is cut short (its run is writing it, or was killed): it is left out",
+                    in_quotes(source.path)));
+  }
   const auto figure = plot::figure_of(std::move(sources));
   NewFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
   const auto picture = plot::draw(figure, format);

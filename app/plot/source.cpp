@@ -4,14 +4,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <sstream>
 #include <utility>
 
+#include <lockstep/app/json_file.h>
 #include <lockstep/app/suggest.h>
 #include <lockstep/support/error.h>
 
@@ -80,6 +77,23 @@ Source parse_document(const std::string& path, Json json) {
   refuse(path, fmt::format("it is {}", shape_of(json)));
 }
 
+// Any text of a file may come to stand in a picture.
+void make_printable(Json& json) {
+  if (json.is_string()) json = printable(json.get_ref<const std::string&>());
+  if (!json.is_structured()) return;
+  for (auto& item : json) make_printable(item);
+}
+
+// Throws JsonError.
+Json parse(const std::string& text) {
+  auto json = parse_json(text);
+  make_printable(json);
+  return json;
+}
+
+// Of the last line, when it is no JSON and has no end of line: it is being written, or its writer was killed.
+bool cut_short(const std::string& line, bool last) { return last && !Json::accept(line); }
+
 Source parse_lines(const std::string& path, const std::string& text) {
   Source source{.path = path, .kind = SourceKind::kMetrics, .json = Json::array()};
   std::istringstream in(text);
@@ -87,28 +101,24 @@ Source parse_lines(const std::string& path, const std::string& text) {
   for (std::string line; std::getline(in, line);) {
     ++number;
     if (blank(line)) continue;
-    auto json = Json::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!json.is_object()) refuse(path, fmt::format("its line {} is no whole JSON object", number));
+    source.cut_short = cut_short(line, in.eof());
+    if (source.cut_short) break;
+    const auto no_object = [&](const std::string& why) {
+      refuse(path, fmt::format("its line {} is no whole JSON object{}", number, why));
+    };
+    Json json;
+    try {
+      json = parse(line);
+    } catch (const JsonError& error) {
+      no_object(fmt::format(" ({})", error.what()));
+    }
+    if (!json.is_object()) no_object("");
     if (source.json.empty() && json.value("event", Json()) != "plan") {
       refuse(path, fmt::format("its lines are {}, and the first is no plan of a run", shape_of(json)));
     }
     source.json.push_back(std::move(json));
   }
   return source;
-}
-
-std::string text_of(const std::string& path) {
-  std::error_code ignored;
-  if (std::filesystem::is_directory(path, ignored)) {
-    throw DataError(fmt::format("cannot read {}: it is a folder", in_quotes(path)), kTakes);
-  }
-  errno = 0;
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file.is_open() || file.bad()) {
-    throw DataError(fmt::format("cannot read {}: {}", in_quotes(path), std::strerror(errno)), kTakes);
-  }
-  return text;
 }
 
 }  // namespace
@@ -121,15 +131,15 @@ std::string describe(SourceKind kind) {
   return fmt::format("a benchmark (bench {} --json)", bench->first);
 }
 
-Source read_source(const std::string& path) { return parse_source(path, text_of(path)); }
+Source read_source(const std::string& path) { return parse_source(path, read_json_file(path, kTakes)); }
 
 Source parse_source(const std::string& path, const std::string& text) {
   if (blank(text)) refuse(path, "it is empty");
   // One document, be it over many lines, or one a line.
   std::string problem;
   try {
-    return parse_document(path, Json::parse(text));
-  } catch (const Json::exception& error) {
+    return parse_document(path, parse(text));
+  } catch (const JsonError& error) {
     problem = error.what();
   }
   const auto first_line = text.substr(0, text.find('\n'));
@@ -137,10 +147,7 @@ Source parse_source(const std::string& path, const std::string& text) {
   if (lines) return parse_lines(path, text);
   const auto first = text[text.find_first_not_of(" \t\r\n")];
   if (first != '{' && first != '[') refuse(path, "it is no JSON");
-  // "[json.exception.parse_error.101] parse error at line 1, column 5: ..."
-  const auto at = problem.find("at line");
-  const auto place = at == std::string::npos ? "" : problem.substr(at, problem.find(':', at) - at);
-  refuse(path, fmt::format("it is damaged or cut short: no JSON {}", place));
+  refuse(path, fmt::format("it is damaged or cut short: {}", problem));
 }
 
 void nothing_to_draw(const Source& source, const std::string& what) {
@@ -181,6 +188,7 @@ void name_sources(std::vector<Source>& sources) {
 }
 
 std::string printable(const std::string& text) {
+  if (std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) return text;
   // What is no UTF-8 becomes U+FFFD on the way through JSON.
   const auto dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   auto clean = Json::parse(dumped).get<std::string>();

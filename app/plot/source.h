@@ -18,12 +18,14 @@ std::string describe(SourceKind kind);
 struct Source {
   std::string path = {};
   SourceKind kind = SourceKind::kMetrics;
-  Json json = {};         // the document; of kMetrics an array of its lines
-  std::string name = {};  // in a picture, see name_sources()
+  Json json = {};          // the document; of kMetrics an array of its lines
+  std::string name = {};   // in a picture, see name_sources()
+  bool cut_short = false;  // the last line of kMetrics was not whole, and is left out
 };
 
-// Throws DataError, which says what the file is and what plot takes: missing, empty, cut short, no JSON, of
-// another schema, a benchmark that has no picture.
+// All texts in it are printable(). Throws DataError, which says what the file is and what plot takes:
+// missing, empty, cut short within a line that is not the last of many, no JSON, of another schema, a
+// benchmark that has no picture.
 Source read_source(const std::string& path);
 
 // The same for a text that is there already; `path` for its messages.

@@ -1,6 +1,7 @@
 // The picture of a sweep.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include <lockstep/app/plot/figures.h>
@@ -17,21 +18,47 @@ std::string part(const Json& cell, const std::string& key, const std::string& wo
   return value ? fmt::format(fmt::runtime(words), *value) : "";
 }
 
+// The cells that have no point, as their training has diverged.
+struct Diverged {
+  int64_t count = 0, cells = 0;  // of so many
+  std::vector<double> rates = {};
+
+  void add(const Json& cell) {
+    ++cells;
+    if (!cell.value("diverged", false)) return;
+    ++count;
+    const auto lr = number_at(cell, "lr");
+    if (lr && std::find(rates.begin(), rates.end(), *lr) == rates.end()) rates.push_back(*lr);
+  }
+
+  // "2 of 6 cells diverged (lr 0.8, 1.6)"; empty where none has.
+  std::string text() {
+    if (count == 0) return "";
+    std::sort(rates.begin(), rates.end());
+    const auto which = rates.empty() ? "" : fmt::format(" (lr {:g})", fmt::join(rates, ", "));
+    return fmt::format("{} of {} diverged{}", count, counted(cells, "cell"), which);
+  }
+};
+
 }  // namespace
 
 Figure sweep_figure(std::span<const Source> sweeps) {
   Lines lines;
+  Diverged diverged;
   for (const auto& source : sweeps) {
     const auto before = lines.xs().size();
     for (const auto& cell : source.json.at("cells")) {
+      diverged.add(cell);
       const auto lr = number_at(cell, "lr");
       const auto accuracy = number_at(cell, "accuracy");
       if (!lr || !accuracy || *lr <= 0) continue;
-      lines.add({source.name, printable(cell.value("devices", "")), part(cell, "batch_size", "batch {:g}"),
+      lines.add({source.name, cell.value("devices", ""), part(cell, "batch_size", "batch {:g}"),
                  part(cell, "epochs", "{:g} epochs")},
                 {*lr, *accuracy});
     }
-    if (lines.xs().size() == before) nothing_to_draw(source, "cell with an accuracy");
+    if (lines.xs().size() > before) continue;
+    const auto why = diverged.text();
+    nothing_to_draw(source, "cell with an accuracy" + (why.empty() ? "" : fmt::format(" ({})", why)));
   }
   lines.sort_by_x();
   Panel panel{.height = 400};
@@ -41,6 +68,10 @@ Figure sweep_figure(std::span<const Source> sweeps) {
   add_lines(figure, lines);
   figure.summary =
       "test accuracy against learning rate, " + counted(static_cast<int64_t>(lines.lines().size()), "line");
+  if (const auto note = diverged.text(); !note.empty()) {
+    figure.subtitle = note + (figure.subtitle.empty() ? "" : "; " + figure.subtitle);
+    figure.summary += "; " + note;
+  }
   return figure;
 }
 

@@ -1,6 +1,8 @@
 // The curves of training runs.
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <utility>
 
@@ -14,6 +16,7 @@ namespace {
 
 struct Run {
   Parts parts = {};
+  double epochs = 0;  // as far as it has points
   std::vector<Point> test_accuracy = {};
   std::vector<Point> train_accuracy = {};
   std::vector<Point> test_loss = {};
@@ -51,7 +54,8 @@ Parts parts_of(const std::string& name, const Json& plan) {
 }
 
 void add_point(std::vector<Point>& points, double x, const Json& line, const std::string& key) {
-  if (const auto y = number_at(line, key)) points.push_back({x, *y});
+  const auto y = number_at(line, key);
+  if (y && std::isfinite(x)) points.push_back({x, *y});
 }
 
 Run read_run(const Source& source) {
@@ -69,7 +73,12 @@ Run read_run(const Source& source) {
     add_point(run.step_loss, step.at("epoch").get<double>() - 1 + step.at("step").get<double>() / steps, step,
               "loss");
   }
-  if (run.test_accuracy.empty()) nothing_to_draw(source, "epoch line (a run writes one at the end of each)");
+  if (run.test_accuracy.empty() && run.step_loss.empty()) {
+    nothing_to_draw(source, "step or epoch line (a run writes the first after --log-every steps)");
+  }
+  for (const auto* points : {&run.test_accuracy, &run.step_loss}) {
+    for (const auto& point : *points) run.epochs = std::max(run.epochs, point.x);
+  }
   return run;
 }
 
@@ -104,6 +113,16 @@ Panel panel_of(std::string title, std::string y_label, std::vector<Series> serie
   return panel;
 }
 
+void add_legend(Figure& figure, const Names& names, bool tested) {
+  const bool several = names.own.size() > 1;
+  for (size_t i = 0; i < names.own.size() && (several || tested); ++i) {
+    figure.legend.push_back({.text = several ? names.own[i] : "test, after each epoch",
+                             .style = style_of_line(static_cast<int>(i))});
+  }
+  figure.legend.push_back({.text = several ? "pale, without marks: while training" : "while training",
+                           .style = {.color = several ? kInk : 0, .pale = true}});
+}
+
 }  // namespace
 
 Figure training_figure(std::span<const Source> metrics) {
@@ -113,23 +132,26 @@ Figure training_figure(std::span<const Source> metrics) {
   std::vector<Parts> parts;
   for (const auto& run : runs) {
     parts.push_back(run.parts);
-    last_epoch = std::max(last_epoch, run.test_accuracy.back().x);
+    last_epoch = std::max(last_epoch, std::ceil(run.epochs));
   }
   const auto names = names_by_difference(parts);
 
-  Figure figure{.title = "Test accuracy and losses", .subtitle = names.common, .columns = 2};
-  figure.panels = {
-      panel_of("accuracy", "accuracy (share of the images)",
-               curves(runs, &Run::train_accuracy, Line::kSolid, &Run::test_accuracy), last_epoch),
-      panel_of("loss", "loss (mean cross-entropy)",
-               curves(runs, &Run::step_loss, Line::kThin, &Run::test_loss), last_epoch)};
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const auto name = runs.size() > 1 ? names.own[i] : "test, after each epoch";
-    figure.legend.push_back({.text = name, .style = style_of_line(static_cast<int>(i))});
+  // In their first epoch runs have no accuracy yet.
+  const bool tested =
+      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.test_accuracy.empty(); });
+  Figure figure{.title = tested ? "Test accuracy and losses" : "Losses while training",
+                .subtitle = names.common};
+  if (tested) {
+    figure.columns = 2;
+    figure.panels.push_back(panel_of("accuracy", "accuracy (share of the images)",
+                                     curves(runs, &Run::train_accuracy, Line::kSolid, &Run::test_accuracy),
+                                     last_epoch));
   }
-  figure.legend.push_back({.text = runs.size() > 1 ? "pale, without marks: while training" : "while training",
-                           .style = {.color = runs.size() > 1 ? kInk : 0, .pale = true}});
-  figure.summary = "test accuracy and losses of " + counted(static_cast<int64_t>(runs.size()), "run");
+  figure.panels.push_back(panel_of("loss", "loss (mean cross-entropy)",
+                                   curves(runs, &Run::step_loss, Line::kThin, &Run::test_loss), last_epoch));
+  add_legend(figure, names, tested);
+  figure.summary = (tested ? "test accuracy and losses of " : "losses while training of ") +
+                   counted(static_cast<int64_t>(runs.size()), "run");
   return figure;
 }
 

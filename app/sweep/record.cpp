@@ -5,13 +5,15 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <span>
 #include <utility>
 
 #include <lockstep/app/bench/environment.h>
+#include <lockstep/app/json_file.h>
 #include <lockstep/app/suggest.h>
+#include <lockstep/app/train_flags.h>
+#include <lockstep/app/validators.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/new_file.h>
 
@@ -27,29 +29,32 @@ constexpr int kVersion = 1;
 }
 
 std::string text_of(const std::string& path) {
-  std::error_code error;
-  if (!std::filesystem::exists(path, error)) {
-    throw DataError(fmt::format("--resume {}: there is no such file", in_quotes(path)),
-                    "a sweep begins with --json FILE");
-  }
-  std::ifstream file(path, std::ios::binary);
-  std::string text(std::istreambuf_iterator<char>(file), {});
-  if (!file || std::filesystem::is_directory(path, error)) {
-    throw DataError(fmt::format("--resume {}: it cannot be read", in_quotes(path)));
-  }
-  return text;
+  return read_json_file(path, "a sweep begins with --json FILE");
 }
 
-// Throws Json::exception where something is missing or of another type.
+// A whole number from 1 to `most`. Converted as it is, 4294967297 replicas would be 1 and 1.9 epochs 1.
+template <class T>
+void get_count(const Json& cell, const char* key, int64_t most, T& into) {
+  const auto& value = cell.at(key);
+  const bool whole = value.is_number_unsigned();
+  if (!whole || value.get<uint64_t>() < 1 || value.get<uint64_t>() > static_cast<uint64_t>(most)) {
+    throw JsonError(
+        fmt::format("its \"{}\" is {}, not a whole number from 1 to {}", key, value.dump(), most));
+  }
+  into = static_cast<T>(value.get<uint64_t>());
+}
+
+// Throws Json::exception where something is missing or of another type, JsonError where a number cannot be.
 CellResult result_of(const Json& json) {
   CellResult result;
   auto& cell = result.cell;
   json.at("devices").get_to(cell.devices);
-  json.at("replicas").get_to(cell.replicas);
-  json.at("threads").get_to(result.threads);
-  json.at("batch_size").get_to(cell.batch_size);
+  get_count(json, "replicas", kMaxReplicas, cell.replicas);
+  get_count(json, "threads", kMaxThreads, result.threads);
+  get_count(json, "batch_size", kMaxRows * kMaxReplicas, cell.batch_size);  // with --scale-batch
+  get_count(json, "epochs", kMaxEpochs, cell.epochs);
   json.at("lr").get_to(cell.lr);
-  json.at("epochs").get_to(cell.epochs);
+  if (!(cell.lr > 0)) throw JsonError(fmt::format("its \"lr\" is {}, not above 0", json.at("lr").dump()));
   cell.given_lr = cell.lr;
   if (json.at("diverged").get<bool>()) return result;
   result.figures = {.accuracy = json.at("accuracy").get<double>(),
@@ -61,8 +66,12 @@ CellResult result_of(const Json& json) {
 }
 
 Json read_document(const std::string& path, const std::string& text) {
-  const auto document = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (document.is_discarded()) damaged(path, "it is not JSON");
+  Json document;
+  try {
+    document = parse_json(text);
+  } catch (const JsonError& error) {
+    damaged(path, fmt::format("it is {}", error.what()));
+  }
   if (!document.is_object()) damaged(path, "it holds no object");
   const auto format = document.value("format", Json());
   if (format != kFormat || document.value("version", Json()) != kVersion) {
@@ -128,6 +137,8 @@ SweepRecord SweepRecord::resume(const std::string& path) {
     for (const auto& cell : document.at("cells")) record.results_.push_back(result_of(cell));
   } catch (const Json::exception&) {
     damaged(path, fmt::format("what stands for cell {} is no cell of a sweep", record.results_.size() + 1));
+  } catch (const JsonError& error) {
+    damaged(path, fmt::format("of cell {}, {}", record.results_.size() + 1, error.what()));
   }
   record.resumed_ = true;
   record.kept_ = record.results_.size();

@@ -53,6 +53,37 @@ TEST_CASE("a run becomes two panels: accuracy, and loss by parts of an epoch") {
   CHECK(figure.summary == "test accuracy and losses of 1 run");
 }
 
+TEST_CASE("a run in its first epoch shows the loss of its steps") {
+  const auto whole = run(R"(["cpu"])", "0.2");
+  const auto first = whole.substr(0, whole.find("{\"event\":\"epoch\""));
+  const auto figure = figure_from({{"run.jsonl", first}});
+  REQUIRE(figure.panels.size() == 1);
+  CHECK(figure.panels[0].title == "loss");
+  CHECK(figure.panels[0].x.high == 1);
+  REQUIRE(figure.panels[0].series.size() == 1);
+  check_points(figure.panels[0].series[0], {{.5, 2.5}, {1, 2.25}});
+  CHECK(legend_of(figure) == Texts{"while training"});
+  CHECK(figure.summary == "losses while training of 1 run");
+
+  // Beside one that is further.
+  const auto both = figure_from({{"one.jsonl", whole}, {"two.jsonl", first}});
+  REQUIRE(both.panels.size() == 2);
+  CHECK(both.panels[0].series.size() == 2);
+  CHECK(both.panels[1].series.size() == 3);
+  CHECK(legend_of(both).size() == 3);
+}
+
+TEST_CASE("cells that have diverged are missing with a note") {
+  const std::string cell = R"({"devices":"cpu","batch_size":256,"epochs":3,"lr":0.1,"accuracy":0.5,"diverged":false},)";
+  const auto diverged = [](const std::string& lr) {
+    return R"({"devices":"cpu","batch_size":256,"epochs":3,"lr":)" + lr + R"(,"accuracy":null,"diverged":true})";
+  };
+  const auto figure = figure_from({{"s.json", sweep(cell + diverged("3.2") + "," + diverged("1.6") + "," + diverged("3.2"))}});
+  CHECK(figure.subtitle.find("3 of 4 cells diverged (lr 1.6, 3.2); ") == 0);
+  CHECK(figure.summary == "test accuracy against learning rate, 1 line; 3 of 4 cells diverged (lr 1.6, 3.2)");
+  CHECK_THROWS_WITH(figure_from({{"s.json", sweep(diverged("1.6"))}}), Catch::Matchers::ContainsSubstring("1 of 1 cell diverged"));
+}
+
 TEST_CASE("several runs are named by what differs") {
   const auto figure =
       figure_from({{"one.jsonl", run(R"(["cpu"])", "0.2")}, {"two.jsonl", run(R"(["cpu","cpu"])", "0.4")}});

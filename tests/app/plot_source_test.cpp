@@ -55,7 +55,7 @@ TEST_CASE("a file that is none of these is refused with what it is") {
 
 TEST_CASE("damaged files are refused with the place") {
   const auto whole = run(R"(["cpu"])", "0.2");
-  check_data_error(whole.substr(0, whole.size() - 10), "line 7 is no whole JSON object");
+  check_data_error(whole.substr(0, whole.size() - 10) + "\n", "line 7 is no whole JSON object");
   check_data_error(whole + "[]\n", "line 8 is no whole JSON object");
   const auto sound = bench("allreduce", "\n\"tables\":[]\n");
   check_data_error(sound.substr(0, sound.size() - 4), "damaged or cut short");
@@ -67,8 +67,8 @@ TEST_CASE("damaged files are refused with the place") {
 
 TEST_CASE("sound files without anything to draw are refused") {
   const auto whole = run(R"(["cpu"])", "0.2");
-  check_data_error(whole.substr(0, whole.find("{\"event\":\"epoch\"")), "no epoch line");
-  check_data_error(whole.substr(0, whole.find('\n')), "no epoch line");
+  check_data_error(whole.substr(0, whole.find('\n')), "no step or epoch line");
+  check_data_error(whole.substr(0, whole.find('\n') + 9), "no step or epoch line");
   check_data_error(bench("allreduce", R"("tables":[])"), "no measured bandwidth");
   check_data_error(bench("allreduce", R"("tables":[)" + table("allreduce", "") + "]"),
                    "no measured bandwidth");
@@ -95,11 +95,43 @@ TEST_CASE("values of the wrong type are refused") {
                    "at least one step");
 }
 
+TEST_CASE("what is nested without end is refused, as a document and as a line") {
+  const std::string deep = std::string(80'000, '[') + std::string(80'000, ']');
+  const std::string format = R"({"format":"lockstep bench","version":1,"bench":"allreduce","tables":)";
+  check_data_error(deep, "nested more than 64 deep");
+  check_data_error(format + deep + "}", "nested more than 64 deep");
+  const auto whole = run(R"(["cpu"])", "0.2");
+  check_data_error(whole + deep + "\n", "line 8 is no whole JSON object (JSON that is nested more than 64 deep)");
+}
+
+TEST_CASE("the last line of a run that still writes, or was killed, is left out") {
+  const auto whole = run(R"(["cpu"])", "0.2");
+  const auto lines_before = whole.rfind("{\"event\":\"done\"");
+  for (const size_t length : {lines_before + 1, lines_before + 10, whole.size() - 2}) {
+    const auto source = parse_source("run.jsonl", whole.substr(0, length));
+    CHECK(source.cut_short);
+    CHECK(source.json.size() == 6);
+  }
+  const auto without_end = parse_source("run.jsonl", whole.substr(0, whole.size() - 1));  // of the line
+  CHECK_FALSE(without_end.cut_short);
+  CHECK(without_end.json.size() == 7);
+  CHECK_FALSE(parse_source("run.jsonl", whole).cut_short);
+}
+
 TEST_CASE("files of different kinds make no picture together") {
   const auto error = refusal({{"run.jsonl", run(R"(["cpu"])", "0.2")}, {"s.json", sweep("")}});
   CHECK(error.exit_code() == ExitCode::kUsage);
   CHECK_THAT(error.what(),
              ContainsSubstring("'run.jsonl' is the metrics of a run") && ContainsSubstring("'s.json' is a sweep"));
+}
+
+TEST_CASE("every text that is read can stand in a picture") {
+  const auto source = parse_source("run.jsonl", "{\"event\":\"plan\",\"model\":\"a\\u0001b\\u001b\",\"devices\":[\"\\ufffe\\u0000\"],"
+                                                "\"steps_per_epoch\":4,\"n\":{\"x\":\"\\u00e4\\ud83d\\ude00\"}}\n");
+  const auto& plan = source.json.front();
+  CHECK(plan.at("model") == "a?b?");
+  CHECK(plan.at("devices").at(0) == "??");
+  CHECK(plan.at("n").at("x") == "\xC3\xA4\xF0\x9F\x98\x80");
 }
 
 TEST_CASE("texts of a picture are well-formed UTF-8 without control characters") {

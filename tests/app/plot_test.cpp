@@ -70,7 +70,8 @@ TEST_CASE("a run and a benchmark that lockstep has just written become pictures"
     CHECK(result.err.empty());
   }
   CHECK(bytes_of(folder / "run.png").substr(1, 3) == "PNG");
-  CHECK_THAT(bytes_of(folder / "all.svg"), ContainsSubstring("bus bandwidth (GB/s)") && ContainsSubstring("two_shot"));
+  CHECK_THAT(bytes_of(folder / "all.svg"),
+             ContainsSubstring("bus bandwidth (GB/s)") && ContainsSubstring("two_shot"));
 }
 
 TEST_CASE("without --output the picture is an SVG in the current folder, named after the first file") {
@@ -105,12 +106,17 @@ TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") 
   const auto sweep = written(folder / "s.json", kSweep);
   const auto plan = written(folder / "plan.jsonl", R"({"event":"plan","steps_per_epoch":4})");
   const auto kept = written(folder / "kept.svg", "mine\n");
+  const std::string brackets = std::string(80'000, '[') + std::string(80'000, ']');
+  const auto deep =
+      written(folder / "deep.json", R"({"format":"lockstep bench","version":1,"bench":)" + brackets + "}");
   const auto before = files_in(folder);
   const std::vector<std::pair<Words, int>> cases = {{{bad}, 3},
                                                     {{empty}, 3},
                                                     {{plan}, 3},
                                                     {{(folder / "none.json").string()}, 3},
                                                     {{folder.path().string()}, 3},
+                                                    {{"/dev/zero"}, 3},
+                                                    {{deep}, 3},
                                                     {{sweep, bad}, 3},
                                                     {{sweep, plan}, 2}};
   for (const auto& [files, code] : cases) {
@@ -124,6 +130,60 @@ TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") 
   CHECK(bytes_of(kept) == "mine\n");
 }
 
+TEST_CASE("a picture of a file with characters that XML does not have is one that its parsers take") {
+  NEEDS_CAIRO
+  if (run_process({.command = {"/usr/bin/env", "python3", "-c", "import xml.dom.minidom"}}).exit_code != 0) {
+    SKIP_CASE("there is no Python with an XML parser");
+  }
+  const TempFolder folder;
+  std::string every = "\"";
+  for (int c = 0; c < 32; ++c)
+    every += "\\u00" + std::string(c < 16 ? "0" : "1") + "0123456789abcdef"[c % 16];
+  every += "\x7f\\ufffe\\uffff\\ud83d\\ude00<&>\"";  // and four that it has, or that are written otherwise
+  const auto metrics =
+      written(folder / "run\x01.jsonl", R"({"event":"plan","steps_per_epoch":4,"model":)" + every +
+                                            R"(,"optimizer":)" + every + R"(,"devices":[)" + every +
+                                            "]}\n"
+                                            R"({"event":"epoch","epoch":1,"test_accuracy":0.5})"
+                                            "\n");
+  const auto sweep =
+      written(folder / "s.json", R"({"format":"lockstep sweep","version":1,"cells":[{"devices":)" + every +
+                                     R"(,"lr":0.1,"accuracy":0.5}]})");
+  const auto overlap =
+      written(folder / "o.json",
+              R"({"format":"lockstep bench","version":1,"bench":"overlap","timeline":[{"experiment":)" +
+                  every + R"(,"process":)" + every + R"(,"lane":)" + every + R"(,"name":)" + every +
+                  R"(,"begin":0,"end":1}]})");
+  const auto allreduce =
+      written(folder / "a.json",
+              R"({"format":"lockstep bench","version":1,"bench":"allreduce","environment":{"processor":)" +
+                  every + R"(},"tables":[{"name":"allreduce","rows":[{"devices":)" + every +
+                  R"(,"algorithm":)" + every + R"(,"bytes":8,"busbw":1}]}]})");
+  for (const auto& file : {metrics, sweep, overlap, allreduce}) {
+    const auto picture = (folder / "out.svg").string();
+    const auto result = run_process(program({"plot", file, "--output", picture, "--overwrite"}));
+    INFO(file << result.err);
+    REQUIRE(result.exit_code == 0);
+    const auto read =
+        run_process({.command = {"/usr/bin/env", "python3", "-c",
+                                 "import sys, xml.dom.minidom as x; x.parse(sys.argv[1])", picture}});
+    CHECK(read.err == "");
+    CHECK(read.exit_code == 0);
+  }
+}
+
+TEST_CASE("a run that still writes is drawn without the line that is cut, and that is said") {
+  NEEDS_CAIRO
+  const TempFolder folder;
+  const auto file = written(folder / "run.jsonl", R"({"event":"plan","steps_per_epoch":4}
+{"event":"step","epoch":1,"step":2,"loss":2.5}
+{"event":"step","epoch":1,"st)");
+  const auto result = run_process(program({"plot", file, "--output", (folder / "run.svg").string()}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("losses while training of 1 run"));
+  CHECK_THAT(result.err, ContainsSubstring("warning: the last line of '" + file + "' is cut short"));
+}
+
 TEST_CASE("the ending of --output decides, and there are two") {
   const TempFolder folder;
   const auto file = written(folder / "s.json", kSweep);
@@ -132,13 +192,14 @@ TEST_CASE("the ending of --output decides, and there are two") {
                ContainsSubstring(".svg or .png") && ContainsSubstring(name));
   }
   CHECK_THAT(refusal(program({"plot"}), 2), ContainsSubstring("FILE is required"));
-  CHECK_THAT(refusal(program({"plot", file, "--outptu", "x.svg"}), 2), ContainsSubstring("did you mean '--output'?"));
+  CHECK_THAT(refusal(program({"plot", file, "--outptu", "x.svg"}), 2),
+             ContainsSubstring("did you mean '--output'?"));
   CHECK(files_in(folder) == 1);
 }
 
 TEST_CASE("the help shows that plot takes files") {
   const auto result = run_process(program({"plot", "--help"}));
   CHECK(result.exit_code == 0);
-  CHECK_THAT(result.out,
-             ContainsSubstring("Usage: lockstep plot FILE... [FLAGS]") && ContainsSubstring("\nArguments:\n  FILE...  "));
+  CHECK_THAT(result.out, ContainsSubstring("Usage: lockstep plot FILE... [FLAGS]") &&
+                             ContainsSubstring("\nArguments:\n  FILE...  "));
 }

@@ -161,12 +161,32 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with,
   CHECK_THAT(refused(good, {"--resume", file, "--json", other}, 2), ContainsSubstring(file) && ContainsSubstring(other));
   CHECK_THAT(refused(good, {"--resume", other}, 3), ContainsSubstring("no such file"));
 
-  CHECK_THAT(refused("{\"format\": ", resume, 3), ContainsSubstring("damaged") && ContainsSubstring("not JSON"));
+  CHECK_THAT(refused("{\"format\": ", resume, 3), ContainsSubstring("damaged") && ContainsSubstring("no JSON"));
   CHECK_THAT(refused("[1]", resume, 3), ContainsSubstring("damaged"));
   CHECK_THAT(refused(changed("/format", "lockstep bench"), resume, 3),
              ContainsSubstring("\"lockstep bench\"") && ContainsSubstring("\"lockstep sweep\""));
   CHECK_THAT(refused(changed("/version", 2), resume, 3), ContainsSubstring("version 2") && ContainsSubstring("version 1"));
   CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3), ContainsSubstring("damaged") && ContainsSubstring("cell 1"));
+  // Numbers that another type would make others of.
+  const auto number = [&](const std::string& key, const json& value) {
+    const auto error = refused(changed("/cells/0/" + key, value), resume, 3);
+    CHECK_THAT(error, ContainsSubstring("of cell 1, its \"" + key + "\" is " + value.dump()));
+  };
+  number("batch_size", 1e20);
+  number("batch_size", 64.0);
+  number("batch_size", uint64_t{1} << 63);
+  number("batch_size", 0);
+  number("replicas", 4294967297);
+  number("replicas", -1);
+  number("threads", 1e9);
+  number("epochs", 1.9);
+  number("epochs", "1");
+  number("lr", -.1);
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  CHECK_THAT(refused(deep, resume, 3), ContainsSubstring("nested more than 64 deep"));
+  CHECK_THAT(refused("{\"a\":" + deep + "}", resume, 3), ContainsSubstring("nested more than 64 deep"));
+  CHECK_THAT(refusal(sweep(data, words + Words{"--resume", folder.path().string()}), 3), ContainsSubstring("it is a folder"));
+  CHECK_THAT(refusal(sweep(data, words + Words{"--resume", "/dev/zero"}), 3), ContainsSubstring("no regular file"));
   CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), ContainsSubstring("cell 1"));
   CHECK_THAT(refused(changed("/cells", 3), resume, 3), ContainsSubstring("damaged"));
   auto without = good;
