@@ -11,6 +11,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 
 #include <lockstep/app/cli.h>
 #include <lockstep/app/terminal.h>
@@ -24,6 +25,9 @@ namespace {
 
 constexpr const char* kMemoryHint =
     "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
+
+constexpr const char* kThreadHint =
+    "use fewer replicas (--devices) or fewer --threads; 'ulimit -a' shows this shell's limits";
 
 // Where standard error cannot take it, the exit code still tells.
 void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
@@ -95,6 +99,11 @@ int main(int argc, char** argv) {
     return report_torch_error(*app, error);
   } catch (const std::bad_alloc&) {
     return report(*app, ExitCode::kMemory, "out of memory", kMemoryHint);
+  } catch (const std::system_error& error) {
+    if (error.code() != std::errc::resource_unavailable_try_again) {
+      return report(*app, ExitCode::kFailed, error.what(), "");
+    }
+    return report(*app, ExitCode::kMemory, "the system starts no other thread", kThreadHint);
   } catch (const std::exception& error) {
     return report(*app, ExitCode::kFailed, error.what(), "");
   }

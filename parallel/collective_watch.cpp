@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <lockstep/parallel/start_thread.h>
+
 namespace lockstep {
 namespace {
 
@@ -14,7 +16,10 @@ constexpr std::chrono::milliseconds kInterval{50};
 
 CollectiveWatch::CollectiveWatch(std::chrono::milliseconds timeout, std::string hint,
                                  std::function<void()> end_all)
-    : timeout_(timeout), hint_(std::move(hint)), end_all_(std::move(end_all)), thread_([this] { work(); }) {}
+    : timeout_(timeout),
+      hint_(std::move(hint)),
+      end_all_(std::move(end_all)),
+      thread_(start_thread([this] { work(); })) {}
 
 CollectiveWatch::~CollectiveWatch() {
   {

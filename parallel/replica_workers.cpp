@@ -2,12 +2,14 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_thread.h>
+#include <lockstep/parallel/start_thread.h>
 #include <lockstep/support/stream.h>
 
 namespace lockstep {
 
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
+  need_threads(size() * (threads + 1));  // workers and their helpers, and a thread each for communication
   pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
     streams_[static_cast<size_t>(rank)] =
         set_up_replica_thread({.rank = rank, .devices = devices_, .threads = threads});

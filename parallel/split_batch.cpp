@@ -23,7 +23,11 @@ double checked_sum(std::span<const double> weights, int world) {
     throw UsageError(fmt::format("a replica's weight is {}", weight), "weights are finite and not negative");
   }
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (!(sum > 0)) throw UsageError("all weights are 0", "at least one replica needs rows");
+  if (sum == 0) throw UsageError("all weights are 0", "at least one replica needs rows");
+  // A sum beyond a double's range, or in the range where it loses digits: no share of it means anything.
+  if (!std::isnormal(sum)) {
+    throw UsageError(fmt::format("the weights sum to {}", sum), "use numbers of usual size, such as 3 and 1");
+  }
   return sum;
 }
 

@@ -15,7 +15,7 @@ namespace lockstep {
 // there are fewer rows than replicas. Even shares differ by at most one row, the first ones being larger;
 // with weights each share is rows * weight / sum of weights, rounded so that the largest remainders are
 // rounded up (ties: lower rank first). Throws UsageError for a world below 1, negative rows, or weights that
-// are negative, not finite, all zero, or of another count.
+// are negative, not finite, all zero, of another count, or whose sum is no normal double.
 std::vector<int64_t> shard_sizes(int64_t rows, int world, std::span<const double> weights = {});
 
 // Shard i holds consecutive rows of X (n, ...) and y (n), in order, on devices[i]: a view where the batch is

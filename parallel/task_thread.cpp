@@ -1,8 +1,13 @@
 #include <lockstep/parallel/task_thread.h>
 
+#include <utility>
+
+#include <lockstep/parallel/start_thread.h>
+
 namespace lockstep {
 
-TaskThread::TaskThread(Task on_start) : thread_([this, on_start = std::move(on_start)] { work(on_start); }) {}
+TaskThread::TaskThread(Task on_start)
+    : thread_(start_thread([this, on_start = std::move(on_start)] { work(on_start); })) {}
 
 TaskThread::~TaskThread() {
   {

@@ -3,12 +3,15 @@
 #include <chrono>
 #include <utility>
 
+#include <lockstep/parallel/start_thread.h>
+
 namespace lockstep {
 
 WorkerPool::WorkerPool(int size, const Task& on_start) {
   threads_.reserve(static_cast<size_t>(size));
   try {
-    for (int worker = 0; worker < size; ++worker) threads_.emplace_back([this, worker] { work(worker); });
+    for (int worker = 0; worker < size; ++worker)
+      threads_.push_back(start_thread([this, worker] { work(worker); }));
     run(on_start);  // the first round
   } catch (...) {
     join();  // the destructor of a half-made pool would not run

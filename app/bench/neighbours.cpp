@@ -11,7 +11,12 @@ Neighbours::Neighbours(const TrainPlan& plan, int count) {
     const auto cores = cores_for_worker(allowed, i, count + 1, plan.trainer.threads);
     std::unique_lock lock(mutex_);
     busy_ = 1;  // until it is built
-    threads_.emplace_back([this, &plan, cores] { live(plan, cores); });
+    try {
+      threads_.emplace_back([this, &plan, cores] { live(plan, cores); });
+    } catch (...) {  // no other thread: those there are have to end, or nobody would ever join them
+      failure_ = std::current_exception();
+      break;
+    }
     changed_.wait(lock, [&] { return busy_ == 0; });
   }
   if (!failure_) return;
