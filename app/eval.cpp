@@ -10,6 +10,8 @@
 
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/dataset.h>
+#include <lockstep/app/logging.h>
+#include <lockstep/app/notices.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/app/weights_file.h>
@@ -76,6 +78,7 @@ void run_eval(const EvalOptions& options) {
   set_arithmetic(precision, /*deterministic=*/false);
   const auto file = load_weights(options.weights, options.model);
   const auto data = load_data(options.data, options.seed, {});
+  if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, options.weights);
 
   ReplicaWorkers workers(devices,

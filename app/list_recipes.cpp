@@ -12,8 +12,8 @@ namespace {
 
 std::string values_of(const Recipe& recipe) {
   const auto* times = recipe.per_device ? " x k" : "";  // on k devices
-  auto text = fmt::format("{}, {} epochs, batch {}{}, lr {}{}", recipe.model, recipe.epochs,
-                          recipe.batch_size, times, recipe.lr, times);
+  auto text = fmt::format("{}, {} epochs, batch {}{}, lr {}{} (adamw {}{})", recipe.model, recipe.epochs,
+                          recipe.batch_size, times, recipe.lr, times, recipe.adamw_lr, times);
   if (recipe.momentum > 0) text += fmt::format(", momentum {}", recipe.momentum);
   if (recipe.weight_decay > 0) text += fmt::format(", weight decay {}", recipe.weight_decay);
   if (recipe.schedule != Schedule::kConstant) {

@@ -58,6 +58,10 @@ std::vector<std::string> recipe_names() {
   return names;
 }
 
+double rate_of(const Recipe& recipe, OptimizerKind optimizer) {
+  return optimizer == OptimizerKind::kAdamW ? recipe.adamw_lr : recipe.lr;
+}
+
 std::string_view initialization_text(Initialization how) {
   switch (how) {
     case Initialization::kNormal:

@@ -9,6 +9,7 @@
 
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/lr_schedule.h>
+#include <lockstep/parallel/optimizer.h>
 
 namespace lockstep {
 
@@ -22,7 +23,8 @@ struct Recipe {
   // With `per_device`, k devices take k times this batch and k times this rate. An explicit --batch-size
   // leaves the rate alone, an explicit --lr is taken as it is.
   int64_t batch_size = 256;
-  double lr = .1;
+  double lr = .1;          // of SGD
+  double adamw_lr = 1e-3;  // with --optimizer adamw, whose steps have about this length whatever the gradient
   bool per_device = true;
   double momentum = 0;
   double weight_decay = 0;
@@ -32,6 +34,9 @@ struct Recipe {
 
 std::span<const Recipe> recipes();
 std::vector<std::string> recipe_names();
+
+// The rate that the recipe takes with this optimizer, on one device.
+double rate_of(const Recipe& recipe, OptimizerKind optimizer);
 
 // For people: "weights N(0, .01), biases 0".
 std::string_view initialization_text(Initialization how);

@@ -8,12 +8,14 @@
 
 #include <memory>
 #include <optional>
+#include <span>
 
 #include <lockstep/app/cli.h>
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
-#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/need_memory.h>
+#include <lockstep/app/notices.h>
 #include <lockstep/app/out_of_memory.h>
 #include <lockstep/app/output_file.h>
 #include <lockstep/app/recipe.h>
@@ -26,7 +28,6 @@
 #include <lockstep/app/validators.h>
 #include <lockstep/app/weights_file.h>
 #include <lockstep/data/safetensors.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {
@@ -61,15 +62,6 @@ void add_watch(CLI::App& train, TrainOptions& options) {
                  "Print the SHA-256 of all weights after the last step");
   train.add_flag("--quiet", options.quiet, "Only warnings and the last line");
   train.add_flag("--dry-run", options.dry_run, "Check everything, print the plan, write and train nothing");
-}
-
-void warn_if_it_may_not_fit(const TrainPlan& plan) {
-  const auto available = available_bytes();
-  if (plan.memory_estimate - resident_bytes() <= available) return;
-  warn(
-      fmt::format("about {:.1f} GB of memory will be needed, {:.1f} GB are free: a smaller --batch-size or "
-                  "fewer replicas need less",
-                  static_cast<double>(plan.memory_estimate) / 1e9, static_cast<double>(available) / 1e9));
 }
 
 // Writes what was to be kept of the run, as far as it got.
@@ -129,10 +121,11 @@ void run_train(const TrainOptions& options, ColorMode color) {
   if (options.save) check_can_save(*options.save, options.overwrite);
 
   const auto plan = make_train_plan(options);
+  need_memory_for(std::span(&plan, 1));
   const Terminal terminal(STDOUT_FILENO, color);
   if (!options.quiet) write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
-  warn_if_it_may_not_fit(plan);
-  if (const auto notice = peer_notice(plan.trainer.devices)) warn(*notice);
+  for (const auto& notice : machine_notices(plan)) warn(notice);
+  if (const auto notice = rate_notice(plan)) warn(*notice);
   if (options.dry_run) return;
   TrainRun run(plan, options, terminal, metrics ? &*metrics : nullptr);
   RunReport report;

@@ -70,7 +70,8 @@ void add_replica_flags(CLI::App& command, TrainOptions& options) {
 }
 
 void add_optimizer_flags(CLI::App& command, TrainOptions& options) {
-  command.add_option("--lr", options.lr, "Learning rate (default: the recipe's)")->check(positive_number());
+  command.add_option("--lr", options.lr, "Learning rate (default: the recipe's for this optimizer)")
+      ->check(positive_number());
   add_update_flags(command, options);
 }
 

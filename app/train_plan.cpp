@@ -57,8 +57,9 @@ void set_batches(const TrainOptions& options, const Recipe& recipe, TrainPlan& p
   if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
 
   const auto schedule = options.schedule ? value_of(kScheduleNames, *options.schedule) : recipe.schedule;
+  plan.usual_lr = rate_of(recipe, plan.trainer.replica.optimizer.kind) * static_cast<double>(devices);
   plan.trainer.lr = {.schedule = schedule,
-                     .lr = options.lr.value_or(recipe.lr * static_cast<double>(devices)),
+                     .lr = options.lr.value_or(plan.usual_lr),
                      .total_steps = plan.steps_per_epoch * plan.epochs,
                      .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
 }
@@ -124,21 +125,21 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   });
 }
 
-// What is resident now (the program, its libraries, its kernels, the data) and what the replicas on the host
-// will add. On GPUs the host keeps little.
-int64_t estimate_memory(const TrainPlan& plan) {
-  const auto& replica = plan.trainer.replica;
-  int64_t bytes = resident_bytes();
+// Images of each replica in a step, which a small data set may not fill.
+std::vector<int64_t> step_sizes(const TrainPlan& plan) {
   const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
-  const auto sizes = shard_sizes(batch, plan.world_size(), plan.trainer.split);
-  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
-  for (size_t i = 0; i < sizes.size(); ++i) {
-    if (!plan.trainer.devices[i].is_cpu()) continue;
-    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
-    const int64_t trained = (sizes[i] + parts - 1) / parts;
-    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
-  }
-  return bytes;
+  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
+}
+
+// The first replica's statistics would be those of the initial weights.
+void check_root_trains(const TrainOptions& options, const TrainPlan& plan) {
+  if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
+  throw UsageError(
+      fmt::format(
+          "--split {} gives the first replica no image of a batch of {}, and {}'s batch-norm statistics "
+          "are those of the first replica (--bn root): nothing would train them",
+          options.split, plan.batch_size, plan.model),
+      "use --bn average, or give the first replica a share");
 }
 
 TrainPlan plan_without_data(const TrainOptions& options) {
@@ -196,6 +197,20 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
          working_bytes(plan.spec(), device, plan.trainer.threads);
 }
 
+int64_t host_bytes(const TrainPlan& plan) {
+  const auto& replica = plan.trainer.replica;
+  const auto sizes = step_sizes(plan);
+  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!plan.trainer.devices[i].is_cpu()) continue;
+    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
+    const int64_t trained = (sizes[i] + parts - 1) / parts;
+    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
+  }
+  return bytes;
+}
+
 TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData> data) {
   const auto& recipe = find_recipe(options.recipe);
   // What needs no data comes first, so that what is wrong with it is said before any is read.
@@ -203,8 +218,13 @@ TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData>
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data) : load_data(options.data, options.seed, options.limit_train);
   set_batches(options, recipe, plan);
-  touch_kernels(plan, set_model(options, recipe, plan));  // the model is gone before memory is looked at
-  plan.memory_estimate = estimate_memory(plan);
+  {
+    const auto model = set_model(options, recipe, plan);
+    check_root_trains(options, plan);
+    touch_kernels(plan, model);
+  }  // the model is gone before memory is looked at
+  // What is resident now: the program, its libraries, its kernels, the data.
+  plan.memory_estimate = resident_bytes() + host_bytes(plan);
   return plan;
 }
 

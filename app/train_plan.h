@@ -34,6 +34,7 @@ struct TrainPlan {
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
+  double usual_lr = 0;          // what the recipe takes with this optimizer on these devices
   int64_t memory_estimate = 0;  // bytes resident at the peak
 
   int world_size() const { return static_cast<int>(trainer.devices.size()); }
@@ -52,6 +53,9 @@ void check_train_values(const TrainOptions& options);
 
 // Bytes that one replica needs on such a device for a step of so many rows: an estimate.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
+
+// Bytes that its replicas on the host will take: an estimate. On GPUs the host keeps little.
+int64_t host_bytes(const TrainPlan& plan);
 
 // The table a run starts with.
 std::string describe(const TrainPlan& plan);

@@ -10,6 +10,7 @@
 #include <lockstep/app/bench/allreduce_ranks.h>
 #include <lockstep/app/bench/report.h>
 #include <lockstep/app/bench/sizes.h>
+#include <lockstep/app/need_memory.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda_info.h>
@@ -34,8 +35,12 @@ std::string default_devices() { return cuda_devices().size() > 1 ? "cuda" : defa
 std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
                                       const std::vector<torch::Device>& devices) {
   std::vector<Allreduce> algorithms;
-  for (const auto& name : names)
+  std::vector<std::string> chosen;
+  for (const auto& name : names) {
     algorithms.push_back(choose_allreduce(value_of(kAllreduceNames, name), devices));
+    chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
+  }
+  need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
   if (choose_allreduce(Allreduce::kAuto, devices) == Allreduce::kNccl) algorithms.push_back(Allreduce::kNccl);

@@ -2,9 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <map>
+#include <algorithm>
 
-#include <lockstep/app/memory_usage.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
@@ -35,10 +34,20 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
                                                      const std::vector<std::string>& otherwise) {
   std::vector<std::vector<torch::Device>> lists;
+  std::vector<std::string> names;
   for (const auto& spec : options.devices.empty() ? otherwise : options.devices) {
     lists.push_back(usable_devices(spec));
+    names.push_back(spec_of(lists.back()));
   }
+  need_distinct(names, "--devices", "a list is measured once: leave one out");
   return lists;
+}
+
+void need_distinct(const std::vector<std::string>& values, const std::string& flag, const std::string& hint) {
+  for (auto value = values.begin(); value != values.end(); ++value) {
+    if (std::find(values.begin(), value, *value) == value) continue;
+    throw UsageError(fmt::format("{} names {} twice", flag, *value), hint);
+  }
 }
 
 int threads_for(const BenchOptions& options, size_t replicas) {
@@ -69,31 +78,6 @@ void need_devices(const std::vector<torch::Device>& devices, size_t count, const
   throw UsageError(fmt::format("{} needs {}, {} has {}", who, counted(static_cast<int64_t>(count), "device"),
                                to_string(devices), devices.size()),
                    fmt::format("a device may be listed more than once: --devices {}x{}", device, count));
-}
-
-void need_host_memory(int64_t bytes, const std::string& what, const std::string& remedy) {
-  const auto available = available_bytes();
-  if (available == 0 || bytes <= available) return;
-  throw MemoryError(fmt::format("{} would take {:.1f} GB of memory, {:.1f} GB are free", what,
-                                static_cast<double>(bytes) / 1e9, static_cast<double>(available) / 1e9),
-                    fmt::format("use a smaller {}", remedy));
-}
-
-void need_gpu_memory(std::span<const torch::Device> devices, std::span<const int64_t> bytes,
-                     const std::string& what, const std::string& remedy) {
-  std::map<int, int64_t> needed;  // by GPU
-  for (size_t i = 0; i < devices.size(); ++i) {
-    if (devices[i].is_cuda()) needed[devices[i].index()] += bytes[i];
-  }
-  if (needed.empty()) return;
-  const auto gpus = cuda_devices();
-  for (const auto& [index, sum] : needed) {
-    const auto free = gpus.at(static_cast<size_t>(index)).free_bytes;
-    if (static_cast<uint64_t>(sum) <= free) continue;
-    throw MemoryError(fmt::format("{} would take {:.1f} GB of cuda:{}, {:.1f} GB are free", what,
-                                  static_cast<double>(sum) / 1e9, index, static_cast<double>(free) / 1e9),
-                      fmt::format("use a smaller {}", remedy));
-  }
 }
 
 }  // namespace lockstep

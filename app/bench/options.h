@@ -27,9 +27,13 @@ struct BenchOptions {
 // `devices_help`: what each list is for, and what the benchmark takes when there is none.
 void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& devices_help);
 
-// The lists as devices that can be used; those of `otherwise` where none was given.
+// The lists as devices that can be used; those of `otherwise` where none was given. Throws UsageError where
+// one list was given twice.
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
                                                      const std::vector<std::string>& otherwise);
+
+// Throws UsageError where the flag was given one value twice. `hint`: why once is enough.
+void need_distinct(const std::vector<std::string>& values, const std::string& flag, const std::string& hint);
 
 // Of each replica, where so many run: --threads, or the cores shared out.
 int threads_for(const BenchOptions& options, size_t replicas);
@@ -42,12 +46,5 @@ std::string spec_of(std::span<const torch::Device> devices);
 
 // Throws UsageError that offers lists which have as many: "[cpu] has 1 device, this needs 2".
 void need_devices(const std::vector<torch::Device>& devices, size_t count, const std::string& who);
-
-// Throws MemoryError, with both figures, when the host has not so many bytes free. `remedy`: a flag to lower.
-void need_host_memory(int64_t bytes, const std::string& what, const std::string& remedy);
-
-// The same for each GPU of the list; bytes[i]: on devices[i], of which several may be one GPU.
-void need_gpu_memory(std::span<const torch::Device> devices, std::span<const int64_t> bytes,
-                     const std::string& what, const std::string& remedy);
 
 }  // namespace lockstep

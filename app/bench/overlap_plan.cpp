@@ -10,6 +10,7 @@
 #include <lockstep/app/bench/independent_operators.h>
 #include <lockstep/app/bench/overlap_device.h>
 #include <lockstep/app/bench/two_layer_network.h>
+#include <lockstep/app/need_memory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>

@@ -10,6 +10,7 @@
 
 #include <lockstep/app/bench/partition_measure.h>
 #include <lockstep/app/bench/report.h>
+#include <lockstep/app/need_memory.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

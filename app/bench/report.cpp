@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include <lockstep/app/bench/environment.h>
+#include <lockstep/app/logging.h>
+#include <lockstep/app/notices.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -72,6 +74,7 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
            {"findings", Json::array()},
            {"checks", Json::array()}};
   write_stdout(environment_text());
+  if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
 }
 
 void BenchReport::run(const std::function<void()>& measurements) {

@@ -12,6 +12,7 @@
 #include <lockstep/app/bench/scaling_contender.h>
 #include <lockstep/app/bench/scaling_lists.h>
 #include <lockstep/app/bench/scaling_prediction.h>
+#include <lockstep/app/need_memory.h>
 #include <lockstep/app/train_flags.h>
 #include <lockstep/app/train_run.h>
 #include <lockstep/app/validators.h>
@@ -70,6 +71,7 @@ Json row_of(const Contender& contender, const Contender& reference) {
           {"threads", plan.trainer.threads},
           {"model", plan.model},
           {"batch_size", static_cast<int64_t>(contender.rows())},
+          {"lr", plan.trainer.lr.lr},
           {"ms", 1e3 * seconds.median},
           {"low_ms", 1e3 * seconds.low},
           {"high_ms", 1e3 * seconds.high},
@@ -238,9 +240,10 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   const auto contenders = lists.contenders();
   const auto shards = options.predict ? lists.shards() : std::vector<Contender>();
   check_fit(contenders, shards);
-  BenchReport report(
-      "scaling", options.bench,
-      {{"recipe", options.train.recipe}, {"scaling", options.scaling}, {"threads", lists.threads()}});
+  auto settings = training_settings(options.train, contenders.front().plan);
+  settings["scaling"] = options.scaling;
+  settings["threads"] = lists.threads();
+  BenchReport report("scaling", options.bench, std::move(settings));
   report.note(
       fmt::format("each replica has {}, alone too; speed-up is in images a second, against one device in the",
                   counted(lists.threads(), "thread")));

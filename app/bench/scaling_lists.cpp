@@ -28,7 +28,9 @@ Contender ScalingLists::contender(Scaling scaling, const std::vector<torch::Devi
   BenchTrainOptions options = options_;
   const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
   options.train.batch_size = std::max<int64_t>(1, batch / fraction) * times;
-  options.train.lr = options_.train.lr.value_or(recipe.lr) * static_cast<double>(times);
+  options.train.lr =
+      options_.train.lr.value_or(rate_of(recipe, value_of(kOptimizerNames, options_.train.optimizer))) *
+      static_cast<double>(times);
   options.train.epochs = options_.epochs.value_or(1);
   if (devices.size() == 1) options.train.split = "even";
   Contender contender{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};

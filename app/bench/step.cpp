@@ -11,6 +11,7 @@
 #include <lockstep/app/bench/report.h>
 #include <lockstep/app/bench/step_layers.h>
 #include <lockstep/app/bench/step_phases.h>
+#include <lockstep/app/need_memory.h>
 #include <lockstep/app/train_flags.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/models/factory.h>
@@ -118,6 +119,7 @@ Json step_row(const Measured& measured) {
           {"model", plan.model},
           {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
           {"batch_size", rows_of(plan)},
+          {"lr", plan.trainer.lr.lr},
           {"ms", 1e3 * measured.seconds.median},
           {"low_ms", 1e3 * measured.seconds.low},
           {"high_ms", 1e3 * measured.seconds.high},
@@ -268,7 +270,7 @@ void run_bench_step(const BenchStepOptions& options) {
     plans.push_back(
         plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
   }
-  BenchReport report("step", options.bench, {{"recipe", options.train.recipe}});
+  BenchReport report("step", options.bench, training_settings(options.train, plans.front()));
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
   report.note("matrices on all of the list's devices at once");

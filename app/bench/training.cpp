@@ -1,16 +1,12 @@
 #include <lockstep/app/bench/training.h>
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 
 #include <lockstep/app/combinations.h>
-#include <lockstep/app/memory_usage.h>
 #include <lockstep/app/recipe.h>
 #include <lockstep/data/batch_order.h>
-#include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/stopwatch.h>
 #include <torch/nn/module.h>
 
@@ -44,18 +40,18 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
   return make_train_plan(train, data);
 }
 
-void need_memory_for(const std::vector<TrainPlan>& plans) {
-  int64_t bytes = 0;
-  for (const auto& plan : plans) {
-    const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      if (plan.trainer.devices[i].is_cpu()) bytes += replica_bytes(plan, sizes[i], torch::kCPU);
-    }
-  }
-  need_host_memory(bytes,
-                   fmt::format("training {} images a step{}", plans.front().batch_size,
-                               plans.size() > 1 ? ", on all lists at once" : ""),
-                   "--batch-size");
+nlohmann::ordered_json training_settings(const TrainOptions& options, const TrainPlan& plan) {
+  const auto& recipe = find_recipe(options.recipe);
+  const auto& optimizer = plan.trainer.replica.optimizer;
+  return {{"recipe", plan.recipe},
+          {"model", plan.model},
+          {"data", plan.data.set.name},
+          {"data_origin", plan.data.origin},
+          {"train_rows", plan.data.set.train.size()},
+          {"batch_size", options.batch_size.value_or(recipe.batch_size)},
+          {"lr", options.lr.value_or(rate_of(recipe, optimizer.kind))},
+          {"optimizer", name_of(kOptimizerNames, optimizer.kind)},
+          {"momentum", optimizer.momentum}};
 }
 
 TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)

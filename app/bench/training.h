@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json.hpp>
 #include <vector>
 
 #include <lockstep/app/bench/options.h>
@@ -22,8 +23,9 @@ struct BenchTrainOptions {
 TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
                   const std::optional<LoadedData>& data = {});
 
-// Throws MemoryError when replicas on the host, all of them alive at once, would need more than there is.
-void need_memory_for(const std::vector<TrainPlan>& plans);
+// For a report's settings: what was asked for, else the recipe's values, which it may multiply with the
+// devices of a list (each row has what its list had). plan: any of the report's.
+nlohmann::ordered_json training_settings(const TrainOptions& options, const TrainPlan& plan);
 
 // A trainer that goes through its epochs' batches for as long as somebody measures.
 class TimedTraining {

@@ -18,26 +18,22 @@
 namespace lockstep {
 namespace {
 
-template <class T>
-void need_distinct(const std::vector<T>& values, const std::string& flag) {
-  for (auto value = values.begin(); value != values.end(); ++value) {
-    if (std::find(values.begin(), value, *value) == value) continue;
-    throw UsageError(fmt::format("{} names {} twice", flag, *value), "a cell is trained once: leave one out");
-  }
-}
+constexpr const char* kOnce = "a cell is trained once: leave one out";
 
 // Of a list that the flag's check has accepted; converted as CLI11 converts train's single value.
 template <class T>
 std::vector<T> values_of(const std::string& list, const std::string& flag) {
   std::vector<T> values;
+  std::vector<std::string> texts;  // of equal values the same
   for (const auto& word : words_of(list)) {
     T value{};
     if (!CLI::detail::lexical_cast(word, value)) {
       throw UsageError(fmt::format("{} does not accept '{}'", flag, word));
     }
     values.push_back(value);
+    texts.push_back(fmt::format("{}", value));
   }
-  need_distinct(values, flag);
+  need_distinct(texts, flag, kOnce);
   return values;
 }
 
@@ -60,7 +56,7 @@ std::vector<DeviceList> device_axis(const std::vector<std::string>& specs) {
     lists.push_back({.spec = spec_of(devices), .replicas = static_cast<int>(devices.size())});
     names.push_back(lists.back().spec);
   }
-  need_distinct(names, "--devices");
+  need_distinct(names, "--devices", kOnce);
   return lists;
 }
 
@@ -70,7 +66,8 @@ std::vector<SweepCell> make_grid(const SweepOptions& options) {
   const auto& recipe = find_recipe(options.train.recipe);
   const auto lists = device_axis(options.devices);
   const auto batch_sizes = axis<int64_t>(options.batch_size, recipe.batch_size, "--batch-size");
-  const auto rates = axis<double>(options.lr, recipe.lr, "--lr");
+  const auto rates =
+      axis<double>(options.lr, rate_of(recipe, value_of(kOptimizerNames, options.train.optimizer)), "--lr");
   const auto epochs = axis<int64_t>(options.epochs, recipe.epochs, "--epochs");
   std::vector<SweepCell> cells;
   for (const auto& list : lists) {

@@ -6,7 +6,10 @@
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <memory>
+#include <set>
+#include <span>
 #include <utility>
 
 #include <lockstep/app/bench/environment.h>
@@ -14,7 +17,8 @@
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
-#include <lockstep/app/memory_usage.h>
+#include <lockstep/app/need_memory.h>
+#include <lockstep/app/notices.h>
 #include <lockstep/app/out_of_memory.h>
 #include <lockstep/app/recipe.h>
 #include <lockstep/app/suggest.h>
@@ -26,7 +30,6 @@
 #include <lockstep/app/train_plan.h>
 #include <lockstep/app/train_run.h>
 #include <lockstep/app/validators.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
@@ -51,7 +54,7 @@ void add_axes(CLI::App& sweep, SweepOptions& options) {
                   "Images a step over all replicas (default: the recipe's)")
       ->check(list_of(positive_int(kMaxRows)))
       ->type_name("N,...");
-  sweep.add_option("--lr", options.lr, "Learning rates (default: the recipe's)")
+  sweep.add_option("--lr", options.lr, "Learning rates (default: the recipe's for this optimizer)")
       ->check(list_of(positive_number()))
       ->type_name("X,...");
   sweep.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
@@ -98,10 +101,7 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
     const auto train = train_options(options, cell);
     const auto data = planned.empty() ? std::nullopt : std::optional(planned.front().plan.data);
     planned.push_back({.cell = cell, .options = train, .plan = make_train_plan(train, data)});
-    const auto& plan = planned.back().plan;
-    need_host_memory(plan.memory_estimate - resident_bytes(),
-                     fmt::format("training {} images a step on {}", cell.batch_size, cell.devices),
-                     "--batch-size");
+    need_memory_for(std::span(&planned.back().plan, 1));
   }
   return planned;
 }
@@ -140,12 +140,13 @@ Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
           {"invariant", options.invariant}};
 }
 
-// Once a list.
-void warn_of_slow_peers(const std::vector<PlannedCell>& cells) {
-  std::string devices;
+// Each once. Of rates, which a sweep is there to try, none.
+void warn_of_machine(const std::vector<PlannedCell>& cells) {
+  std::set<std::string> said;
   for (const auto& planned : cells) {
-    if (std::exchange(devices, planned.cell.devices) == planned.cell.devices) continue;
-    if (const auto notice = peer_notice(planned.plan.trainer.devices)) warn(*notice);
+    for (const auto& notice : machine_notices(planned.plan)) {
+      if (said.insert(notice).second) warn(notice);
+    }
   }
 }
 
@@ -272,13 +273,17 @@ void run_sweep(const SweepOptions& options) {
     warn(fmt::format("{} was begun elsewhere ({}): its times do not compare with those of this run",
                      *options.resume, *other));
   }
-  warn_of_slow_peers(cells);
+  warn_of_machine(cells);
   const InterruptGuard interrupt;
   print_preamble(options, first, record, cells);
   const auto results = take_all(options, cells, record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.size());
   record.finish(findings);
   print_end(results, findings);
+  if (std::none_of(results.begin(), results.end(), [](const auto& result) { return result.figures; })) {
+    throw NumericError("the loss was not finite in any cell of the sweep",
+                       "try smaller learning rates (--lr)");
+  }
 }
 
 }  // namespace lockstep

@@ -69,6 +69,14 @@ TEST_CASE("an explicit batch size leaves a recipe's rate alone, an explicit rate
              ContainsSubstring(" 512 images a step, 256 a replica") && ContainsSubstring("SGD, lr 0.3, "));
 }
 
+TEST_CASE("every recipe has a rate for AdamW, which grows with the devices as SGD's does") {
+  const auto recipe = GENERATE(from_range(kRecipes));
+  const SmallData data(64, 10);
+  const Words words = {"--recipe", recipe.recipe, "--optimizer", "adamw", "--devices", "cpux2", "--model", "lenet"};
+  CHECK_THAT(plan(data, words), ContainsSubstring(recipe.per_device ? "AdamW, lr 0.002" : "AdamW, lr 0.001"));
+  CHECK_THAT(plan(data, words + Words{"--lr", ".01"}), ContainsSubstring("AdamW, lr 0.01"));
+}
+
 TEST_CASE("a recipe's values give way to flags, and to a short run") {
   const SmallData data(1000, 10);
   CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--schedule", "constant",
@@ -136,9 +144,9 @@ TEST_CASE("recipes lists every recipe with its values and the chapter's figures"
   for (const auto& recipe : kRecipes) {
     CHECK_THAT(result.out, ContainsSubstring(recipe.recipe + "\n") && ContainsSubstring("; " + recipe.starts + "\n"));
   }
-  CHECK_THAT(result.out, ContainsSubstring("lenet, 10 epochs, batch 256, lr 0.2;") &&
-                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.1 x k;") &&
-                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.05 x k, momentum 0.9, "));
+  CHECK_THAT(result.out, ContainsSubstring("lenet, 10 epochs, batch 256, lr 0.2 (adamw 0.001);") &&
+                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.1 x k (adamw 0.001 x k);") &&
+                             ContainsSubstring("resnet18, 10 epochs, batch 256 x k, lr 0.05 x k (adamw 0.001 x k), momentum 0.9, "));
   CHECK_THAT(result.out, ContainsSubstring("test acc .80-.84 after 10 epochs") &&
                              ContainsSubstring("1 GPU .89 at 14.2 s/epoch, 2 GPUs .81 at 9.3 s") &&
                              ContainsSubstring("1 GPU .93 at 13.2 s/epoch, 2 GPUs .91 at 6.9 s"));

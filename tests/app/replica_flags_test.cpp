@@ -198,8 +198,36 @@ TEST_CASE("shares that make no sense are refused") {
   CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all weights are 0"));
   CHECK_THAT(split("-1:2"), ContainsSubstring("--split -1:2") && ContainsSubstring("not negative"));
   CHECK_THAT(split("inf:1"), ContainsSubstring("--split inf:1") && ContainsSubstring("finite"));
+  CHECK_THAT(split("nan:1"), ContainsSubstring("--split nan:1") && ContainsSubstring("finite"));
+  CHECK_THAT(split("1e308:1e308"), ContainsSubstring("--split 1e308:1e308") && ContainsSubstring("sum to inf"));
+  CHECK_THAT(split("1e-310:1e-310"), ContainsSubstring("--split 1e-310:1e-310"));
+  for (const Words& command : {Words{"sweep"}, Words{"bench", "scaling"}}) {
+    const Words words = {"--data", "synthetic", "--devices", "cpux3", "--split", "1e308:1e308:1e308"};
+    CHECK_THAT(refusal(program(command + words), 2), ContainsSubstring("sum to inf"));
+  }
   for (const auto* text : {"evne", "3:", ":", "3:one", "3,1", "auto:1"}) {
     CHECK_THAT(split(text), ContainsSubstring("even, auto or numbers like 3:1, got '" + std::string(text) + "'"));
+  }
+}
+
+TEST_CASE("batch-norm statistics that nothing would train are neither evaluated nor saved") {
+  const SmallData data(64, 4);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const Words words = {"--data", data.folder(), "--recipe", "resnet18-pytorch", "--devices", "cpux2",
+                       "--batch-size", "64", "--limit-train", "64", "--save", file};
+  for (const auto* split : {"0:1", "1:1000"}) {  // of 64 rows 1/1001 is none
+    CHECK_THAT(refusal(train(words + Words{"--split", split}), 2),
+               ContainsSubstring("--split " + std::string(split)) && ContainsSubstring("--bn root") &&
+                   ContainsSubstring("\nhint: use --bn average"));
+    CHECK_FALSE(std::filesystem::exists(file));
+  }
+  // Where others train them, and where there are none.
+  for (const Words& more : {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
+                            Words{"--split", "0:1", "--model", "lenet"}}) {
+    const auto result = run_process(train(words + more + Words{"--dry-run"}));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
   }
 }
 

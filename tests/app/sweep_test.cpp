@@ -17,16 +17,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Of the machine, without swapping; 0 where it does not say.
-int64_t available_bytes() {
-  std::ifstream info("/proc/meminfo");
-  for (std::string word; info >> word;) {
-    int64_t kibibytes = 0;
-    if (word == "MemAvailable:" && info >> kibibytes) return 1024 * kibibytes;
-  }
-  return 0;
-}
-
 }  // namespace
 
 TEST_CASE("a sweep trains every cell of its grid once, in the order of its axes") {
@@ -123,6 +113,21 @@ TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
   CHECK_THAT(done.out, ContainsSubstring("# 1 of 2 cells diverged"));
 }
 
+TEST_CASE("a sweep whose cells have all diverged fails with the code for that, and keeps its file") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const Words words = {"--devices", "cpu", "--lr", "1e5,1e6", "--limit-train", "640"};
+  for (const Words& file : {Words{"--json", path.string()}, Words{"--resume", path.string()}}) {
+    const auto result = run_process(sweep(data, words + file));
+    CHECK(result.exit_code == 6);
+    CHECK_THAT(result.out, ContainsSubstring("# all 2 cells have diverged") && ContainsSubstring("# sweep: 2 cells"));
+    CHECK_THAT(result.err, ContainsSubstring("not finite in any cell") && ContainsSubstring("\nhint: "));
+    CHECK(read(path).at("complete") == true);
+    CHECK(read(path).at("cells").size() == 2);
+  }
+}
+
 TEST_CASE("a sweep refuses values that make no sense before anything is read") {
   const SmallData data(10, 10);
   const TempFolder folder;
@@ -158,7 +163,7 @@ TEST_CASE("a cell that cannot fit into memory is refused before the first trains
       refusal(program({"sweep", "--devices", "cpu", "--recipe", "resnet18-pytorch", "--data", "synthetic",
                        "--batch-size", "16,60000", "--threads", "1", "--precision", "fp64", "--json", path}),
               8);
-  CHECK_THAT(error, ContainsSubstring("training 60000 images a step on cpu") && ContainsSubstring("are free") &&
+  CHECK_THAT(error, ContainsSubstring("training 60000 images a step on [cpu]") && ContainsSubstring("are free") &&
                         ContainsSubstring("--batch-size"));
   CHECK_FALSE(fs::exists(path));
 }

@@ -83,6 +83,16 @@ inline std::string weights_hash(const Words& words) {
   return match[1];
 }
 
+// Of the machine, without swapping; 0 where it does not say.
+inline int64_t available_bytes() {
+  std::ifstream info("/proc/meminfo");
+  for (std::string word; info >> word;) {
+    int64_t kibibytes = 0;
+    if (word == "MemAvailable:" && info >> kibibytes) return 1024 * kibibytes;
+  }
+  return 0;
+}
+
 // The lines of a --metrics file.
 inline std::vector<nlohmann::json> metrics_in(const std::string& file) {
   std::vector<nlohmann::json> events;

@@ -54,11 +54,18 @@ TEST_CASE("bench step: the parts of a step, and its arithmetic") {
     INFO(row.dump());
     const double seconds = row.at("ms").get<double>() / 1e3;
     CHECK(row.at("batch_size") == 32);
+    CHECK(row.at("lr") == .2);  // the recipe's
     CHECK(row.at("images_per_second").get<double>() == Approx(32 / seconds).margin(1));
     CHECK(row.at("gflops").get<double>() == Approx(32 / seconds * 13'258'800 / 1e9));
     CHECK(row.at("mfu").get<double>() ==
           Approx(100 * row.at("gflops").get<double>() / row.at("peak_gflops").get<double>()));
   }
+  const auto& settings = content.at("settings");
+  CHECK(settings.at("batch_size") == 32);
+  CHECK(settings.at("lr") == .2);
+  CHECK(settings.at("data") == "synthetic");
+  CHECK(settings.at("model") == "lenet");
+  CHECK(settings.at("train_rows").get<int>() >= 32);
   double shares = 0;
   const auto phases = rows_of(content, "phases");
   REQUIRE(phases.size() == 2 * 5);
@@ -102,9 +109,13 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
     INFO(rows[i].dump());
     CHECK(rows[i].at("mode") == expected[i - 1].first);
     CHECK(rows[i].at("batch_size") == expected[i - 1].second);
+    CHECK(rows[i].at("lr").get<double>() == Approx(.2 * expected[i - 1].second / 32));
     CHECK(rows[i].at("efficiency").get<double>() ==
           Approx(100 * rows[i].at("speedup").get<double>() / rows[i].at("replicas").get<double>()));
   }
+  CHECK(content.at("settings").at("batch_size") == 32);
+  CHECK(content.at("settings").at("lr") == .2);
+  CHECK(content.at("settings").at("data") == "synthetic");
   // Each list's replicas agree, and those of the strong ones also train what one device trains.
   CHECK(content.at("checks").size() == 6);
   const auto predicted = rows_of(content, "prediction");
@@ -229,6 +240,12 @@ TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   refused({"allreduce", "--devices", "cpux2", "--json", existing}, 7, "--overwrite");
   refused({"allreduce", "--devices", "cpux2", "--json", (folder / "none" / "x.json").string()}, 7,
           "does not exist");
+  refused({"allreduce", "--devices", "cpux2", "--devices", "cpu,cpu"}, 2, "--devices names cpux2 twice");
+  refused({"allreduce", "--devices", "cpux2", "--allreduce", "ring", "--allreduce", "ring"}, 2,
+          "--allreduce names ring twice");
+  refused({"allreduce", "--devices", "cpux2", "--allreduce", "auto", "--allreduce", "two_shot"}, 2,
+          "--allreduce names two_shot twice");
+  refused({"step", "--devices", "cpu", "--devices", "cpux1"}, 2, "--devices names cpu twice");
   refused({"step", "--repeat", "0"}, 2, "--repeat must be at least 1, got 0");
   refused({"scaling", "--link", "nvlink4"}, 2, "--predict");
   refused({"scaling", "--predict", "8", "--link", "fast"}, 2, "alpha,beta");
