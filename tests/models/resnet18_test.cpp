@@ -121,7 +121,7 @@ TEST_CASE("names, shapes and initial weights are bit for bit those of the chapte
   for (size_t i = 0; i < params.size(); ++i) {
     const auto& expected = python.at("parameters")[i];
     INFO(params[i].key());
-    CHECK(params[i].key() == expected.at("name"));
+    CHECK(params[i].key() == expected.at("name").get<std::string>());
     CHECK(params[i].value().sizes() == expected.at("shape").get<std::vector<int64_t>>());
     CHECK(sha256_of({params[i].value()}) == expected.at("sha256").get<std::string>());
   }
@@ -130,7 +130,7 @@ TEST_CASE("names, shapes and initial weights are bit for bit those of the chapte
   for (size_t i = 0; i < buffers.size(); ++i) {
     const auto& expected = python.at("buffers")[i];
     INFO(buffers[i].key());
-    CHECK(buffers[i].key() == expected.at("name"));
+    CHECK(buffers[i].key() == expected.at("name").get<std::string>());
     CHECK(buffers[i].value().sizes() == expected.at("shape").get<std::vector<int64_t>>());
     const bool counter = expected.at("dtype") == "int64";
     CHECK(buffers[i].value().scalar_type() == (counter ? torch::kInt64 : torch::kFloat32));

@@ -3,6 +3,8 @@
 
 #include <lockstep/tests/app/train_process.h>
 
+#include <string_view>
+
 namespace lockstep::test {
 
 inline nlohmann::json read_json(const std::string& path) {
@@ -37,9 +39,9 @@ inline BenchRun bench(const Words& words) {
   return {std::move(result), std::move(json)};
 }
 
-inline const nlohmann::json& rows_of(const nlohmann::json& json, const std::string& table) {
+inline const nlohmann::json& rows_of(const nlohmann::json& json, std::string_view table) {
   for (const auto& each : json.at("tables")) {
-    if (each.at("name") == table) return each.at("rows");
+    if (each.at("name").get<std::string>() == table) return each.at("rows");
   }
   FAIL("no table " << table);
   return json;
