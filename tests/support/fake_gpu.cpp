@@ -2,38 +2,15 @@
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 
-#include <chrono>
-#include <condition_variable>
-#include <deque>
 #include <map>
 #include <mutex>
 
 namespace lockstep::testing {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
 constexpr int kDevices = 8;
-
-// Each record() is a version; it is over when the stream came to it.
-struct FakeEvent {
-  std::mutex mutex;
-  std::condition_variable changed;
-  int64_t recorded = 0;
-  int64_t over = 0;
-  Clock::time_point time{};
-
-  void finish(int64_t version) {
-    const std::lock_guard lock(mutex);
-    over = std::max(over, version);
-    time = Clock::now();
-    changed.notify_all();
-  }
-  void await(int64_t version) {
-    std::unique_lock lock(mutex);
-    changed.wait(lock, [&] { return over >= version; });
-  }
-};
+constexpr c10::StreamId kPool =
+    32;  // streams of a device that are handed out, in turn, as torch does for CUDA
 
 using Handle = std::shared_ptr<FakeEvent>;  // streams keep it while they have to do with it
 Handle& handle_of(void* event) { return *static_cast<Handle*>(event); }
@@ -42,12 +19,15 @@ Handle& handle_of(void* event) { return *static_cast<Handle*>(event); }
 struct Streams {
   std::mutex mutex;
   std::map<std::pair<int, c10::StreamId>, std::unique_ptr<FakeStream>> by_id;
-  c10::StreamId next = 1;  // 0 is a device's default stream
+  std::map<int, c10::StreamId> given;  // of each device's pool
 
   FakeStream& at(const c10::Stream& stream) {
     const std::lock_guard lock(mutex);
     auto& found = by_id[{stream.device_index(), stream.id()}];
-    if (!found) found = std::make_unique<FakeStream>();
+    if (!found) {
+      found = std::make_unique<FakeStream>();
+      found->is_default = stream.id() == 0;
+    }
     return *found;
   }
 };
@@ -77,7 +57,7 @@ struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream getStreamFromGlobalPool(c10::Device device, bool) const override {
     const std::lock_guard lock(streams().mutex);
-    return stream_of(device.index(), streams().next++);
+    return stream_of(device.index(), 1 + streams().given[device.index()]++ % kPool);
   }
   c10::Stream exchangeStream(c10::Stream stream) const override {
     auto& current = current_streams[stream.device_index()];
@@ -91,39 +71,20 @@ struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
   void record(void** event, const c10::Stream& stream, const c10::DeviceIndex,
               const c10::EventFlag) const override {
     if (!*event) *event = new Handle(std::make_shared<FakeEvent>());
-    const auto handle = handle_of(*event);
-    int64_t version = 0;
-    {
-      const std::lock_guard lock(handle->mutex);
-      version = ++handle->recorded;
-    }
-    launch(stream, [handle, version] { handle->finish(version); });
+    event_record(handle_of(*event), fake_stream(stream));
   }
   void block(void* event, const c10::Stream& stream) const override {
-    launch(stream, [handle = handle_of(event), version = recorded(event)] { handle->await(version); });
+    stream_wait_event(fake_stream(stream), handle_of(event));
   }
-  bool queryEvent(void* event) const override {
-    const auto& handle = handle_of(event);
-    const std::lock_guard lock(handle->mutex);
-    return handle->over >= handle->recorded;
-  }
-  void synchronizeEvent(void* event) const override { handle_of(event)->await(recorded(event)); }
+  bool queryEvent(void* event) const override { return event_query(*handle_of(event)); }
+  void synchronizeEvent(void* event) const override { event_synchronize(*handle_of(event)); }
   double elapsedTime(void* from, void* to, const c10::DeviceIndex) const override {
-    return std::chrono::duration<double, std::milli>(handle_of(to)->time - handle_of(from)->time).count();
+    return event_elapsed_ms(*handle_of(from), *handle_of(to));
   }
   void synchronizeStream(const c10::Stream& stream) const override {
-    const auto end = std::make_shared<FakeEvent>();
-    launch(stream, [end] { end->finish(1); });
-    end->await(1);
+    stream_synchronize(fake_stream(stream));
   }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
-
- private:
-  static int64_t recorded(void* event) {
-    const auto& handle = handle_of(event);
-    const std::lock_guard lock(handle->mutex);
-    return handle->recorded;
-  }
 };
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, FakeGuard)

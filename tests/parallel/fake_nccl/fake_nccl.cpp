@@ -14,6 +14,7 @@
 
 using lockstep::testing::fake_nccl;
 using lockstep::testing::FakeNccl;
+using lockstep::testing::launch;
 
 namespace {
 
@@ -67,6 +68,7 @@ struct Group {
   // In a rank's stream: returns when all ranks have come to this round, or one was aborted.
   void meet(int number, int rank, const Call& call) {
     std::unique_lock lock(mutex);
+    if (aborted > 0) return;  // what the others had for it may be gone
     auto& round = rounds[number];
     round.calls.resize(static_cast<size_t>(world));
     round.calls[static_cast<size_t>(rank)] = call;
@@ -127,7 +129,7 @@ namespace {
 
 ncclResult_t collective(ncclComm_t comm, cudaStream_t stream, const Call& call) {
   if (fake_nccl().collective != ncclSuccess) return fake_nccl().collective;
-  stream->queue.post([group = comm->group, number = comm->round++, rank = comm->rank, call] {
+  launch(*stream, [group = comm->group, number = comm->round++, rank = comm->rank, call] {
     group->meet(number, rank, call);
   });
   comm->polls = fake_nccl().polls_in_progress;
@@ -184,6 +186,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     ++comm->group->aborted;
     comm->group->changed.notify_all();
   }
+  state().on_abort();
   const std::lock_guard lock(registry_mutex());
   ++state().aborted;
   delete comm;

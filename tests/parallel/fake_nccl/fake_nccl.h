@@ -1,6 +1,8 @@
 // What a test makes the fake NCCL do.
 #pragma once
 
+#include <functional>
+
 #include <lockstep/tests/parallel/fake_nccl/nccl.h>
 
 namespace lockstep::testing {
@@ -13,6 +15,7 @@ struct FakeNccl {
   ncclResult_t collective = ncclSuccess;         // every collective call
   ncclResult_t after_collectives = ncclSuccess;  // state of a communicator once a collective was queued on it
   const char* last_error = "";
+  std::function<void()> on_abort = [] {};  // called when a communicator has been aborted
 
   // What has happened.
   int destroyed = 0;
