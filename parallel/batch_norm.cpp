@@ -41,7 +41,11 @@ SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPo
 
 SharedBuffers::~SharedBuffers() {
   const torch::NoGradGuard no_grad;
-  for (size_t i = 0; i < own_.size(); ++i) buffers_[i].copy_(own_[i]);
+  try {
+    for (size_t i = 0; i < own_.size(); ++i) buffers_[i].copy_(own_[i]);
+  } catch (const std::exception&) {
+    // A GPU that has failed; the buffers are lost with it, and every later use of it throws.
+  }
 }
 
 }  // namespace lockstep

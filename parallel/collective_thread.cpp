@@ -21,13 +21,16 @@ std::exception_ptr usage(const std::string& what, const std::string& hint = {}) 
 CollectiveThread::CollectiveThread(Endpoint& endpoint, CollectiveThreadOptions options)
     : endpoint_(endpoint), options_(std::move(options)), thread_([this] { set_up(); }) {}
 
-void CollectiveThread::set_up() {
+// What goes wrong is told by the first collective: the thread has nobody to tell it to.
+void CollectiveThread::set_up() noexcept try {
   stream_ = set_up_replica_thread(
       {.rank = options_.local, .devices = options_.devices, .threads = options_.threads});
   if (stream_ && options_.trace) clock_.emplace(*stream_, *options_.trace);
   // A second set of intra-op threads would fight the replica's own for its cores.
   at::set_num_threads(1);
   at::GradMode::set_enabled(false);
+} catch (...) {
+  set_up_error_ = std::current_exception();
 }
 
 Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Collective collective,
@@ -46,6 +49,7 @@ Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Colle
       // Before anything is shared: after a failure others may still be in the collective that failed.
       if (const auto error = endpoint_.error()) std::rethrow_exception(error);
       if (problem) std::rethrow_exception(problem);
+      if (set_up_error_) std::rethrow_exception(set_up_error_);
       if (ready) ready->block(*stream_);
       done->set_value(run(what, tensor, collective));
     } catch (...) {

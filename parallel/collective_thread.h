@@ -41,14 +41,15 @@ class CollectiveThread {
             std::exception_ptr problem = nullptr);
 
  private:
-  void set_up();
+  void set_up() noexcept;
   Work::Done run(const std::string& what, const torch::Tensor& tensor, const Collective& collective);
 
   Endpoint& endpoint_;
   const CollectiveThreadOptions options_;
   std::optional<c10::Stream> stream_;
   std::optional<DeviceClock> clock_;
-  TaskThread thread_;  // last: it uses all of the above
+  std::exception_ptr set_up_error_;  // of the thread
+  TaskThread thread_;                // last: it uses all of the above
 };
 
 // Why a collective of this endpoint cannot take this tensor; null if it can.

@@ -54,8 +54,15 @@ std::exception_ptr CollectiveWatch::error() const {
 }
 
 bool CollectiveWatch::settled() {
-  const std::lock_guard lock(mutex_);
-  return !error_ && !look() && operations_.empty();
+  std::exception_ptr problem;
+  {
+    const std::lock_guard lock(mutex_);
+    if (error_) return false;
+    problem = look();
+    if (!problem) return operations_.empty();
+  }
+  abort(problem);
+  return false;
 }
 
 void CollectiveWatch::work() {
@@ -75,7 +82,7 @@ void CollectiveWatch::work() {
 }
 
 // Forgets what is over; what is wrong with the rest, if anything. The mutex is held.
-std::exception_ptr CollectiveWatch::look() {
+std::exception_ptr CollectiveWatch::look() try {
   std::erase_if(operations_, [](const Operation& operation) { return operation.end->query(); });
   for (const auto& operation : operations_) {
     if (const auto words = operation.failure(); !words.empty()) {
@@ -84,6 +91,8 @@ std::exception_ptr CollectiveWatch::look() {
     if (late(operation)) return std::make_exception_ptr(overdue(operation));
   }
   return nullptr;
+} catch (...) {  // a GPU that has failed says so to whoever asks it next: here nobody else would hear it
+  return std::current_exception();
 }
 
 PeerError CollectiveWatch::failed(const Operation& operation, const std::string& words) const {

@@ -58,7 +58,13 @@ PhaseSpan::PhaseSpan(Trace* trace, const std::string& name, int rank, Trace::Lan
       host_(trace, name, rank, lane) {}
 
 PhaseSpan::~PhaseSpan() {
-  if (clock_) clock_->add_span(name_, rank_, on_device(lane_), begin_, clock_->mark());
+  if (!clock_) return;
+  try {
+    clock_->add_span(name_, rank_, on_device(lane_), begin_, clock_->mark());
+  } catch (const std::exception&) {
+    // A GPU that has failed tells every later caller, too, and those can throw.
+    clock_->drop_span();
+  }
 }
 
 }  // namespace lockstep

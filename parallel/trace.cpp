@@ -53,6 +53,11 @@ void Trace::add_later(Pending pending) {
   pending_.push_back(std::move(pending));
 }
 
+void Trace::drop() {
+  const std::lock_guard lock(mutex_);
+  ++dropped_;
+}
+
 void Trace::resolve() {
   const std::lock_guard lock(mutex_);
   std::erase_if(pending_, [this](const Pending& pending) {

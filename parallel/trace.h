@@ -50,7 +50,7 @@ class Trace {
   explicit Trace(size_t capacity = 200'000) : capacity_(capacity) {}
 
   std::vector<Event> events() const;  // in the order of their ends
-  size_t dropped() const;             // beyond the capacity
+  size_t dropped() const;             // beyond the capacity, or lost with a GPU that failed
 
   double seconds() const;  // since the trace was made
 
@@ -58,6 +58,7 @@ class Trace {
   // is an answer. Its places in the order are those of the moment at which it is known.
   using Pending = std::function<std::optional<Event>()>;
   void add_later(Pending pending);
+  void drop();  // one that will never be known: dropped() counts it
   void resolve();
 
  private:
