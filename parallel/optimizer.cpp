@@ -13,7 +13,7 @@ namespace lockstep {
 
 FlatOptimizer::FlatOptimizer(const OptimizerOptions& options, torch::Device device)
     : options_(options), device_(device) {
-  if (device.is_cuda()) device_lr_ = torch::zeros({}, torch::TensorOptions(torch::kFloat64).device(device));
+  if (!device.is_cpu()) device_lr_ = torch::zeros({}, torch::TensorOptions(torch::kFloat64).device(device));
 }
 
 void FlatOptimizer::set_lr(double lr) {
@@ -25,7 +25,7 @@ void FlatOptimizer::set_lr(double lr) {
 void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale) {
   const torch::NoGradGuard no_grad;
   if (params.numel() == 0) return;
-  if (options_.kind == OptimizerKind::kSgd && device_.is_cuda()) return sgd_on_gpu(params, grads, scale);
+  if (options_.kind == OptimizerKind::kSgd && !device_.is_cpu()) return sgd_on_gpu(params, grads, scale);
   if (scale.defined()) grads.mul_(scale);
   options_.kind == OptimizerKind::kSgd ? sgd(params, grads) : adamw(params, grads);
   grads.zero_();

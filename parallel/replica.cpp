@@ -147,7 +147,9 @@ bool Replica::recorded(Shape& shape) {
     if (options_.cuda_graph == CudaGraph::kOn) throw FailedError(why, "use --cuda-graph auto or off");
     if (options_.notice) options_.notice(why + "; it is queued kernel by kernel");
     use_graphs_ = false;
-    shape.graph.reset();
+    for (auto& [key, other] : shapes_)
+      other.graph.reset();  // none is replayed any more: their memory is needed
+    update_graph_.reset();
   }
   return use_graphs_;
 }

@@ -16,14 +16,26 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
   });
 }
 
-// What the replicas do next starts after what the caller has queued.
-void ReplicaWorkers::follow_caller() {
-  for (const auto& stream : streams_) {
-    if (stream) order_after(*stream, current_stream(stream->device()));
+// How far the caller has queued on its current streams.
+ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {
+  Marks marks(devices_.size());
+  for (size_t i = 0; i < devices_.size(); ++i) {
+    if (!streams_[i]) continue;
+    auto event = std::make_shared<c10::Event>(devices_[i].type());
+    event->record(current_stream(devices_[i]));
+    marks[i] = std::move(event);
   }
+  return marks;
 }
 
-// What the caller queues next starts after what the replicas have queued.
+// What this replica does next starts after the mark. In the replica's thread, between two tasks: in the
+// caller's it could be while the stream is being captured, which CUDA refuses.
+void ReplicaWorkers::follow_caller(const Marks& marks, int rank) const {
+  const auto i = static_cast<size_t>(rank);
+  if (marks[i]) marks[i]->block(*streams_[i]);
+}
+
+// What the caller queues next starts after what the replicas have queued. Only while no task is under way.
 void ReplicaWorkers::lead_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(current_stream(stream->device()), *stream);
@@ -31,9 +43,11 @@ void ReplicaWorkers::lead_caller() {
 }
 
 void ReplicaWorkers::run(const std::function<void(int rank)>& task) {
-  follow_caller();
-  pool_->run(task);
-  lead_caller();
+  pool_->start([this, &task, marks = mark_callers_streams()](int rank) {
+    follow_caller(marks, rank);
+    task(rank);
+  });
+  wait();
 }
 
 void ReplicaWorkers::run(Communicator& communicator,
@@ -44,10 +58,10 @@ void ReplicaWorkers::run(Communicator& communicator,
 
 void ReplicaWorkers::start(Communicator& communicator,
                            std::function<void(int rank, Endpoint& endpoint)> task) {
-  follow_caller();
-  pool_->start([&communicator, task = std::move(task)](int rank) {
+  pool_->start([this, &communicator, task = std::move(task), marks = mark_callers_streams()](int rank) {
     auto& endpoint = communicator.endpoint(rank);
     try {
+      follow_caller(marks, rank);
       task(rank, endpoint);
     } catch (...) {
       endpoint.abort(std::current_exception());

@@ -2,6 +2,7 @@
 // of threads.
 #pragma once
 
+#include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
 #include <functional>
@@ -51,7 +52,10 @@ class ReplicaWorkers {
   void synchronize();
 
  private:
-  void follow_caller();
+  using Marks = std::vector<std::shared_ptr<const c10::Event>>;  // one a replica; null on a CPU
+
+  Marks mark_callers_streams() const;
+  void follow_caller(const Marks& marks, int rank) const;
   void lead_caller();
 
   std::vector<torch::Device> devices_;

@@ -168,9 +168,12 @@ void Trainer::watch_split(const Flight& flight) {
 
 TrainSums Trainer::take_sums() {
   land(0);
+  std::vector<torch::Tensor> sums;
+  for (const auto& replica : replicas_) sums.push_back(replica->sums().cpu());  // waits for the replica
+  throw_if_aborted();  // or they are of gradients that were never summed
   TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
   for (int rank = 0; rank < world_size(); ++rank) {
-    const auto host = replicas_[static_cast<size_t>(rank)]->sums().cpu();  // waits for the replica
+    const auto& host = sums[static_cast<size_t>(rank)];
     total.loss += host[0].item<double>();
     total.top1 += host[1].item<int64_t>();
     total.top5 += host[2].item<int64_t>();
@@ -179,27 +182,36 @@ TrainSums Trainer::take_sums() {
     const auto step = static_cast<int64_t>(bad);
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
-  if (const auto error = communicator_->endpoint(0).error()) std::rethrow_exception(error);
   workers_.run([&](int rank) { replicas_[static_cast<size_t>(rank)]->reset_sums(); });
   return total;
+}
+
+// For those who have waited for the GPUs: a collective that failed there has not told its own caller.
+void Trainer::throw_if_aborted() {
+  if (const auto error = communicator_->endpoint(0).error()) std::rethrow_exception(error);
 }
 
 void Trainer::with_shared_buffers(const std::function<void()>& action) {
   land(0);
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
-  workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
-    const auto i = static_cast<size_t>(rank);
-    shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
-                                                replicas_[i]->rows_trained());
-  });
-  std::exception_ptr ended;
+  // In the replicas' threads, whose streams their memory belongs to.
+  const auto end = [&] { workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); }); };
   try {
-    action();
+    workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
+      const auto i = static_cast<size_t>(rank);
+      shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
+                                                  replicas_[i]->rows_trained());
+    });
+    action();  // waits for the GPUs
+    throw_if_aborted();
   } catch (...) {
-    ended = std::current_exception();
+    try {
+      end();
+    } catch (const std::exception&) {  // the first error is the one to tell
+    }
+    throw;
   }
-  workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); });  // in their threads, as made
-  if (ended) std::rethrow_exception(ended);
+  end();
 }
 
 Evaluation Trainer::evaluate(const EvaluationProgress& progress) {

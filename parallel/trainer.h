@@ -84,8 +84,8 @@ class Trainer {
   // collective on them.
   TrainSums take_sums();
 
-  // On the test set, with the batch-norm statistics of options.bn. What `progress` throws ends it, and the
-  // trainer stays of use.
+  // On the test set, with the batch-norm statistics of options.bn. Throws what has ended a collective, as
+  // weights() does. What `progress` throws ends it, too, and the trainer stays of use.
   Evaluation evaluate(const EvaluationProgress& progress = {});
 
   // Copies on the host, contiguous, of all parameters and buffers of one replica by their names; buffers are
@@ -117,6 +117,7 @@ class Trainer {
   void build_models(const ModelFactory& factory);
   std::vector<ReplicaStep> deal(std::span<const int64_t> rows) const;
   void watch_split(const Flight& flight);
+  void throw_if_aborted();
   void with_shared_buffers(const std::function<void()>& action);
 
   const TrainerOptions options_;

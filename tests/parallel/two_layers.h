@@ -1,0 +1,73 @@
+// A network that is small enough for the fake GPUs, and rows for it that live on one of them.
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <memory>
+
+#include <lockstep/support/classification.h>
+#include <lockstep/tests/support/whole_batch.h>
+
+namespace lockstep::testing {
+
+class TwoLayersImpl : public torch::nn::Module {
+ public:
+  // looks: called with the rows of each forward pass.
+  explicit TwoLayersImpl(std::function<void(const torch::Tensor& X)> looks) : looks_(std::move(looks)) {
+    const auto weight = [](int64_t rows, int64_t columns) {
+      return torch::arange(rows * columns, torch::kFloat32).mul(.7).sin().mul(.1).view({rows, columns});
+    };
+    inner_ = register_parameter("inner", weight(784, 6));
+    inner_bias_ = register_parameter("inner_bias", torch::zeros({6}));
+    outer_ = register_parameter("outer", weight(6, 10));
+    outer_bias_ = register_parameter("outer_bias", torch::zeros({10}));
+    mean_ = register_buffer("mean", torch::zeros({6}));
+  }
+
+  torch::Tensor forward(const torch::Tensor& X) {
+    if (looks_) looks_(X);
+    const auto hidden = torch::addmm(inner_bias_, X.flatten(1), inner_).tanh();
+    if (is_training()) {  // as a batch normalisation keeps its averages
+      const torch::NoGradGuard no_grad;
+      mean_.mul_(.9).add_(hidden.detach().mean(0), .1);
+    }
+    return torch::addmm(outer_bias_, hidden, outer_);
+  }
+
+ private:
+  const std::function<void(const torch::Tensor&)> looks_;
+  torch::Tensor inner_, inner_bias_, outer_, outer_bias_, mean_;
+};
+
+inline ModelFactory two_layers(std::function<void(const torch::Tensor&)> looks = {}) {
+  return model_factory<TwoLayersImpl>(std::move(looks));
+}
+
+class RowsOnDevice : public BatchSource {
+ public:
+  RowsOnDevice(const Inputs& rows, torch::Device device) : X_(rows.X.to(device)), y_(rows.y.to(device)) {}
+
+  int64_t size() const override { return y_.size(0); }
+
+  void gather(const torch::Tensor& rows, Inputs& into) const override {
+    const auto write = [&](const torch::Tensor& all, torch::Tensor& to) {
+      auto sizes = all.sizes().vec();
+      sizes[0] = rows.size(0);
+      if (!to.defined() || to.sizes() != sizes) to = torch::empty(sizes, all.options());
+      torch::index_select_out(to, all, 0, rows);
+    };
+    write(X_, into.X);
+    write(y_, into.y);
+  }
+
+ private:
+  torch::Tensor X_, y_;
+};
+
+inline SourceFactory rows_on_device(int64_t rows) {
+  return
+      [rows](torch::Device device) { return std::make_shared<RowsOnDevice>(RowSource(rows).all(), device); };
+}
+
+}  // namespace lockstep::testing
