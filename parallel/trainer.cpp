@@ -209,6 +209,7 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
       end();
     } catch (const std::exception&) {  // the first error is the one to tell
     }
+    throw_if_aborted();  // or what an aborted collective left was found to be no number
     throw;
   }
   end();
