@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include <lockstep/app/bench/environment.h>
+#include <lockstep/app/environment.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/notices.h>
 #include <lockstep/app/terminal.h>

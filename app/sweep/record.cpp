@@ -8,7 +8,7 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/bench/environment.h>
+#include <lockstep/app/environment.h>
 #include <lockstep/app/json_file.h>
 #include <lockstep/app/suggest.h>
 #include <lockstep/app/train_flags.h>

@@ -12,9 +12,9 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/bench/environment.h>
 #include <lockstep/app/bench/options.h>
 #include <lockstep/app/combinations.h>
+#include <lockstep/app/environment.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/need_memory.h>

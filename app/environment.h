@@ -1,4 +1,4 @@
-// Where and how a benchmark ran, for its preamble and its JSON.
+// Where and how a command ran, for a preamble or a file that keeps its results.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -9,8 +9,7 @@ namespace lockstep {
 // The command as it was typed, without the folder of the program: "lockstep bench allreduce --devices cpux2".
 std::string command_line();
 
-// {"date", "lockstep", "processor", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries":
-// {...}}
+// {"date" (UTC), "processor", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries": {...}}
 nlohmann::ordered_json environment_json();
 
 // The same in `#` lines.

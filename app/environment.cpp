@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/environment.h>
+#include <lockstep/app/environment.h>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
