@@ -62,9 +62,12 @@ Run read_run(const Source& source) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
   if (steps < 1) nothing_to_draw(source, "epoch of at least one step");
+  // A run that --limit-steps has cut short is evaluated in the middle of an epoch.
+  const auto last_step = number_at(plan, "total_steps");
   Run run{.parts = parts_of(source.name, plan)};
   for (const auto& epoch : events_of(source, "epoch")) {
-    const double x = epoch.at("epoch").get<double>();
+    const double ended = epoch.at("epoch").get<double>();
+    const double x = last_step ? std::min(ended, *last_step / steps) : ended;
     add_point(run.test_accuracy, x, epoch, "test_accuracy");
     add_point(run.train_accuracy, x, epoch, "train_accuracy");
     add_point(run.test_loss, x, epoch, "test_loss");

@@ -84,6 +84,27 @@ TEST_CASE("cells that have diverged are missing with a note") {
   CHECK_THROWS_WITH(figure_from({{"s.json", sweep(diverged("1.6"))}}), Catch::Matchers::ContainsSubstring("1 of 1 cell diverged"));
 }
 
+TEST_CASE("the test point of a run that was cut short is drawn where it was measured") {
+  const auto cut = [](const std::string& plan, const std::string& end) {
+    return figure_from({{"run.jsonl", R"({"event":"plan","steps_per_epoch":235,)" + plan + R"("lr":0.2}
+{"event":"step","epoch":1,"step":20,"loss":2.25}
+{"event":"epoch","epoch":1,"train_accuracy":0.125,"test_loss":2.0,"test_accuracy":0.25}
+)" + end + "\n"}});
+  };
+  const double at = 20. / 235;
+  for (const auto* end :
+       {R"({"event":"end","status":"done","steps":20})", R"({"event":"done","steps":20})"}) {
+    const auto figure = cut(R"("total_steps":20,)", end);
+    check_points(figure.panels[0].series[0], {{at, .125}});
+    check_points(figure.panels[0].series[1], {{at, .25}});
+    check_points(figure.panels[1].series[0], {{at, 2.25}});  // beside the loss of its last step
+    check_points(figure.panels[1].series[1], {{at, 2}});
+  }
+  // A whole epoch, and a file that does not say.
+  check_points(cut(R"("total_steps":235,)", "").panels[0].series[1], {{1, .25}});
+  check_points(cut("", "").panels[0].series[1], {{1, .25}});
+}
+
 TEST_CASE("several runs are named by what differs") {
   const auto figure =
       figure_from({{"one.jsonl", run(R"(["cpu"])", "0.2")}, {"two.jsonl", run(R"(["cpu","cpu"])", "0.4")}});
