@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <locale>
 #include <optional>
 #include <string>
 
@@ -11,11 +12,23 @@ namespace lockstep {
 
 struct LoadedData {
   Dataset set;
-  std::string origin;  // the folder, or how it was made
+  std::string origin;         // the folder, or how it was made
+  int64_t all_test_rows = 0;  // of which `set` may hold only the first
+
+  bool test_limited() const { return set.test.size() < all_test_rows; }
+
+  // How many there are to evaluate on: "10000", or "the first 1000 of 10000"; in this locale's digits.
+  std::string test_count(const std::locale& locale = std::locale::classic()) const;
 };
 
-// data: a folder, "synthetic", or what data_folder() finds. limit_train: only so many training rows.
-LoadedData load_data(const std::optional<std::string>& data, uint64_t seed,
-                     std::optional<int64_t> limit_train);
+// Only so many rows, the first ones; empty: all.
+struct DataLimits {
+  std::optional<int64_t> train = {};
+  std::optional<int64_t> test = {};
+};
+
+// data: a folder, "synthetic", or what data_folder() finds. Throws UsageError when a limit is above what
+// there is.
+LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits);
 
 }  // namespace lockstep

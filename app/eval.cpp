@@ -10,9 +10,11 @@
 
 #include <lockstep/app/combinations.h>
 #include <lockstep/app/dataset.h>
+#include <lockstep/app/evaluation_notice.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/notices.h>
 #include <lockstep/app/terminal.h>
+#include <lockstep/app/train_flags.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/app/weights_file.h>
 #include <lockstep/models/factory.h>
@@ -62,6 +64,7 @@ void setup_eval(CLI::App& app) {
                    "Folder with Fashion-MNIST's four files, or 'synthetic' (default: as train)")
       ->type_name("DIR");
   eval->add_option("--seed", options->seed, "Of synthetic data")->check(non_negative_int());
+  add_limit_test_flag(*eval, options->limit_test);
   eval->add_option("--devices", options->devices, "As for train: the test images are dealt to all of them")
       ->type_name("LIST");
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
@@ -77,7 +80,7 @@ void run_eval(const EvalOptions& options) {
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);
   const auto file = load_weights(options.weights, options.model);
-  const auto data = load_data(options.data, options.seed, {});
+  const auto data = load_data(options.data, options.seed, {.test = options.limit_test});
   if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, options.weights);
 
@@ -85,15 +88,18 @@ void run_eval(const EvalOptions& options) {
                          options.threads.value_or(default_threads(static_cast<int>(devices.size()))));
   const auto sources = sources_for(devices, resident_sources(data.set.test));
   Stopwatch watch;
-  const auto result = evaluate(models, sources, precision, workers);
+  const auto result = evaluate(models, sources, precision, workers, EvaluationNotice());
   if (!std::isfinite(result.loss_sum)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", options.weights),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }
-  write_stdout(fmt::format(
-      "{}: {} on {} ({})\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on {}\n",
-      options.weights, file.model, data.set.name, data.origin, result.loss(), 100 * result.accuracy(),
-      result.top1, result.rows, 100 * result.top5_accuracy(), result.top5, watch.lap(), to_string(devices)));
+  const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
+  write_stdout(
+      fmt::format("{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | "
+                  "{:.1f} s on {}\n",
+                  options.weights, file.model, data.set.name, data.origin, limited, result.loss(),
+                  100 * result.accuracy(), result.top1, result.rows, 100 * result.top5_accuracy(),
+                  result.top5, watch.lap(), to_string(devices)));
 }
 
 }  // namespace lockstep

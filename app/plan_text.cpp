@@ -23,6 +23,11 @@ std::locale thousands() {
   return {std::locale::classic(), new Commas};  // the locale owns it
 }
 
+std::string data_text(const LoadedData& data) {
+  return fmt::format(thousands(), "{}, {:L} training and {} test images ({})", data.set.name,
+                     data.set.train.size(), data.test_count(thousands()), data.origin);
+}
+
 std::string batch_text(const TrainPlan& plan) {
   const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
   std::string shard;
@@ -142,13 +147,11 @@ std::string describe(const TrainPlan& plan) {
   const auto row = [&](std::string_view name, const std::string& value) {
     text += fmt::format("  {:<11}{}\n", name, value);
   };
-  const auto& set = plan.data.set;
   row("recipe", plan.recipe);
   const auto start =
       plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
   row("model", fmt::format(thousands(), "{}, {:L} parameters; {}", plan.model, plan.parameter_count, start));
-  row("data", fmt::format(thousands(), "{}, {:L} training and {:L} test images ({})", set.name,
-                          set.train.size(), set.test.size(), plan.data.origin));
+  row("data", data_text(plan.data));
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));
   row("training", training_text(plan));

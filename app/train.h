@@ -20,6 +20,7 @@ struct TrainOptions {
   std::optional<std::string> model;
   std::optional<std::string> data;     // a folder, or "synthetic"
   std::optional<int64_t> limit_train;  // rows
+  std::optional<int64_t> limit_test;   // rows
   std::optional<int64_t> limit_steps;  // steps of the whole run
   std::optional<int64_t> epochs;
   std::optional<int64_t> batch_size;  // global

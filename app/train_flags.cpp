@@ -27,6 +27,11 @@ void add_kernels_flag(CLI::App& command, TrainOptions& options) {
 
 }  // namespace
 
+void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows) {
+  command.add_option("--limit-test", rows, "Evaluate on the first N test images only")
+      ->check(positive_int(kMaxRows));
+}
+
 void add_data_flags(CLI::App& command, TrainOptions& options) {
   command.add_option("--recipe", options.recipe, "Named set of values; a flag given beside it wins")
       ->check(one_of(recipe_names()));
@@ -50,6 +55,7 @@ void add_recipe_flags(CLI::App& command, TrainOptions& options) {
 }
 
 void add_run_flags(CLI::App& command, TrainOptions& options) {
+  add_limit_test_flag(command, options.limit_test);
   command
       .add_option("--seed", options.seed,
                   "For the initial weights, the order of the images and synthetic data")

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <lockstep/app/train.h>
 
@@ -17,7 +18,10 @@ void add_data_flags(CLI::App& command, TrainOptions& options);
 // Those, and --batch-size.
 void add_recipe_flags(CLI::App& command, TrainOptions& options);
 
-// --seed, --limit-steps
+// --limit-test
+void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
+
+// --seed, --limit-steps, --limit-test
 void add_run_flags(CLI::App& command, TrainOptions& options);
 
 // --threads, --split

@@ -216,7 +216,8 @@ TrainPlan make_train_plan(const TrainOptions& options, std::optional<LoadedData>
   // What needs no data comes first, so that what is wrong with it is said before any is read.
   auto plan = plan_without_data(options);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
-  plan.data = data ? std::move(*data) : load_data(options.data, options.seed, options.limit_train);
+  plan.data = data ? std::move(*data)
+                   : load_data(options.data, options.seed, {options.limit_train, options.limit_test});
   set_batches(options, recipe, plan);
   {
     const auto model = set_model(options, recipe, plan);

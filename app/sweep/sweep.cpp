@@ -164,7 +164,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
   };
   line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
                              plan.model, plan.data.set.name, plan.data.set.train.size(),
-                             plan.data.set.test.size(), plan.data.origin, plan.seed));
+                             plan.data.test_count(), plan.data.origin, plan.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "batch size and learning rate are k times the given ones on k devices");
   if (options.resume) {

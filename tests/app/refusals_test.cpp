@@ -54,10 +54,13 @@ TEST_CASE("flags that make no sense together are refused before anything is read
   }
 }
 
-TEST_CASE("more training images than there are cannot be asked for") {
+TEST_CASE("more images than there are cannot be asked for") {
   const SmallData data(16, 8);
   CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "17"}), 2),
              ContainsSubstring("--limit-train 17 is more than the 16 training images of " + data.folder()));
+  // train() limits the training images by itself.
+  CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "16", "--limit-test", "9"}), 2),
+             ContainsSubstring("--limit-test 9 is more than the 8 test images of " + data.folder()));
 }
 
 TEST_CASE("what looks alike and makes sense is accepted") {

@@ -95,6 +95,21 @@ TEST_CASE("a cell of a sweep is what train does alone") {
   CHECK(cells[0].at("train_loss") != cells[1].at("train_loss"));  // their rates differ
 }
 
+TEST_CASE("a sweep with --limit-test evaluates on the first images, and does not go on with another") {
+  const SmallData all(128, 300), only(128, 100);  // the same images, but for the number of the tests
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const auto limited =
+      run_process(sweep(all, {"--devices", "cpu", "--limit-test", "100", "--json", path.string()}));
+  REQUIRE(limited.exit_code == 0);
+  CHECK_THAT(limited.out, ContainsSubstring("128 training and the first 100 of 300 test images"));
+  const auto cell = read(path).at("cells").at(0);
+  CHECK(cell.at("test_loss") == finished(only, {"--devices", "cpu"}).file.at("cells").at(0).at("test_loss"));
+  CHECK(cell.at("test_loss") != finished(all, {"--devices", "cpu"}).file.at("cells").at(0).at("test_loss"));
+  CHECK_THAT(refusal(sweep(all, {"--devices", "cpu", "--resume", path.string()}), 2),
+             ContainsSubstring("test_rows 100, this command has 300"));
+}
+
 TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
   const SmallData data;
   const auto done =

@@ -85,6 +85,20 @@ TEST_CASE("eval counts what the run's last evaluation counted, on any number of 
   CHECK(result_of(data, {"--weights", (folder / "other.safetensors").string()}) != once);
 }
 
+TEST_CASE("eval --limit-test counts the first images, and says so") {
+  const SmallData all(64, kTestRows), only(64, 100);  // the same images, but for the number of the tests
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  REQUIRE(run_process(train({"--data", all.folder(), "--limit-train", "64", "--epochs", "1", "--save", file}))
+              .exit_code == 0);
+  const auto limited = result_of(all, {"--weights", file, "--limit-test", "100"});
+  CHECK(limited == result_of(only, {"--weights", file}));
+  CHECK(limited != result_of(all, {"--weights", file}));
+  CHECK_THAT(eval(all, {"--weights", file, "--limit-test", "100"}).out,
+             ContainsSubstring("the first 100 of 700 test images"));
+  CHECK_THAT(eval(all, {"--weights", file}).out, !ContainsSubstring("first"));
+}
+
 TEST_CASE("the saved file names its model, and holds what the hash was taken of") {
   const SmallData data;
   const TempFolder folder;
