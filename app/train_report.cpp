@@ -4,6 +4,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include <lockstep/app/environment.h>
+#include <lockstep/app/memory_usage.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 
@@ -30,6 +32,17 @@ Json split_of(const TrainPlan& plan) {
 
 }  // namespace
 
+StepReport report_of(const StepInterval& interval, double now) {
+  const double seconds = now - interval.begin;
+  const auto steps = static_cast<double>(interval.steps);
+  return {.sums = interval.sums,
+          .lr = interval.lr,
+          .seconds = seconds / steps,
+          .images_per_second = static_cast<double>(interval.rows) / seconds,
+          .resident_bytes = resident_bytes(),
+          .phases = interval.times / steps};
+}
+
 double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
@@ -53,7 +66,9 @@ std::string epoch_line(const EpochReport& report, const TrainPlan& plan) {
 }
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
-  return fmt::format("test acc: {:.2f}, {:.1f} sec/epoch on {}", report.test_accuracy,
+  const auto& data = plan.data;
+  const auto limited = data.test_limited() ? fmt::format(" ({} images)", data.test_count()) : "";
+  return fmt::format("test acc: {:.2f}{}, {:.1f} sec/epoch on {}", report.test_accuracy, limited,
                      report.seconds_per_epoch, to_string(plan.trainer.devices));
 }
 
@@ -63,6 +78,8 @@ std::string plan_json(const TrainPlan& plan) {
   Json devices = Json::array();
   for (const auto& device : plan.trainer.devices) devices.push_back(device.str());
   return Json{{"event", "plan"},
+              {"command", command_line()},
+              {"environment", environment_json()},
               {"recipe", plan.recipe},
               {"model", plan.model},
               {"parameters", plan.parameter_count},
@@ -98,7 +115,7 @@ std::string plan_json(const TrainPlan& plan) {
               {"invariant", replica.invariant},
               {"seed", plan.seed},
               {"memory_estimate_bytes", plan.memory_estimate}}
-      .dump();
+      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a command may hold any bytes
 }
 
 std::string split_json(int64_t step, const std::vector<double>& shares) {
@@ -138,14 +155,20 @@ std::string epoch_json(const EpochReport& report) {
       .dump();
 }
 
-std::string run_json(const RunReport& report) {
-  Json json{{"event", "done"},
+std::string done_json(const RunReport& report) {
+  Json json{{"event", "end"},
+            {"status", "done"},
             {"steps", report.steps},
             {"test_accuracy", report.test_accuracy},
             {"seconds_per_epoch", report.seconds_per_epoch},
             {"peak_resident_bytes", report.peak_bytes}};
   if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
   return json.dump();
+}
+
+std::string failed_json(std::string_view status, std::string_view reason, int64_t steps) {
+  return Json{{"event", "end"}, {"status", status}, {"steps", steps}, {"reason", reason}}.dump(
+      -1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/app/train_plan.h>
@@ -12,12 +13,22 @@
 
 namespace lockstep {
 
-// Averages over the steps since the last step line.
+// What the steps since a line have come to.
+struct StepInterval {
+  double begin = 0;  // seconds of the run's clock
+  int64_t steps = 0;
+  int64_t rows = 0;
+  double lr = 0;  // of the last step
+  TrainSums sums{};
+  StepTimes times{};
+};
+
+// Averages over such an interval.
 struct StepReport {
   int64_t epoch = 0;  // from 1, as all numbers people see
   int64_t step = 0;   // within the epoch, from 1
   TrainSums sums{};
-  double lr = 0;       // of the last of these steps
+  double lr = 0;
   double seconds = 0;  // wall time a step
   double images_per_second = 0;
   int64_t resident_bytes = 0;
@@ -42,12 +53,16 @@ struct RunReport {
   std::optional<std::string> weights_sha256{};
 };
 
+// Without epoch and step. `now`: when the last of these steps was done.
+StepReport report_of(const StepInterval& interval, double now);
+
 // Of an image.
 double mean_loss(const TrainSums& sums);
 
 std::string step_line(const StepReport& report, const TrainPlan& plan);
 std::string epoch_line(const EpochReport& report, const TrainPlan& plan);
-// The chapter's: "test acc: 0.83, 3.0 sec/epoch on [cuda:0, cuda:1]"
+// The chapter's: "test acc: 0.83, 3.0 sec/epoch on [cuda:0, cuda:1]"; it says where only some of the test
+// images were asked.
 std::string closing_line(const RunReport& report, const TrainPlan& plan);
 
 // The same as JSON, one object a line, for --metrics.
@@ -56,6 +71,8 @@ std::string plan_json(const TrainPlan& plan);
 std::string split_json(int64_t step, const std::vector<double>& shares);
 std::string step_json(const StepReport& report);
 std::string epoch_json(const EpochReport& report);
-std::string run_json(const RunReport& report);
+// The last line tells how the training ended. `status`: stopped, diverged or failed.
+std::string done_json(const RunReport& report);
+std::string failed_json(std::string_view status, std::string_view reason, int64_t steps);
 
 }  // namespace lockstep

@@ -1,11 +1,14 @@
 #include <lockstep/app/train_run.h>
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include <lockstep/app/curve.h>
+#include <lockstep/app/evaluation_notice.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/memory_usage.h>
 #include <lockstep/app/weights_hash.h>
@@ -29,13 +32,14 @@ std::string diverged_hint(const TrainPlan& plan) {
 }  // namespace
 
 TrainRun::TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal,
-                   OutputFile* metrics)
+                   OutputFile* metrics, SecondsClock clock)
     : plan_(plan),
       options_(options),
       terminal_(terminal),
       metrics_(metrics),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
-               trainer_options()) {}
+               trainer_options()),
+      clock_(std::move(clock)) {}
 
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
@@ -46,6 +50,32 @@ TrainerOptions TrainRun::trainer_options() {
 
 RunReport TrainRun::run() {
   record(plan_json(plan_));
+  try {
+    return run_epochs();
+  } catch (const InterruptedError& error) {
+    record_failure("stopped", error.what());
+    throw;
+  } catch (const NumericError& error) {
+    record_failure("diverged", error.what());
+    throw;
+  } catch (const c10::Error& error) {
+    record_failure("failed", error.what_without_backtrace());
+    throw;
+  } catch (const std::exception& error) {
+    record_failure("failed", error.what());
+    throw;
+  }
+}
+
+// Beside what ended the run it does not matter that this cannot be written either.
+void TrainRun::record_failure(std::string_view status, std::string_view reason) const {
+  try {
+    record(failed_json(status, reason, steps_done_));
+  } catch (const OutputError&) {
+  }
+}
+
+RunReport TrainRun::run_epochs() {
   double seconds = 0;
   RunReport run;
   for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
@@ -65,7 +95,7 @@ RunReport TrainRun::run() {
   run.seconds_per_epoch =
       seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
   if (options_.print_weights_hash) run.weights_sha256 = weights_sha256(trainer_.weights());
-  record(run_json(run));
+  record(done_json(run));
   return run;
 }
 
@@ -74,18 +104,26 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   epoch_sums_ = {};
-  begin_interval();
-  Stopwatch watch;
+  begin_intervals();
+  const double begin = clock_();
+  step_lines_.start(begin);
   for (int64_t step = 1; step <= steps; ++step) {
-    const auto begin = static_cast<size_t>(step - 1) * batch_size;
-    run_step(std::span(order).subspan(begin, std::min(batch_size, order.size() - begin)));
-    if (step % options_.log_every == 0 || steps_done_ == plan_.total_steps) report_steps(epoch, step);
+    const auto first = static_cast<size_t>(step - 1) * batch_size;
+    run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
+    const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
+    // Looking at the clock costs nothing, a line costs a wait for the step.
+    if (recorded || (!options_.quiet && step_lines_.due(clock_()))) report_steps(epoch, step, recorded);
+    if (steps_done_ == 1 && !recorded) leave_out_first_step();
     stop_if_interrupted(epoch, step);
   }
   take_sums(epoch);  // waits for the last step
-  EpochReport report{.epoch = epoch, .sums = epoch_sums_, .seconds = watch.lap()};
-  report.test = trainer_.evaluate();
-  report.test_seconds = watch.lap();
+  const double end = clock_();
+  EpochReport report{.epoch = epoch, .sums = epoch_sums_, .seconds = end - begin};
+  EvaluationNotice notice(clock_);
+  report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+    if (!options_.quiet) notice(rows_done, rows);
+  });
+  report.test_seconds = clock_() - end;
   if (!std::isfinite(report.test.loss_sum)) {  // the last step left weights that no step has tried
     throw NumericError(fmt::format("the test loss after epoch {} was not finite", epoch),
                        diverged_hint(plan_));
@@ -94,41 +132,52 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
 }
 
 void TrainRun::run_step(std::span<const int64_t> rows) {
-  interval_.lr = trainer_.lr();
+  const double lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
   trainer_.step(rows);
   if (!settled && trainer_.split_settled()) report_split();
-  interval_.rows += static_cast<int64_t>(rows.size());
-  ++interval_.steps;
+  for (auto* interval : {&printed_, &recorded_}) {
+    interval->rows += static_cast<int64_t>(rows.size());
+    ++interval->steps;
+    interval->lr = lr;
+  }
   ++steps_done_;
-  const bool reported_alone = options_.log_every == 1 || plan_.total_steps == 1;
-  if (steps_done_ > 1 || reported_alone) return;
-  // The run's first step includes what happens only once, so it is left out of the averages.
-  trainer_.synchronize();
-  begin_interval();
+  if (steps_done_ == 1) trainer_.synchronize();  // so that its time is its own
 }
 
-void TrainRun::begin_interval() {
+void TrainRun::begin_intervals() {
   trainer_.take_times();  // of steps that no line is to speak of: the last ones of an epoch
-  interval_ = {};
+  printed_ = recorded_ = {.begin = clock_()};
 }
 
-void TrainRun::report_steps(int64_t epoch, int64_t step) {
-  StepReport report{.epoch = epoch, .step = step, .sums = take_sums(epoch)};  // waits for the step
-  report.lr = interval_.lr;
-  const double seconds = interval_.watch.lap();
-  const auto steps = static_cast<double>(interval_.steps);
-  report.seconds = seconds / steps;
-  report.images_per_second = static_cast<double>(interval_.rows) / seconds;
-  report.resident_bytes = resident_bytes();
+// The run's first step includes what happens only once: its time is left out of the averages.
+void TrainRun::leave_out_first_step() {
+  trainer_.take_times();
+  for (auto* interval : {&printed_, &recorded_}) *interval = {.begin = clock_(), .sums = interval->sums};
+}
+
+// A line for people; in the metrics one of their own interval, whose averages know nothing of the lines
+// between.
+void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
+  take_sums(epoch);  // waits for the step
   const auto times = trainer_.take_times();
-  if (phases_known(plan_)) report.phases = times / steps;
-  print(step_line(report, plan_));
-  record(step_json(report));
-  interval_ = {};
+  const double now = clock_();
+  const auto report = [&](StepInterval& interval) {
+    auto result = report_of(interval, now);
+    result.epoch = epoch;
+    result.step = step;
+    if (!phases_known(plan_)) result.phases.reset();
+    interval = {.begin = now};
+    return result;
+  };
+  printed_.times += times;
+  recorded_.times += times;
+  print(step_line(report(printed_), plan_));
+  step_lines_.shown(now);
+  if (recorded) record(step_json(report(recorded_)));
 }
 
-TrainSums TrainRun::take_sums(int64_t epoch) {
+void TrainRun::take_sums(int64_t epoch) {
   const auto sums = trainer_.take_sums();
   trace_.resolve();  // what GPUs have done is known by now
   if (sums.bad) {
@@ -138,8 +187,7 @@ TrainSums TrainRun::take_sums(int64_t epoch) {
                     sums.bad->rank, plan_.trainer.devices.at(static_cast<size_t>(sums.bad->rank)).str()),
         diverged_hint(plan_));
   }
-  epoch_sums_ += sums;
-  return sums;
+  for (auto* total : {&epoch_sums_, &printed_.sums, &recorded_.sums}) *total += sums;
 }
 
 void TrainRun::report_split() const {

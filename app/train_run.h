@@ -6,23 +6,24 @@
 #include <vector>
 
 #include <lockstep/app/interrupt.h>
+#include <lockstep/app/line_timer.h>
 #include <lockstep/app/output_file.h>
 #include <lockstep/app/terminal.h>
 #include <lockstep/app/train_plan.h>
 #include <lockstep/app/train_report.h>
 #include <lockstep/parallel/trace.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 
 class TrainRun {
  public:
-  // `metrics` may be null. All arguments are kept by reference and outlive the run.
-  TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics);
+  // `metrics` may be null. All but the clock are kept by reference and outlive the run.
+  TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics,
+           SecondsClock clock = steady_seconds);
 
   // Throws NumericError when the loss is not finite, InterruptedError when a signal came, and what training
-  // and writing throw.
+  // and writing throw. However it ends, the metrics' last line tells.
   RunReport run();
 
   // After run(), whether it returned or was interrupted: the weights, and what `--trace` asked for.
@@ -30,22 +31,18 @@ class TrainRun {
   const Trace& trace() const { return trace_; }
 
  private:
-  // What the time between two step lines was spent on.
-  struct Interval {
-    Stopwatch watch;
-    int64_t steps = 0;
-    int64_t rows = 0;
-    double lr = 0;  // of the last step
-  };
-
   TrainerOptions trainer_options();
+
+  RunReport run_epochs();
+  void record_failure(std::string_view status, std::string_view reason) const;
 
   // Epochs and steps count from 1, as people see them.
   EpochReport run_epoch(int64_t epoch);
   void run_step(std::span<const int64_t> rows);
-  void begin_interval();
-  void report_steps(int64_t epoch, int64_t step);
-  TrainSums take_sums(int64_t epoch);
+  void begin_intervals();
+  void leave_out_first_step();
+  void report_steps(int64_t epoch, int64_t step, bool recorded);
+  void take_sums(int64_t epoch);
   void report_split() const;
   void stop_if_interrupted(int64_t epoch, int64_t step);
   void show_curve() const;
@@ -60,9 +57,12 @@ class TrainRun {
   Trace trace_;
   Trainer trainer_;
 
+  const SecondsClock clock_;
+  LineTimer step_lines_;
   int64_t steps_done_ = 0;        // of the whole run
   TrainSums epoch_sums_;          // of the epoch under way
-  Interval interval_;             // since the last step line
+  StepInterval printed_;          // since the last step line
+  StepInterval recorded_;         // since the last one in the metrics, which --log-every alone brings
   std::vector<double> accuracy_;  // on the test set, after each epoch
 };
 

@@ -79,7 +79,8 @@ def train(args):
         record(event="epoch", epoch=epoch + 1, train_loss=train_loss, test_accuracy=accuracy,
                train_seconds=epoch_seconds)
     mean_seconds = sum(seconds) / len(seconds)
-    record(event="done", test_accuracy=accuracy, seconds_per_epoch=mean_seconds, weights_sha256=run.weights_sha256())
+    record(event="end", status="done", test_accuracy=accuracy, seconds_per_epoch=mean_seconds,
+           weights_sha256=run.weights_sha256())
     if args.print_weights_hash:
         print(f"weights sha256: {run.weights_sha256()}")
     print(f"test acc: {accuracy:.2f}, {mean_seconds:.1f} sec/epoch on [{args.device}]")

@@ -95,7 +95,7 @@ def accuracies(folder):
     for recipe in RECIPES:
         for path in sorted(folder.glob(f"accuracy-{recipe}-*.jsonl")):
             events = [json.loads(line) for line in path.read_text().splitlines()]
-            if events and events[-1]["event"] == "done":
+            if events and events[-1].get("status") == "done":
                 last = [event for event in events if event["event"] == "epoch"][-1]
                 found.setdefault(recipe, {})[path.stem.rpartition("-")[2]] = last["test_accuracy"]
     return found

@@ -25,7 +25,7 @@ inline std::string run(const std::string& devices, const std::string& lr) {
 {"event":"epoch","epoch":1,"train_accuracy":0.25,"test_loss":2.0,"test_accuracy":0.5}
 {"event":"step","epoch":2,"step":3,"loss":1.5}
 {"event":"epoch","epoch":2,"train_accuracy":0.625,"test_loss":1.25,"test_accuracy":0.75}
-{"event":"done","steps":8}
+{"event":"end","status":"done","steps":8}
 )";
 }
 

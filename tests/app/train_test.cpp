@@ -1,10 +1,12 @@
 // `lockstep train` as a person types it: what it prints, writes, refuses, and repeats to the bit.
 #include <lockstep/tests/catch.h>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <regex>
 
+#include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::test;
@@ -80,6 +82,39 @@ TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is 
   CHECK_THAT(result.out, !ContainsSubstring("epoch  3/10"));
 }
 
+TEST_CASE("train --limit-test evaluates on the first images, and says so in the plan and the last line") {
+  const SmallData all(640, 300), only(640, 100);  // the same images, but for the number of the tests
+  const auto run = [](const SmallData& data, const Words& words) {
+    return metrics_of(Words{"--data", data.folder(), "--optimizer", "adamw", "--lr", ".005", "--batch-size",
+                            "16", "--epochs", "2"} +
+                      words);
+  };
+  const auto limited = run(all, {"--limit-test", "100"});
+  const auto expected = run(only, {}), whole = run(all, {});
+  CHECK(limited.front().at("test_rows") == 100);
+  const auto epochs = events_named("epoch", limited);
+  REQUIRE(epochs.size() == 2);
+  for (size_t i = 0; i < epochs.size(); ++i) {
+    for (const auto* key : {"test_loss", "test_accuracy", "test_top5", "train_loss"}) {
+      INFO(key);
+      CHECK(epochs[i].at(key) == events_named("epoch", expected)[i].at(key));
+    }
+    CHECK(epochs[i].at("test_loss") != events_named("epoch", whole)[i].at("test_loss"));
+  }
+
+  const auto printed =
+      run_process(train({"--data", all.folder(), "--limit-steps", "1", "--limit-test", "100"}));
+  CHECK_THAT(printed.out,
+             ContainsSubstring("640 training and the first 100 of 300 test images (" + all.folder()));
+  const std::regex last(
+      R"(test acc: [01]\.\d\d \(the first 100 of 300 images\), \d+\.\d sec/epoch on \[cpu\])");
+  CHECK(std::regex_match(lines(printed.out).back(), last));
+  // As many as there are is no limit.
+  const auto every =
+      run_process(train({"--data", all.folder(), "--limit-steps", "1", "--limit-test", "300"}));
+  CHECK_THAT(every.out, ContainsSubstring("640 training and 300 test images") && !ContainsSubstring("first"));
+}
+
 TEST_CASE("train --metrics holds the lines as JSON") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
@@ -90,13 +125,56 @@ TEST_CASE("train --metrics holds the lines as JSON") {
   REQUIRE(events.size() == 6);
   Words kinds;
   for (const auto& event : events) kinds.push_back(event.at("event"));
-  CHECK(kinds == Words{"plan", "step", "epoch", "step", "epoch", "done"});
+  CHECK(kinds == Words{"plan", "step", "epoch", "step", "epoch", "end"});
   CHECK(events[0].at("devices") == json{"cpu"});
   CHECK(events[3].at("epoch") == 2);
   CHECK(events[3].at("step") == 5);
   CHECK(events[3].at("compute_ms") > 0);
   CHECK(events[4].at("test_accuracy") == events[5].at("test_accuracy"));
   CHECK_THAT(result.out, ContainsSubstring(events[5].at("weights_sha256").get<std::string>()));
+}
+
+TEST_CASE("train --metrics says how, when and where the run was made") {
+  const TempFolder folder;
+  const auto file = (folder / "a run.jsonl").string();
+  const auto before = std::time(nullptr);
+  REQUIRE(run_process(train({"--limit-steps", "1", "--limit-test", "10", "--metrics", file})).exit_code == 0);
+  const auto plan = metrics_in(file).front();
+  CHECK(plan.at("command") ==
+        "lockstep train --data synthetic --limit-train 640 --batch-size 128 --threads 1 "
+        "--limit-steps 1 --limit-test 10 --metrics '" +
+            file + "'");
+  const auto& environment = plan.at("environment");
+  std::tm date{};
+  const auto text = environment.at("date").get<std::string>();
+  REQUIRE(strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &date) == text.c_str() + text.size());
+  CHECK(timegm(&date) >= before);
+  CHECK(timegm(&date) <= std::time(nullptr));
+  const auto version = run_process(program({"--version"})).out;  // "lockstep 0.1.0 (LibTorch 2.15.0, ..."
+  const auto& libraries = environment.at("libraries");
+  CHECK_THAT(version, ContainsSubstring("lockstep " + libraries.at("lockstep").get<std::string>()) &&
+                          ContainsSubstring("LibTorch " + libraries.at("LibTorch").get<std::string>()));
+  CHECK_THAT(libraries.at("compiler").get<std::string>(), ContainsSubstring(__VERSION__));
+  CHECK(environment.at("cores") > 0);
+}
+
+TEST_CASE("train --metrics takes a command of any bytes") {
+  const TempFolder folder;
+  const auto file = (folder / "caf\xe9.jsonl").string();  // Latin-1
+  REQUIRE(run_process(train({"--limit-steps", "1", "--limit-test", "10", "--metrics", file})).exit_code == 0);
+  CHECK_THAT(metrics_in(file).front().at("command").get<std::string>(),
+             ContainsSubstring("caf\xef\xbf\xbd.jsonl"));
+}
+
+TEST_CASE("train --metrics of a run that was stopped ends with a line that says so") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  const auto result = stopped_run({"--log-every", "1", "--metrics", file}, SIGTERM, "step 2/5");
+  const auto end = metrics_in(file).back();
+  CHECK(end.at("event") == "end");
+  CHECK(end.at("status") == "stopped");
+  CHECK(end.at("steps") >= 2);
+  CHECK_THAT(result.err, ContainsSubstring(end.at("reason").get<std::string>()));
 }
 
 TEST_CASE("a step line speaks of its own steps: its parts are no more than the whole") {
@@ -164,6 +242,7 @@ TEST_CASE("bad values: one line that says what and why, and the exit code") {
       {{"--threads", "0"}, 2, "--threads"},
       {{"--seed", "-1"}, 2, "--seed"},
       {{"--limit-train", "0"}, 2, "--limit-train"},
+      {{"--limit-test", "0"}, 2, "--limit-test"},
       {{"--log-every", "0"}, 2, "--log-every"},
       {{"--recipe", "lenet-scrach"}, 2, "lenet-scratch"},
       {{"--devices", "cpux0"}, 2, "cpux0"},

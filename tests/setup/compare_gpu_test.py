@@ -128,7 +128,7 @@ class Report(unittest.TestCase):
         self.record(("step", "a", "0", "1.5", "60", str(self.path / "log"), "do a"))
         for seed in range(5):
             events = [dict(event="epoch", test_accuracy=.1), dict(event="epoch", test_accuracy=.93 + seed / 1000),
-                      dict(event="done")]
+                      dict(event="end", status="done")]
             (self.path / f"accuracy-resnet18-pytorch-{seed}.jsonl").write_text("\n".join(map(json.dumps, events)))
         found = self.section("accuracy")
         self.assertAlmostEqual(found["goals"][0]["value"], .932)
