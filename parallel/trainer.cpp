@@ -9,6 +9,7 @@
 
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {
@@ -92,11 +93,17 @@ void Trainer::build_models(const ModelFactory& factory) {
   generator.set_state(state);
 }
 
+// What is queued on the GPUs reads data and writes buffers that are given back here, whatever stream it is
+// on.
 Trainer::~Trainer() {
-  try {
-    land(0);
-  } catch (...) {  // nobody has asked how those steps went
-  }
+  const auto quietly = [](const auto& action) {
+    try {
+      action();
+    } catch (...) {  // nobody has asked how those steps went
+    }
+  };
+  quietly([&] { land(0); });
+  for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
 
 void Trainer::step(std::span<const int64_t> rows) {

@@ -70,7 +70,7 @@ class Trainer {
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
-  ~Trainer();  // waits for the steps under way
+  ~Trainer();  // waits for the steps under way, and for the devices
 
   // One step on these rows of the training set, split over the replicas: the same update as for all of them
   // on one device. Throws UsageError when there are none, and what ended this or an earlier step. Returns

@@ -20,4 +20,8 @@ void order_after(const c10::Stream& later, const c10::Stream& earlier) {
   event.block(later);
 }
 
+void synchronize_device(c10::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).synchronizeDevice(device.index());
+}
+
 }  // namespace lockstep

@@ -16,4 +16,7 @@ CUstream_st* native_stream(c10::Device device);
 // Work queued on `later` from now on starts after what is queued on `earlier` now. No host waits.
 void order_after(const c10::Stream& later, const c10::Stream& earlier);
 
+// Waits for all that is queued on all streams of a device; on a CPU there is nothing to wait for.
+void synchronize_device(c10::Device device);
+
 }  // namespace lockstep

@@ -233,3 +233,23 @@ TEST_CASE("after a collective that was aborted, no evaluation and no weights are
   else
     CHECK_THROWS_AS(trainer.weights(), PeerError);
 }
+
+TEST_CASE("a trainer that goes waits for its GPUs: what is queued there still reads its data") {
+  start();
+  const auto steps = std::make_shared<std::atomic<int>>(0);  // that a GPU has come to
+  const auto factory = two_layers(
+      [steps](const torch::Tensor& X) { launch(current_stream(X.device()), [steps] { ++*steps; }); });
+  auto trainer = std::make_unique<Trainer>(factory, rows_on_device(kRows), rows_on_device(kRows),
+                                           options_for({fake_gpu(0)}, CudaGraph::kOff));
+  std::promise<void> gate, going;
+  launch(current_stream(fake_gpu(0)), [open = gate.get_future().share()] { open.wait(); });
+  trainer->step(std::vector<int64_t>{1, 2, 3, 4});
+  std::jthread opens([&] {
+    going.get_future().wait();
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // time to go without the GPU
+    gate.set_value();
+  });
+  going.set_value();
+  trainer.reset();
+  CHECK(*steps == 1);
+}

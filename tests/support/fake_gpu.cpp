@@ -4,6 +4,7 @@
 
 #include <map>
 #include <mutex>
+#include <vector>
 
 namespace lockstep::testing {
 namespace {
@@ -29,6 +30,15 @@ struct Streams {
       found->is_default = stream.id() == 0;
     }
     return *found;
+  }
+
+  std::vector<FakeStream*> of(int device) {
+    const std::lock_guard lock(mutex);
+    std::vector<FakeStream*> found;
+    for (const auto& [key, stream] : by_id) {
+      if (key.first == device) found.push_back(stream.get());
+    }
+    return found;
   }
 };
 
@@ -83,6 +93,9 @@ struct FakeGuard final : c10::impl::DeviceGuardImplInterface {
   }
   void synchronizeStream(const c10::Stream& stream) const override {
     stream_synchronize(fake_stream(stream));
+  }
+  void synchronizeDevice(const c10::DeviceIndex device) const override {
+    for (auto* stream : streams().of(device)) stream_synchronize(*stream);
   }
   c10::DeviceIndex deviceCount() const noexcept override { return kDevices; }
 };
