@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <utility>
@@ -17,6 +18,9 @@ namespace {
 
 constexpr auto kTakes =
     "plot takes what these write: train --metrics; bench allreduce, scaling or overlap --json; sweep";
+// Beyond these, what is computed for an axis would leave a double's range.
+constexpr double kLargestDrawn = 1e100;
+constexpr double kSmallestDrawn = 1e-100;
 constexpr int kVersion = 1;  // of the formats below
 
 constexpr std::array<std::pair<const char*, SourceKind>, 3> kBenches{{
@@ -77,17 +81,23 @@ Source parse_document(const std::string& path, Json json) {
   refuse(path, fmt::format("it is {}", shape_of(json)));
 }
 
-// Any text of a file may come to stand in a picture.
-void make_printable(Json& json) {
+// Any text of a file may come to stand in a picture, any number on an axis. What is nearly infinite is left
+// out, as JSON leaves out what is infinite.
+void make_drawable(Json& json) {
   if (json.is_string()) json = printable(json.get_ref<const std::string&>());
+  if (json.is_number_float()) {
+    const double size = std::abs(json.get<double>());
+    if (size > kLargestDrawn) json = nullptr;
+    if (size < kSmallestDrawn) json = 0.;
+  }
   if (!json.is_structured()) return;
-  for (auto& item : json) make_printable(item);
+  for (auto& item : json) make_drawable(item);
 }
 
 // Throws JsonError.
 Json parse(const std::string& text) {
   auto json = parse_json(text);
-  make_printable(json);
+  make_drawable(json);
   return json;
 }
 

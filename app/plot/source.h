@@ -23,9 +23,9 @@ struct Source {
   bool cut_short = false;  // the last line of kMetrics was not whole, and is left out
 };
 
-// All texts in it are printable(). Throws DataError, which says what the file is and what plot takes:
-// missing, empty, cut short within a line that is not the last of many, no JSON, of another schema, a
-// benchmark that has no picture.
+// All texts in it are printable(), all numbers can be drawn: none is beyond 1e100. Throws DataError, which
+// says what the file is and what plot takes: missing, empty, cut short within a line that is not the last of
+// many, no JSON, of another schema, a benchmark that has no picture.
 Source read_source(const std::string& path);
 
 // The same for a text that is there already; `path` for its messages.

@@ -134,6 +134,18 @@ TEST_CASE("every text that is read can stand in a picture") {
   CHECK(plan.at("n").at("x") == "\xC3\xA4\xF0\x9F\x98\x80");
 }
 
+TEST_CASE("numbers that no axis can hold are left out, and next to nothing is 0") {
+  const auto source = parse_source("run.jsonl", "{\"event\":\"plan\",\"a\":1.7e308,\"b\":[-1e101,1e100,1e-101,-5e-324,7]}\n");
+  const auto& plan = source.json.front();
+  CHECK(plan.at("a").is_null());
+  CHECK(plan.at("b") == Json::parse("[null,1e100,0.0,0.0,7]"));
+  const auto rows = [](const std::string& values) { return bench("allreduce", R"("tables":[)" + table("allreduce", values) + "]"); };
+  const auto figure = figure_from({{"a.json", rows(R"({"bytes":8,"busbw":1.5},{"bytes":1.7e308,"busbw":5},{"bytes":16,"busbw":5e-324})")}});
+  REQUIRE(figure.panels.front().series.size() == 1);
+  CHECK(figure.panels.front().series.front().points.size() == 1);
+  CHECK_THAT(refusal({{"a.json", rows(R"({"bytes":1.7e308,"busbw":1.7e308})")}}).what(), ContainsSubstring("no measured bandwidth"));
+}
+
 TEST_CASE("texts of a picture are well-formed UTF-8 without control characters") {
   CHECK(printable("run \xC3\xA4.jsonl") == "run \xC3\xA4.jsonl");
   CHECK(printable(std::string("a\nb\0c", 5)) == "a?b?c");
