@@ -62,6 +62,10 @@ CellResult result_of(const Json& json) {
                     .train_loss = json.at("train_loss").get<double>(),
                     .seconds_per_epoch = json.at("seconds_per_epoch").get<double>(),
                     .images_per_second = json.at("images_per_second").get<double>()};
+  const double accuracy = result.figures->accuracy;  // beyond 0 to 1 it has no margin, see accuracy_margin()
+  if (!(accuracy >= 0 && accuracy <= 1)) {
+    throw JsonError(fmt::format("its \"accuracy\" is {}, not from 0 to 1", json.at("accuracy").dump()));
+  }
   return result;
 }
 
@@ -94,6 +98,19 @@ std::string shown(const Json& value) {
 }
 
 }  // namespace
+
+SweepFile parse_sweep(const std::string& path, const std::string& text) {
+  SweepFile file = {read_document(path, text), {}};
+  auto& results = file.results;
+  try {
+    for (const auto& cell : file.document.at("cells")) results.push_back(result_of(cell));
+  } catch (const Json::exception&) {
+    damaged(path, fmt::format("what stands for cell {} is no cell of a sweep", results.size() + 1));
+  } catch (const JsonError& error) {
+    damaged(path, fmt::format("of cell {}, {}", results.size() + 1, error.what()));
+  }
+  return file;
+}
 
 Json json_of(const CellResult& result) {
   const auto& cell = result.cell;
@@ -131,17 +148,11 @@ SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
 
 SweepRecord SweepRecord::resume(const std::string& path) {
   auto text = text_of(path);
-  auto document = read_document(path, text);
+  auto [document, results] = parse_sweep(path, text);
   SweepRecord record(path, /*overwrite=*/true);
-  try {
-    for (const auto& cell : document.at("cells")) record.results_.push_back(result_of(cell));
-  } catch (const Json::exception&) {
-    damaged(path, fmt::format("what stands for cell {} is no cell of a sweep", record.results_.size() + 1));
-  } catch (const JsonError& error) {
-    damaged(path, fmt::format("of cell {}, {}", record.results_.size() + 1, error.what()));
-  }
   record.resumed_ = true;
-  record.kept_ = record.results_.size();
+  record.kept_ = results.size();
+  record.results_ = std::move(results);
   record.document_ = std::move(document);
   record.on_disk_ = std::move(text);
   return record;

@@ -67,6 +67,15 @@ class SweepRecord {
   std::optional<std::string> on_disk_;  // what the file holds, as far as this sweep knows
 };
 
+// What a sweep's file holds.
+struct SweepFile {
+  Json document;  // with its cells
+  std::vector<CellResult> results;
+};
+
+// Reads the text of the file at `path`. Throws DataError where it is damaged or of another format.
+SweepFile parse_sweep(const std::string& path, const std::string& text);
+
 // A cell as the file has it.
 Json json_of(const CellResult& result);
 

@@ -182,6 +182,8 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with,
   number("epochs", 1.9);
   number("epochs", "1");
   number("lr", -.1);
+  number("accuracy", 1.5);
+  number("accuracy", -.5);
   const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
   CHECK_THAT(refused(deep, resume, 3), ContainsSubstring("nested more than 64 deep"));
   CHECK_THAT(refused("{\"a\":" + deep + "}", resume, 3), ContainsSubstring("nested more than 64 deep"));
