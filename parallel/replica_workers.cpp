@@ -1,14 +1,37 @@
 #include <lockstep/parallel/replica_workers.h>
 
+#include <fmt/format.h>
+
+#include <algorithm>
+
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_thread.h>
 #include <lockstep/parallel/start_thread.h>
+#include <lockstep/support/error.h>
 #include <lockstep/support/stream.h>
 
 namespace lockstep {
+namespace {
+
+// torch hands out 32 streams of a GPU, in turn, and a replica takes two, its own and its communication
+// thread's. Two that were the same could not be captured: one's collectives would be in the other's graph.
+constexpr int kReplicasOnGpu = 16;
+
+void require_own_streams(const std::vector<torch::Device>& devices) {
+  for (const auto& device : devices) {
+    const auto times = std::count(devices.begin(), devices.end(), device);
+    if (device.is_cpu() || times <= kReplicasOnGpu) continue;
+    throw UsageError(fmt::format("{} is listed {} times, and has streams for {} replicas", device.str(),
+                                 times, kReplicasOnGpu),
+                     fmt::format("list a GPU at most {} times", kReplicasOnGpu));
+  }
+}
+
+}  // namespace
 
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
+  require_own_streams(devices_);
   need_threads(size() * (threads + 1));  // workers and their helpers, and a thread each for communication
   pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
     streams_[static_cast<size_t>(rank)] =

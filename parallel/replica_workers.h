@@ -22,7 +22,7 @@ class ReplicaWorkers {
  public:
   // threads: intra-op threads of each replica, at least 1. Replicas on a CPU keep to cores of their own while
   // there are enough; replicas on a GPU each get a stream of their own, so that several on one GPU work at
-  // the same time.
+  // the same time. UsageError for more than 16 replicas on one GPU, which has no streams for them.
   ReplicaWorkers(std::vector<torch::Device> devices, int threads);
 
   int size() const { return static_cast<int>(devices_.size()); }

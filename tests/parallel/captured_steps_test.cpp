@@ -5,6 +5,7 @@
 #include <cmath>
 #include <future>
 #include <mutex>
+#include <set>
 #include <thread>
 
 #include <lockstep/parallel/step_graph.h>
@@ -252,4 +253,18 @@ TEST_CASE("a trainer that goes waits for its GPUs: what is queued there still re
   going.set_value();
   trainer.reset();
   CHECK(*steps == 1);
+}
+
+TEST_CASE("as many replicas on one GPU as have streams of their own, and no more") {
+  start();
+  ReplicaWorkers workers(Devices(16, fake_gpu(2)), 1);
+  std::mutex mutex;
+  std::set<c10::StreamId> streams;
+  workers.run([&](int) {
+    const std::lock_guard lock(mutex);
+    streams.insert(current_stream(fake_gpu(2)).id());
+  });
+  CHECK(streams.size() == 16);
+  CHECK_THROWS_WITH(ReplicaWorkers(Devices(17, fake_gpu(2)), 1),
+                    ContainsSubstring("is listed 17 times, and has streams for 16 replicas"));
 }
