@@ -136,6 +136,7 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
   std::vector<TensorEntry> entries;
   for (const auto& named : file.tensors) entries.push_back(entry_of(named));
   const auto layout = lay_out_safetensors(entries, file.metadata);
+  need_regular_file(path);
   NewFile out(path, overwrite);
   out.write(std::as_bytes(std::span(layout.head)));
   for (const size_t i : layout.order) {
@@ -146,6 +147,9 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
   out.put_in_place();
 }
 
-void check_can_save(const fs::path& path, bool overwrite) { const NewFile probe(path, overwrite); }
+void check_can_save(const fs::path& path, bool overwrite) {
+  need_regular_file(path);
+  const NewFile probe(path, overwrite);
+}
 
 }  // namespace lockstep

@@ -4,35 +4,48 @@
 #include <cstddef>
 #include <filesystem>
 #include <span>
+#include <string_view>
 
 namespace lockstep {
 
 // Written under another name beside its own, which it gets when it is whole; gone with the object otherwise.
 // So there is under `path` at any moment either what was there before or the whole new file. A file that is
-// replaced hands its permissions on, and a link stays a link.
+// replaced hands its permissions on, and a link stays a link. What a process that was killed has left beside
+// it goes when the next file is written in that folder.
+//
+// A device or a pipe (/dev/stderr) has no name to keep free: it is opened at once and written directly.
 class NewFile {
  public:
-  // Throws OutputError: the file exists and `overwrite` is not set, it is a folder or a device, its folder
-  // does not exist, ... Constructed and dropped, it tells whether the file could be written and leaves
-  // everything as it is.
+  // Throws OutputError: the file exists and `overwrite` is not set, it is a folder, its folder does not
+  // exist, ... Constructed and dropped, it tells whether the file could be written and leaves everything as
+  // it is.
   NewFile(const std::filesystem::path& path, bool overwrite);
   ~NewFile();
   NewFile(const NewFile&) = delete;
   NewFile& operator=(const NewFile&) = delete;
 
-  // Appends. Throws OutputError (disk full).
+  // Appends; all of it, or nothing where it throws OutputError (disk full).
   void write(std::span<const std::byte> bytes);
+  void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
-  // Once, last: hands the content to the disk, then gives the file its name. Throws OutputError.
+  // Once: hands the content to the disk, then gives the file its name. What is written afterwards is added to
+  // it there. Throws OutputError, also where a file has appeared meanwhile that is not to be replaced.
   void put_in_place();
 
  private:
-  int create();
+  void create();
+  void drop();
+  void take_back(size_t bytes);
 
-  const std::filesystem::path path_;    // as it was asked for
+  const std::filesystem::path path_;  // as it was asked for
+  const bool overwrite_;
   const std::filesystem::path target_;  // links followed
-  std::filesystem::path temporary_;     // empty once it has its name
-  const int fd_;
+  const bool regular_;                  // neither a device nor a pipe
+  std::filesystem::path temporary_;     // empty before the first byte, and once the file has its name
+  int fd_ = -1;
 };
+
+// Throws OutputError for a device or a pipe: where what is written is to be found again.
+void need_regular_file(const std::filesystem::path& path);
 
 }  // namespace lockstep
