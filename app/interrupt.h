@@ -1,6 +1,7 @@
 // Stopping a run from outside, cleanly.
 #pragma once
 
+#include <array>
 #include <csignal>
 #include <optional>
 #include <string>
@@ -9,28 +10,31 @@
 
 namespace lockstep {
 
-// Work that stopped because SIGINT or SIGTERM asked for it. `where`: as in "after step 7 of epoch 2".
+// Work that stopped because SIGINT, SIGTERM or SIGHUP asked for it. `where`: as in "after step 7 of epoch 2".
 class InterruptedError : public Error {
  public:
   InterruptedError(int signal, const std::string& where);
 };
 
-// While it lives, the first SIGINT or SIGTERM is only noted, for the work to stop at a point of its choice;
-// the second one ends the process at once. A signal that was ignored before (nohup) stays ignored. Within
-// another one's life it notes the same signals.
+// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, for the work to stop at a point of its
+// choice, and standard error says so at once; the second one ends the process. A signal that was ignored
+// before (nohup) stays ignored. A guard within another one's life notes and says what that one does.
 class InterruptGuard {
  public:
-  InterruptGuard();
+  // awaited: what is waited for then, as in "the step under way".
+  explicit InterruptGuard(const std::string& awaited);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  // SIGINT or SIGTERM once one has come.
+  // The signal, once one has come.
   std::optional<int> signal() const;
 
+  // Throws InterruptedError once one has come.
+  void stop_if_signalled(const std::string& where) const;
+
  private:
-  struct sigaction old_interrupt_;
-  struct sigaction old_terminate_;
+  std::array<struct sigaction, 3> old_;
 };
 
 }  // namespace lockstep

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <new>
@@ -90,9 +91,16 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   leave_cores_to_replicas();
   occupy_standard_streams();
+  // What cannot be written is an error of the one file that it was meant for: the others are kept.
+  const auto on_broken_pipe = std::signal(SIGPIPE, SIG_IGN);
+  std::signal(SIGXFSZ, SIG_IGN);
   const auto app = build_cli();
   try {
     return static_cast<int>(run(*app, argc, argv));
+  } catch (const ReaderGoneError& error) {
+    std::signal(SIGPIPE, on_broken_pipe);
+    std::raise(SIGPIPE);  // as programs end of which nobody reads on
+    return report(*app, error.exit_code(), error.what(), error.hint());
   } catch (const Error& error) {
     return report(*app, error.exit_code(), error.what(), error.hint());
   } catch (const c10::Error& error) {

@@ -62,8 +62,11 @@ void write_stdout(std::string_view text) {
   while (!text.empty()) {
     const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
-    if (written < 0)
-      throw OutputError(fmt::format("cannot write to standard output: {}", std::strerror(errno)));
+    if (written < 0) {
+      const auto what = fmt::format("cannot write to standard output: {}", std::strerror(errno));
+      if (errno == EPIPE) throw ReaderGoneError(what);
+      throw OutputError(what);
+    }
     text.remove_prefix(static_cast<size_t>(written));
   }
 }

@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include <lockstep/support/error.h>
+
 namespace lockstep {
 
 enum class ColorMode { kAuto, kAlways, kNever };
@@ -44,6 +46,12 @@ class Terminal {
 
 // Whether the locale's characters are UTF-8.
 bool utf8_locale();
+
+// Nobody reads standard output any more (`| head`).
+class ReaderGoneError : public OutputError {
+ public:
+  using OutputError::OutputError;
+};
 
 // Writes results to standard output at once, so that a pipe shows them as they come. Throws OutputError when
 // they do not arrive: a full disk must not pass for success.

@@ -32,29 +32,28 @@ std::string process_name(int rank, const std::vector<std::string>& names) {
 
 }  // namespace
 
-void write_chrome_trace(const Trace& trace, OutputFile& file, const std::vector<std::string>& names) {
-  // One event a line: the file is a JSON array, and can still be read where its end is missing.
-  file.append_line("[");
+void write_chrome_trace(const Trace& trace, NewFile& file, const std::vector<std::string>& names) {
+  const auto add = [&](const Json& event) { file.write(event.dump() + ",\n"); };
+  file.write("[\n");
   std::set<int> ranks;
   std::set<std::pair<int, int>> lanes;  // a processor's replica has none of a GPU
   for (const auto& event : trace.events()) {
     const int lane = static_cast<int>(event.lane);
     if (ranks.insert(event.rank).second) {
-      file.append_line(name_event("process_name", event.rank, 0, process_name(event.rank, names)).dump() + ",");
+      add(name_event("process_name", event.rank, 0, process_name(event.rank, names)));
     }
     if (lanes.insert({event.rank, lane}).second) {
-      file.append_line(name_event("thread_name", event.rank, lane, kLaneNames[lane]).dump() + ",");
+      add(name_event("thread_name", event.rank, lane, kLaneNames[lane]));
     }
-    const Json json = {{"ph", "X"},
-                       {"name", event.name},
-                       {"pid", event.rank},
-                       {"tid", lane},
-                       {"ts", microseconds(event.begin)},
-                       {"dur", microseconds(event.end - event.begin)}};
-    file.append_line(json.dump() + ",");
+    add({{"ph", "X"},
+         {"name", event.name},
+         {"pid", event.rank},
+         {"tid", lane},
+         {"ts", microseconds(event.begin)},
+         {"dur", microseconds(event.end - event.begin)}});
   }
-  file.append_line(Json{{"ph", "M"}, {"name", "trace_end"}, {"pid", 0}, {"args", Json::object()}}.dump() +
-                   "\n]");
+  file.write(Json{{"ph", "M"}, {"name", "trace_end"}, {"pid", 0}, {"args", Json::object()}}.dump() + "\n]\n");
+  file.put_in_place();
   if (trace.dropped() > 0) {
     warn(fmt::format("the trace holds the first {} events; {} more were left out", trace.events().size(),
                      trace.dropped()));

@@ -6,12 +6,15 @@
 
 #include <CLI/CLI.hpp>
 
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 
 #include <lockstep/app/cli.h>
 #include <lockstep/app/combinations.h>
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/need_memory.h>
@@ -55,7 +58,9 @@ void add_watch(CLI::App& train, TrainOptions& options) {
       .add_option("--trace", options.trace,
                   "Write what each replica did when to this file, for chrome://tracing or ui.perfetto.dev")
       ->type_name("FILE");
-  train.add_option("--save", options.save, "Write the weights to this safetensors file at the end")
+  train
+      .add_option("--save", options.save,
+                  "Write the weights to this safetensors file at the end, or when the run is stopped")
       ->type_name("FILE");
   train.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
   train.add_flag("--print-weights-hash", options.print_weights_hash,
@@ -64,20 +69,34 @@ void add_watch(CLI::App& train, TrainOptions& options) {
   train.add_flag("--dry-run", options.dry_run, "Check everything, print the plan, write and train nothing");
 }
 
-// Writes what was to be kept of the run, as far as it got.
-void keep(TrainRun& run, const TrainPlan& plan, const TrainOptions& options,
-          std::optional<OutputFile>& trace) {
-  const auto say = [&](const std::string& line) {
-    if (!options.quiet) write_stdout(line);
+// Writes what was to be kept of the run, as far as it got. Throws what one of them threw when the others are
+// written.
+void keep(TrainRun& run, const TrainPlan& plan, const TrainOptions& options, std::optional<NewFile>& trace) {
+  std::exception_ptr failed;
+  const auto attempt = [&](const std::function<void()>& write, const std::string& done) {
+    try {
+      write();
+      if (!options.quiet) write_stdout(done);
+    } catch (const std::exception& error) {
+      if (failed) warn(error.what());
+      if (!failed) failed = std::current_exception();
+    }
   };
-  if (options.save) {
-    save_weights(run.weights(), plan.model, *options.save, options.overwrite);
-    say(fmt::format("weights saved to {}\n", *options.save));
+  if (options.save && run.has_trained()) {
+    attempt([&] { save_weights(run.weights(), plan.model, *options.save, options.overwrite); },
+            fmt::format("weights saved to {}\n", *options.save));
   }
-  if (trace) {
-    write_chrome_trace(run.trace(), *trace);
-    say(fmt::format("trace written to {}\n", *options.trace));
+  if (trace && run.has_trained()) {
+    attempt([&] { write_chrome_trace(run.trace(), *trace); },
+            fmt::format("trace written to {}\n", *options.trace));
   }
+  if (failed) std::rethrow_exception(failed);
+}
+
+// After a signal.
+std::string awaited(const TrainOptions& options) {
+  const bool files = options.save || options.trace;
+  return files ? "the step under way to end and the files to be written" : "the step under way to end";
 }
 
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainOptions& options) {
@@ -112,10 +131,14 @@ void setup_train(CLI::App& app) {
 }
 
 void run_train(const TrainOptions& options, ColorMode color) {
+  const InterruptGuard interrupt(awaited(options));
   check_combinations(options, find_recipe(options.recipe));
+  check_distinct_files(
+      {{"--metrics", options.metrics}, {"--trace", options.trace}, {"--save", options.save}});
   // Before any work, so that a path that cannot be written stops the run at once. A dry run tells that too:
   // it opens the files and leaves nothing behind.
-  std::optional<OutputFile> metrics, trace;
+  std::optional<OutputFile> metrics;
+  std::optional<NewFile> trace;
   if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
   if (options.trace) trace.emplace(*options.trace, options.overwrite);
   if (options.save) check_can_save(*options.save, options.overwrite);
@@ -126,6 +149,7 @@ void run_train(const TrainOptions& options, ColorMode color) {
   if (!options.quiet) write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
   for (const auto& notice : machine_notices(plan)) warn(notice);
   if (const auto notice = rate_notice(plan)) warn(*notice);
+  interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return;
   TrainRun run(plan, options, terminal, metrics ? &*metrics : nullptr);
   RunReport report;
@@ -134,11 +158,15 @@ void run_train(const TrainOptions& options, ColorMode color) {
   } catch (const InterruptedError&) {
     keep(run, plan, options, trace);
     throw;
+  } catch (const OutputError&) {
+    keep(run, plan, options, trace);
+    throw;
   } catch (const c10::OutOfMemoryError& error) {
     throw out_of_memory(error.what_without_backtrace(), plan);
   }
   keep(run, plan, options, trace);
   print_end(report, plan, options);
+  interrupt.stop_if_signalled("when all was done");
 }
 
 }  // namespace lockstep

@@ -49,9 +49,11 @@ TrainerOptions TrainRun::trainer_options() {
 }
 
 RunReport TrainRun::run() {
+  interrupt_.stop_if_signalled("before the first step");
   record(plan_json(plan_));
+  RunReport report;
   try {
-    return run_epochs();
+    report = run_epochs();
   } catch (const InterruptedError& error) {
     record_failure("stopped", error.what());
     throw;
@@ -65,17 +67,16 @@ RunReport TrainRun::run() {
     record_failure("failed", error.what());
     throw;
   }
+  if (failed_output_) std::rethrow_exception(failed_output_);
+  return report;
 }
 
-// Beside what ended the run it does not matter that this cannot be written either.
-void TrainRun::record_failure(std::string_view status, std::string_view reason) const {
-  try {
-    record(failed_json(status, reason, steps_done_));
-  } catch (const OutputError&) {
-  }
+void TrainRun::record_failure(std::string_view status, std::string_view reason) {
+  record(failed_json(status, reason, steps_done_));
 }
 
 RunReport TrainRun::run_epochs() {
+  stop_if_asked("before the first step");
   double seconds = 0;
   RunReport run;
   for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
@@ -122,6 +123,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   EvaluationNotice notice(clock_);
   report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     if (!options_.quiet) notice(rows_done, rows);
+    stop_if_asked(fmt::format("during the evaluation after epoch {}", epoch));
   });
   report.test_seconds = clock_() - end;
   if (!std::isfinite(report.test.loss_sum)) {  // the last step left weights that no step has tried
@@ -190,7 +192,7 @@ void TrainRun::take_sums(int64_t epoch) {
   for (auto* total : {&epoch_sums_, &printed_.sums, &recorded_.sums}) *total += sums;
 }
 
-void TrainRun::report_split() const {
+void TrainRun::report_split() {
   std::vector<std::string> shares;
   for (const double share : trainer_.split()) shares.push_back(fmt::format("{:.3f}", share));
   const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), trainer_.split());
@@ -200,26 +202,39 @@ void TrainRun::report_split() const {
 }
 
 void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) {
-  const auto signal = interrupt_.signal();
-  if (!signal) return;
+  if (!interrupt_.signal() && !failed_output_) return;
   take_sums(epoch);  // weights that are not finite are not to be kept
-  throw InterruptedError(*signal, fmt::format("after step {} of epoch {}", step, epoch));
+  stop_if_asked(fmt::format("after step {} of epoch {}", step, epoch));
 }
 
-void TrainRun::show_curve() const {
+void TrainRun::stop_if_asked(const std::string& where) const {
+  if (failed_output_) std::rethrow_exception(failed_output_);
+  interrupt_.stop_if_signalled(where);
+}
+
+void TrainRun::show_curve() {
   constexpr int kWidth = 64;
   constexpr int kHeight = 9;  // spaces the labels of the axis evenly
   if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
-  write_stdout(draw_curve(accuracy_, static_cast<int>(plan_.epochs), std::min(kWidth, terminal_.width()),
-                          kHeight, utf8_locale()));
+  const auto curve = draw_curve(accuracy_, static_cast<int>(plan_.epochs),
+                                std::min(kWidth, terminal_.width()), kHeight, utf8_locale());
+  deliver([&] { write_stdout(curve); });
 }
 
-void TrainRun::print(const std::string& line) const {
-  if (!options_.quiet) write_stdout(line + "\n");
+void TrainRun::print(const std::string& line) {
+  if (!options_.quiet) deliver([&] { write_stdout(line + "\n"); });
 }
 
-void TrainRun::record(const std::string& json) const {
-  if (metrics_) metrics_->append_line(json);
+void TrainRun::record(const std::string& json) {
+  if (metrics_) deliver([&] { metrics_->append_line(json); });
+}
+
+void TrainRun::deliver(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const OutputError&) {
+    if (!failed_output_) failed_output_ = std::current_exception();
+  }
 }
 
 }  // namespace lockstep

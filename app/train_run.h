@@ -2,6 +2,8 @@
 // the way.
 #pragma once
 
+#include <exception>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -22,11 +24,13 @@ class TrainRun {
   TrainRun(const TrainPlan& plan, const TrainOptions& options, const Terminal& terminal, OutputFile* metrics,
            SecondsClock clock = steady_seconds);
 
-  // Throws NumericError when the loss is not finite, InterruptedError when a signal came, and what training
-  // and writing throw. However it ends, the metrics' last line tells.
+  // Throws NumericError when the loss is not finite, InterruptedError when a signal came, OutputError when
+  // standard output or the metrics could not be written, each after the step under way, and what training
+  // throws. However it ends, the metrics' last line tells.
   RunReport run();
 
-  // After run(), whether it returned or was interrupted: the weights, and what `--trace` asked for.
+  // After run(), whether it returned or ended in one of the latter two.
+  bool has_trained() const { return steps_done_ > 0; }
   std::vector<NamedTensor> weights() { return trainer_.weights(); }
   const Trace& trace() const { return trace_; }
 
@@ -34,7 +38,7 @@ class TrainRun {
   TrainerOptions trainer_options();
 
   RunReport run_epochs();
-  void record_failure(std::string_view status, std::string_view reason) const;
+  void record_failure(std::string_view status, std::string_view reason);
 
   // Epochs and steps count from 1, as people see them.
   EpochReport run_epoch(int64_t epoch);
@@ -43,17 +47,21 @@ class TrainRun {
   void leave_out_first_step();
   void report_steps(int64_t epoch, int64_t step, bool recorded);
   void take_sums(int64_t epoch);
-  void report_split() const;
+  void report_split();
   void stop_if_interrupted(int64_t epoch, int64_t step);
-  void show_curve() const;
-  void print(const std::string& line) const;
-  void record(const std::string& json) const;
+  void stop_if_asked(const std::string& where) const;
+  void show_curve();
+  void print(const std::string& line);
+  void record(const std::string& json);
+  // A result that cannot be written asks the run to stop, so that what it has learnt is kept.
+  void deliver(const std::function<void()>& write);
 
   const TrainPlan& plan_;
   const TrainOptions& options_;
   const Terminal& terminal_;
   OutputFile* metrics_;
-  const InterruptGuard interrupt_;
+  const InterruptGuard interrupt_{"the step under way to end"};
+  std::exception_ptr failed_output_;  // the first
   Trace trace_;
   Trainer trainer_;
 

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// Throws OutputError.
+// Throws OutputError. Weights that cannot be written there (a file has appeared meanwhile) are written beside
+// it under another name, or else in the folder for temporary files, and the error says where.
 void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
                   bool overwrite);
 

@@ -23,6 +23,7 @@ enum class ExitCode : int {
   kOutput = 7,       // path not writable, exists without --overwrite, disk full
   kMemory = 8,       // out of memory
   kPeer = 10,        // a peer rank died or did not answer, or a collective failed
+  kHangup = 129,     // SIGHUP
   kInterrupt = 130,  // SIGINT
   kTerminate = 143,  // SIGTERM
 };

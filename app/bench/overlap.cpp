@@ -11,11 +11,12 @@
 #include <lockstep/app/bench/overlap_experiments.h>
 #include <lockstep/app/bench/overlap_plan.h>
 #include <lockstep/app/bench/overlap_run.h>
-#include <lockstep/app/output_file.h>
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/trace_file.h>
 #include <lockstep/app/validators.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 namespace {
@@ -91,7 +92,8 @@ void setup_bench_overlap(CLI::App& bench) {
 void run_bench_overlap(const BenchOverlapOptions& options) {
   const auto plan = plan_of(options);
   need_memory(plan);
-  std::optional<OutputFile> trace_file;
+  check_distinct_files({{"--json", options.bench.json}, {"--trace", options.trace}});
+  std::optional<NewFile> trace_file;
   if (options.trace) trace_file.emplace(*options.trace, options.bench.overwrite);
   BenchReport report("overlap", options.bench, settings_of(plan));
   introduce(report, plan);
@@ -105,7 +107,7 @@ void run_bench_overlap(const BenchOverlapOptions& options) {
   report.run([&] {
     try {
       plan.exercise ? run_exercise(run) : run_experiments(run);
-    } catch (const InterruptedError&) {
+    } catch (const Error&) {  // a signal, or standard output that takes no more
       keep_trace();
       throw;
     }

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/environment.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/notices.h>
@@ -60,7 +61,8 @@ std::string table_heading(const std::vector<Column>& columns) {
 }
 
 BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings)
-    : bench_(std::move(bench)) {
+    : bench_(std::move(bench)), interrupt_("the measurement under way to end and the results to be written") {
+  check_distinct_files({{"--json", options.json}});
   if (options.json) file_.emplace(*options.json, options.overwrite);
   settings["repeat"] = options.repeat;
   settings["seed"] = options.seed;
@@ -93,9 +95,7 @@ bool BenchReport::takes_turn(int taken, int repeat) const {
   return taken < repeat && (taken == 0 || !interrupted());
 }
 
-void BenchReport::stop_if_interrupted(const std::string& where) const {
-  if (const auto signal = interrupt_.signal()) throw InterruptedError(*signal, where);
-}
+void BenchReport::stop_if_interrupted(const std::string& where) const { interrupt_.stop_if_signalled(where); }
 
 void BenchReport::note(const std::string& text) const { write_stdout(rtrimmed("# " + text) + "\n"); }
 
@@ -140,8 +140,11 @@ void BenchReport::finish(bool complete) {
   json_["ok"] = ok();
   const auto checks = counted(static_cast<int64_t>(json_.at("checks").size()), "check");
   const auto verdict = !ok() ? "FAILED" : complete ? "OK" : "stopped before the end";
+  if (file_) {  // first: that standard output is closed does not cost the file
+    file_->write(json_.dump(2) + "\n");
+    file_->put_in_place();
+  }
   write_stdout(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
-  if (file_) file_->append_line(json_.dump(2));
 }
 
 }  // namespace lockstep

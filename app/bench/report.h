@@ -18,7 +18,7 @@
 
 #include <lockstep/app/bench/options.h>
 #include <lockstep/app/interrupt.h>
-#include <lockstep/app/output_file.h>
+#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 
@@ -37,7 +37,7 @@ struct Column {
 
 class BenchReport {
  public:
-  // Opens the JSON file (and throws OutputError where it cannot), then prints the preamble. settings: what
+  // Throws OutputError where the JSON file cannot be written, then prints the preamble. settings: what
   // was asked for or derived, in the benchmark's own words.
   BenchReport(std::string bench, const BenchOptions& options, Json settings);
 
@@ -45,15 +45,15 @@ class BenchReport {
   // an error ended them, which goes on to the caller. Throws FailedError when a check has failed.
   void run(const std::function<void()>& measurements);
 
-  // Whether Ctrl-C or SIGTERM has come: for measurements that can end early with what they have.
+  // Whether Ctrl-C, SIGTERM or SIGHUP has come: for measurements that can end early with what they have.
   bool interrupted() const { return interrupt_.signal().has_value(); }
 
   // for (int turn = 0; report.takes_turn(turn, repeat); ++turn): the first turn is always taken, so that
   // there is something to show; after Ctrl-C no other.
   bool takes_turn(int taken, int repeat) const;
 
-  // Between two measurements, when the rows of the first are shown. Throws InterruptedError when Ctrl-C or
-  // SIGTERM has come.
+  // Between two measurements, when the rows of the first are shown. Throws InterruptedError when a signal has
+  // come.
   void stop_if_interrupted(const std::string& where) const;
 
   // "# text", a line of explanation beside the figures.
@@ -78,8 +78,8 @@ class BenchReport {
   bool ok() const;
 
   const std::string bench_;
-  std::optional<OutputFile> file_;
   const InterruptGuard interrupt_;
+  std::optional<NewFile> file_;
   std::vector<Column> columns_;  // of the table under way
   Json json_;
 };

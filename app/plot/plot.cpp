@@ -9,6 +9,7 @@
 #include <span>
 #include <utility>
 
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/logging.h>
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures.h>
@@ -55,6 +56,9 @@ void setup_plot(CLI::App& app) {
 void run_plot(const PlotOptions& options) {
   const auto output = output_of(options);
   const auto format = format_of(output);
+  std::vector<FileFlag> inputs;
+  for (const auto& file : options.files) inputs.push_back({"FILE", file});
+  check_distinct_files({{"--output", output}}, inputs);
   std::vector<plot::Source> sources;
   for (const auto& file : options.files) sources.push_back(plot::read_source(file));
   for (const auto& source : sources) {
@@ -66,7 +70,7 @@ void run_plot(const PlotOptions& options) {
   const auto figure = plot::figure_of(std::move(sources));
   NewFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
   const auto picture = plot::draw(figure, format);
-  file.write(std::as_bytes(std::span(picture)));
+  file.write(picture);
   file.put_in_place();
   write_stdout(fmt::format("{}: {}\n", output, figure.summary));
 }

@@ -131,7 +131,8 @@ Json json_of(const CellResult& result) {
           {"diverged", !result.figures}};
 }
 
-SweepRecord::SweepRecord(std::string path, bool overwrite) : path_(std::move(path)) {
+SweepRecord::SweepRecord(std::string path, bool overwrite) : path_(std::move(path)), overwrite_(overwrite) {
+  need_regular_file(*path_);
   const NewFile probe(*path_, overwrite);
 }
 
@@ -226,8 +227,8 @@ void SweepRecord::write() {
   document["cells"] = Json::array();
   for (const auto& result : results_) document["cells"].push_back(json_of(result));
   auto text = document.dump(2) + "\n";
-  NewFile file(*path_, /*overwrite=*/true);
-  file.write(std::as_bytes(std::span(text)));
+  NewFile file(*path_, overwrite_ || on_disk_);
+  file.write(text);
   file.put_in_place();
   on_disk_ = std::move(text);
 }

@@ -60,6 +60,7 @@ class SweepRecord {
   void write();
 
   std::optional<std::string> path_;
+  bool overwrite_ = true;  // what stands there before the first cell is done
   bool resumed_ = false;
   Json document_;  // but for its cells
   std::vector<CellResult> results_;

@@ -14,6 +14,7 @@
 
 #include <lockstep/app/bench/options.h>
 #include <lockstep/app/combinations.h>
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/environment.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/logging.h>
@@ -75,8 +76,10 @@ void add_files(CLI::App& sweep, SweepOptions& options) {
 }
 
 void check_files(const SweepOptions& options) {
+  check_distinct_files(
+      {options.resume ? FileFlag{"--resume", options.resume} : FileFlag{"--json", options.json}});
   if (!options.resume) return;
-  if (options.json && *options.json != *options.resume) {
+  if (options.json && !same_file(*options.json, *options.resume)) {
     throw UsageError(fmt::format("--resume {} adds to that file, --json names {}", in_quotes(*options.resume),
                                  in_quotes(*options.json)),
                      "leave --json out; to keep the old file, copy it first");
@@ -223,9 +226,7 @@ std::vector<CellResult> take_all(const SweepOptions& options, const std::vector<
   std::vector<CellResult> results;
   try {
     for (const auto& planned : cells) {
-      if (const auto signal = interrupt.signal()) {
-        throw InterruptedError(*signal, fmt::format("after cell {} of {}", results.size(), cells.size()));
-      }
+      interrupt.stop_if_signalled(fmt::format("after cell {} of {}", results.size(), cells.size()));
       results.push_back(take(planned, columns, record));
     }
   } catch (const InterruptedError&) {
@@ -258,6 +259,7 @@ void setup_sweep(CLI::App& app) {
 }
 
 void run_sweep(const SweepOptions& options) {
+  const InterruptGuard interrupt("the step under way to end (its cell is not kept)");
   check_files(options);
   const auto grid = make_grid(options);
   for (const auto& cell : grid) {
@@ -274,7 +276,6 @@ void run_sweep(const SweepOptions& options) {
                      *options.resume, *other));
   }
   warn_of_machine(cells);
-  const InterruptGuard interrupt;
   print_preamble(options, first, record, cells);
   const auto results = take_all(options, cells, record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.size());

@@ -1,15 +1,23 @@
 // Files of results, signals, and what an output stream can show.
+#include <dlfcn.h>
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <lockstep/tests/catch.h>
+#include <algorithm>
+#include <array>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <functional>
 #include <iterator>
 #include <string>
+#include <utility>
+#include <vector>
 
+#include <lockstep/app/distinct_files.h>
 #include <lockstep/app/interrupt.h>
 #include <lockstep/app/output_file.h>
 #include <lockstep/app/terminal.h>
@@ -41,7 +49,51 @@ OutputError refusal(const fs::path& path, bool overwrite) {
   throw;
 }
 
+// Files of this process are at most so long while it lives.
+class FileLimit {
+ public:
+  explicit FileLimit(rlim_t bytes) {
+    std::signal(SIGXFSZ, SIG_IGN);
+    getrlimit(RLIMIT_FSIZE, &old_);
+    const rlimit limit = {bytes, old_.rlim_max};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
+  ~FileLimit() {
+    setrlimit(RLIMIT_FSIZE, &old_);
+    std::signal(SIGXFSZ, SIG_DFL);
+  }
+
+ private:
+  rlimit old_{};
+};
+
+// How a process that runs `task` ends; 0: well.
+int status_of(const std::function<void()>& task) {
+  const pid_t child = fork();
+  if (child == 0) {
+    task();
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+int signal_after_installing = 0;
+
 }  // namespace
+
+// In place of the C library's: a signal that comes as soon as it is caught.
+extern "C" int sigaction(int signal, const struct sigaction* action, struct sigaction* old) {
+  using Function = int (*)(int, const struct sigaction*, struct sigaction*);
+  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "sigaction"));
+  const int result = real(signal, action, old);
+  if (action && signal == signal_after_installing && action->sa_handler != SIG_DFL) {
+    signal_after_installing = 0;
+    raise(signal);
+  }
+  return result;
+}
 
 TEST_CASE("lines are in the file as soon as they are written") {
   const TempFolder folder;
@@ -97,39 +149,143 @@ TEST_CASE("paths that cannot be written") {
 
 TEST_CASE("a full disk is an error") {
   OutputFile file("/dev/full", false);  // devices need no --overwrite
-  CHECK_THROWS_WITH(file.append_line("x"), ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
+  CHECK_THROWS_WITH(file.append_line("x"),
+                    ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
+}
+
+TEST_CASE("a disk that is full leaves whole lines, and an old file as it was") {
+  const TempFolder folder;
+  write_file(folder / "old", "old\n");
+  OutputFile first((folder / "old").string(), true), next((folder / "new").string(), false);
+  next.append_line("12345");
+  {
+    const FileLimit limit(8);
+    CHECK_THROWS_WITH(first.append_line("a longer line"),
+                      ContainsSubstring("old") && ContainsSubstring("File too large"));
+    CHECK_THROWS_WITH(next.append_line("12345"), ContainsSubstring("File too large"));
+  }
+  CHECK(read_file(folder / "old") == "old\n");
+  CHECK(read_file(folder / "new") == "12345\n");
+  next.append_line("6");
+  CHECK(read_file(folder / "new") == "12345\n6\n");
+}
+
+TEST_CASE("two flags that name one file are refused, however it is spelt") {
+  const TempFolder folder;
+  const auto path = [&](const std::string& name) { return (folder / name).string(); };
+  write_file(folder / "file", "");
+  fs::create_symlink("file", folder / "link");
+  fs::create_hard_link(folder / "file", folder / "second");
+  fs::create_directory(folder / "sub");
+  fs::create_directory_symlink(".", folder / "same");
+  const std::vector<std::pair<std::string, std::string>> one = {
+      {"file", "file"}, {"file", "./file"},    {"file", "link"},      {"file", "second"},
+      {"new", "new"},   {"new", "sub/../new"}, {"same/new", "./new"}, {"same/file", "link"}};
+  for (const auto& [a, b] : one) {
+    INFO(a << " and " << b);
+    CHECK(same_file(path(a), path(b)));
+    CHECK_THROWS_WITH(
+        check_distinct_files({{"--save", path(a)}, {"--json", {}}, {"--trace", path(b)}}),
+        ContainsSubstring("--save") && ContainsSubstring("--trace") && ContainsSubstring("are one file"));
+    CHECK_THROWS_AS(check_distinct_files({{"--output", path(a)}}, {{"FILE", path(b)}}), UsageError);
+  }
+  const std::vector<std::pair<std::string, std::string>> two = {
+      {"file", "new"}, {"new", "sub/new"}, {"new", "other"}, {"none/new", "none/new"}};
+  for (const auto& [a, b] : two) {
+    check_distinct_files({{"--save", path(a)}, {"--trace", path(b)}});
+    CHECK(same_file(path(a), path(b)) == (a == b));
+  }
+  check_distinct_files({{"--save", "/dev/null"}, {"--trace", "/dev/null"}});
+  check_distinct_files({{"--save", path("a")}}, {{"FILE", path("file")}, {"FILE", path("file")}});
 }
 
 TEST_CASE("the first signal is noted, and the old handlers come back") {
   REQUIRE(std::signal(SIGINT, SIG_IGN) != SIG_ERR);
   REQUIRE(std::signal(SIGTERM, SIG_DFL) != SIG_ERR);
   {
-    const InterruptGuard guard;
+    const InterruptGuard guard("nothing");
     CHECK_FALSE(guard.signal());
     raise(SIGINT);
     CHECK_FALSE(guard.signal());  // it was ignored before, as under nohup
+    guard.stop_if_signalled("never");
     raise(SIGTERM);
     CHECK(guard.signal() == SIGTERM);
+    CHECK_THROWS_WITH(guard.stop_if_signalled("after step 3"), "stopped by SIGTERM after step 3");
   }
   CHECK(std::signal(SIGINT, SIG_DFL) == SIG_IGN);
   CHECK(std::signal(SIGTERM, SIG_DFL) == SIG_DFL);
-  const InterruptGuard next;
+  const InterruptGuard next("nothing");
   CHECK_FALSE(next.signal());
 }
 
+TEST_CASE("each signal has its exit code") {
+  CHECK(static_cast<int>(InterruptedError(SIGHUP, "").exit_code()) == 129);
+  CHECK(static_cast<int>(InterruptedError(SIGINT, "").exit_code()) == 130);
+  CHECK(static_cast<int>(InterruptedError(SIGTERM, "").exit_code()) == 143);
+}
+
 TEST_CASE("the second signal ends the process") {
-  const pid_t child = fork();
-  if (child == 0) {
-    const InterruptGuard guard;
-    raise(SIGINT);
-    if (guard.signal() != SIGINT) _exit(1);
-    raise(SIGTERM);
-    _exit(2);
+  for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
+    for (const int second : {SIGINT, SIGTERM, SIGHUP}) {
+      const int status = status_of([&] {
+        const InterruptGuard guard("nothing");
+        raise(first);
+        if (guard.signal() != first) _exit(1);
+        raise(second);
+      });
+      CHECK((WIFSIGNALED(status) && WTERMSIG(status) == second));
+    }
   }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  REQUIRE(WIFSIGNALED(status));
-  CHECK(WTERMSIG(status) == SIGTERM);
+}
+
+TEST_CASE("the second signal ends the process within an inner guard, too") {
+  const int status = status_of([] {
+    const InterruptGuard outer("nothing");
+    raise(SIGINT);
+    const InterruptGuard inner("nothing");
+    if (inner.signal() != SIGINT) _exit(1);
+    raise(SIGINT);
+  });
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGINT));
+}
+
+TEST_CASE("a signal that is ignored stays so when another one has come") {
+  const int status = status_of([] {
+    std::signal(SIGINT, SIG_IGN);
+    const InterruptGuard guard("nothing");
+    raise(SIGTERM);
+    raise(SIGINT);
+    if (guard.signal() != SIGTERM) _exit(1);
+  });
+  CHECK(status == 0);
+}
+
+TEST_CASE("a signal that comes while the guard is being set up is not lost") {
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
+    const int status = status_of([&] {
+      signal_after_installing = signal;
+      const InterruptGuard guard("nothing");
+      if (guard.signal() != signal) _exit(1);
+    });
+    CHECK(status == 0);
+  }
+}
+
+TEST_CASE("a signal that is noted is answered at once, with what is waited for") {
+  int ends[2];
+  REQUIRE(pipe(ends) == 0);
+  const int status = status_of([&] {
+    dup2(ends[1], STDERR_FILENO);
+    const InterruptGuard guard("the step under way to end");
+    raise(SIGINT);
+  });
+  CHECK(status == 0);
+  ::close(ends[1]);
+  std::array<char, 400> text;
+  const auto count = ::read(ends[0], text.data(), text.size());
+  ::close(ends[0]);
+  CHECK(std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))) ==
+        "lockstep: Ctrl-C noted, waiting for the step under way to end; a second one ends at once\n");
 }
 
 TEST_CASE("a file is no terminal, and has colours only where they are demanded") {

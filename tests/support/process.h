@@ -26,6 +26,8 @@ struct Process {
   std::map<std::string, std::string> environment = {};
   std::string stdout_path = {};  // where standard output goes instead of `out`
   bool on_terminal = false;      // output and errors go to one (pseudo) terminal, and both into `out`
+  // Called once it runs.
+  std::function<void(pid_t)> on_start = {};
   // Called as output comes, with all there is of it.
   std::function<void(pid_t, const std::string& out)> on_output = {};
 };
@@ -132,7 +134,7 @@ inline ProcessResult run_process(Process process) {
   // A test that runs in the background inherits ignored signals, and the program would keep ignoring them.
   sigset_t usual;
   sigemptyset(&usual);
-  for (const int signal : {SIGINT, SIGTERM, SIGPIPE}) sigaddset(&usual, signal);
+  for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE}) sigaddset(&usual, signal);
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setsigdefault(&attributes, &usual);
@@ -149,6 +151,7 @@ inline ProcessResult run_process(Process process) {
     throw std::runtime_error("cannot start " + process.command.front() + ": " + std::strerror(failed));
   out.write.close();
   err.write.close();
+  if (process.on_start) process.on_start(pid);
 
   ProcessResult result;
   std::array<pollfd, 2> streams{pollfd{out.read.get(), POLLIN, 0}, pollfd{err.read.get(), POLLIN, 0}};
