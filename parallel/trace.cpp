@@ -1,5 +1,6 @@
 #include <lockstep/parallel/trace.h>
 
+#include <exception>
 #include <tuple>
 #include <utility>
 
@@ -61,7 +62,13 @@ void Trace::drop() {
 void Trace::resolve() {
   const std::lock_guard lock(mutex_);
   std::erase_if(pending_, [this](const Pending& pending) {
-    auto event = pending();
+    std::optional<Event> event;
+    try {
+      event = pending();
+    } catch (const std::exception&) {  // its GPU has failed; what is known of the others stays
+      ++dropped_;
+      return true;
+    }
     if (!event) return false;
     event->begin_order = next_order_++;
     event->end_order = next_order_++;

@@ -4,6 +4,7 @@
 #include <latch>
 #include <map>
 #include <numeric>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -164,5 +165,17 @@ TEST_CASE("an event that is known later is asked for until it is known, and then
   trace.add_later([] { return Trace::Event{.name = "one too many"}; });
   trace.resolve();
   CHECK(trace.events().size() == 2);
+  CHECK(trace.dropped() == 1);
+}
+
+TEST_CASE("what can never be known is counted, and the rest is kept") {
+  Trace trace;
+  trace.add_later([]() -> std::optional<Trace::Event> { throw std::runtime_error("an illegal memory access"); });
+  trace.add_later([] { return Trace::Event{.name = "forward"}; });
+  trace.resolve();
+  CHECK(trace.dropped() == 1);
+  REQUIRE(trace.events().size() == 1);
+  CHECK(trace.events().front().name == "forward");
+  trace.resolve();  // nothing is asked twice
   CHECK(trace.dropped() == 1);
 }
