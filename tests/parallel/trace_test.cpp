@@ -170,7 +170,8 @@ TEST_CASE("an event that is known later is asked for until it is known, and then
 
 TEST_CASE("what can never be known is counted, and the rest is kept") {
   Trace trace;
-  trace.add_later([]() -> std::optional<Trace::Event> { throw std::runtime_error("an illegal memory access"); });
+  trace.add_later(
+      []() -> std::optional<Trace::Event> { throw std::runtime_error("an illegal memory access"); });
   trace.add_later([] { return Trace::Event{.name = "forward"}; });
   trace.resolve();
   CHECK(trace.dropped() == 1);
