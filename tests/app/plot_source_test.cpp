@@ -106,7 +106,7 @@ TEST_CASE("what is nested without end is refused, as a document and as a line") 
 
 TEST_CASE("the last line of a run that still writes, or was killed, is left out") {
   const auto whole = run(R"(["cpu"])", "0.2");
-  const auto lines_before = whole.rfind("{\"event\":\"done\"");
+  const auto lines_before = whole.rfind("{\"event\":\"end\"");
   for (const size_t length : {lines_before + 1, lines_before + 10, whole.size() - 2}) {
     const auto source = parse_source("run.jsonl", whole.substr(0, length));
     CHECK(source.cut_short);
