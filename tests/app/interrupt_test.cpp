@@ -16,15 +16,6 @@ using namespace lockstep::test;
 using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 
-namespace {
-
-std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
-}  // namespace
-
 TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
   const auto result = stopped_run({"--log-every", "1"}, SIGINT, "step 2/5");
   CHECK(result.exit_code == 130);

@@ -22,16 +22,7 @@ const Words kLong = {"--epochs", "100", "--limit-train", "8000", "--batch-size",
 const Words kSmallBench = {"bench",       "allreduce", "--devices", "cpux2",
                            "--max-bytes", "1024",      "--repeat",  "1"};
 
-std::string bytes_of(const fs::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-size_t files_in(const TempFolder& folder) {
-  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path()), {}));
-}
 
 // The command's files can have so many bytes at most.
 Process limited(const std::string& bytes, Process process) {

@@ -23,11 +23,6 @@ std::string written(const fs::path& path, const std::string& text) {
   return path.string();
 }
 
-std::string bytes_of(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 bool has_cairo() {
   const TempFolder folder;
   const auto result = run_process(
@@ -41,10 +36,6 @@ bool has_cairo() {
 
 #define NEEDS_CAIRO \
   if (!has_cairo()) SKIP_CASE("this build has no cairo");
-
-size_t files_in(const TempFolder& folder) {
-  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path()), {}));
-}
 
 }  // namespace
 

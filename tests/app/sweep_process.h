@@ -38,11 +38,6 @@ inline Process sweep(const SmallData& data, const Words& words) {
   return program(Words{"sweep"} + small(data, words));
 }
 
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 inline nlohmann::json read(const std::filesystem::path& path) {
   return nlohmann::json::parse(bytes_of(path));
 }

@@ -4,9 +4,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <lockstep/tests/catch.h>
 #include <fstream>
 #include <functional>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -25,6 +27,15 @@ using Words = std::vector<std::string>;
 inline Words operator+(Words words, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   return words;
+}
+
+inline std::string bytes_of(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+inline size_t files_in(const testing::TempFolder& folder) {
+  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
 }
 
 inline Process program(const Words& words, std::map<std::string, std::string> environment = {}) {
