@@ -3,8 +3,8 @@
 `lockstep train` by how OpenMP's threads wait for their next loop, quiet and beside other programs.
 
   spinning   libgomp's own default, 300,000 turns of a loop (GOMP_SPINCOUNT=300000)
-  1000       a short spin (GOMP_SPINCOUNT=1000)
-  passive    asleep at once: what lockstep sets for itself
+  1000       a short spin: what lockstep sets for itself (GOMP_SPINCOUNT=1000)
+  passive    asleep at once (OMP_WAIT_POLICY=passive)
 
 Each round runs every setting once, one after the other, so that ratios compare runs of the same minute. A busy program is
 a shell loop that never sleeps. Measure on a machine that does nothing else. Needs no Python package.
@@ -16,7 +16,7 @@ import statistics
 import subprocess
 import tempfile
 
-SETTINGS = {"spinning": {"GOMP_SPINCOUNT": "300000"}, "1000": {"GOMP_SPINCOUNT": "1000"}, "passive": {}}
+SETTINGS = {"spinning": {"GOMP_SPINCOUNT": "300000"}, "1000": {}, "passive": {"OMP_WAIT_POLICY": "passive"}}
 FLAGS = {
     "lenet": ["--limit-train", "20480", "--limit-steps", "80", "--log-every", "20"],
     "resnet18": ["--recipe", "resnet18-warmup", "--lr", ".05", "--batch-size", "256", "--limit-train", "1024",
