@@ -8,8 +8,8 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/app/data_folder.h>
-#include <lockstep/app/terminal.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/support/error.h>
 

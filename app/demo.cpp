@@ -11,7 +11,7 @@
 #include <vector>
 
 #include <lockstep/app/demo_gluon.h>
-#include <lockstep/app/terminal.h>
+#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/devices.h>

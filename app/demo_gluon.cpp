@@ -8,16 +8,16 @@
 #include <algorithm>
 #include <span>
 
-#include <lockstep/app/dataset.h>
-#include <lockstep/app/terminal.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/dataset.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/resnet18.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/evaluate.h>
-#include <lockstep/parallel/replica_models.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 

@@ -10,10 +10,10 @@
 #include <sstream>
 #include <string_view>
 
-#include <lockstep/app/memory_usage.h>
-#include <lockstep/app/terminal.h>
-#include <lockstep/parallel/cpu_cores.h>
-#include <lockstep/parallel/nccl_version.h>
+#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/parallel/collectives/nccl_version.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

@@ -8,21 +8,21 @@
 #include <cmath>
 #include <memory>
 
-#include <lockstep/app/combinations.h>
-#include <lockstep/app/dataset.h>
-#include <lockstep/app/evaluation_notice.h>
-#include <lockstep/app/logging.h>
-#include <lockstep/app/notices.h>
-#include <lockstep/app/terminal.h>
-#include <lockstep/app/train_flags.h>
-#include <lockstep/app/validators.h>
-#include <lockstep/app/weights_file.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/dataset.h>
+#include <lockstep/app/train/evaluation_notice.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/notices.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/evaluate.h>
-#include <lockstep/parallel/replica_models.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 

@@ -4,8 +4,8 @@
 
 #include <CLI/CLI.hpp>
 
-#include <lockstep/app/recipe.h>
-#include <lockstep/app/terminal.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/recipe.h>
 
 namespace lockstep {
 namespace {

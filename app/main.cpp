@@ -14,9 +14,10 @@
 #include <string_view>
 #include <system_error>
 
-#include <lockstep/app/cli.h>
-#include <lockstep/app/terminal.h>
-#include <lockstep/app/usage.h>
+#include <lockstep/app/cli/cli.h>
+#include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/usage.h>
+#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/error.h>

@@ -61,14 +61,9 @@ if(LOCKSTEP_NCCL)
   target_link_libraries(lockstep PRIVATE LibTorch::nccl)
 endif()
 
-# lockstep_compile_together(target source ...): small sources of this folder that are compiled as one file. Each by itself
-# would spend more time on loading the precompiled header than on its own lines.
-set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_MODE GROUP)
-function(lockstep_compile_together target)
-  list(GET ARGN 0 first)
-  set_source_files_properties(${ARGN} TARGET_DIRECTORY ${target}
-    PROPERTIES UNITY_GROUP "${CMAKE_CURRENT_SOURCE_DIR}/${first}")
-endfunction()
+# Small sources are compiled eight at a time: one alone would spend more time on loading the precompiled header, and on
+# what CLI11, JSON and {fmt} make of their templates, than on its own lines.
+set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
 
 # Sources that come in two kinds, one for a build with CUDA (x.cu or x_cuda.cpp) and one for a build without
 # (x_stub.cpp, which throws a clear error): lockstep_twin_sources(target x ... [WHEN variable] [AS name])

@@ -14,8 +14,8 @@
 #include <utility>
 
 #include <lockstep/data/safetensors_header.h>
+#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 namespace {
@@ -137,7 +137,7 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
   for (const auto& named : file.tensors) entries.push_back(entry_of(named));
   const auto layout = lay_out_safetensors(entries, file.metadata);
   need_regular_file(path);
-  NewFile out(path, overwrite);
+  AtomicFile out(path, overwrite);
   out.write(std::as_bytes(std::span(layout.head)));
   for (const size_t i : layout.order) {
     // One at a time, so that no second copy of all weights is held.
@@ -149,7 +149,7 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
 
 void check_can_save(const fs::path& path, bool overwrite) {
   need_regular_file(path);
-  const NewFile probe(path, overwrite);
+  const AtomicFile probe(path, overwrite);
 }
 
 }  // namespace lockstep

@@ -36,16 +36,16 @@ struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
   const In* x = nullptr;  // these as forward had and made them
-  const T* y = nullptr;  // on a GPU
+  const T* y = nullptr;   // on a GPU
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;
-  const T* dy = nullptr;       // (rows, c)
-  In* dx = nullptr;            // (rows, c)
-  T* dresidual = nullptr;      // (rows, c), may be null
-  float* dweight = nullptr;    // (c)
-  float* dbias = nullptr;      // (c)
-  float* workspace = nullptr;  // (batch_norm_workspace(rows, c)), on a GPU
+  const T* dy = nullptr;             // (rows, c)
+  In* dx = nullptr;                  // (rows, c)
+  T* dresidual = nullptr;            // (rows, c), may be null
+  float* dweight = nullptr;          // (c)
+  float* dbias = nullptr;            // (c)
+  float* workspace = nullptr;        // (batch_norm_workspace(rows, c)), on a GPU
   const uint16_t* passed = nullptr;  // on a processor, where bits are less to read than y
 };
 

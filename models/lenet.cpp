@@ -87,7 +87,7 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params) {
 }
 
 bool lenet_has_own_kernels(Kernels kernels, torch::ScalarType dtype, torch::DeviceType device) {
-  return kernels != Kernels::kStock && dtype == torch::kFloat32 && device == torch::kCPU;
+  return kernels != Kernels::kTorch && dtype == torch::kFloat32 && device == torch::kCPU;
 }
 
 LeNetImpl::LeNetImpl(uint64_t seed, torch::ScalarType dtype, Kernels chosen) : kernels(chosen) {

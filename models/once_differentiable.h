@@ -12,7 +12,7 @@ inline void refuse_double_backward(const char* what) {
   TORCH_CHECK(
       !torch::GradMode::is_enabled(), "our kernels of ", what,
       " can be differentiated once, but their gradient was asked for with create_graph; torch's can be "
-      "differentiated again (--kernels stock, Kernels::kStock)");
+      "differentiated again (--kernels torch, Kernels::kTorch)");
 }
 
 }  // namespace lockstep

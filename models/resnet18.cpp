@@ -43,7 +43,7 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
 // Whether the batch normalisation of a convolution of X is to be fused with what follows.
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
-  return settings.kernels != Kernels::kStock && batch_norm && batch_norm->is_training() &&
+  return settings.kernels != Kernels::kTorch && batch_norm && batch_norm->is_training() &&
          batch_norm->weight.scalar_type() == torch::kFloat32 &&
          fused_batch_norm_available(X.device(), computed_in(X), batch_norm->weight.size(0));
 }
@@ -71,7 +71,7 @@ torch::Tensor convolve(const Conv2dImpl& conv, const torch::Tensor& X, const Lay
   const auto type = computed_in(X);
   if (by_conv3x3(conv, X, type, settings)) return conv3x3(X.to(type), conv.weight, added);
   const auto& padding = std::get<torch::ExpandingArray<2>>(conv.options.padding());
-  return at::conv2d(X, settings.shadows.of(conv.weight, X), settings.shadows.of(added, X),
+  return at::conv2d(X, settings.bf16_weights.of(conv.weight, X), settings.bf16_weights.of(added, X),
                     *conv.options.stride(), *padding);
 }
 
@@ -80,7 +80,7 @@ torch::Tensor convolve(const Conv2dImpl& conv, const torch::Tensor& X, const Lay
 // products.
 torch::Tensor convolve_images(const Conv2dImpl& conv, const torch::Tensor& X, const LayerSettings& settings,
                               Bias bias = Bias::kAdded) {
-  if (settings.kernels == Kernels::kStock || !X.is_cpu() || computed_in(X) != torch::kBFloat16)
+  if (settings.kernels == Kernels::kTorch || !X.is_cpu() || computed_in(X) != torch::kBFloat16)
     return convolve(conv, X, settings, bias);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   return convolve(conv, X.to(torch::kFloat32), settings, bias);
@@ -142,7 +142,7 @@ ModelLayer layer_of(const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
                     int64_t height, int64_t width, Input input = Input::kActivations) {
   const int64_t channels = batch_norm->weight.size(0);
   const auto X_of_conv = torch::empty({1, conv->options.in_channels(), height, width});
-  const bool unrounded = input == Input::kImages ? settings->kernels != Kernels::kStock
+  const bool unrounded = input == Input::kImages ? settings->kernels != Kernels::kTorch
                                                  : by_conv3x3(*conv, X_of_conv, torch::kBFloat16, *settings);
   return {.name = fmt::format("batch norm, ReLU, {}, {} x {}", channels, height, width),
           .input = {channels, height, width},
@@ -252,8 +252,8 @@ torch::Tensor ResNet18Impl::forward(const torch::Tensor& X_in) {
                : normalised_relu(stem_bn, convolve_images(*stem, X, *settings));  // (n, width, h, w)
   for (const auto& block : blocks) h = block->forward(h);
   h = h.mean({2, 3});  // (n, 8 width), from images of ceil(h / 8) x ceil(w / 8)
-  const auto& shadows = settings->shadows;
-  return at::linear(h, shadows.of(linear->weight, h), shadows.of(linear->bias, h));  // (n, classes)
+  const auto& bf16_weights = settings->bf16_weights;
+  return at::linear(h, bf16_weights.of(linear->weight, h), bf16_weights.of(linear->bias, h));  // (n, classes)
 }
 
 std::vector<ModelLayer> ResNet18Impl::layers(int64_t height, int64_t width) const {
@@ -283,8 +283,8 @@ std::vector<ModelLayer> ResNet18Impl::layers(int64_t height, int64_t width) cons
   return all;
 }
 
-void ResNet18Impl::use_shadow_weights(const std::vector<torch::Tensor>& shadows) {
-  settings->shadows.use(parameters(), shadows);
+void ResNet18Impl::use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights) {
+  settings->bf16_weights.use(parameters(), bf16_weights);
 }
 
 void ResNet18Impl::to(torch::Device device, torch::Dtype dtype, bool non_blocking) {

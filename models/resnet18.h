@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
+#include <lockstep/models/bf16_weights.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/models/model_layer.h>
-#include <lockstep/models/shadow_weights.h>
 #include <lockstep/support/kernels.h>
 
 namespace torch::nn {
@@ -49,7 +49,7 @@ void check_options(const ResNet18Options& options);
 // How all layers of one network compute.
 struct LayerSettings {
   Kernels kernels = Kernels::kAuto;
-  ShadowWeights shadows;
+  Bf16Weights bf16_weights;
 };
 
 // relu(conv-bn-relu-conv-bn(X) + shortcut(X)), 3x3 convolutions. With stride 2 the first convolution halves
@@ -94,9 +94,9 @@ class ResNet18Impl : public torch::nn::Module {
 
   // From now on, under autocast to bfloat16, convolutions and the linear layer multiply by these instead of
   // by copies that autocast makes, in training and evaluation: one for each of parameters(), in their order
-  // (see ShadowWeights::use(), which also says what is thrown). Whoever gives them keeps them up to date.
+  // (see Bf16Weights::use(), which also says what is thrown). Whoever gives them keeps them up to date.
   // None: as before.
-  void use_shadow_weights(const std::vector<torch::Tensor>& shadows);
+  void use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights);
 
   // As torch::nn::Module has them, but the batch normalisations' counters stay int64, as in Python.
   using torch::nn::Module::to;

@@ -41,7 +41,7 @@ int64_t resnet18_activations_per_row(const ResNet18Options& options, int64_t hei
 
 int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height,
                                 int64_t width) {
-  if (device != torch::kCPU || options.kernels == Kernels::kStock || options.dtype != torch::kFloat32)
+  if (device != torch::kCPU || options.kernels == Kernels::kTorch || options.dtype != torch::kFloat32)
     return 0;
   int64_t floats = options.width * height * width;  // what the first convolution makes
   if (options.kernels == Kernels::kDirect || !fast_bf16_kernels()) return floats;

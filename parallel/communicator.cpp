@@ -1,7 +1,7 @@
 #include <lockstep/parallel/communicator.h>
 
-#include <lockstep/parallel/local_communicator.h>
-#include <lockstep/parallel/nccl_communicator.h>
+#include <lockstep/parallel/collectives/local_communicator.h>
+#include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/support/stream.h>
 
 namespace lockstep {

@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-#include <lockstep/parallel/trace.h>
+#include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/torch_compat.h>
 

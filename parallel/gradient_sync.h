@@ -20,7 +20,7 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/flat_tensors.h>
+#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/support/choices.h>
 
 namespace lockstep {

@@ -5,8 +5,8 @@
 #include <algorithm>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/replica_thread.h>
-#include <lockstep/parallel/start_thread.h>
+#include <lockstep/parallel/threads/replica_thread.h>
+#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stream.h>
 

@@ -11,7 +11,7 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/parallel/worker_pool.h>
+#include <lockstep/parallel/threads/worker_pool.h>
 
 namespace lockstep {
 

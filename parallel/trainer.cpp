@@ -14,12 +14,12 @@
 namespace lockstep {
 namespace {
 
-double seconds_between(StepMoments::Clock::time_point begin, StepMoments::Clock::time_point end) {
+double seconds_between(StepTimestamps::Clock::time_point begin, StepTimestamps::Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
 // A phase is over when the slowest replica is done with it.
-StepTimes slowest(const std::vector<StepMoments>& moments) {
+StepTimes slowest(const std::vector<StepTimestamps>& moments) {
   auto last = moments.front();
   for (const auto& replica : moments) {
     last.start = std::min(last.start, replica.start);

@@ -13,13 +13,13 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/batch_norm.h>
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/evaluate.h>
-#include <lockstep/parallel/lr_schedule.h>
-#include <lockstep/parallel/replica.h>
+#include <lockstep/parallel/optimizer/lr_schedule.h>
 #include <lockstep/parallel/replica_workers.h>
-#include <lockstep/parallel/split_tuner.h>
+#include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica.h>
+#include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -109,8 +109,8 @@ class Trainer {
   // A step that was handed to the replicas.
   struct Flight {
     std::vector<int64_t> rows;
-    std::vector<ReplicaStep> steps;    // one a replica, on parts of rows
-    std::vector<StepMoments> moments;  // likewise, written by the replicas
+    std::vector<ReplicaStep> steps;       // one a replica, on parts of rows
+    std::vector<StepTimestamps> moments;  // likewise, written by the replicas
   };
 
   void land(int under_way);

@@ -30,7 +30,7 @@ def make_twin(args):
 
 
 def lr_at(args, step, steps_per_epoch):
-    """The rate of step 0, 1, ... of the run: lockstep's, parallel/lr_schedule.h."""
+    """The rate of step 0, 1, ... of the run: lockstep's, parallel/optimizer/lr_schedule.h."""
     warmup = args.warmup_epochs * steps_per_epoch
     if step < warmup:
         return args.lr * (step + 1) / warmup

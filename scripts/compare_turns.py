@@ -9,7 +9,7 @@ median counts. So what slows the machine down for a while slows both sides of a 
     lockstep         one replica on all cores; two 1-thread replicas, each on a core; one 1-thread replica; all by the
                      kernels that `lockstep train` takes by itself (--kernels auto)
     lockstep direct  of LeNet in fp32: two 1-thread replicas, our kernels without Winograd's tiles (--kernels direct)
-    lockstep stock   one replica on all cores, torch's kernels (--kernels stock)
+    lockstep stock   one replica on all cores, torch's kernels (--kernels torch)
     Python eager     on all cores
     Python DDP       two 1-thread processes over Gloo, each on a core
     torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here

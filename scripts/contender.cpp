@@ -4,7 +4,8 @@
 //   contender --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR
 //             --warmup STEPS --last-batch drop|keep [--kernels auto|direct|stock]
 //
-// Prints `ready {...}` once warm, with what it says of these steps; then, for each line on stdin, one line of JSON:
+// Prints `ready {...}` once warm, with what it says of these steps; then, for each line on stdin, one line of
+// JSON:
 //   run N    takes N steps; the seconds they took
 //   host N   takes N steps, each when the devices have nothing to do; the median seconds until step()
 //   returned

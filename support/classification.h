@@ -26,8 +26,8 @@ ModelFactory model_factory(Args... args) {
     auto net = std::make_shared<Net>(args...);
     Model model{net,
                 [net](const Inputs& rows) { return classification_outcome(net->forward(rows.X), rows.y); }};
-    if constexpr (requires(Params copies) { net->use_shadow_weights(copies); }) {
-      model.use_copies = [net](const Params& copies) { net->use_shadow_weights(copies); };
+    if constexpr (requires(Params copies) { net->use_bf16_weights(copies); }) {
+      model.use_bf16_weights = [net](const Params& copies) { net->use_bf16_weights(copies); };
     }
     return model;
   };

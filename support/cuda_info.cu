@@ -46,7 +46,8 @@ std::vector<CudaDevice> cuda_devices() {
     size_t total_bytes = 0;
     if (cudaGetDeviceProperties(&properties, index) != cudaSuccess || cudaSetDevice(index) != cudaSuccess ||
         cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
-      // A device that cannot be asked (in exclusive use, fallen off the bus) is listed as what it is: without memory.
+      // A device that cannot be asked (in exclusive use, fallen off the bus) is listed as what it is: without
+      // memory.
       cudaGetLastError();
     }
     devices.push_back({properties.name, properties.major, properties.minor, total_bytes, free_bytes,

@@ -29,11 +29,12 @@ std::string cuda_build();
 // One sentence on why CUDA cannot be used; empty when it can.
 std::optional<std::string> cuda_problem();
 
-// Why this program cannot compute on the index-th device, such as for want of kernels for its architecture; empty
-// when it can.
+// Why this program cannot compute on the index-th device, such as for want of kernels for its architecture;
+// empty when it can.
 std::optional<Error> cuda_device_problem(int index);
 
-// Whether device `index` can read `peer`'s memory itself. Where it cannot, copies between them go through the host.
+// Whether device `index` can read `peer`'s memory itself. Where it cannot, copies between them go through the
+// host.
 bool cuda_peer_access(int index, int peer);
 
 }  // namespace lockstep

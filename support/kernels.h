@@ -8,10 +8,10 @@ namespace lockstep {
 enum class Kernels {
   kAuto,    // ours where there are any for the layer, device and type
   kDirect,  // as kAuto, and direct sums where we have others
-  kStock,   // torch's
+  kTorch,   // torch's
 };
 
 inline constexpr Choice<Kernels> kKernelsNames[] = {
-    {"auto", Kernels::kAuto}, {"direct", Kernels::kDirect}, {"stock", Kernels::kStock}};
+    {"auto", Kernels::kAuto}, {"direct", Kernels::kDirect}, {"torch", Kernels::kTorch}};
 
 }  // namespace lockstep

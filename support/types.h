@@ -48,7 +48,7 @@ struct Model {
   std::function<Outcome(const Inputs&)> loss_sum;
   // Makes it compute in bfloat16 with these copies of its parameters, in their order, that the caller keeps
   // up to date: so nobody need convert them in every step. Empty: it has no use for any.
-  std::function<void(const Params& copies)> use_copies = {};
+  std::function<void(const Params& copies)> use_bf16_weights = {};
 };
 
 // Builds one replica of a model, on the host. Called once a replica; rank 0's parameters and buffers replace

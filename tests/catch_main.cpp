@@ -14,7 +14,7 @@ constexpr int kSkipped = 77;  // what ctest is told to read as "skipped"
 int skipped_cases = 0;
 
 void list_for_ctest(Catch::Session& session) {
-  for (const lockstep::test::ListedCase& test_case : lockstep::test::visible_cases(session)) {
+  for (const lockstep::testing::ListedCase& test_case : lockstep::testing::visible_cases(session)) {
     std::cout << test_case.name << '\t';
     for (const std::string& tag : test_case.tags) {
       std::cout << tag << ',';
@@ -38,7 +38,7 @@ std::string missing_device(const std::string& labels) {
 
 }  // namespace
 
-void lockstep::test::mark_skipped(const std::string& why) {
+void lockstep::testing::mark_skipped(const std::string& why) {
   ++skipped_cases;
   std::cout << "skipped: " << why << '\n';
 }
@@ -46,12 +46,12 @@ void lockstep::test::mark_skipped(const std::string& why) {
 int main(int argc, char** argv) {
   Catch::Session session;
   bool list = false;
-  session.cli(session.cli() |
-              lockstep::test::clara::Opt(list)["--list-for-ctest"]("one line a case: name, tab, its tags"));
+  session.cli(session.cli() | lockstep::testing::clara::Opt(list)["--list-for-ctest"](
+                                  "one line a case: name, tab, its tags"));
   if (const int status = session.applyCommandLine(argc, argv); status != 0) {
     return status;
   }
-  lockstep::test::demand_cases(session);
+  lockstep::testing::demand_cases(session);
   if (list) {
     list_for_ctest(session);
     return 0;

@@ -13,7 +13,7 @@
 #include <catch2/catch.hpp>
 #endif
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 struct ListedCase {
   std::string name;
@@ -63,4 +63,4 @@ inline void demand_cases(Catch::Session& session) {
 
 #endif
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing

@@ -4,14 +4,14 @@
 
 #include <string>
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 void mark_skipped(const std::string& why);
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing
 
-#define SKIP_CASE(why)                   \
-  do {                                   \
-    ::lockstep::test::mark_skipped(why); \
-    return;                              \
+#define SKIP_CASE(why)                      \
+  do {                                      \
+    ::lockstep::testing::mark_skipped(why); \
+    return;                                 \
   } while (false)

@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 
-#include <lockstep/app/bench/allreduce.h>
-#include <lockstep/app/bench/overlap.h>
-#include <lockstep/app/bench/partition.h>
-#include <lockstep/app/bench/scaling.h>
-#include <lockstep/app/bench/step.h>
+#include <lockstep/app/bench/allreduce/allreduce.h>
+#include <lockstep/app/bench/overlap/overlap.h>
+#include <lockstep/app/bench/partition/partition.h>
+#include <lockstep/app/bench/scaling/scaling.h>
+#include <lockstep/app/bench/step/step.h>
 
 namespace lockstep {
 

@@ -51,9 +51,9 @@ struct Series {
 struct Bar {
   double begin = 0;
   double end = 0;
-  int lane = 0;  // from above; takes lane .. lane + 1 of the y axis
+  int track = 0;  // from above; takes track .. track + 1 of the y axis
   int color = 0;
-  std::string label = {};  // inside, where those of its whole lane fit
+  std::string label = {};  // inside, where those of its whole track fit
 };
 
 struct Panel {

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include <lockstep/app/suggest.h>
+#include <lockstep/app/cli/suggest.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep::plot {

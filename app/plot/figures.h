@@ -25,7 +25,7 @@ Figure allreduce_figure(std::span<const Source> benches);
 // and weak; what was predicted is dashed and hollow.
 Figure scaling_figure(std::span<const Source> benches);
 
-// What each lane did when: one panel an experiment, all on the same scale of time.
+// What each track did when: one panel an experiment, all on the same scale of time.
 Figure overlap_figure(std::span<const Source> benches);
 
 // Test accuracy against learning rate (a logarithm). A line for each devices, batch size and epochs.

@@ -14,12 +14,12 @@ namespace {
 
 constexpr int kComputing = 0;
 constexpr int kCopying = 4;
-constexpr double kLaneHeight = 30;
+constexpr double kTrackHeight = 30;
 
 struct Experiment {
   std::string name = {};
-  std::vector<std::string> lanes = {};  // of each bar; then, once sorted, of each lane
-  std::vector<Bar> bars = {};           // in ms
+  std::vector<std::string> tracks = {};  // of each bar; then, once sorted, of each track
+  std::vector<Bar> bars = {};            // in ms
 };
 
 Experiment& experiment_named(std::vector<Experiment>& experiments, const std::string& name) {
@@ -32,23 +32,23 @@ void add_event(std::vector<Experiment>& experiments, const std::string& prefix, 
   const auto begin = number_at(event, "begin"), end = number_at(event, "end");
   if (!begin || !end || *end < *begin) return;
   auto& experiment = experiment_named(experiments, prefix + event.at("experiment").get<std::string>());
-  const std::string lane = event.at("lane");
+  const std::string track = event.at("track");
   const std::string name = event.value("name", "");
-  // A device that copies its own results does so in the lane in which it computes.
-  const bool copies = lane.find("copy") != std::string::npos || name.starts_with("copy");
-  experiment.lanes.push_back(lane);
+  // A device that copies its own results does so in the track in which it computes.
+  const bool copies = track.find("copy") != std::string::npos || name.starts_with("copy");
+  experiment.tracks.push_back(track);
   experiment.bars.push_back(
       {.begin = 1e3 * *begin, .end = 1e3 * *end, .color = copies ? kCopying : kComputing, .label = name});
 }
 
-// By name, each of them once, so that a device's lanes lie side by side.
-void sort_lanes(Experiment& experiment) {
-  const std::set<std::string> names(experiment.lanes.begin(), experiment.lanes.end());
+// By name, each of them once, so that a device's tracks lie side by side.
+void sort_tracks(Experiment& experiment) {
+  const std::set<std::string> names(experiment.tracks.begin(), experiment.tracks.end());
   for (size_t i = 0; i < experiment.bars.size(); ++i) {
-    const auto place = std::distance(names.begin(), names.find(experiment.lanes[i]));
-    experiment.bars[i].lane = static_cast<int>(place);
+    const auto place = std::distance(names.begin(), names.find(experiment.tracks[i]));
+    experiment.bars[i].track = static_cast<int>(place);
   }
-  experiment.lanes.assign(names.begin(), names.end());
+  experiment.tracks.assign(names.begin(), names.end());
 }
 
 // Each experiment begins at 0. Returns when the last of them ends.
@@ -67,11 +67,11 @@ double begin_at_zero(std::vector<Experiment>& experiments) {
 }
 
 Panel panel_of(const Experiment& experiment, const Axis& time) {
-  const auto lanes = static_cast<double>(experiment.lanes.size());
-  Panel panel{.title = experiment.name, .x = time, .bars = experiment.bars, .height = kLaneHeight * lanes};
-  panel.y = {.low = lanes, .high = 0};  // the first lane is on top
-  for (size_t i = 0; i < experiment.lanes.size(); ++i) {
-    panel.y.ticks.push_back({static_cast<double>(i) + .5, experiment.lanes[i]});
+  const auto tracks = static_cast<double>(experiment.tracks.size());
+  Panel panel{.title = experiment.name, .x = time, .bars = experiment.bars, .height = kTrackHeight * tracks};
+  panel.y = {.low = tracks, .high = 0};  // the first track is on top
+  for (size_t i = 0; i < experiment.tracks.size(); ++i) {
+    panel.y.ticks.push_back({static_cast<double>(i) + .5, experiment.tracks[i]});
   }
   return panel;
 }
@@ -89,7 +89,7 @@ Figure overlap_figure(std::span<const Source> benches) {
       nothing_to_draw(source, "timeline");
     }
   }
-  for (auto& experiment : experiments) sort_lanes(experiment);
+  for (auto& experiment : experiments) sort_tracks(experiment);
   const double last = begin_at_zero(experiments);
   auto time = linear_axis("time (ms)", std::vector{0., last});
   if (last > 0) {  // not up to the next tick: bars need the room

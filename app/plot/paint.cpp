@@ -131,23 +131,23 @@ class Painter {
 
   static Rectangle place(const Bar& bar, const Panel& panel, const Rectangle& area) {
     Rectangle box{place_on(panel.x, bar.begin, area.left, area.right),
-                  place_on(panel.y, bar.lane + .16, area.bottom, area.top),
+                  place_on(panel.y, bar.track + .16, area.bottom, area.top),
                   place_on(panel.x, bar.end, area.left, area.right),
-                  place_on(panel.y, bar.lane + .84, area.bottom, area.top)};
+                  place_on(panel.y, bar.track + .84, area.bottom, area.top)};
     box.right = std::max(box.right, box.left + kThinnestBar);
     if (box.width() > 4) box.right -= 1;  // so that neighbours are seen as two
     return box;
   }
 
   void bars(const Panel& panel, const Rectangle& area) {
-    std::set<int> crowded;  // lanes with a bar that is too short for its label: they have none
+    std::set<int> crowded;  // tracks with a bar that is too short for its label: they have none
     for (const auto& bar : panel.bars) {
       const auto box = place(bar, panel, area);
       canvas_.rectangle(box, color_of(bar.color, false));
-      if (canvas_.text_width(bar.label, kTextFont) + 8 > box.width()) crowded.insert(bar.lane);
+      if (canvas_.text_width(bar.label, kTextFont) + 8 > box.width()) crowded.insert(bar.track);
     }
     for (const auto& bar : panel.bars) {
-      if (crowded.contains(bar.lane)) continue;
+      if (crowded.contains(bar.track)) continue;
       const auto box = place(bar, panel, area);
       canvas_.text({.text = bar.label,
                     .at = {(box.left + box.right) / 2, (box.top + box.bottom) / 2 + kBaseDrop},

@@ -9,15 +9,15 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/distinct_files.h>
-#include <lockstep/app/logging.h>
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures.h>
 #include <lockstep/app/plot/source.h>
-#include <lockstep/app/suggest.h>
-#include <lockstep/app/terminal.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 namespace {
@@ -68,7 +68,7 @@ void run_plot(const PlotOptions& options) {
                     in_quotes(source.path)));
   }
   const auto figure = plot::figure_of(std::move(sources));
-  NewFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
+  AtomicFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
   const auto picture = plot::draw(figure, format);
   file.write(picture);
   file.put_in_place();

@@ -9,8 +9,8 @@
 #include <sstream>
 #include <utility>
 
-#include <lockstep/app/json_file.h>
-#include <lockstep/app/suggest.h>
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep::plot {

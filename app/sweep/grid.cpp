@@ -8,9 +8,9 @@
 #include <cstdint>
 #include <utility>
 
-#include <lockstep/app/bench/options.h>
-#include <lockstep/app/recipe.h>
-#include <lockstep/app/validators.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/report/bench_options.h>
+#include <lockstep/app/train/recipe.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -111,7 +111,7 @@ std::string grid_text(const SweepOptions& options) {
   return counted(cells, "cell") + of;
 }
 
-TrainOptions train_options(const SweepOptions& options, const SweepCell& cell) {
+TrainFlags train_options(const SweepOptions& options, const SweepCell& cell) {
   auto train = options.train;
   train.devices = cell.devices;
   train.batch_size = cell.batch_size;

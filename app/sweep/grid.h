@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <lockstep/app/sweep/cell.h>
-#include <lockstep/app/sweep/sweep.h>
+#include <lockstep/app/sweep/options.h>
 
 namespace lockstep {
 
@@ -18,6 +18,6 @@ std::vector<SweepCell> make_grid(const SweepOptions& options);
 std::string grid_text(const SweepOptions& options);
 
 // What `train` would be asked for this cell alone.
-TrainOptions train_options(const SweepOptions& options, const SweepCell& cell);
+TrainFlags train_options(const SweepOptions& options, const SweepCell& cell);
 
 }  // namespace lockstep

@@ -8,14 +8,14 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/environment.h>
-#include <lockstep/app/json_file.h>
-#include <lockstep/app/suggest.h>
-#include <lockstep/app/train_flags.h>
-#include <lockstep/app/validators.h>
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/json_file.h>
+#include <lockstep/app/report/environment.h>
+#include <lockstep/app/train/flags.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/new_file.h>
 
 namespace lockstep {
 namespace {
@@ -133,7 +133,7 @@ Json json_of(const CellResult& result) {
 
 SweepRecord::SweepRecord(std::string path, bool overwrite) : path_(std::move(path)), overwrite_(overwrite) {
   need_regular_file(*path_);
-  const NewFile probe(*path_, overwrite);
+  const AtomicFile probe(*path_, overwrite);
 }
 
 SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
@@ -227,7 +227,7 @@ void SweepRecord::write() {
   document["cells"] = Json::array();
   for (const auto& result : results_) document["cells"].push_back(json_of(result));
   auto text = document.dump(2) + "\n";
-  NewFile file(*path_, overwrite_ || on_disk_);
+  AtomicFile file(*path_, overwrite_ || on_disk_);
   file.write(text);
   file.put_in_place();
   on_disk_ = std::move(text);

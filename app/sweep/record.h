@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/bench/report.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/app/sweep/cell.h>
 
 namespace lockstep {

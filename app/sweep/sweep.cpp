@@ -12,25 +12,25 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/bench/options.h>
-#include <lockstep/app/combinations.h>
-#include <lockstep/app/distinct_files.h>
-#include <lockstep/app/environment.h>
-#include <lockstep/app/interrupt.h>
-#include <lockstep/app/logging.h>
-#include <lockstep/app/need_memory.h>
-#include <lockstep/app/notices.h>
-#include <lockstep/app/out_of_memory.h>
-#include <lockstep/app/recipe.h>
-#include <lockstep/app/suggest.h>
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/memory/out_of_memory.h>
+#include <lockstep/app/report/bench_options.h>
+#include <lockstep/app/report/environment.h>
 #include <lockstep/app/sweep/findings.h>
 #include <lockstep/app/sweep/grid.h>
 #include <lockstep/app/sweep/record.h>
-#include <lockstep/app/terminal.h>
-#include <lockstep/app/train_flags.h>
-#include <lockstep/app/train_plan.h>
-#include <lockstep/app/train_run.h>
-#include <lockstep/app/validators.h>
+#include <lockstep/app/terminal/interrupt.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/run.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
@@ -39,7 +39,7 @@ namespace {
 
 struct PlannedCell {
   SweepCell cell;
-  TrainOptions options;
+  TrainFlags options;
   TrainPlan plan;
 };
 
@@ -110,7 +110,7 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
 }
 
 // What all cells share. Of what a plan derives from its own devices, what was asked for.
-Json settings_of(const TrainOptions& options, const TrainPlan& plan) {
+Json settings_of(const TrainFlags& options, const TrainPlan& plan) {
   const auto& recipe = find_recipe(options.recipe);
   const auto& replica = plan.trainer.replica;
   return {{"recipe", plan.recipe},

@@ -143,7 +143,7 @@ torch::Tensor lenet_features(const torch::Tensor& X, const torch::Tensor& W1, co
       {{X, {X.size(0), 1, 28, 28}}, {W1, {20, 1, 3, 3}}, {b1, {20}}, {W2, {50, 20, 5, 5}}, {b2, {50}}});
   TORCH_CHECK(lenet_features_take(X),
               "LeNet's kernels give no gradient of the images, which these ask for; torch's do "
-              "(--kernels stock, Kernels::kStock)");
+              "(--kernels torch, Kernels::kTorch)");
   const bool keeps = torch::GradMode::is_enabled() &&
                      (W1.requires_grad() || b1.requires_grad() || W2.requires_grad() || b2.requires_grad());
   return LeNetFeatures<T>::apply(X, W1, b1, W2, b2, &layers, keeps);

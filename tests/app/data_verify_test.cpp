@@ -10,7 +10,7 @@
 #include <lockstep/tests/support/process.h>
 #include <lockstep/tests/support/temp_folder.h>
 
-using namespace lockstep::test;
+using namespace lockstep::testing;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
@@ -46,16 +46,16 @@ TEST_CASE("data verify finds Debian's files as published, with the digests of a 
     // zcat FILE | sha256sum
     CHECK_THAT(result.out,
                ContainsSubstring("train-images-idx3-ubyte.gz  "
-                        "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888  OK\n"));
+                                 "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888  OK\n"));
     CHECK_THAT(result.out,
                ContainsSubstring("train-labels-idx1-ubyte.gz  "
-                        "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9  OK\n"));
+                                 "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9  OK\n"));
     CHECK_THAT(result.out,
                ContainsSubstring("t10k-images-idx3-ubyte.gz   "
-                        "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  OK\n"));
+                                 "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b  OK\n"));
     CHECK_THAT(result.out,
                ContainsSubstring("t10k-labels-idx1-ubyte.gz   "
-                        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34  OK\n"));
+                                 "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34  OK\n"));
     CHECK_THAT(result.out, EndsWith("all 4 files are Fashion-MNIST as published\n"));
   }
 }
@@ -66,14 +66,15 @@ TEST_CASE("data verify ends with code 3 after its table when a file differs") {
   const auto result = verify({"--data", folder.path().string()});
   CHECK(result.exit_code == 3);
   // Python: hashlib.sha256(bytes([0, 0, 8, 1, 0, 0, 0, 1, 7])).hexdigest()
-  CHECK_THAT(result.out,
-             ContainsSubstring("train-labels-idx1-ubyte  "
-                      "c564aa0aa783b8862ae6128a973a6f6b213b9428d39b5c8acfbda3c630d40f1e  DIFFERS\n"));
-  CHECK_THAT(result.out,
-             ContainsSubstring("t10k-labels-idx1-ubyte   "
-                      "c564aa0aa783b8862ae6128a973a6f6b213b9428d39b5c8acfbda3c630d40f1e  DIFFERS\n"));
+  CHECK_THAT(result.out, ContainsSubstring(
+                             "train-labels-idx1-ubyte  "
+                             "c564aa0aa783b8862ae6128a973a6f6b213b9428d39b5c8acfbda3c630d40f1e  DIFFERS\n"));
+  CHECK_THAT(result.out, ContainsSubstring(
+                             "t10k-labels-idx1-ubyte   "
+                             "c564aa0aa783b8862ae6128a973a6f6b213b9428d39b5c8acfbda3c630d40f1e  DIFFERS\n"));
   CHECK_THAT(result.out, !ContainsSubstring("OK") && !ContainsSubstring("as published"));
-  CHECK_THAT(result.err, ContainsSubstring("4 of 4 files are not as published") && ContainsSubstring("hint:"));
+  CHECK_THAT(result.err,
+             ContainsSubstring("4 of 4 files are not as published") && ContainsSubstring("hint:"));
   CHECK_THAT(result.err, ContainsSubstring((folder / "t10k-images-idx3-ubyte").string()));
 }
 
@@ -85,14 +86,15 @@ TEST_CASE("data verify ends with code 3 when a file is damaged or missing, and p
   const auto damaged = verify({}, {{"LOCKSTEP_DATA", folder.path().string()}});
   CHECK(damaged.exit_code == 3);
   CHECK(damaged.out.empty());
-  CHECK_THAT(damaged.err, ContainsSubstring(labels.string()) && ContainsSubstring("truncated") && ContainsSubstring("hint:"));
+  CHECK_THAT(damaged.err, ContainsSubstring(labels.string()) && ContainsSubstring("truncated") &&
+                              ContainsSubstring("hint:"));
 
   std::filesystem::remove(labels);
   const auto missing = verify({"--data", folder.path().string()}, {{"LOCKSTEP_DATA", kDebianFolder}});
   CHECK(missing.exit_code == 3);
   CHECK(missing.out.empty());
-  CHECK_THAT(missing.err,
-             ContainsSubstring(folder.path().string() + " has neither t10k-labels-idx1-ubyte") && ContainsSubstring("hint:"));
+  CHECK_THAT(missing.err, ContainsSubstring(folder.path().string() + " has neither t10k-labels-idx1-ubyte") &&
+                              ContainsSubstring("hint:"));
 }
 
 TEST_CASE("data verify has nothing to say of synthetic data") {

@@ -7,7 +7,7 @@
 
 #include <lockstep/tests/app/train_process.h>
 
-using namespace lockstep::test;
+using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
@@ -46,8 +46,8 @@ TEST_CASE("demo gluon: shards on their devices, parameters read on each, an eval
   }
   CHECK(logits.size() == 4);  // four different images
 
-  CHECK_THAT(result.out,
-             ContainsSubstring("0.weight is not initialized on cuda:0; it was only initialized on [cpu, cpu]"));
+  CHECK_THAT(result.out, ContainsSubstring(
+                             "0.weight is not initialized on cuda:0; it was only initialized on [cpu, cpu]"));
   const auto kernel = rows_after("its first kernel (3 x 3) in replica 0 on cpu:", all);
   CHECK(kernel.size() == 3);
   for (const auto& row : kernel) CHECK(numbers_in_row(row) == 3);

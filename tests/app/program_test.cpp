@@ -9,7 +9,7 @@
 #include <lockstep/tests/app/train_process.h>
 #include <lockstep/tests/skip.h>
 
-using namespace lockstep::test;
+using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 
@@ -29,7 +29,8 @@ TEST_CASE("without a subcommand the help goes to standard error, and the code is
   const auto result = run_process(program({}));
   CHECK(result.exit_code == 2);
   CHECK(result.out.empty());
-  CHECK_THAT(result.err, ContainsSubstring("Usage: lockstep SUBCOMMAND [FLAGS]") && ContainsSubstring("devices"));
+  CHECK_THAT(result.err,
+             ContainsSubstring("Usage: lockstep SUBCOMMAND [FLAGS]") && ContainsSubstring("devices"));
   CHECK(run_process(program({"demo"})).exit_code == 2);
 }
 
@@ -46,9 +47,9 @@ TEST_CASE("help and version go to standard output") {
     const auto result = run_process(program(words));
     CHECK(result.exit_code == 0);
     CHECK(result.err.empty());
-    CHECK_THAT(
-        result.out,
-        Catch::Matchers::Matches("lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.[0-9]+\\.[0-9]+.*, .*CUDA.*\\)\n"));
+    CHECK_THAT(result.out,
+               Catch::Matchers::Matches(
+                   "lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.[0-9]+\\.[0-9]+.*, .*CUDA.*\\)\n"));
   }
 }
 
@@ -76,7 +77,8 @@ TEST_CASE("lockstep devices") {
   const auto result = run_process(program({"devices"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
-  CHECK_THAT(result.out, ContainsSubstring("cpux2") && ContainsSubstring("LibTorch") && ContainsSubstring("GiB memory"));
+  CHECK_THAT(result.out,
+             ContainsSubstring("cpux2") && ContainsSubstring("LibTorch") && ContainsSubstring("GiB memory"));
   CHECK_THAT(result.out, !ContainsSubstring("\x1b"));
 }
 

@@ -8,7 +8,7 @@
 #include <lockstep/tests/data/idx_bytes.h>
 #include <lockstep/tests/support/temp_folder.h>
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 class SmallData {
  public:
@@ -42,4 +42,4 @@ class SmallData {
   testing::TempFolder folder_;
 };
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing

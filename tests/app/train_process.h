@@ -3,9 +3,9 @@
 
 #include <signal.h>
 
+#include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <filesystem>
-#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <functional>
 #include <iterator>
@@ -20,7 +20,7 @@
 #include <lockstep/tests/support/process.h>
 #include <lockstep/tests/support/temp_folder.h>
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 using Words = std::vector<std::string>;
 
@@ -141,4 +141,4 @@ inline std::string refusal(const Process& process, int exit_code) {
   return result.err;
 }
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing

@@ -1,8 +1,8 @@
 #include <torch/types.h>
 
+#include <lockstep/tests/catch.h>
 #include <atomic>
 #include <bit>
-#include <lockstep/tests/catch.h>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <thread>
@@ -170,6 +170,7 @@ TEST_CASE("first_rows shares memory and refuses what is not there") {
   CHECK(first_rows(set, 20).size() == 20);
   for (const int64_t rows : {-1, 0, 21}) {
     CHECK_THROWS_AS(first_rows(set, rows), UsageError);
-    CHECK_THROWS_WITH(first_rows(set, rows), ContainsSubstring(std::to_string(rows) + " rows") && ContainsSubstring("1 to 20"));
+    CHECK_THROWS_WITH(first_rows(set, rows),
+                      ContainsSubstring(std::to_string(rows) + " rows") && ContainsSubstring("1 to 20"));
   }
 }

@@ -1,7 +1,7 @@
 #include <torch/types.h>
 
-#include <array>
 #include <lockstep/tests/catch.h>
+#include <array>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <string>
@@ -150,7 +150,8 @@ TEST_CASE("each of the four files with trailing bytes or a wrong checksum is an 
       stored.pop_back();
       stored[stored.size() - 8] ^= 1;  // of the CRC-32
       data.write_stored(file.name, stored);
-      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("incorrect data check"));
+      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) &&
+                                     ContainsSubstring("incorrect data check"));
     }
   }
 }
@@ -162,8 +163,8 @@ TEST_CASE("a label above 9 is an error that names its row") {
       File file = small_set()[labels];
       file.bytes[8 + 2] = 10;
       data.write(file.name, file.bytes);
-      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("label 10 in row 2") &&
-                                     ContainsSubstring("0 to 9"));
+      CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) &&
+                                     ContainsSubstring("label 10 in row 2") && ContainsSubstring("0 to 9"));
     }
   }
 }
@@ -177,8 +178,9 @@ TEST_CASE("images and labels of different count are an error that names both") {
                    ContainsSubstring(train.path("train-labels-idx1-ubyte").string() + " has 4 labels"));
     const DataFolder test(gzip);
     test.write("t10k-images-idx3-ubyte", idx_bytes({4, 28, 28}, pixels(4, 0)));
-    CHECK_THAT(test.failure(), ContainsSubstring(test.path("t10k-images-idx3-ubyte").string() + " has 4 images") &&
-                                   ContainsSubstring(test.path("t10k-labels-idx1-ubyte").string() + " has 3 labels"));
+    CHECK_THAT(test.failure(),
+               ContainsSubstring(test.path("t10k-images-idx3-ubyte").string() + " has 4 images") &&
+                   ContainsSubstring(test.path("t10k-labels-idx1-ubyte").string() + " has 3 labels"));
   }
 }
 
@@ -198,12 +200,14 @@ TEST_CASE("a missing file or folder is an error that names it") {
     CHECK_THAT(data.failure(), ContainsSubstring(data.folder().string()) && ContainsSubstring(file.name));
     CHECK_THROWS_AS(verify_fashion_mnist(data.folder()), DataError);
     std::filesystem::create_directory(data.path(file.name));
-    CHECK_THAT(data.failure(), ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("not a regular file"));
+    CHECK_THAT(data.failure(),
+               ContainsSubstring(data.path(file.name).string()) && ContainsSubstring("not a regular file"));
   }
   const DataFolder data(/*gzip=*/false);
   for (const auto& folder : {data.folder() / "nowhere", data.path("t10k-labels-idx1-ubyte")}) {
     CHECK_THROWS_AS(load_fashion_mnist(folder), DataError);
-    CHECK_THROWS_WITH(load_fashion_mnist(folder), ContainsSubstring(folder.string()) && ContainsSubstring("does not exist"));
+    CHECK_THROWS_WITH(load_fashion_mnist(folder),
+                      ContainsSubstring(folder.string()) && ContainsSubstring("does not exist"));
   }
 }
 

@@ -1,6 +1,6 @@
+#include <lockstep/tests/catch.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <lockstep/tests/catch.h>
 
 #include <algorithm>
 #include <span>
@@ -119,7 +119,8 @@ TEST_CASE("each wrong field of the header is named with what was expected") {
     const auto message = [&](size_t at, uint8_t value) {
       return failure_of(folder, with_byte(kFile, at, value), gzip);
     };
-    CHECK_THAT(message(0, 0x50), ContainsSubstring("not an IDX file") && ContainsSubstring("50 00") && ContainsSubstring("00 00"));
+    CHECK_THAT(message(0, 0x50), ContainsSubstring("not an IDX file") && ContainsSubstring("50 00") &&
+                                     ContainsSubstring("00 00"));
     CHECK_THAT(message(1, 0x4b), ContainsSubstring("not an IDX file") && ContainsSubstring("00 4b"));
     CHECK_THAT(message(2, 0x0d), ContainsSubstring("0x0d") && ContainsSubstring("0x08"));
     CHECK_THAT(message(3, 1), ContainsSubstring("1 dimensions, 3 were expected"));
@@ -157,9 +158,11 @@ TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an err
     if (at == trailer - 1) continue;  // its upper bits may be padding, which means nothing
     INFO("byte " << at << " of " << whole.size());
     const std::string message = failure_of(folder, with_byte(whole, at, whole[at] ^ 0x10));
-    if (at >= trailer) CHECK_THAT(message, ContainsSubstring("damaged") && ContainsSubstring("after 40 bytes"));
     if (at >= trailer)
-      CHECK_THAT(message, ContainsSubstring(at < trailer + 4 ? "incorrect data check" : "incorrect length check"));
+      CHECK_THAT(message, ContainsSubstring("damaged") && ContainsSubstring("after 40 bytes"));
+    if (at >= trailer)
+      CHECK_THAT(message,
+                 ContainsSubstring(at < trailer + 4 ? "incorrect data check" : "incorrect length check"));
   }
 }
 
@@ -178,7 +181,8 @@ TEST_CASE("a header that promises more than the file can hold is refused before 
   const Bytes hostile = idx_bytes({1'000'000, 28, 28}, Bytes(100));
   for (const bool gzip : {false, true}) {
     write_bytes(folder / "hostile", gzip ? gzipped(hostile) : hostile);
-    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint), ContainsSubstring("promises 784000016 bytes"));
+    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint),
+                      ContainsSubstring("promises 784000016 bytes"));
   }
 }
 

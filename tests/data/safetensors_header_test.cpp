@@ -259,7 +259,8 @@ TEST_CASE("shapes beyond what a tensor can have are errors") {
 
 TEST_CASE("a header that is deep or endless is refused where it leaves the format") {
   constexpr size_t kMuch = 20'000'000;
-  CHECK_THAT(failure("{\"x\":" + std::string(kMuch, '['), 0), ContainsSubstring("has an array under the name 'x'"));
+  CHECK_THAT(failure("{\"x\":" + std::string(kMuch, '['), 0),
+             ContainsSubstring("has an array under the name 'x'"));
   std::string objects = "{\"x\":";
   for (size_t i = 0; i < 100'000; ++i) objects += "{\"dtype\":";
   CHECK_THAT(failure(objects, 0), ContainsSubstring("has an object in dtype of tensor 'x'"));
@@ -350,7 +351,8 @@ TEST_CASE("what could not be read again is not laid out") {
              ContainsSubstring("'__metadata__': the format keeps"));
   CHECK_THAT(refusal({{"x", TensorDtype::kU8, std::vector<int64_t>(65, 1)}}),
              ContainsSubstring("more than 64 dimensions"));
-  CHECK_THAT(refusal({{"x", TensorDtype::kF32, {0, int64_t{1} << 61}}}), ContainsSubstring("overflows 63 bits"));
+  CHECK_THAT(refusal({{"x", TensorDtype::kF32, {0, int64_t{1} << 61}}}),
+             ContainsSubstring("overflows 63 bits"));
   CHECK_THAT(refusal({{"a\xff", TensorDtype::kF32, {2}}}), ContainsSubstring("not UTF-8"));
   CHECK_THAT(refusal({x}, {{"k\xff", "v"}}), ContainsSubstring("not UTF-8"));
   CHECK_THAT(refusal({x}, {{"k", "v\xff"}}), ContainsSubstring("not UTF-8"));

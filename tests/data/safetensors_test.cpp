@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <lockstep/tests/catch.h>
+#include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -276,8 +276,10 @@ TEST_CASE("the length of the header is held against the file and a bound") {
   };
   CHECK(load_safetensors(with_length(2)).tensors.empty());
   CHECK_THAT(failure(with_length(3)), ContainsSubstring("promises a header of 3 bytes and has 2 more"));
-  CHECK_THAT(failure(with_length(100'000'000)), ContainsSubstring("header of 100000000 bytes and has 2 more"));
-  CHECK_THAT(failure(with_length(100'000'001)), ContainsSubstring("100000001 bytes, at most 100000000 were expected"));
+  CHECK_THAT(failure(with_length(100'000'000)),
+             ContainsSubstring("header of 100000000 bytes and has 2 more"));
+  CHECK_THAT(failure(with_length(100'000'001)),
+             ContainsSubstring("100000001 bytes, at most 100000000 were expected"));
   CHECK_THAT(failure(with_length(UINT64_MAX)), ContainsSubstring("18446744073709551615 bytes, at most"));
   CHECK_THAT(failure(with_length(0)), ContainsSubstring("begins with nothing"));
   write_file(folder / "file", "PK\x03\x04 an archive of torch.save");

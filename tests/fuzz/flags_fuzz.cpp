@@ -4,10 +4,10 @@
 #include <cstdlib>
 #include <numeric>
 
-#include <lockstep/app/bench/predict.h>
-#include <lockstep/app/bench/sizes.h>
-#include <lockstep/app/train_plan.h>
-#include <lockstep/app/validators.h>
+#include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/bench/scaling/model.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/tests/fuzz/harness.h>

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/parallel/precision.h>
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/tests/models/batch_norm_cases.h>
@@ -87,7 +87,7 @@ ResNet18Distances distances_from_double(Initialization initialization, uint64_t 
     return ResNet18(
         ResNet18Options{.seed = seed, .dtype = dtype, .initialization = initialization, .kernels = kernels});
   };
-  auto exact = network(Kernels::kStock, torch::kFloat64);
+  auto exact = network(Kernels::kTorch, torch::kFloat64);
   const auto exact_logits = exact->forward(X.to(torch::kFloat64));
   exact_logits.sum().backward();
   const auto expected = exact->named_parameters();
@@ -107,7 +107,7 @@ ResNet18Distances distances_from_double(Initialization initialization, uint64_t 
     }
     return result;
   };
-  return {.own = distances(Kernels::kAuto), .stock = distances(Kernels::kStock)};
+  return {.own = distances(Kernels::kAuto), .stock = distances(Kernels::kTorch)};
 }
 
 // In the median over seeds 3, 4, ...: an output of a ReLU that rounding puts on the other side of 0 is worth
@@ -164,10 +164,10 @@ TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
   };
   CHECK(count(Kernels::kAuto, "Conv3x3Function") == 6);
   CHECK(count(Kernels::kDirect, "Conv3x3Function") == 0);
-  CHECK(count(Kernels::kStock, "Conv3x3Function") == 0);
+  CHECK(count(Kernels::kTorch, "Conv3x3Function") == 0);
   CHECK(count(Kernels::kAuto, "BatchNormRelu") == 17);
   CHECK(count(Kernels::kDirect, "BatchNormRelu") == 17);
-  CHECK(count(Kernels::kStock, "BatchNormRelu") == 0);
+  CHECK(count(Kernels::kTorch, "BatchNormRelu") == 0);
 }
 
 TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's", "[cpu][slow]") {
@@ -182,8 +182,7 @@ TEST_CASE("ResNet-18 by our kernels in bfloat16 is no further from double than u
 }
 
 // Here the final linear layer's own rounding is a third to a half of the distance.
-TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance from double",
-          "[cpu][slow]") {
+TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance from double", "[cpu][slow]") {
   const torch::NoGradGuard no_grad;
   std::vector<double> ratios;
   for (uint64_t seed = 3; seed < 6; ++seed) {
@@ -193,7 +192,7 @@ TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance 
       return ResNet18(ResNet18Options{
           .seed = seed, .dtype = dtype, .initialization = Initialization::kTorch, .kernels = kernels});
     };
-    auto exact = network(Kernels::kStock, torch::kFloat64);
+    auto exact = network(Kernels::kTorch, torch::kFloat64);
     for (int pass = 0; pass < 20; ++pass) exact->forward(X.to(torch::kFloat64));  // for running statistics
     exact->eval();
     const auto expected = exact->forward(X.to(torch::kFloat64));
@@ -205,7 +204,7 @@ TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance 
       CHECK(logits.scalar_type() == torch::kBFloat16);
       return distance(logits, expected);
     };
-    ratios.push_back(distance_by(Kernels::kAuto) / distance_by(Kernels::kStock));
+    ratios.push_back(distance_by(Kernels::kAuto) / distance_by(Kernels::kTorch));
   }
   CHECK(median(ratios) <= 1.5);
 }
@@ -227,7 +226,7 @@ TEST_CASE(
 }
 
 TEST_CASE("on a processor sums reach a batch normalisation unrounded in bfloat16") {
-  const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect, Kernels::kStock);
+  const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect, Kernels::kTorch);
   // 64 and 128 channels in the last two stages.
   const auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32, /*width=*/16);
   const bool own = kernels == Kernels::kAuto && fast_bf16_kernels();
@@ -240,10 +239,10 @@ TEST_CASE("on a processor sums reach a batch normalisation unrounded in bfloat16
     const auto y = under_autocast([&] { return layer.forward(X); });
     unrounded += layer.unrounded;
     const bool of_ours = layer.name.starts_with("3 x 3,") && sizes[1] % 64 == 0;
-    const bool kept = layer.first ? kernels != Kernels::kStock : own && of_ours;
-    const bool normalised_by_torch = kernels == Kernels::kStock && layer.name.starts_with("batch norm");
+    const bool kept = layer.first ? kernels != Kernels::kTorch : own && of_ours;
+    const bool normalised_by_torch = kernels == Kernels::kTorch && layer.name.starts_with("batch norm");
     CHECK(y.scalar_type() == (kept || normalised_by_torch ? torch::kFloat32 : torch::kBFloat16));
     if (layer.first && kept) CHECK(layer.forward(X).equal(y));  // as without autocast
   }
-  CHECK(unrounded == (kernels == Kernels::kStock ? 0 : own ? 7 : 1));
+  CHECK(unrounded == (kernels == Kernels::kTorch ? 0 : own ? 7 : 1));
 }

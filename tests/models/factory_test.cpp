@@ -141,7 +141,7 @@ TEST_CASE("each model says what a row of a batch takes") {
   // By hand: X; the kernels' copy of it, 20 x 12 x 12 pooled and the signs of 20 x 12 x 12 and 50 x 4 x 4 as
   // bytes; the features and their gradient, the hidden layer, the logits.
   CHECK(lenet_activations_per_row(true) == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);
-  lenet.kernels = Kernels::kStock;
+  lenet.kernels = Kernels::kTorch;
   CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(false));
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("only LeNet stays in fp32, on processors and by our kernels") {
   CHECK_FALSE(stays_in_fp32(spec("resnet18"), torch::kCPU));
   lenet.kernels = Kernels::kDirect;
   CHECK(stays_in_fp32(lenet, torch::kCPU));
-  lenet.kernels = Kernels::kStock;
+  lenet.kernels = Kernels::kTorch;
   CHECK_FALSE(stays_in_fp32(lenet, torch::kCPU));
   lenet = spec("lenet");
   lenet.dtype = torch::kFloat64;

@@ -1,7 +1,7 @@
 // LeNet's convolutional layers by our own kernels, against torch's in double.
+#include <lockstep/tests/catch.h>
 #include <torch/autograd.h>
 #include <algorithm>
-#include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
 #include <vector>
@@ -195,5 +195,6 @@ TEST_CASE("what LeNet's own kernels cannot compute is left to torch's, or refuse
   CHECK_THROWS_WITH(of(torch::rand({2, 1, 27, 28}, torch::kFloat64), test.params[2]),
                     ContainsSubstring("[2, 1, 27, 28]"));
   CHECK_THROWS_WITH(of(test.X, test.params[2].to(torch::kFloat32)), ContainsSubstring("Float"));
-  CHECK_THROWS_WITH(of(test.X, test.params[0]), ContainsSubstring("[50, 20, 5, 5]") && ContainsSubstring("[20, 1, 3, 3]"));
+  CHECK_THROWS_WITH(of(test.X, test.params[0]),
+                    ContainsSubstring("[50, 20, 5, 5]") && ContainsSubstring("[20, 1, 3, 3]"));
 }

@@ -109,7 +109,7 @@ TEST_CASE("LeNet's frozen parameters get no gradient and cost no products, the o
 TEST_CASE("LeNet without a backward pass to come keeps one group of images a thread") {
   const LeNetCase test(80);
   const auto layers = asked_layers();
-  const auto groups = static_cast<size_t>((80 + layers.lanes - 1) / layers.lanes);
+  const auto groups = static_cast<size_t>((80 + layers.tracks - 1) / layers.tracks);
   const Threads guard(1);
   const auto forward = [&](const std::set<size_t>& trained) {
     asked = {};
@@ -163,15 +163,15 @@ TEST_CASE("LeNet's gradients have no gradients by our kernels, and say so; torch
   const auto differentiable = [](const torch::Tensor& y, const Tensors& of) {
     return torch::autograd::grad({y.square().sum()}, of, {}, /*retain_graph=*/true, /*create_graph=*/true);
   };
-  CHECK_THROWS_WITH(
-      differentiable(lenet(X, params), params),
-      ContainsSubstring("LeNet's linear layers can be differentiated once") && ContainsSubstring("--kernels stock"));
+  CHECK_THROWS_WITH(differentiable(lenet(X, params), params),
+                    ContainsSubstring("LeNet's linear layers can be differentiated once") &&
+                        ContainsSubstring("--kernels torch"));
   const auto features = lenet_features<float>(X, params[0], params[1], params[2], params[3],
                                               *cpu_kernels<float>().winograd_lenet);
-  CHECK_THROWS_WITH(
-      differentiable(features, {params[0]}),
-      ContainsSubstring("LeNet's convolutions can be differentiated once") && ContainsSubstring("--kernels stock"));
-  const auto stock = differentiable(lenet_by(Kernels::kStock, X, params), params);
+  CHECK_THROWS_WITH(differentiable(features, {params[0]}),
+                    ContainsSubstring("LeNet's convolutions can be differentiated once") &&
+                        ContainsSubstring("--kernels torch"));
+  const auto stock = differentiable(lenet_by(Kernels::kTorch, X, params), params);
   CHECK(torch::autograd::grad({stock[0].square().sum()}, {params[0]})[0].defined());
 }
 
@@ -187,14 +187,17 @@ TEST_CASE("LeNet's kernels refuse numbers of another type before they compute") 
     return lenet_head<T>(h, p[4], p[5], p[6], p[7], layers);
   };
   const auto h = torch::rand({40, 800});
-  CHECK_THROWS_WITH(features(of_floats, test.X, doubles), ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
+  CHECK_THROWS_WITH(features(of_floats, test.X, doubles),
+                    ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
   CHECK_THROWS_WITH(features(of_doubles, test.X.to(torch::kFloat32), floats),
                     ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
   CHECK_THROWS_WITH(features(of_floats, test.X.to(torch::kFloat32), doubles),
                     ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
   CHECK_THROWS_WITH(head(of_floats, h.to(torch::kFloat64), doubles),
                     ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
-  CHECK_THROWS_WITH(head(of_doubles, h, floats), ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
-  CHECK_THROWS_WITH(head(of_floats, h, doubles), ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
+  CHECK_THROWS_WITH(head(of_doubles, h, floats),
+                    ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
+  CHECK_THROWS_WITH(head(of_floats, h, doubles),
+                    ContainsSubstring("Float of [") && ContainsSubstring("Double of ["));
   CHECK_THROWS_AS(lenet(test.X.to(torch::kFloat32), doubles), c10::Error);
 }

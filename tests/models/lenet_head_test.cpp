@@ -1,8 +1,8 @@
 // LeNet's linear layers by our own kernels, against torch's in double.
 #include <torch/autograd.h>
 
-#include <algorithm>
 #include <lockstep/tests/catch.h>
+#include <algorithm>
 #include <string>
 #include <vector>
 

@@ -6,7 +6,7 @@
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/cpu/lenet_features.h>
 #include <lockstep/models/cpu/lenet_head.h>
-#include <lockstep/parallel/precision.h>
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/tests/models/lenet_cases.h>
 
 using namespace lockstep;
@@ -27,10 +27,10 @@ torch::Tensor logits_by(const LeNetLayers<float>& layers, const LeNetCase& test)
 
 TEST_CASE("LeNet's kernels are three, and agree") {
   const LeNetCase test(37);
-  const auto exact = lenet_step(Kernels::kStock, test, torch::kFloat64);
+  const auto exact = lenet_step(Kernels::kTorch, test, torch::kFloat64);
   const auto by_winograd = lenet_step(Kernels::kAuto, test, torch::kFloat32);
   const auto by_direct = lenet_step(Kernels::kDirect, test, torch::kFloat32);
-  const auto by_torch = lenet_step(Kernels::kStock, test, torch::kFloat32);
+  const auto by_torch = lenet_step(Kernels::kTorch, test, torch::kFloat32);
   for (const auto* found : {&by_winograd, &by_direct, &by_torch})
     CHECK(worst_error(*found, exact) < kLeNetRounding);
   for (size_t i = 0; i < exact.size(); ++i) {
@@ -48,7 +48,7 @@ TEST_CASE("LeNet's kernels are three, and agree") {
 
 TEST_CASE("doubles, and images that want a gradient, are torch's with any kernels") {
   const LeNetCase test(5);
-  const auto stock = lenet_step(Kernels::kStock, test, torch::kFloat64);
+  const auto stock = lenet_step(Kernels::kTorch, test, torch::kFloat64);
   CHECK(equal_tensors(lenet_step(Kernels::kAuto, test, torch::kFloat64), stock));
   CHECK(equal_tensors(lenet_step(Kernels::kDirect, test, torch::kFloat64), stock));
 
@@ -58,7 +58,7 @@ TEST_CASE("doubles, and images that want a gradient, are torch's with any kernel
     const auto logits = lenet_by(kernels, X, params);
     return Tensors{logits, torch::autograd::grad({logits}, {X}, {test.gradient.to(torch::kFloat32)})[0]};
   };
-  CHECK(equal_tensors(with_images(Kernels::kAuto), with_images(Kernels::kStock)));
+  CHECK(equal_tensors(with_images(Kernels::kAuto), with_images(Kernels::kTorch)));
 }
 
 TEST_CASE("under autocast our kernels compute in fp32, and torch's in bfloat16") {
@@ -72,8 +72,8 @@ TEST_CASE("under autocast our kernels compute in fp32, and torch's in bfloat16")
     CHECK(found[0].scalar_type() == torch::kFloat32);
     CHECK(equal_tensors(found, lenet_step(kernels, test, torch::kFloat32)));
   }
-  const auto coarse = under_autocast(Kernels::kStock);
-  CHECK(worst_error(coarse, lenet_step(Kernels::kStock, test, torch::kFloat64)) > 1e-3);
+  const auto coarse = under_autocast(Kernels::kTorch);
+  CHECK(worst_error(coarse, lenet_step(Kernels::kTorch, test, torch::kFloat64)) > 1e-3);
 }
 
 TEST_CASE("LeNet on one, two and three threads: the same numbers, and each time the same bits") {

@@ -9,7 +9,7 @@
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/tests/support/reference.h>
-#include <lockstep/tests/support/stock_lenet.h>
+#include <lockstep/tests/support/torch_lenet.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

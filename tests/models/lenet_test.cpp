@@ -2,7 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/models/lenet.h>
-#include <lockstep/tests/support/stock_lenet.h>
+#include <lockstep/tests/support/torch_lenet.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -69,7 +69,7 @@ TEST_CASE("a double network starts from the float network's values") {
 
 TEST_CASE("forward equals the network of torch's own layers") {
   LeNet net(0, torch::kFloat64);
-  auto stock = stock_lenet(torch::kFloat64);
+  auto stock = torch_lenet(torch::kFloat64);
   // Large weights, so that ReLUs cut on both sides.
   for (auto& param : net->parameters()) param.detach().add_(torch::randn_like(param) * .2);
   copy_into(stock, net->parameters());

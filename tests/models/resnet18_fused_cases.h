@@ -57,9 +57,9 @@ inline std::vector<NamedTensor> two_steps(ResNet18& net, torch::Device device, t
 
 // Nothing may be further from the same network in double than a few times what torch's own layers are.
 inline void check_fused_resnet18(torch::Device device, int64_t width = 8) {
-  auto stock = small_resnet18(Kernels::kStock, device, torch::kFloat32, width);
+  auto stock = small_resnet18(Kernels::kTorch, device, torch::kFloat32, width);
   auto fused = small_resnet18(Kernels::kAuto, device, torch::kFloat32, width);
-  auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64, width);
+  auto exact = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64, width);
   const auto stock_results = two_steps(stock, device, torch::kFloat32);
   const auto fused_results = two_steps(fused, device, torch::kFloat32);
   const auto exact_results = two_steps(exact, torch::kCPU, torch::kFloat64);

@@ -1,7 +1,7 @@
 // With the kernels themselves, emulated: batch_norm_emulated.cpp.
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/precision.h>
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/tests/models/resnet18_fused_cases.h>
 
 using namespace lockstep;
@@ -10,7 +10,7 @@ using namespace lockstep::testing;
 TEST_CASE("ResNet-18 trains with fused kernels as with torch's layers") { check_fused_resnet18(torch::kCPU); }
 
 TEST_CASE("names, order and memory of parameters and buffers do not depend on the kernels") {
-  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat32);
+  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
   const auto check = [](const auto& ours, const auto& theirs) {
     REQUIRE(ours.size() == theirs.size());
@@ -26,14 +26,14 @@ TEST_CASE("names, order and memory of parameters and buffers do not depend on th
 
 TEST_CASE("other types stay torch's, and networks without batch normalisation are close to them") {
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat64);
-  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
+  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({2, 1, 28, 28}, torch::kFloat64);
   CHECK(fused->forward(X).equal(stock->forward(X)));
   ResNet18Options options;
   options.width = 8;
   options.batch_norm = false;
   ResNet18 plain(options);
-  options.kernels = Kernels::kStock;
+  options.kernels = Kernels::kTorch;
   ResNet18 plain_stock(options);
   const auto expected = plain_stock->forward(X.to(torch::kFloat32));
   CHECK(max_difference(plain->forward(X.to(torch::kFloat32)), expected) <= 1e-5 * max_abs(expected));
@@ -60,18 +60,18 @@ TEST_CASE("the biases before a batch normalisation take part in a gradient sync,
 
 TEST_CASE("the factory passes the kernels on") {
   const Inputs rows{torch::arange(2 * 14 * 14).view({2, 1, 14, 14}) / 392., torch::arange(2)};
-  for (const auto kernels : {Kernels::kAuto, Kernels::kStock}) {
+  for (const auto kernels : {Kernels::kAuto, Kernels::kTorch}) {
     const auto model = make_model_factory({.name = "resnet18", .kernels = kernels})();
     model.loss_sum({rows.X.to(torch::kFloat32), rows.y}).loss.backward();
     // Only torch's own layers give the bias before a batch normalisation a gradient.
-    CHECK(model.module->named_parameters()["0.bias"].grad().defined() == (kernels == Kernels::kStock));
+    CHECK(model.module->named_parameters()["0.bias"].grad().defined() == (kernels == Kernels::kTorch));
   }
 }
 
 TEST_CASE("under autocast the fused kernels compute in bfloat16") {
-  auto stock = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat32);
+  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
-  auto exact = small_resnet18(Kernels::kStock, torch::kCPU, torch::kFloat64);
+  auto exact = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({16, 1, 28, 28});
   const auto in_bf16 = [&](ResNet18& net) {
     const AutocastGuard autocast(Precision::kBf16, torch::kCPU);

@@ -378,7 +378,7 @@ TEST_CASE(
   CHECK(resnet18_floats_per_row(options, torch::kCUDA) == 0);
   options.kernels = Kernels::kDirect;
   CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28);
-  options.kernels = Kernels::kStock;
+  options.kernels = Kernels::kTorch;
   CHECK(resnet18_floats_per_row(options, torch::kCPU) == 0);
   options = {.width = 16};
   CHECK(resnet18_floats_per_row(options, torch::kCPU, 13, 10) ==

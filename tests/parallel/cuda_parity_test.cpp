@@ -1,6 +1,6 @@
 // A GPU's gradients beside double ones, and replicas that share a GPU beside each other.
-#include <algorithm>
 #include <lockstep/tests/catch.h>
+#include <algorithm>
 #include <map>
 #include <numeric>
 
@@ -12,7 +12,7 @@
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/row_numbers.h>
-#include <lockstep/tests/parallel/collectives.h>
+#include <lockstep/tests/parallel/collectives/collectives.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>
 
@@ -156,7 +156,7 @@ TEST_CASE("a GPU's fp32 gradients are as near to double as the CPU's", "[cuda]")
 // The rule itself, which has to find out what rounds more than it says. (Our own kernels of LeNet stay in
 // fp32.)
 TEST_CASE("gradients in bfloat16 are not taken for fp32 ones") {
-  const auto factory = network("lenet", 0, Kernels::kStock);
+  const auto factory = network("lenet", 0, Kernels::kTorch);
   CHECK(wrong_parameters(compare(factory, 8, "cpu", Precision::kFp32)).empty());
   CHECK(wrong_parameters(compare(factory, 8, "cpu", Precision::kBf16)).size() >= 6);
   CHECK(wrong_parameters(compare(network("lenet", 0), 8, "cpu", Precision::kBf16)).empty());

@@ -4,8 +4,8 @@
 #include <lockstep/tests/catch.h>
 #include <stdexcept>
 
-#include <lockstep/parallel/cpu_cores.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 
 using namespace lockstep;
 

@@ -3,10 +3,10 @@
 
 #include <lockstep/data/gather_images.h>
 #include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/flat_sgd.h>
-#include <lockstep/parallel/nccl_communicator.h>
-#include <lockstep/parallel/step_graph.h>
+#include <lockstep/parallel/optimizer/flat_sgd.h>
+#include <lockstep/parallel/training/step_graph.h>
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
@@ -44,7 +44,8 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
 
   const std::string nccl = "this lockstep was built without NCCL";
   CHECK(nccl_version().empty());
-  CHECK_THAT(device_error([] { make_nccl_id(); }), ContainsSubstring(nccl) && ContainsSubstring("--allreduce two_shot"));
+  CHECK_THAT(device_error([] { make_nccl_id(); }),
+             ContainsSubstring(nccl) && ContainsSubstring("--allreduce two_shot"));
   CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
              ContainsSubstring(nccl));
   CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), ContainsSubstring(nccl));

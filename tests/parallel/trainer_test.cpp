@@ -8,7 +8,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/main_thread.h>
-#include <lockstep/parallel/trace.h>
+#include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
@@ -377,12 +377,12 @@ TEST_CASE("in bf16 a model that can compute with copies of its weights does, wit
   std::vector<Params> copies;  // of all replicas, which have the same bits
   const ModelFactory without = [&] {
     auto model = plain();
-    model.use_copies = {};
+    model.use_bf16_weights = {};
     return model;
   };
   const ModelFactory with = [&] {
     auto model = plain();
-    model.use_copies = [&, use = model.use_copies](const Params& given) {
+    model.use_bf16_weights = [&, use = model.use_bf16_weights](const Params& given) {
       use(given);
       const std::lock_guard lock(mutex);
       copies.push_back(given);

@@ -7,7 +7,7 @@
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
-#include <lockstep/parallel/sgd.h>
+#include <lockstep/parallel/optimizer/sgd.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
 
@@ -145,7 +145,8 @@ TEST_CASE("splits that make no sense are usage errors") {
     CHECK_THROWS_AS(shard_sizes(8, 2, weights), UsageError);
   // Finite numbers whose sum is infinite, or so small that it has lost its digits.
   const std::vector<double> huge{1e308, 1e308}, tiny{5e-324, 0}, small{1e-310, 1e-310};
-  for (const auto& weights : {huge, tiny, small}) CHECK_THROWS_WITH(shard_sizes(8, 2, weights), ContainsSubstring("sum to"));
+  for (const auto& weights : {huge, tiny, small})
+    CHECK_THROWS_WITH(shard_sizes(8, 2, weights), ContainsSubstring("sum to"));
   CHECK(shard_sizes(8, 2, std::vector<double>{8e307, 8e307}) == std::vector<int64_t>{4, 4});
   CHECK(shard_sizes(8, 2, std::vector<double>{3e-308, 3e-308}) == std::vector<int64_t>{4, 4});
   CHECK_THROWS_AS(shard_sizes(8, 0), UsageError);

@@ -38,7 +38,7 @@ case_step() {
     --batch-size 16 --seeds 1; }
   step "$program"
   # The same program, but in bfloat16 wherever no precision is asked for: by torch's kernels, since ours stay in fp32.
-  local bf16='--precision bf16 --kernels stock'
+  local bf16='--precision bf16 --kernels torch'
   printf '#!/bin/bash\n[[ " $* " == *" --precision "* ]] || set -- "$@" %s\nexec %q "$@"\n' "$bf16" "$program" \
     >"$folder/rounding"
   chmod +x "$folder/rounding"

@@ -10,7 +10,8 @@
 
 namespace {
 
-// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to provide.
+// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to
+// provide.
 long faults_of_a_step() {
   rusage before{}, after{};
   getrusage(RUSAGE_THREAD, &before);
@@ -32,7 +33,7 @@ TEST_CASE("a step takes no new pages where the one before has freed enough") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   SKIP_CASE("the sanitizer has an allocator of its own");
 #endif
-  std::thread([] {  // a worker's heap differs from the main thread's
+  std::thread([] {                   // a worker's heap differs from the main thread's
     CHECK(faults_of_a_step() > 10);  // 21 pages of 2 MB, or more of 4 KB
     CHECK(faults_of_a_step() < 10);  // 10,000 with glibc's malloc
   })

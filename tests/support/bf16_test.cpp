@@ -3,8 +3,8 @@
 
 #include <c10/util/BFloat16.h>
 
-#include <bit>
 #include <lockstep/tests/catch.h>
+#include <bit>
 #include <cmath>
 
 using namespace lockstep;

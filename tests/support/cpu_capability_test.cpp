@@ -20,7 +20,8 @@ TEST_CASE("the most capable kernels that the processor can run are chosen, or th
       CHECK(choose_capability(wanted.c_str()) == capability);
     } else {
       CHECK_THROWS_AS(choose_capability(wanted.c_str()), DeviceError);
-      CHECK_THROWS_WITH(choose_capability(wanted.c_str()), ContainsSubstring(wanted) && ContainsSubstring("does not have"));
+      CHECK_THROWS_WITH(choose_capability(wanted.c_str()),
+                        ContainsSubstring(wanted) && ContainsSubstring("does not have"));
     }
   }
 }
@@ -28,8 +29,8 @@ TEST_CASE("the most capable kernels that the processor can run are chosen, or th
 TEST_CASE("a capability by another name is refused, with the names that there are") {
   for (const auto* name : {"", "avx", "AVX2"}) {
     CHECK_THROWS_AS(choose_capability(name), UsageError);
-    CHECK_THROWS_WITH(choose_capability(name),
-                      ContainsSubstring("avx512, avx2 or portable") && ContainsSubstring("'" + std::string(name) + "'"));
+    CHECK_THROWS_WITH(choose_capability(name), ContainsSubstring("avx512, avx2 or portable") &&
+                                                   ContainsSubstring("'" + std::string(name) + "'"));
   }
 }
 

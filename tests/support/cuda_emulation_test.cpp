@@ -119,18 +119,19 @@ TEST_CASE("shuffles, votes and atomic sums") {
 
 TEST_CASE("a barrier that some threads miss ends the launch") {
   for (const auto& launch : kAllWays) {
-    CHECK_THROWS_WITH(
-        launch({2}, {64},
-               [] {
-                 if (threadIdx.x != 7) __syncthreads();
-               }),
-        Catch::Matchers::ContainsSubstring("63 of 64 threads of a block wait at") && Catch::Matchers::ContainsSubstring("the others never come"));
+    CHECK_THROWS_WITH(launch({2}, {64},
+                             [] {
+                               if (threadIdx.x != 7) __syncthreads();
+                             }),
+                      Catch::Matchers::ContainsSubstring("63 of 64 threads of a block wait at") &&
+                          Catch::Matchers::ContainsSubstring("the others never come"));
     CHECK_THROWS_WITH(launch({1}, {40},
                              [] {
                                if (threadIdx.x > 34) __shfl_down_sync(0xffffffffu, 1, 1);
                              }),
                       Catch::Matchers::ContainsSubstring("5 of 8 threads of a warp wait at"));
-    CHECK_THROWS_WITH(launch({1}, {64}, two_barriers), Catch::Matchers::ContainsSubstring("wait at different places"));
+    CHECK_THROWS_WITH(launch({1}, {64}, two_barriers),
+                      Catch::Matchers::ContainsSubstring("wait at different places"));
     CHECK_THROWS_WITH(launch({1}, {64},
                              [] {
                                if (threadIdx.x < 3) {

@@ -32,7 +32,8 @@ TEST_CASE("a driver that is too old, or is not there") {
         explain({.code = code, .words = "insufficient", .driver_version = 12040, .runtime_version = 13000});
     CHECK(old.exit_code() == ExitCode::kDevice);
     CHECK_THAT(text(old),
-               ContainsSubstring("supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
+               ContainsSubstring(
+                   "supports CUDA up to 12.4, this lockstep needs CUDA 13.0 | install a newer driver"));
     const auto none = explain({.code = code, .words = "insufficient", .runtime_version = 13000});
     CHECK(none.exit_code() == ExitCode::kDevice);
     CHECK_THAT(text(none), ContainsSubstring("no NVIDIA driver is installed on this machine"));
@@ -40,7 +41,8 @@ TEST_CASE("a driver that is too old, or is not there") {
   const auto hidden =
       explain({.code = 100, .words = "no device", .driver_version = 13000, .runtime_version = 13000});
   CHECK(hidden.exit_code() == ExitCode::kDevice);
-  CHECK_THAT(text(hidden), ContainsSubstring("shows no GPU to this process | CUDA_VISIBLE_DEVICES may hide it"));
+  CHECK_THAT(text(hidden),
+             ContainsSubstring("shows no GPU to this process | CUDA_VISIBLE_DEVICES may hide it"));
 }
 
 TEST_CASE("a GPU that the program has no kernels for") {

@@ -1,7 +1,7 @@
 #include <lockstep/support/cuda_info.h>
 
-#include <array>
 #include <lockstep/tests/catch.h>
+#include <array>
 #include <cstdio>
 #include <regex>
 #include <sstream>
@@ -13,7 +13,8 @@ using namespace lockstep;
 
 // What the driver's own tool says: name, compute capability, MiB; one line a GPU.
 std::string nvidia_smi() {
-  FILE* pipe = popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
+  FILE* pipe =
+      popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
   REQUIRE(pipe != nullptr);
   std::string text;
   std::array<char, 256> part{};

@@ -12,7 +12,7 @@
 #include <memory>
 #include <mutex>
 
-#include <lockstep/parallel/task_thread.h>
+#include <lockstep/parallel/threads/task_thread.h>
 
 namespace lockstep::testing {
 

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include <atomic>
 #include <lockstep/tests/catch.h>
+#include <atomic>
 #include <chrono>
 #include <thread>
 #include <vector>

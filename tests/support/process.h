@@ -18,7 +18,7 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 struct Process {
   std::vector<std::string> command = {};  // the program's path, then its arguments
@@ -168,4 +168,4 @@ inline ProcessResult run_process(Process process) {
   return result;
 }
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing

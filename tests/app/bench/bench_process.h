@@ -5,7 +5,7 @@
 
 #include <string_view>
 
-namespace lockstep::test {
+namespace lockstep::testing {
 
 inline nlohmann::json read_json(const std::string& path) {
   std::ifstream in(path);
@@ -47,4 +47,4 @@ inline const nlohmann::json& rows_of(const nlohmann::json& json, std::string_vie
   return json;
 }
 
-}  // namespace lockstep::test
+}  // namespace lockstep::testing

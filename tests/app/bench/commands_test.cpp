@@ -5,7 +5,7 @@
 
 #include <lockstep/tests/app/bench/bench_process.h>
 
-using namespace lockstep::test;
+using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
@@ -141,7 +141,8 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
   CHECK(rows[1].at("devices") == "cpux16");
   CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
   CHECK(rows_of(content, "prediction").size() == 2);
-  CHECK_THAT(content.at("findings").dump(), !ContainsSubstring("predicted"));  // what was not measured proves nothing
+  CHECK_THAT(content.at("findings").dump(),
+             !ContainsSubstring("predicted"));  // what was not measured proves nothing
   const auto shared =
       bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
             kSmallStep)
@@ -183,8 +184,8 @@ TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
   const auto result = stopped_at("# turns: 10000", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.out,
-             ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") && ContainsSubstring("stopped before the end"));
+  CHECK_THAT(result.out, ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") &&
+                             ContainsSubstring("stopped before the end"));
 }
 
 TEST_CASE("bench scaling whose training for the accuracy is stopped shows all times") {
@@ -196,8 +197,8 @@ TEST_CASE("bench scaling whose training for the accuracy is stopped shows all ti
   const auto result = stopped_at("test acc", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.out,
-             ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") && ContainsSubstring("stopped before the end"));
+  CHECK_THAT(result.out, ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") &&
+                             ContainsSubstring("stopped before the end"));
 }
 
 TEST_CASE("bench step that is stopped keeps the phases of the lists that it has timed") {

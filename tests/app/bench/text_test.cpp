@@ -1,11 +1,11 @@
 // What benchmarks compute and print, apart from measuring: expected values by hand.
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/app/bench/options.h>
-#include <lockstep/app/bench/predict.h>
-#include <lockstep/app/bench/report.h>
-#include <lockstep/app/bench/sizes.h>
-#include <lockstep/app/bench/step_phases.h>
+#include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/bench/scaling/model.h>
+#include <lockstep/app/bench/step/phases.h>
+#include <lockstep/app/report/bench_options.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
@@ -63,7 +63,8 @@ TEST_CASE("a link's sums take what the alpha-beta model says") {
   const auto own = parse_link("10,2");  // 10 us, 2 GB/s
   CHECK(own.seconds(8e6, 4) == Approx(10e-6 + 1.5 * 8e6 / 2e9));
   CHECK(own.overlaps);
-  for (const auto* text : {"", "nvlink", "10", "10,", ",2", "0,2", "10,-1", "10,2,3", "a,b", "10,1e308", "5e-324,2"}) {
+  for (const auto* text :
+       {"", "nvlink", "10", "10,", ",2", "0,2", "10,-1", "10,2,3", "a,b", "10,1e308", "5e-324,2"}) {
     INFO(text);
     CHECK_THROWS_AS(parse_link(text), UsageError);
   }
@@ -111,30 +112,30 @@ TEST_CASE("sums are exposed in full on processors, and beyond backward on device
 }
 
 TEST_CASE("a trace is taken apart into the phases of a step") {
-  using Lane = Trace::Lane;
-  const auto event = [](const char* name, int rank, Lane lane, double begin, double end) {
-    return Trace::Event{.name = name, .rank = rank, .lane = lane, .begin = begin, .end = end};
+  using Track = Trace::Track;
+  const auto event = [](const char* name, int rank, Track track, double begin, double end) {
+    return Trace::Event{.name = name, .rank = rank, .track = track, .begin = begin, .end = end};
   };
   const std::vector<Trace::Event> events = {
-      event("gather", 0, Lane::kCompute, 0, 1),
-      event("forward", 0, Lane::kCompute, 1, 4),
-      event("backward", 0, Lane::kCompute, 4, 10),
-      event("allreduce bucket 0", 0, Lane::kCommunication, 8, 12),
-      event("update", 0, Lane::kCompute, 12, 13),
+      event("gather", 0, Track::kCompute, 0, 1),
+      event("forward", 0, Track::kCompute, 1, 4),
+      event("backward", 0, Track::kCompute, 4, 10),
+      event("allreduce bucket 0", 0, Track::kCommunication, 8, 12),
+      event("update", 0, Track::kCompute, 12, 13),
       // Rank 1 computes on a GPU, in two micro-batches; its host's spans do not count.
-      event("forward", 1, Lane::kCompute, 0, .1),
-      event("gather", 1, Lane::kDeviceCompute, 0, 2),
-      event("forward", 1, Lane::kDeviceCompute, 2, 3),
-      event("backward", 1, Lane::kDeviceCompute, 3, 5),
-      event("forward", 1, Lane::kDeviceCompute, 5, 6),
-      event("backward", 1, Lane::kDeviceCompute, 6, 8),
-      event("update", 1, Lane::kDeviceCompute, 12, 15),
+      event("forward", 1, Track::kCompute, 0, .1),
+      event("gather", 1, Track::kDeviceCompute, 0, 2),
+      event("forward", 1, Track::kDeviceCompute, 2, 3),
+      event("backward", 1, Track::kDeviceCompute, 3, 5),
+      event("forward", 1, Track::kDeviceCompute, 5, 6),
+      event("backward", 1, Track::kDeviceCompute, 6, 8),
+      event("update", 1, Track::kDeviceCompute, 12, 15),
   };
-  const auto phases = phases_of(events, {Lane::kCompute, Lane::kDeviceCompute}, 1);
+  const auto phases = phases_of(events, {Track::kCompute, Track::kDeviceCompute}, 1);
   CHECK(phases.data == Approx((1 + 2) / 2.0));
   CHECK(phases.forward == Approx((3 + 2) / 2.0));
   CHECK(phases.backward == Approx((6 + 4) / 2.0));
   CHECK(phases.sync == Approx((2 + 4) / 2.0));
   CHECK(phases.update == Approx((1 + 3) / 2.0));
-  CHECK(phases_of(events, {Lane::kCompute, Lane::kDeviceCompute}, 2).sync == Approx((2 + 4) / 4.0));
+  CHECK(phases_of(events, {Track::kCompute, Track::kDeviceCompute}, 2).sync == Approx((2 + 4) / 4.0));
 }

@@ -1,0 +1,23 @@
+// lockstep bench allreduce: sums over replicas of every size, in the table of nccl-tests.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/report/bench_options.h>
+
+namespace lockstep {
+
+struct BenchAllreduceOptions {
+  BenchOptions bench;
+  std::vector<std::string> algorithms;  // empty: all that these devices can use
+  std::string min_bytes = "8";
+  std::string max_bytes = "128M";
+  int64_t iterations = 200;  // turns a row takes at most
+};
+
+void setup_bench_allreduce(CLI::App& bench);
+void run_bench_allreduce(const BenchAllreduceOptions& options);
+
+}  // namespace lockstep

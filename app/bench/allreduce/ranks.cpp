@@ -1,0 +1,134 @@
+#include <lockstep/app/bench/allreduce/ranks.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include <lockstep/support/statistics.h>
+#include <lockstep/support/stopwatch.h>
+#include <lockstep/support/stream.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kValues = 251;  // prime, so that no chunk begins where another does
+
+// (count) float: 1 + (j + 17 r) mod 251 in element j of rank r.
+torch::Tensor input_of(int rank, int64_t count, torch::Device device) {
+  return torch::arange(count, torch::TensorOptions(torch::kInt64).device(device))
+      .add_(17 * rank)
+      .remainder_(kValues)
+      .add_(1)
+      .to(torch::kFloat32);
+}
+
+void wait_for(torch::Device device) {
+  if (!device.is_cpu()) current_stream(device).synchronize();
+}
+
+// Element by element the largest of all ranks', on the host. A collective. values (n) double
+std::vector<double> largest(Endpoint& endpoint, const std::vector<double>& values) {
+  const auto on_host = torch::tensor(values, torch::kFloat64);
+  const auto mine = on_host.to(endpoint.device());
+  auto all = torch::empty({endpoint.world_size(), mine.numel()}, mine.options());
+  endpoint.all_gather(mine, all).wait();
+  const auto most = std::get<0>(all.cpu().max(0)).contiguous();
+  return {most.const_data_ptr<double>(), most.const_data_ptr<double>() + most.numel()};
+}
+
+// All ranks leave it together. A collective.
+void meet(Endpoint& endpoint) { largest(endpoint, {0}); }
+
+std::vector<double> sum_times(Endpoint& endpoint, torch::Tensor& tensor, int iterations) {
+  std::vector<double> seconds;
+  Stopwatch watch;
+  if (!endpoint.device().is_cpu()) {
+    for (int i = 0; i < iterations; ++i) endpoint.allreduce_sum(tensor).wait();
+    wait_for(endpoint.device());
+    return {watch.lap() / iterations};
+  }
+  for (int i = 0; i < iterations; ++i) {
+    endpoint.allreduce_sum(tensor).wait();
+    seconds.push_back(watch.lap());
+  }
+  return seconds;
+}
+
+void copy(torch::Tensor& to, const torch::Tensor& from, int64_t count) {
+  if (!to.is_cpu() || !from.is_cpu()) {
+    to.narrow(0, 0, count).copy_(from.narrow(0, 0, count), /*non_blocking=*/true);
+  } else if (count > 0) {
+    std::memcpy(to.data_ptr(), from.const_data_ptr(), static_cast<size_t>(count) * sizeof(float));
+  }
+}
+
+}  // namespace
+
+AllreduceRanks::AllreduceRanks(const std::vector<torch::Device>& devices, int threads,
+                               const std::vector<Allreduce>& algorithms)
+    : workers_(devices, threads), tensors_(devices.size()), copies_(devices.size()) {
+  for (const auto algorithm : algorithms) {
+    communicators_.push_back(
+        make_communicator({.devices = devices, .threads = threads, .algorithm = algorithm}));
+  }
+}
+
+// In the replicas' own threads, so that memory is near the core that touched it first.
+void AllreduceRanks::set_count(int64_t count) {
+  workers_.run([&](int local) {
+    const auto options = torch::TensorOptions(torch::kFloat32).device(workers_.devices()[local]);
+    own(local) = torch::zeros({count}, options);
+    copies_[static_cast<size_t>(local)] = torch::zeros({count}, options);
+  });
+}
+
+int64_t AllreduceRanks::wrong(size_t algorithm) {
+  std::vector<int64_t> wrong(tensors_.size());
+  workers_.run(*communicators_[algorithm], [&](int local, Endpoint& endpoint) {
+    auto& tensor = own(local);
+    auto expected = torch::zeros_like(tensor);
+    for (int rank = 0; rank < endpoint.world_size(); ++rank) {
+      expected += input_of(rank, tensor.numel(), endpoint.device());
+    }
+    tensor.copy_(input_of(endpoint.rank(), tensor.numel(), endpoint.device()));
+    endpoint.allreduce_sum(tensor).wait();
+    // Gathered, not summed: the sum is what is in question.
+    const auto mine = (tensor != expected).sum().reshape({1}).to(torch::kFloat64);
+    auto all = torch::empty({endpoint.world_size(), 1}, mine.options());
+    endpoint.all_gather(mine, all).wait();
+    wrong[static_cast<size_t>(local)] = all.sum().item<int64_t>();
+    tensor.zero_();  // sums of sums would leave the range of floats
+  });
+  return wrong.front();
+}
+
+double AllreduceRanks::seconds(size_t algorithm, int iterations) {
+  std::vector<double> result;
+  workers_.run(*communicators_[algorithm], [&](int local, Endpoint& endpoint) {
+    meet(endpoint);
+    endpoint.allreduce_sum(own(local)).wait();  // warm-up: whoever was late is here now
+    wait_for(endpoint.device());
+    const auto slowest = largest(endpoint, sum_times(endpoint, own(local), iterations));
+    if (local == 0) result = slowest;
+  });
+  return median(result);
+}
+
+double AllreduceRanks::copy_seconds() {
+  double result = 0;
+  workers_.run(*communicators_.front(), [&](int local, Endpoint& endpoint) {
+    const auto n = static_cast<int64_t>(endpoint.world_size());
+    auto& to = copies_[static_cast<size_t>(local)];
+    const auto& from = own((local + 1) % workers_.size());
+    const int64_t count = from.numel();
+    const int64_t must_move = 2 * (n - 1) * count / n;
+    meet(endpoint);
+    Stopwatch watch;
+    for (int64_t done = 0; done < must_move; done += count) copy(to, from, std::min(count, must_move - done));
+    wait_for(endpoint.device());
+    const auto slowest = largest(endpoint, {watch.lap()});
+    if (local == 0) result = slowest.front();
+  });
+  return result;
+}
+
+}  // namespace lockstep

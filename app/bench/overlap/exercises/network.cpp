@@ -1,0 +1,120 @@
+// The two-layer network of overlap_exercises.h: measured, checked, traced.
+#include <fmt/format.h>
+
+#include <numeric>
+
+#include <lockstep/app/bench/overlap/exercises/exercises.h>
+#include <lockstep/app/bench/overlap/exercises/two_layer_network.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kAgrees = 1e-4;  // with autograd: of the largest element
+
+// Whether the host summed the second layer's gradients while a device computed the first layer's.
+bool sum_beside_backward(const std::vector<Trace::Event>& events) {
+  for (const auto& sum : events) {
+    if (sum.name != "sum and update 2") continue;
+    for (const auto& event : events) {
+      if (event.name == "gradient 1" && event.begin < sum.end && sum.begin < event.end) return true;
+    }
+  }
+  return false;
+}
+
+struct NetworkTimes {
+  std::vector<double> serially;  // one a turn
+  std::vector<double> by_dependencies;
+  std::vector<double> critical;  // the slowest chain of tasks, of the serial run's times
+};
+
+NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
+  network.reset();
+  network.graph().run();  // warm-up
+  NetworkTimes times;
+  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+    network.reset();
+    const auto tasks = network.graph().run_serially();
+    times.serially.push_back(std::accumulate(tasks.begin(), tasks.end(), 0.0));
+    times.critical.push_back(network.graph().critical_path(tasks));
+    network.reset();
+    times.by_dependencies.push_back(network.graph().run());
+  }
+  return times;
+}
+
+void check_network(OverlapRun& run, TwoLayerNetwork& network) {
+  const auto error = network.error();
+  run.report.check("gradients", error.gradients <= kAgrees,
+                   fmt::format("{:.1e} of the largest from autograd's on one device", error.gradients));
+  run.report.check("weights", error.weights <= kAgrees,
+                   fmt::format("{:.1e} of the largest from autograd's on one device", error.weights));
+  const auto differing = network.differing_weights();
+  run.report.check("replicas", differing == 0, counted(differing, "weight") + " unlike the host's");
+}
+
+void print_network(OverlapRun& run, const NetworkTimes& times) {
+  run.report.table("two-layer network",
+                   {{.key = "what", .title = "two-layer network", .width = 22, .digits = kText},
+                    {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
+                    {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+                    {.key = "turns", .title = "turns", .width = 5}});
+  const auto add = [&](const char* what, const std::vector<double>& seconds) {
+    Json row = {{"what", what}};
+    add_times(row, seconds);
+    run.report.row(std::move(row));
+  };
+  add("one task after another", times.serially);
+  add("by dependencies", times.by_dependencies);
+  add("its slowest chain", times.critical);
+}
+
+// A thread on whatever core is free.
+std::unique_ptr<WorkQueue> host_queue(const OverlapPlan& plan) {
+  return make_work_queue({.cores = allowed_cores(), .rank = static_cast<int>(plan.devices.size())});
+}
+
+void trace_network(WorkQueue& host, OverlapDevices& devices, TwoLayerNetwork& network, Trace& trace) {
+  std::vector<WorkQueue*> queues = {&host};
+  for (auto& device : devices) {
+    for (auto* queue : device->queues()) queues.push_back(queue);
+  }
+  for (auto* queue : queues) queue->trace_to(&trace);
+  network.reset();
+  network.graph().run();
+  for (auto* queue : queues) queue->trace_to(nullptr);
+}
+
+}  // namespace
+
+void run_two_layer_network(OverlapRun& run, OverlapDevices& devices) {
+  const auto host = host_queue(run.plan);
+  TwoLayerNetwork network(devices, *host, run.plan.size, run.plan.seed);
+  const auto times = time_network(run, network);
+  print_network(run, times);
+  check_network(run, network);
+
+  Trace turn;
+  trace_network(*host, devices, network, turn);
+  run.keep_timeline("two-layer network", turn);
+  if (run.trace) trace_network(*host, devices, network, *run.trace);
+
+  const auto ratio = paired_ratio(times.serially, times.by_dependencies);
+  const bool beside = sum_beside_backward(turn.events());
+  const char* sums =
+      beside ? "the host summed the second layer's gradients while the first layer's were computed"
+             : "the host's sum of the second layer's gradients did not meet the first layer's backward";
+  if (!ratio) {
+    run.report.note(too_few_turns(run.plan.repeat));
+    return run.report.finding(fmt::format("two-layer network: {}", sums), {{"sum_beside_backward", beside}});
+  }
+  run.report.finding(
+      fmt::format("two-layer network: by dependencies it is {:.2f} x as fast as one task after another; {}",
+                  *ratio, sums),
+      {{"speed", *ratio}, {"sum_beside_backward", beside}});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,118 @@
+#include <lockstep/app/bench/overlap/overlap.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <memory>
+#include <optional>
+
+#include <lockstep/app/bench/overlap/exercises/exercises.h>
+#include <lockstep/app/bench/overlap/experiments.h>
+#include <lockstep/app/bench/overlap/plan.h>
+#include <lockstep/app/bench/overlap/run.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/distinct_files.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/timing/chrome_trace.h>
+#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+Json settings_of(const OverlapPlan& plan) {
+  Json devices = Json::array();
+  for (const auto device : plan.devices) devices.push_back(device.str());
+  return {{"devices", devices},
+          {"threads", plan.threads},
+          {"size", plan.size},
+          {"iterations", plan.iterations},
+          {"exercise", plan.exercise ? Json(*plan.exercise) : Json()}};
+}
+
+void introduce(const BenchReport& report, const OverlapPlan& plan) {
+  report.note(fmt::format("devices    {}; one on a processor has {}", to_string(plan.devices),
+                          counted(plan.threads, "thread")));
+  if (plan.exercise) return;
+  report.note(fmt::format(
+      "run        {} products of a {} x {} float matrix with itself{}", plan.iterations, plan.size, plan.size,
+      plan.size != kChapterSize
+          ? fmt::format(" (the chapter: {} of {} on two GPUs)", kChapterIterations, kChapterSize)
+          : ""));
+  report.note("time       median over turns; spread: width of the middle half of the turns");
+  report.note(
+      "hidden     (compute + copy - together) / the shorter of the two; / longer: together / the longer");
+  report.note(fmt::format("memory     results and copies lie in rings of {}, touched before any clock starts",
+                          OverlapDevice::kSlots));
+}
+
+void run_experiments(OverlapRun& run) {
+  auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
+  compare_devices(run, devices);
+  run.report.stop_if_interrupted("after the devices");
+  compare_copies(run, devices);
+  run.report.stop_if_interrupted("after the copies");
+  compare_all_at_once(run, devices);
+  run.report.stop_if_interrupted("after all at once");
+  compare_links(run, devices);
+  run.report.stop_if_interrupted("after the links");
+  if (run.trace) run_two_layer_network(run, devices);
+}
+
+}  // namespace
+
+void setup_bench_overlap(CLI::App& bench) {
+  auto* overlap = bench.add_subcommand("overlap", "What devices and copies between them do at the same time");
+  auto options = std::make_shared<BenchOverlapOptions>();
+  add_bench_flags(*overlap, options->bench,
+                  "Two devices or more (default: the first two GPUs, cuda:0x2 or cpux2)");
+  constexpr int64_t kMost = 1'000'000;
+  overlap
+      ->add_option(
+          "--size", options->size,
+          fmt::format("Rows and columns of a matrix; exercise 2: the largest (default: {} on GPUs, {} with "
+                      "a processor)",
+                      kChapterSize, kProcessorSize))
+      ->check(positive_int(kMost));
+  overlap
+      ->add_option("--iterations", options->iterations,
+                   "Products of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
+                   "5: passes (4)")
+      ->check(positive_int(kMost));
+  overlap->add_option("--exercise", options->exercise, "One of the chapter's five exercises instead")
+      ->check(positive_int(kExercises));
+  overlap
+      ->add_option("--trace", options->trace,
+                   "Write what ran when to this file, for chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE");
+  overlap->callback([options] { run_bench_overlap(*options); });
+}
+
+void run_bench_overlap(const BenchOverlapOptions& options) {
+  const auto plan = plan_of(options);
+  need_memory(plan);
+  check_distinct_files({{"--json", options.bench.json}, {"--trace", options.trace}});
+  std::optional<AtomicFile> trace_file;
+  if (options.trace) trace_file.emplace(*options.trace, options.bench.overwrite);
+  BenchReport report("overlap", options.bench, settings_of(plan));
+  introduce(report, plan);
+  Trace trace;
+  OverlapRun run{.report = report, .plan = plan, .trace = trace_file ? &trace : nullptr};
+  const auto keep_trace = [&] {
+    if (!trace_file) return;
+    write_chrome_trace(trace, *trace_file, warn, process_names(plan));
+    report.note("trace written to " + *options.trace);
+  };
+  report.run([&] {
+    try {
+      plan.exercise ? run_exercise(run) : run_experiments(run);
+    } catch (const Error&) {  // a signal, or standard output that takes no more
+      keep_trace();
+      throw;
+    }
+    keep_trace();
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,129 @@
+#include <lockstep/app/bench/partition/data_parallel.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/get_params.h>
+#include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/split_batch.h>
+
+namespace lockstep {
+namespace {
+
+// An endpoint whose sums are counted.
+class CountingEndpoint : public Endpoint {
+ public:
+  CountingEndpoint(Endpoint& endpoint, Mesh& mesh) : endpoint_(endpoint), mesh_(mesh) {}
+
+  int rank() const override { return endpoint_.rank(); }
+  int world_size() const override { return endpoint_.world_size(); }
+  torch::Device device() const override { return endpoint_.device(); }
+
+  Work allreduce_sum(torch::Tensor tensor) override {
+    if (rank() == 0) {
+      const auto bytes = static_cast<int64_t>(tensor.nbytes());
+      mesh_.count({.bytes = 2 * (world_size() - 1) * bytes, .meetings = 1});
+    }
+    return endpoint_.allreduce_sum(tensor);
+  }
+  Work broadcast(torch::Tensor tensor, int root) override { return endpoint_.broadcast(tensor, root); }
+  Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
+    return endpoint_.all_gather(tensor, out);
+  }
+
+  void abort(std::exception_ptr error) override { endpoint_.abort(std::move(error)); }
+  std::exception_ptr error() const override { return endpoint_.error(); }
+
+ private:
+  Endpoint& endpoint_;
+  Mesh& mesh_;
+};
+
+class DataWise : public PartitionWay {
+ public:
+  DataWise(Mesh& mesh, const PartitionTask& task)
+      : PartitionWay(mesh),
+        layers_(task.network.layers),
+        batch_(task.batch.y.size(0)),
+        communicator_(make_communicator(
+            {.devices = {mesh.devices().begin(), mesh.devices().end()}, .threads = mesh.threads()})),
+        replicas_(static_cast<size_t>(mesh.size())) {
+    const auto shards = split_batch(task.batch.X, task.batch.y, mesh.devices());
+    mesh.run([&](int rank) {
+      try {
+        set_up(rank, task.params, shards[static_cast<size_t>(rank)]);
+      } catch (...) {
+        DataWise::abort(std::current_exception());
+        throw;
+      }
+    });
+  }
+
+  void forward(int rank) override {
+    auto& replica = of(rank);
+    if (replica.y.size(0) > 0)
+      replica.loss = mean_loss(run_layers(layers_, replica.X, replica.params), replica.y, batch_);
+  }
+
+  // The gradients of a device without rows are the zeros that the last update has left.
+  void backward(int rank) override {
+    auto& replica = of(rank);
+    if (replica.y.size(0) == 0) return replica.sync->reduce();
+    replica.loss.backward();
+    replica.sync->wait();
+    replica.loss.reset();
+  }
+
+  const Params& parameters(int rank) const override { return replicas_[static_cast<size_t>(rank)].params; }
+
+  std::vector<Params> gradients() const override {
+    std::vector<Params> copies;
+    for (const auto& replica : replicas_) {
+      Params gradients;
+      for (const auto& param : replica.params) gradients.push_back(param.grad().cpu().clone());
+      copies.push_back(std::move(gradients));
+    }
+    return copies;
+  }
+
+  void abort(std::exception_ptr error) override { communicator_->endpoint(0).abort(std::move(error)); }
+
+ private:
+  struct Replica {
+    torch::Tensor X, y;  // its rows
+    Params params;
+    torch::nn::Module module;  // of these parameters, for the sync
+    std::unique_ptr<CountingEndpoint> endpoint;
+    std::unique_ptr<GradientSync> sync;
+    torch::Tensor loss;
+  };
+
+  void set_up(int rank, const Params& params, const Inputs& shard) {
+    auto& replica = of(rank);
+    replica.X = rows_for(shard.X, mesh().device(rank));
+    replica.y = shard.y;
+    replica.params = get_params(params, mesh().device(rank));
+    for (size_t i = 0; i < params.size(); ++i) {
+      replica.module.register_parameter(fmt::format("parameter{}", i), replica.params[i]);
+    }
+    replica.endpoint = std::make_unique<CountingEndpoint>(communicator_->endpoint(rank), mesh());
+    replica.sync = std::make_unique<GradientSync>(*replica.endpoint);
+    replica.sync->attach(replica.module);
+  }
+
+  Replica& of(int rank) { return replicas_[static_cast<size_t>(rank)]; }
+
+  const std::vector<Layer> layers_;
+  const int64_t batch_;
+  const std::unique_ptr<Communicator> communicator_;
+  std::vector<Replica> replicas_;  // after the communicator, which outlives them
+};
+
+}  // namespace
+
+std::unique_ptr<PartitionWay> data_wise(Mesh& mesh, const PartitionTask& task) {
+  return std::make_unique<DataWise>(mesh, task);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+#include <lockstep/app/bench/partition/mesh.h>
+
+#include <numeric>
+
+#include <lockstep/support/stream.h>
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<c10::Event> event_now(torch::Device device) {
+  if (device.is_cpu()) return nullptr;
+  auto event = std::make_shared<c10::Event>(device.type());
+  event->record(current_stream(device));
+  return event;
+}
+
+// The first element of dimension 1 that is rank's.
+int64_t begin_of(std::span<const int64_t> sizes, int rank) {
+  return std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
+}
+
+torch::Tensor part_of(const torch::Tensor& whole, std::span<const int64_t> sizes, int rank) {
+  return whole.narrow(1, begin_of(sizes, rank), sizes[static_cast<size_t>(rank)]);
+}
+
+int64_t bytes_of(const torch::Tensor& tensor) { return static_cast<int64_t>(tensor.nbytes()); }
+
+}  // namespace
+
+Mesh::Mesh(std::vector<torch::Device> devices, int threads)
+    : workers_(std::move(devices), threads),
+      threads_(threads),
+      arrived_(static_cast<size_t>(size())),
+      tracks_(static_cast<size_t>(size()) * static_cast<size_t>(size())) {}
+
+void Mesh::run(const std::function<void(int rank)>& task) {
+  {
+    const std::lock_guard lock(mutex_);
+    error_ = nullptr;
+    for (auto& track : tracks_) track.clear();
+  }
+  workers_.run([&](int rank) {
+    try {
+      task(rank);
+    } catch (...) {
+      abort(std::current_exception());
+      throw;
+    }
+  });
+}
+
+void Mesh::synchronize(int rank) {
+  if (!device(rank).is_cpu()) current_stream(device(rank)).synchronize();
+}
+
+void Mesh::abort(std::exception_ptr error) {
+  const std::lock_guard lock(mutex_);
+  if (!error_) error_ = std::move(error);
+  for (auto& arrived : arrived_) arrived.notify_all();
+}
+
+void Mesh::send(int from, int to, const torch::Tensor& tensor) {
+  Parcel parcel{tensor.detach(), event_now(device(from))};
+  {
+    const std::lock_guard lock(mutex_);
+    track(from, to).push_back(std::move(parcel));
+  }
+  arrived_[static_cast<size_t>(to)].notify_one();
+}
+
+Mesh::Parcel Mesh::take(int to, int from) {
+  std::unique_lock lock(mutex_);
+  auto& parcels = track(from, to);
+  arrived_[static_cast<size_t>(to)].wait(lock, [&] { return error_ || !parcels.empty(); });
+  if (error_) std::rethrow_exception(error_);
+  auto parcel = std::move(parcels.front());
+  parcels.pop_front();
+  lock.unlock();
+  if (!parcel.ready) return parcel;
+  if (device(to).is_cpu()) {
+    parcel.ready->synchronize();  // no stream here could wait for it
+    return parcel;
+  }
+  // torch copies between two GPUs on the calling thread's stream of the one it reads from. Memory that the
+  // sender lets go of must not be used anew before these streams have come past the copy.
+  for (const auto reader : {parcel.tensor.device(), device(to)}) {
+    const auto stream = current_stream(reader);
+    parcel.ready->block(stream);
+    parcel.tensor.record_stream(stream);
+  }
+  return parcel;
+}
+
+torch::Tensor Mesh::receive(int to, int from) {
+  const auto parcel = take(to, from);
+  count({.bytes = bytes_of(parcel.tensor), .meetings = 1});
+  return torch::empty_like(parcel.tensor, parcel.tensor.options().device(device(to))).copy_(parcel.tensor);
+}
+
+void Mesh::post_to_others(int rank, const torch::Tensor& tensor) {
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank) send(rank, other, tensor);
+  }
+  if (rank == 0) count({.bytes = 0, .meetings = 1});
+}
+
+torch::Tensor Mesh::gather(int rank, const torch::Tensor& own, std::span<const int64_t> sizes) {
+  const torch::NoGradGuard no_grad;
+  post_to_others(rank, own);
+  auto shape = own.sizes().vec();
+  shape[1] = begin_of(sizes, size());
+  auto all = torch::empty(shape, own.options(), own.suggest_memory_format());
+  for (int other = 0; other < size(); ++other) {
+    const auto theirs = other == rank ? own : take(rank, other).tensor;
+    if (other != rank) count({.bytes = bytes_of(theirs), .meetings = 0});
+    part_of(all, sizes, other).copy_(theirs);
+  }
+  return all;
+}
+
+torch::Tensor Mesh::sum_own(int rank, const torch::Tensor& partial, std::span<const int64_t> sizes) {
+  const torch::NoGradGuard no_grad;
+  post_to_others(rank, partial);
+  torch::Tensor sum;
+  for (int other = 0; other < size(); ++other) {
+    const auto whole = other == rank ? partial : take(rank, other).tensor;
+    const auto part = part_of(whole, sizes, rank).to(device(rank));
+    if (other != rank) count({.bytes = bytes_of(part), .meetings = 0});
+    sum = sum.defined() ? sum.add_(part) : part.clone();
+  }
+  return sum;
+}
+
+void Mesh::count(const Traffic& traffic) {
+  bytes_ += traffic.bytes;
+  meetings_ += traffic.meetings;
+}
+
+Traffic Mesh::take_traffic() { return {.bytes = bytes_.exchange(0), .meetings = meetings_.exchange(0)}; }
+
+}  // namespace lockstep

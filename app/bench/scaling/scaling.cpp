@@ -1,0 +1,254 @@
+#include <lockstep/app/bench/scaling/scaling.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <exception>
+#include <memory>
+
+#include <lockstep/app/bench/scaling/case.h>
+#include <lockstep/app/bench/scaling/lists.h>
+#include <lockstep/app/bench/scaling/prediction.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/run.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostReplicas = 1 << 16;
+constexpr double kRounding = 1e-9;
+constexpr double kMargin = .03;  // of a gain: less is noise
+
+// 1, 2, 4, ... devices, as many as there are GPUs or cores.
+std::vector<std::string> default_lists() {
+  const auto gpus = static_cast<int>(cuda_devices().size());
+  const int most = gpus > 0 ? gpus : static_cast<int>(allowed_cores().size());
+  std::vector<std::string> lists;
+  for (int n = 1; n <= most; n *= 2) {
+    std::string list = gpus > 0 ? "cuda:0" : fmt::format("cpux{}", n);
+    for (int i = 1; gpus > 0 && i < n; ++i) list += fmt::format(",cuda:{}", i);
+    lists.push_back(list);
+  }
+  return lists;
+}
+
+std::vector<Column> scaling_columns() {
+  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
+          {.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
+          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 7, .digits = 1},
+          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
+          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
+          {.key = "exposed_sync", .title = "exposed sync", .unit = "%", .digits = 2},
+          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
+}
+
+// %, from turns enough for a ratio.
+std::optional<double> share_of(const std::vector<double>& part, const std::vector<double>& whole) {
+  const auto ratio = paired_ratio(part, whole);
+  return ratio ? std::optional(100 * *ratio) : std::nullopt;
+}
+
+Json row_of(const Contender& contender, const Contender& reference) {
+  const auto seconds = spread_of(contender.seconds);
+  const auto faster = speed_up(contender, reference);
+  const auto& plan = contender.plan;
+  return {{"mode", contender.replicas() == 1 ? "one" : name_of(kScalingNames, contender.scaling)},
+          {"devices", spec_of(plan.trainer.devices)},
+          {"replicas", contender.replicas()},
+          {"threads", plan.trainer.threads},
+          {"model", plan.model},
+          {"batch_size", static_cast<int64_t>(contender.rows())},
+          {"lr", plan.trainer.lr.lr},
+          {"ms", 1e3 * seconds.median},
+          {"low_ms", 1e3 * seconds.low},
+          {"high_ms", 1e3 * seconds.high},
+          {"repeats", seconds.repeats},
+          {"spread", 100 * seconds.relative()},
+          {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
+          {"speedup", or_null(faster)},
+          {"efficiency", faster ? Json(100 * *faster / contender.replicas()) : Json()},
+          {"exposed_sync", or_null(share_of(contender.sync, contender.seconds))},
+          {"accuracy", or_null(contender.accuracy)}};
+}
+
+// A whole run of so many epochs, as `train` does it.
+double accuracy_of(const BenchScalingOptions& options, const Contender& contender) {
+  auto train = options.train;
+  train.quiet = true;
+  const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
+  return TrainRun(contender.plan, train, terminal, nullptr).run().test_accuracy;
+}
+
+void check(BenchReport& report, const Contender& contender, const Contender& reference) {
+  const auto devices = spec_of(contender.plan.trainer.devices);
+  const auto mode = name_of(kScalingNames, contender.scaling);
+  report.check(fmt::format("{} {}: replicas", mode, devices), contender.agree,
+               contender.agree ? "all have the same weights" : "their weights differ");
+  if (contender.scaling != Scaling::kStrong || contender.plan.has_batch_norm) return;
+  const double apart = weights_apart(contender.plan, reference.plan);
+  report.check(fmt::format("{} {}: update", mode, devices), apart <= kRounding,
+               fmt::format("three steps in double are {:.1e} from one device's, rounding is at most {:.0e}",
+                           apart, kRounding));
+}
+
+// Whether several devices are worth it: against the fastest of them alone.
+void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders) {
+  for (const auto& mixed : contenders) {
+    if (!mixed.plan.trainer.auto_split || mixed.replicas() == 1) continue;
+    const Contender* fastest = nullptr;
+    for (const auto& alone : contenders) {
+      const auto& devices = mixed.plan.trainer.devices;
+      if (alone.replicas() > 1) continue;
+      if (std::find(devices.begin(), devices.end(), alone.plan.trainer.devices.front()) == devices.end())
+        continue;
+      if (!fastest || median(alone.seconds) < median(fastest->seconds)) fastest = &alone;
+    }
+    const auto gain = fastest ? speed_up(mixed, *fastest) : std::nullopt;
+    if (!gain) continue;
+    const char* answer = "sharing the work by speed neither pays nor costs";
+    if (*gain >= 1 + kMargin) answer = "sharing the work by speed pays";
+    if (*gain <= 1 - kMargin) answer = "sharing the work does not pay";
+    const auto devices = spec_of(mixed.plan.trainer.devices);
+    report.finding(
+        fmt::format(
+            "{} {}: {} ({:.2f} x the images a second of {}, the fastest of them alone); shares found: {}",
+            name_of(kScalingNames, mixed.scaling), devices, answer, *gain,
+            spec_of(fastest->plan.trainer.devices), fmt::join(mixed.shares, ":")),
+        {{"devices", devices}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}, {"shares", mixed.shares}});
+  }
+}
+
+void predict(BenchReport& report, const BenchScalingOptions& options,
+             const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
+  const auto& plan = contenders.front().plan;
+  const auto link = options.link ? parse_link(*options.link) : measure_link(plan);
+  report_prediction(report, shards, contenders, link, *options.predict,
+                    static_cast<int>(allowed_cores().size()));
+}
+
+// With the accuracy after --epochs, until Ctrl-C or weights that diverge end that; the times are shown
+// whatever comes.
+void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender>& contenders) {
+  std::exception_ptr ended;
+  report.table("scaling", scaling_columns());
+  for (auto& contender : contenders) {
+    if (options.epochs && !ended && !report.interrupted()) {
+      try {
+        contender.accuracy = accuracy_of(options, contender);
+      } catch (const Error&) {
+        ended = std::current_exception();
+      }
+    }
+    report.row(row_of(contender, contenders.front()));
+  }
+  if (ended) std::rethrow_exception(ended);
+  report.stop_if_interrupted("after the turns that are shown");
+}
+
+// Whether all that is timed fits into memory together, and a prediction has three points to fit its line to.
+void check_fit(const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
+  if (!shards.empty() && !(shards[0].rows() > shards[1].rows() && shards[1].rows() > shards[2].rows())) {
+    throw UsageError(
+        fmt::format("--predict compares steps of b, b/2 and b/4 images; of a batch of {} from {} "
+                    "images they are {}, {} and {}",
+                    shards[0].plan.batch_size, shards[0].plan.data.set.train.size(), shards[0].rows(),
+                    shards[1].rows(), shards[2].rows()),
+        "use a --batch-size of at least 4, and no fewer images (--limit-train)");
+  }
+  std::vector<TrainPlan> plans;
+  for (const auto* some : {&contenders, &shards}) {
+    for (const auto& contender : *some) {
+      plans.insert(plans.end(), static_cast<size_t>(contender.neighbours) + 1, contender.plan);
+    }
+  }
+  need_memory_for(plans);
+}
+
+void measure(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender> contenders,
+             std::vector<Contender> shards) {
+  const auto count = static_cast<std::ptrdiff_t>(contenders.size());
+  contenders.insert(contenders.end(), shards.begin(), shards.end());
+  take_turns(contenders, options.bench.repeat, options.iterations, report);
+  shards.assign(contenders.begin() + count, contenders.end());
+  contenders.resize(static_cast<size_t>(count));
+  print_rows(report, options, contenders);
+  for (const auto& contender : contenders) {
+    if (contender.replicas() > 1) check(report, contender, contenders.front());
+  }
+  answer_mixing(report, contenders);
+  if (options.predict) predict(report, options, contenders, shards);
+}
+
+}  // namespace
+
+void setup_bench_scaling(CLI::App& bench) {
+  auto* scaling =
+      bench.add_subcommand("scaling", "The same training on more and more replicas; and predicted on others");
+  auto options = std::make_shared<BenchScalingOptions>();
+  add_recipe_flags(*scaling, options->train);
+  add_bench_flags(
+      *scaling, options->bench,
+      "Replicas that train; give it again for another list (default: 1, 2, 4, ... of what there is)");
+  scaling
+      ->add_option("--scaling", options->scaling,
+                   "strong: one batch for all; weak: one for each, and the learning rate times as many")
+      ->check(one_of({"strong", "weak", "both"}));
+  scaling
+      ->add_option("--split", options->train.split,
+                   "As for train; auto also says whether mixing devices pays")
+      ->type_name("SHARES");
+  scaling->add_option("--iterations", options->iterations, "Steps a turn (default: a third of a second's)")
+      ->check(positive_int())
+      ->default_str("");
+  scaling
+      ->add_option("--epochs", options->epochs,
+                   "Also train so many epochs on each list, for the test accuracy")
+      ->check(positive_int(kMaxEpochs));
+  scaling->add_option("--predict", options->predict, "Also predict the time of a step on up to N devices")
+      ->check(positive_int(kMostReplicas));
+  scaling
+      ->add_option("--link", options->link,
+                   "What joins them: nvlink4, pcie5 or alpha,beta (us, GB/s) (default: as measured here)")
+      ->type_name("LINK");
+  add_optimizer_flags(*scaling, options->train);
+  add_engine_flags(*scaling, options->train);
+  scaling->callback([options] { run_bench_scaling(*options); });
+}
+
+void run_bench_scaling(const BenchScalingOptions& options) {
+  if (options.link && !options.predict) {
+    throw UsageError(
+        fmt::format("--link {} describes devices that --predict looks at, and --predict is not given",
+                    *options.link),
+        "add --predict 8, or leave --link out");
+  }
+  if (options.link) parse_link(*options.link);
+  ScalingLists lists(options, device_lists(options.bench, default_lists()));
+  const auto contenders = lists.contenders();
+  const auto shards = options.predict ? lists.shards() : std::vector<Contender>();
+  check_fit(contenders, shards);
+  auto settings = training_settings(options.train, contenders.front().plan);
+  settings["scaling"] = options.scaling;
+  settings["threads"] = lists.threads();
+  BenchReport report("scaling", options.bench, std::move(settings));
+  report.note(
+      fmt::format("each replica has {}, alone too; speed-up is in images a second, against one device in the",
+                  counted(lists.threads(), "thread")));
+  report.note("same turns; weak: n times the batch at n times the learning rate");
+  report.run([&] { measure(report, options, contenders, shards); });
+}
+
+}  // namespace lockstep

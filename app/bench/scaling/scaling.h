@@ -1,0 +1,11 @@
+// lockstep bench scaling: the same training on 1, 2, 4, ... replicas, and what to expect of more.
+#pragma once
+
+#include <lockstep/app/bench/scaling/options.h>
+
+namespace lockstep {
+
+void setup_bench_scaling(CLI::App& bench);
+void run_bench_scaling(const BenchScalingOptions& options);
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include <lockstep/app/bench/step/layers.h>
+
+#include <algorithm>
+
+#include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/precision.h>
+#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/statistics.h>
+#include <lockstep/support/stopwatch.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kLayerSeconds = .3;  // at least, in each replica
+constexpr size_t kLeastPasses = 3, kMostPasses = 500;
+constexpr int64_t kPeakRounds = 1 << 20;
+constexpr int kPeakTurns = 5;
+
+// The rows that a replica computes at once.
+int64_t rows_of_replica(const TrainPlan& plan, size_t replica) {
+  const int64_t batch = std::min(plan.batch_size, plan.data.set.train.size());
+  const auto rows = shard_sizes(batch, plan.world_size(), plan.trainer.split)[replica];
+  return std::max<int64_t>(rows / plan.trainer.accumulate, 1);
+}
+
+// Whether the layers compute in bfloat16, whoever's they are.
+bool in_bf16(const TrainPlan& plan) {
+  return plan.trainer.replica.precision == Precision::kBf16 && !stays_in_fp32(plan.spec(), torch::kCPU);
+}
+
+struct Passes {
+  std::vector<double> forward, backward;  // seconds
+};
+
+// A layer's passes in one replica.
+Passes time_passes(const ModelLayer& layer, int64_t rows, const TrainPlan& plan) {
+  auto sizes = layer.input;
+  sizes.insert(sizes.begin(), rows);
+  const bool mostly_unrounded = 2 * layer.unrounded > layer.count;
+  const bool halves = in_bf16(plan) && !layer.first && !mostly_unrounded;
+  const auto type = halves ? torch::kBFloat16 : dtype_of(plan.trainer.replica.precision);
+  auto X = torch::rand(sizes, type);
+  if (X.dim() == 4) X = X.contiguous(torch::MemoryFormat::ChannelsLast);
+  X.requires_grad_(!layer.first);
+  Passes passes;
+  torch::Tensor dy;
+  double spent = 0;
+  for (size_t i = 0; i < kLeastPasses || (spent < kLayerSeconds && i < kMostPasses); ++i) {
+    Stopwatch watch;
+    const auto y = [&] {
+      const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
+      return layer.forward(X);
+    }();
+    const double forward = watch.lap();
+    if (!dy.defined()) dy = torch::rand_like(y);
+    watch.lap();
+    y.backward(dy);
+    const double backward = watch.lap();
+    X.mutable_grad() = torch::Tensor();
+    if (i == 0) continue;  // buffers were made, kernels chosen
+    passes.forward.push_back(forward);
+    passes.backward.push_back(backward);
+    spent += forward + backward;
+  }
+  return passes;
+}
+
+// Of one layer in all replicas at once: the slowest one's medians.
+LayerTime time_layer(ReplicaWorkers& workers, const std::vector<ModelLayer>& replicas,
+                     const TrainPlan& plan) {
+  std::vector<Passes> passes(replicas.size());
+  workers.run([&](int rank) {
+    const auto replica = static_cast<size_t>(rank);
+    passes[replica] = time_passes(replicas[replica], rows_of_replica(plan, replica), plan);
+  });
+  const auto& layer = replicas[0];
+  LayerTime time{.name = layer.name, .count = layer.count};
+  int64_t rows = 0;
+  for (size_t replica = 0; replica < replicas.size(); ++replica) {
+    time.forward = std::max(time.forward, median(passes[replica].forward));
+    time.backward = std::max(time.backward, median(passes[replica].backward));
+    rows += rows_of_replica(plan, replica);
+  }
+  time.operations_per_second = static_cast<double>(rows * (layer.forward_flops + layer.backward_flops)) /
+                               (time.forward + time.backward);
+  return time;
+}
+
+}  // namespace
+
+std::vector<LayerTime> time_layers(const TrainPlan& plan, const std::function<bool()>& stop) {
+  const auto& devices = plan.trainer.devices;
+  ReplicaWorkers workers(devices, plan.trainer.threads);
+  std::vector<std::vector<ModelLayer>> networks(devices.size());
+  workers.run([&](int rank) { networks[static_cast<size_t>(rank)] = layers_of(plan.spec()); });
+  std::vector<LayerTime> times;
+  for (size_t i = 0; i < networks[0].size() && !stop(); ++i) {
+    std::vector<ModelLayer> replicas;
+    for (const auto& network : networks) replicas.push_back(network[i]);
+    times.push_back(time_layer(workers, replicas, plan));
+  }
+  return times;
+}
+
+std::optional<double> register_peak(const TrainPlan& plan) {
+  const auto* bf16 = fast_bf16_kernels();
+  if (dtype_of(plan.trainer.replica.precision) != torch::kFloat32 || (in_bf16(plan) && !bf16)) {
+    return std::nullopt;
+  }
+  const auto& loop = in_bf16(plan) ? *bf16->register_loop : *cpu_kernels<float>().register_loop;
+  ReplicaWorkers workers(plan.trainer.devices, plan.trainer.threads);
+  const auto threads = plan.trainer.threads;
+  std::vector<double> seconds;
+  for (int turn = 0; turn < kPeakTurns; ++turn) {
+    Stopwatch watch;
+    workers.run([&](int) { parallel_parts(threads, [&](int64_t) { loop.run(kPeakRounds); }); });
+    seconds.push_back(watch.lap());
+  }
+  const auto all = static_cast<double>(plan.world_size() * threads);
+  return all * static_cast<double>(kPeakRounds * loop.operations) /
+         *std::min_element(seconds.begin(), seconds.end());
+}
+
+}  // namespace lockstep

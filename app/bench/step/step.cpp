@@ -1,0 +1,303 @@
+#include <lockstep/app/bench/step/step.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <memory>
+
+#include <lockstep/app/bench/step/layers.h>
+#include <lockstep/app/bench/step/peak.h>
+#include <lockstep/app/bench/step/phases.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/report/report.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kTurnSeconds = .5;
+constexpr int64_t kMostTraced = 5'000;  // steps of one replica: a Trace holds their events
+
+struct Measured {
+  TrainPlan plan;
+  Spread seconds;  // a step
+  TracedPhases phases;
+  double peak = 0;  // operations a second
+  bool agree = false;
+};
+
+int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
+  const auto fitting = steps_a_turn(training, kTurnSeconds);
+  return options.iterations > 0 ? options.iterations : fitting;
+}
+
+Spread time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
+                  bool& agree) {
+  TimedTraining training(plan);
+  const auto steps = steps_of(options, training);
+  std::vector<double> seconds;
+  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
+    seconds.push_back(training.seconds_per_step(steps));
+  }
+  agree = replicas_agree(training);
+  return spread_of(seconds);
+}
+
+// In steps of their own: a trace keeps a GPU's steps from being replayed as a whole.
+TracedPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
+  Trace trace;
+  TimedTraining training(plan, &trace);
+  const auto steps = std::clamp<int64_t>(kMostTraced / plan.world_size(), 1, steps_of(options, training));
+  training.trainer().take_sums();
+  const auto before = trace.seconds();
+  training.seconds_per_step(steps);
+  trace.resolve();
+  auto events = trace.events();
+  std::erase_if(events, [&](const auto& event) { return event.begin < before; });
+  std::vector<Trace::Track> tracks;
+  for (const auto& device : plan.trainer.devices) {
+    tracks.push_back(device.is_cpu() ? Trace::Track::kCompute : Trace::Track::kDeviceCompute);
+  }
+  return phases_of(std::move(events), tracks, steps);
+}
+
+// With --in-flight 2, another trainer is alive beside it for a while.
+TrainPlan plan_for(const BenchStepOptions& options, const std::vector<torch::Device>& devices,
+                   const std::optional<LoadedData>& data) {
+  auto plan = plan_on(options, devices, threads_for(options.bench, devices.size()), data);
+  need_memory_for(std::vector<TrainPlan>(options.train.in_flight == 2 ? 2 : 1, plan));
+  return plan;
+}
+
+Measured measure(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan) {
+  Measured measured{.plan = plan, .seconds = {}, .phases = {}};
+  measured.seconds = time_steps(report, options, plan, measured.agree);
+  measured.phases = trace_steps(options, plan);
+  measured.peak = measured_peak(plan.trainer.devices, plan.trainer.threads, plan.trainer.replica.precision);
+  return measured;
+}
+
+std::vector<Column> step_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "model", .title = "model", .width = 8, .digits = kText},
+          {.key = "precision", .title = "arithmetic", .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
+          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
+          {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
+          {.key = "peak_gflops", .title = "peak", .unit = "GFLOP/s", .width = 9, .digits = 1},
+          {.key = "mfu", .title = "MFU", .unit = "%", .width = 6, .digits = 1}};
+}
+
+// Of a batch that the data can fill.
+int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.size()); }
+
+double images_per_second(const Measured& measured) {
+  return static_cast<double>(rows_of(measured.plan)) / measured.seconds.median;
+}
+
+double operations_per_second(const Measured& measured) {
+  return images_per_second(measured) * static_cast<double>(training_flops_per_row(measured.plan.model));
+}
+
+// Of the measured peak, %; from turns enough for a ratio.
+std::optional<double> mfu(const Measured& measured) {
+  if (measured.seconds.repeats < static_cast<int>(kRatioRepeats)) return std::nullopt;
+  return 100 * operations_per_second(measured) / measured.peak;
+}
+
+Json step_row(const Measured& measured) {
+  const auto& plan = measured.plan;
+  return {{"devices", spec_of(plan.trainer.devices)},
+          {"threads", plan.trainer.threads},
+          {"model", plan.model},
+          {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
+          {"batch_size", rows_of(plan)},
+          {"lr", plan.trainer.lr.lr},
+          {"ms", 1e3 * measured.seconds.median},
+          {"low_ms", 1e3 * measured.seconds.low},
+          {"high_ms", 1e3 * measured.seconds.high},
+          {"repeats", measured.seconds.repeats},
+          {"spread", 100 * measured.seconds.relative()},
+          {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
+          {"gflops", operations_per_second(measured) / 1e9},
+          {"peak_gflops", measured.peak / 1e9},
+          {"mfu", or_null(mfu(measured))}};
+}
+
+std::vector<Column> phase_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "phase", .title = "phase", .width = 12, .digits = kText},
+          {.key = "ms", .title = "time", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "share", .title = "share", .unit = "%", .width = 6, .digits = 1}};
+}
+
+std::vector<std::pair<const char*, double>> named(const TracedPhases& phases) {
+  return {{"data", phases.data},
+          {"forward", phases.forward},
+          {"backward", phases.backward},
+          {"exposed sync", phases.sync},
+          {"update", phases.update}};
+}
+
+// The same steps with the host waiting for each and with two in flight, in turn.
+void compare_in_flight(BenchReport& report, const BenchStepOptions& options, TrainPlan plan) {
+  auto waiting = plan;
+  waiting.trainer.in_flight = 1;
+  plan.trainer.in_flight = 2;
+  TimedTraining one(waiting), two(plan);
+  const auto steps = std::max(steps_of(options, one), steps_of(options, two));
+  std::vector<double> seconds_of_one, seconds_of_two;
+  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
+    seconds_of_one.push_back(one.seconds_per_step(steps));
+    seconds_of_two.push_back(two.seconds_per_step(steps));
+  }
+  const auto devices = spec_of(plan.trainer.devices);
+  const auto ratio = paired_ratio(seconds_of_two, seconds_of_one);
+  const Json values{{"devices", devices},
+                    {"one_ms", 1e3 * median(seconds_of_one)},
+                    {"two_ms", 1e3 * median(seconds_of_two)},
+                    {"two_over_one", or_null(ratio)}};
+  report.finding(
+      fmt::format("{}: {:.2f} ms a step where the host waits for each, {:.2f} ms with two in flight{}",
+                  devices, 1e3 * median(seconds_of_one), 1e3 * median(seconds_of_two),
+                  ratio ? fmt::format(" ({:.3f} x the time)", *ratio) : ""),
+      values);
+}
+
+void report_phases(BenchReport& report, const Measured& measured) {
+  const auto devices = spec_of(measured.plan.trainer.devices);
+  const auto phases = named(measured.phases);
+  double total = 0;
+  for (const auto& [name, seconds] : phases) total += seconds;
+  for (const auto& [name, seconds] : phases) {
+    report.row(
+        {{"devices", devices}, {"phase", name}, {"ms", 1e3 * seconds}, {"share", 100 * seconds / total}});
+  }
+  const auto most = std::max_element(phases.begin(), phases.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto of_peak = mfu(measured);
+  report.finding(
+      fmt::format(
+          "{}: the largest part of a step is {} ({:.0f} %){}", devices, most->first,
+          100 * most->second / total,
+          of_peak ? fmt::format("; its arithmetic, as direct sums, is {:.0f} % of what large matrix products "
+                                "reach here",
+                                *of_peak)
+                  : ""),
+      {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
+  report.check("replicas of " + devices, measured.agree,
+               measured.agree ? "all have the same weights" : "their weights differ");
+}
+
+std::vector<Column> layer_columns() {
+  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
+          {.key = "layer", .title = "layer", .width = 34, .digits = kText},
+          {.key = "count", .title = "count", .width = 5},
+          {.key = "forward_ms", .title = "forward", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "backward_ms", .title = "backward", .unit = "ms", .width = 8, .digits = 3},
+          {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
+          {.key = "of_peak", .title = "of peak", .unit = "%", .width = 7, .digits = 1}};
+}
+
+// The layers of one list of processors, and what they leave of its step.
+void report_layers(BenchReport& report, const Measured& measured) {
+  const auto& plan = measured.plan;
+  const auto devices = spec_of(plan.trainer.devices);
+  const auto peak = register_peak(plan);
+  double seconds = 0;
+  for (const auto& layer : time_layers(plan, [&] { return report.interrupted(); })) {
+    std::optional<double> gflops, of_peak;
+    if (layer.operations_per_second > 0) gflops = layer.operations_per_second / 1e9;
+    if (gflops && peak) of_peak = 100 * layer.operations_per_second / *peak;
+    seconds += static_cast<double>(layer.count) * (layer.forward + layer.backward);
+    report.row({{"devices", devices},
+                {"layer", layer.name},
+                {"count", layer.count},
+                {"forward_ms", 1e3 * layer.forward},
+                {"backward_ms", 1e3 * layer.backward},
+                {"gflops", or_null(gflops)},
+                {"of_peak", or_null(of_peak)}});
+  }
+  report.stop_if_interrupted("after the layers that are shown");
+  report.finding(
+      fmt::format(
+          "{}: all layers one by one take {:.2f} ms, the step {:.2f} ms{}", devices, 1e3 * seconds,
+          1e3 * measured.seconds.median,
+          peak ? fmt::format("; in registers alone the cores reach {:.1f} GFLOP/s", *peak / 1e9) : ""),
+      {{"devices", devices}, {"layers_ms", 1e3 * seconds}, {"register_peak", or_null(peak)}});
+}
+
+void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
+  const auto only_processors = [](const Measured& measured) {
+    const auto& devices = measured.plan.trainer.devices;
+    return std::all_of(devices.begin(), devices.end(), [](const auto& device) { return device.is_cpu(); });
+  };
+  if (std::none_of(all.begin(), all.end(), only_processors)) return;
+  report.table("layers", layer_columns());
+  for (const auto& measured : all) {
+    if (only_processors(measured)) report_layers(report, measured);
+  }
+}
+
+}  // namespace
+
+void setup_bench_step(CLI::App& bench) {
+  auto* step = bench.add_subcommand("step", "A training step: its time, its parts, its share of the peak");
+  auto options = std::make_shared<BenchStepOptions>();
+  add_recipe_flags(*step, options->train);
+  add_bench_flags(*step, options->bench,
+                  "Replicas that train; give it again for another list (default: auto)");
+  step->add_option("--iterations", options->iterations,
+                   "Steps a turn (default: as many as take half a second)")
+      ->check(positive_int())
+      ->default_str("");
+  add_optimizer_flags(*step, options->train);
+  add_engine_flags(*step, options->train);
+  step->callback([options] { run_bench_step(*options); });
+}
+
+void run_bench_step(const BenchStepOptions& options) {
+  // Of all lists, so that what cannot be done is refused before anything is measured.
+  std::vector<TrainPlan> plans;
+  for (const auto& devices : device_lists(options.bench, {"auto"})) {
+    plans.push_back(
+        plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
+  }
+  BenchReport report("step", options.bench, training_settings(options.train, plans.front()));
+  report.note(
+      "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
+  report.note("matrices on all of the list's devices at once");
+  report.note(
+      "layers (of processors): each alone, in all replicas at once; of peak: of products and sums in "
+      "registers");
+  report.note(
+      "alone. All arithmetic is counted as direct sums: Winograd's kernels do less, and may pass 100 %");
+  if (options.train.in_flight == 2) report.note("--in-flight 2 is also timed against 1");
+  report.run([&] {
+    std::vector<Measured> all;
+    report.table("step", step_columns());
+    for (const auto& plan : plans) {
+      if (!all.empty() && report.interrupted()) break;
+      all.push_back(measure(report, options, plan));
+      report.row(step_row(all.back()));
+    }
+    report.table("phases", phase_columns());
+    for (const auto& measured : all) report_phases(report, measured);
+    report.stop_if_interrupted("after the steps that are shown");
+    report_all_layers(report, all);
+    if (options.train.in_flight != 2) return;
+    for (const auto& measured : all) {
+      compare_in_flight(report, options, measured.plan);
+      report.stop_if_interrupted("after the steps in flight that are shown");
+    }
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,139 @@
+#include <lockstep/app/cli/cli.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cctype>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/app/bench/bench.h>
+#include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/help.h>
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/cli/version.h>
+#include <lockstep/app/data_verify.h>
+#include <lockstep/app/demo.h>
+#include <lockstep/app/devices.h>
+#include <lockstep/app/eval.h>
+#include <lockstep/app/list_recipes.h>
+#include <lockstep/app/plot/plot.h>
+#include <lockstep/app/sweep/sweep.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/train.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::string_view kVariablePrefix = "LOCKSTEP_FLAG_";
+
+std::vector<CLI::App*> subcommands_of(CLI::App& app) {
+  return app.get_subcommands([](CLI::App*) { return true; });
+}
+
+std::vector<CLI::Option*> options_of(CLI::App& app) {
+  return app.get_options([](CLI::Option*) { return true; });
+}
+
+// Only for the command that is run: a variable meant for `train` must not stop `devices`.
+void read_environment(CLI::App& app) {
+  for (auto* option : options_of(app)) {
+    if (const auto name = environment_name(app, *option); !name.empty()) option->envname(name);
+  }
+}
+
+void apply_to_options(CLI::App& app) {
+  for (auto* option : options_of(app)) {
+    if (option == app.get_help_ptr() || option == app.get_version_ptr()) continue;
+    const bool has_value = option->get_items_expected_max() > 0;
+    option->transform(has_value ? not_a_flag() : boolean());
+    if (!has_value) option->multi_option_policy(CLI::MultiOptionPolicy::Throw);
+  }
+}
+
+void collect_variables(CLI::App& app, std::vector<std::string>& names) {
+  for (const auto* option : options_of(app)) {
+    if (auto name = environment_name(app, *option); !name.empty()) names.push_back(std::move(name));
+  }
+  for (auto* subcommand : subcommands_of(app)) collect_variables(*subcommand, names);
+}
+
+// What all their names begin with would make any two of them similar.
+std::optional<std::string> nearest_variable(const std::string& name, std::vector<std::string> known) {
+  for (auto& variable : known) variable.erase(0, kVariablePrefix.size());
+  const auto near = nearest(name.substr(kVariablePrefix.size()), known);
+  return near ? std::optional(std::string(kVariablePrefix) + *near) : std::nullopt;
+}
+
+// A misspelt variable has no effect, which its owner wants to know. It is no error: it may be meant for
+// another version.
+void warn_of_unknown_variables(CLI::App& app) {
+  std::vector<std::string> known;
+  collect_variables(app, known);
+  for (char** entry = environ; *entry; ++entry) {
+    const std::string_view text = *entry;
+    if (!text.starts_with(kVariablePrefix)) continue;
+    const std::string name(text.substr(0, text.find('=')));
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    const auto near = nearest_variable(name, known);
+    const auto hint = near ? fmt::format("; did you mean '{}'?", *near) : "";
+    warn(fmt::format("the variable {} sets no flag and is ignored{}", in_quotes(name), hint));
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<CLI::App> build_cli() {
+  auto app =
+      std::make_unique<CLI::App>("Data-parallel training on LibTorch, on one device or on many.", "lockstep");
+  app->formatter(std::make_shared<HelpFormatter>());
+  app->option_defaults()->always_capture_default();  // the help shows each default
+  app->set_help_flag("-h,--help", "Show this help");
+  app->set_version_flag("--version", version_text, "Show the version");
+  app->add_option("--color", "Colours: on a terminal, always or never")
+      ->default_str("auto")
+      ->check(one_of({"auto", "always", "never"}));
+  app->footer("Every flag can also be set in the environment: --batch-size as LOCKSTEP_FLAG_BATCH_SIZE.");
+  app->fallthrough();  // --color may follow the subcommand
+
+  setup_train(*app);
+  setup_eval(*app);
+  setup_recipes(*app);
+  setup_bench(*app);
+  setup_plot(*app);
+  setup_sweep(*app);
+  setup_demo(*app);
+  setup_devices(*app);
+  setup_data(*app);
+  app->footer("'lockstep SUBCOMMAND --help' lists the flags of a subcommand. " + app->get_footer());
+
+  apply_conventions(*app);
+  app->parse_complete_callback([root = app.get()] {
+    set_up_logging(Terminal(STDERR_FILENO, color_mode(*root)));
+    warn_of_unknown_variables(*root);
+  });
+  return app;
+}
+
+void apply_conventions(CLI::App& app) {
+  apply_to_options(app);
+  const auto subcommands = subcommands_of(app);
+  if (!subcommands.empty()) app.require_subcommand(1);
+  for (auto* subcommand : subcommands) apply_conventions(*subcommand);
+  app.preparse_callback([&app](size_t) { read_environment(app); });
+}
+
+std::string environment_name(const CLI::App& app, const CLI::Option& option) {
+  const bool action = &option == app.get_help_ptr() || &option == app.get_version_ptr();
+  if (action || option.get_lnames().empty()) return "";
+  std::string name(kVariablePrefix);
+  for (const char c : option.get_lnames().front()) {
+    name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  }
+  return name;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,128 @@
+#include <lockstep/app/cli/help.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+constexpr size_t kWidth = 100;     // columns of the page
+constexpr size_t kMaxColumn = 34;  // a longer left side has its text on the next line
+
+struct Row {
+  std::string left;
+  std::string text;
+};
+
+// Breaks the text between words; later lines begin under the first.
+std::string wrapped(std::string_view text, size_t indent) {
+  std::string out;
+  size_t column = indent;
+  while (!text.empty()) {
+    const auto end = std::min(text.find(' '), text.size());
+    const auto word = text.substr(0, end);
+    text.remove_prefix(std::min(end + 1, text.size()));
+    if (column > indent && column + 1 + word.size() > kWidth) {
+      out += "\n" + std::string(indent, ' ');
+      column = indent;
+    }
+    if (column > indent) out += ' ', ++column;
+    out += word;
+    column += word.size();
+  }
+  return out;
+}
+
+std::string table(const std::string& title, const std::vector<Row>& rows) {
+  if (rows.empty()) return "";
+  size_t widest = 0;
+  for (const auto& row : rows) {
+    if (row.left.size() <= kMaxColumn) widest = std::max(widest, row.left.size());
+  }
+  const auto indent = widest + 4;
+  auto out = fmt::format("\n{}:\n", title);
+  for (const auto& row : rows) {
+    const auto left = "  " + row.left;
+    const bool fits = left.size() + 2 <= indent;
+    out += left + (fits ? std::string(indent - left.size(), ' ') : "\n" + std::string(indent, ' '));
+    out += wrapped(row.text, indent) + "\n";
+  }
+  return out;
+}
+
+// "N", "auto|always|never", "FILE"; empty for a flag without a value. CLI11 names a flag's type, and after a
+// colon what its validator says of itself.
+std::string value_name(const CLI::Option& option) {
+  if (option.get_items_expected_max() == 0) return "";
+  const auto type = option.get_type_name();
+  if (type == "INT" || type == "UINT") return "N";
+  if (type == "FLOAT") return "X";
+  return type.substr(type.find(':') + 1);  // all of it where there is no colon
+}
+
+Row flag_row(const CLI::Option& option) {
+  std::string left = option.get_snames().empty() ? "    " : fmt::format("-{}, ", option.get_snames().front());
+  left += "--" + option.get_lnames().front();
+  if (const auto value = value_name(option); !value.empty()) left += " " + value;
+
+  auto text = option.get_description();
+  const bool has_default = option.get_items_expected_max() > 0 && !option.get_default_str().empty();
+  if (has_default) text += fmt::format(" (default {})", option.get_default_str());
+  return {left, text};
+}
+
+// What is given without a flag: "FILE...".
+std::vector<Row> arguments_of(const CLI::App& app) {
+  std::vector<Row> rows;
+  for (const auto* option :
+       app.get_options([](const CLI::Option* option) { return option->get_positional(); })) {
+    const auto* more = option->get_items_expected_max() > 1 ? "..." : "";
+    rows.push_back({option->get_name() + more, option->get_description()});
+  }
+  return rows;
+}
+
+std::vector<const CLI::Option*> flags_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return !option->get_lnames().empty(); });
+}
+
+// The command's own flags, then what every command takes: --help, and the flags of the program.
+std::vector<const CLI::Option*> all_flags_of(const CLI::App& app) {
+  auto flags = flags_of(app);
+  std::stable_partition(flags.begin(), flags.end(),
+                        [&](const auto* flag) { return flag != app.get_help_ptr(); });
+  const auto* root = app.get_parent();
+  while (root && root->get_parent()) root = root->get_parent();
+  if (!root) return flags;
+  for (const auto* flag : flags_of(*root)) {
+    if (flag != root->get_help_ptr() && flag != root->get_version_ptr()) flags.push_back(flag);
+  }
+  return flags;
+}
+
+}  // namespace
+
+std::string HelpFormatter::make_help(const CLI::App* app, std::string command, CLI::AppFormatMode) const {
+  const auto subcommands = app->get_subcommands([](const CLI::App*) { return true; });
+  auto out = wrapped(app->get_description(), 0) + "\n";
+  const auto arguments = arguments_of(*app);
+  out += fmt::format("\nUsage: {}{}", command, subcommands.empty() ? "" : " SUBCOMMAND");
+  for (const auto& argument : arguments) out += " " + argument.left;
+  out += " [FLAGS]\n" + table("Arguments", arguments);
+
+  std::vector<Row> rows;
+  for (const auto* subcommand : subcommands)
+    rows.push_back({subcommand->get_name(), subcommand->get_description()});
+  out += table("Subcommands", rows);
+  rows.clear();
+  for (const auto* flag : all_flags_of(*app)) rows.push_back(flag_row(*flag));
+  out += table("Flags", rows);
+
+  if (!app->get_footer().empty()) out += "\n" + wrapped(app->get_footer(), 0) + "\n";
+  return out;
+}
+
+}  // namespace lockstep

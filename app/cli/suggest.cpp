@@ -1,0 +1,84 @@
+#include <lockstep/app/cli/suggest.h>
+
+#include <algorithm>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+// Nobody types a name this long by mistake; it also bounds the work for a hostile word.
+constexpr size_t kLongestWord = 64;
+// A beginning shorter than this says too little.
+constexpr size_t kShortestBeginning = 3;
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+std::string normalized(std::string_view word) {
+  word.remove_prefix(std::min(word.find_first_not_of('-'), word.size()));
+  std::string text(word);
+  for (auto& c : text) c = c == '_' ? '-' : lower(c);
+  return text;
+}
+
+bool is_near(std::string_view word, std::string_view name, int distance) {
+  const auto longer = std::max(word.size(), name.size());
+  return distance <= std::max(1, static_cast<int>(longer) / 3) && distance < static_cast<int>(word.size());
+}
+
+std::optional<std::string> only_completion(std::string_view word, std::span<const std::string> names) {
+  if (word.size() < kShortestBeginning) return std::nullopt;
+  std::optional<std::string> found;
+  for (const auto& name : names) {
+    if (!normalized(name).starts_with(word)) continue;
+    if (found) return std::nullopt;
+    found = name;
+  }
+  return found;
+}
+
+}  // namespace
+
+int edit_distance(std::string_view a, std::string_view b) {
+  // Three rows of the usual table: distances of the first i characters of a to each beginning of b.
+  std::vector<int> before(b.size() + 1), previous(b.size() + 1), current(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) current[j] = static_cast<int>(j);
+  for (size_t i = 1; i <= a.size(); ++i) {
+    before.swap(previous);
+    previous.swap(current);
+    current[0] = static_cast<int>(i);
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const int replace = previous[j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1);
+      current[j] = std::min({previous[j] + 1, current[j - 1] + 1, replace});
+      const bool swapped = i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1];
+      if (swapped) current[j] = std::min(current[j], before[j - 2] + 1);
+    }
+  }
+  return current[b.size()];
+}
+
+std::optional<std::string> nearest(std::string_view word, std::span<const std::string> names) {
+  const auto wanted = normalized(word);
+  if (wanted.empty() || wanted.size() > kLongestWord) return std::nullopt;
+
+  const std::string* best = nullptr;
+  int best_distance = 0;
+  for (const auto& name : names) {
+    const auto candidate = normalized(name);
+    const int distance = edit_distance(wanted, candidate);
+    if (!is_near(wanted, candidate, distance) || (best && distance >= best_distance)) continue;
+    best = &name;
+    best_distance = distance;
+  }
+  return best ? std::optional(*best) : only_completion(wanted, names);
+}
+
+std::string in_quotes(std::string_view word) {
+  std::string text = "'";
+  for (const char c : word) {
+    const auto byte = static_cast<unsigned char>(c);
+    text += byte < 0x20 || byte == 0x7f ? '?' : c;
+  }
+  return text + "'";
+}
+
+}  // namespace lockstep

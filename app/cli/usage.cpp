@@ -1,0 +1,187 @@
+#include <lockstep/app/cli/usage.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/app/cli/suggest.h>
+
+namespace lockstep {
+namespace {
+
+// The command as typed, word by word: {lockstep, data, verify}.
+using Chain = std::vector<const CLI::App*>;
+
+Chain selected_commands(const CLI::App& app) {
+  Chain chain{&app};
+  for (auto next = app.get_subcommands(); !next.empty(); next = chain.back()->get_subcommands()) {
+    chain.push_back(next.front());
+  }
+  return chain;
+}
+
+std::string name_of(const Chain& chain) {
+  std::string name;
+  for (const auto* command : chain) name += (name.empty() ? "" : " ") + command->get_name();
+  return name;
+}
+
+std::string see_help(const Chain& chain) { return fmt::format("see '{} --help'", name_of(chain)); }
+
+// "did you mean 'x'? see 'lockstep train --help'"
+std::string hint_with(const std::optional<std::string>& near, const Chain& chain) {
+  return near ? fmt::format("did you mean '{}'? {}", *near, see_help(chain)) : see_help(chain);
+}
+
+std::vector<std::string> flag_names(const CLI::App& command) {
+  std::vector<std::string> flags;
+  for (const auto* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) flags.push_back("--" + name);
+    for (const auto& name : option->get_snames()) flags.push_back("-" + name);
+  }
+  return flags;
+}
+
+bool has_flag(const CLI::App& command, const std::string& flag) {
+  const auto flags = flag_names(command);
+  return std::find(flags.begin(), flags.end(), flag) != flags.end();
+}
+
+std::vector<const CLI::App*> subcommands_of(const CLI::App& command) {
+  return command.get_subcommands([](const CLI::App*) { return true; });
+}
+
+// The command that takes the flag, among those below the last of `chain`.
+std::optional<Chain> owner_of(const std::string& flag, const Chain& chain) {
+  if (has_flag(*chain.back(), flag)) return chain;
+  for (const auto* subcommand : subcommands_of(*chain.back())) {
+    auto longer = chain;
+    longer.push_back(subcommand);
+    if (auto owner = owner_of(flag, longer)) return owner;
+  }
+  return std::nullopt;
+}
+
+UsageError unknown_flag(const std::string& word, const Chain& chain) {
+  const auto flag = word.substr(0, word.find('='));
+  // What the chosen command takes is left over only when it stood before the command's name.
+  if (has_flag(*chain.back(), flag)) {
+    return UsageError(fmt::format("the flag {} must come after '{}'", in_quotes(flag), name_of(chain)),
+                      fmt::format("write '{} {} ...'", name_of(chain), flag));
+  }
+  const auto what = fmt::format("unknown flag {} for '{}'", in_quotes(flag), name_of(chain));
+  // Nearest among the command's own flags first, then among those of the program.
+  auto near = nearest(flag, flag_names(*chain.back()));
+  if (!near) near = nearest(flag, flag_names(*chain.front()));
+  if (!near) {
+    if (const auto owner = owner_of(flag, {chain.front()})) {
+      return UsageError(what, fmt::format("it is a flag of '{}', {}", name_of(*owner), see_help(*owner)));
+    }
+  }
+  return UsageError(what, hint_with(near, chain));
+}
+
+UsageError unexpected_word(const std::string& word, const Chain& chain) {
+  if (word.size() > 1 && word.front() == '-' && word != "--") return unknown_flag(word, chain);
+
+  std::vector<std::string> names;
+  for (const auto* subcommand : subcommands_of(*chain.back())) names.push_back(subcommand->get_name());
+  if (names.empty()) {
+    const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(chain));
+    return UsageError(what, hint_with(nearest(word, flag_names(*chain.back())), chain));
+  }
+  const auto of = chain.size() > 1 ? fmt::format(" of '{}'", name_of(chain)) : "";
+  return UsageError(fmt::format("unknown subcommand {}{}", in_quotes(word), of),
+                    hint_with(nearest(word, names), chain));
+}
+
+struct Found {
+  const CLI::App* command;
+  const CLI::Option* option;
+};
+
+std::optional<Found> find_flag(const std::string& flag, const Chain& chain) {
+  for (auto command = chain.rbegin(); command != chain.rend(); ++command) {
+    if (const auto* option = (*command)->get_option_no_throw(flag)) return Found{*command, option};
+  }
+  return std::nullopt;
+}
+
+// The flag, or the environment variable that its value came from.
+std::string subject(const std::string& flag, const std::optional<Found>& found) {
+  if (!found || found->option->get_envname().empty()) return flag;
+  const auto& typed = found->command->parse_order();
+  const bool on_command_line = std::find(typed.begin(), typed.end(), found->option) != typed.end();
+  return on_command_line ? flag : found->option->get_envname();
+}
+
+// `message` after the flag's name: "must be above 0, got -1", and perhaps a hint on a second line.
+UsageError bad_value(const std::string& flag, const std::string& message, const Chain& chain) {
+  const auto split = std::min(message.find('\n'), message.size());
+  const auto hint = split < message.size() ? message.substr(split + 1) + " " : "";
+  return UsageError(fmt::format("{} {}", subject(flag, find_flag(flag, chain)), message.substr(0, split)),
+                    hint + see_help(chain));
+}
+
+// CLI11 says both of these with ArgumentMismatch.
+UsageError missing_or_repeated(const std::string& flag, const Chain& chain) {
+  const auto found = find_flag(flag, chain);
+  if (!found || found->option->count() <= 1) {
+    return UsageError(fmt::format("{} needs a value", flag), see_help(chain));
+  }
+  std::vector<std::string> values;
+  if (found->option->get_items_expected_max() > 0) {
+    for (const auto& value : found->option->results()) values.push_back(in_quotes(value));
+  }
+  const auto with = values.empty() ? "" : fmt::format(": {}", fmt::join(values, " and "));
+  return UsageError(fmt::format("{} is given {} times{}", flag, found->option->count(), with),
+                    "keep one of them");
+}
+
+// CLI11 puts the flag's name before its message: "--lr: must be ..."; "Could not convert: --lr = abc".
+struct Named {
+  std::string flag;
+  std::string message;
+};
+
+Named split_message(std::string_view text, std::string_view separator) {
+  const auto at = text.find(separator);
+  if (at == std::string_view::npos) return {std::string(text), ""};
+  return {std::string(text.substr(0, at)), std::string(text.substr(at + separator.size()))};
+}
+
+}  // namespace
+
+UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
+  const auto chain = selected_commands(app);
+  const std::string_view text = error.what();
+  const auto named = split_message(text, ": ");
+
+  if (dynamic_cast<const CLI::ValidationError*>(&error)) return bad_value(named.flag, named.message, chain);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&error)) return missing_or_repeated(named.flag, chain);
+  if (dynamic_cast<const CLI::ConversionError*>(&error)) {
+    const auto [flag, value] = split_message(named.message, " = ");
+    return bad_value(flag, fmt::format("does not accept {}", in_quotes(value)), chain);
+  }
+  const auto left_over = app.remaining();
+  if (!left_over.empty()) return unexpected_word(left_over.front(), chain);
+  return UsageError(std::string(text), see_help(chain));
+}
+
+bool help_requested(const CLI::App& app) {
+  const auto chain = selected_commands(app);
+  return std::any_of(chain.begin(), chain.end(), [](const CLI::App* command) {
+    const auto* help = command->get_help_ptr();
+    return help && help->count() > 0;
+  });
+}
+
+bool ends_before_subcommand(const CLI::App& app) {
+  return app.remaining().empty() && !subcommands_of(*selected_commands(app).back()).empty();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,11 @@
+// The version that --version prints and that runs record.
+#pragma once
+
+#include <string>
+
+namespace lockstep {
+
+// "lockstep 0.1.0 (LibTorch 2.15.0, without CUDA)"
+std::string version_text();
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+#include <lockstep/app/files/distinct_files.h>
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <tuple>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// Device, inode, and the name of a file that is not there yet in the folder with that inode.
+using Identity = std::tuple<dev_t, ino_t, std::string>;
+
+std::optional<Identity> identity_of(const std::string& path) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) {
+    if (!S_ISREG(info.st_mode)) return std::nullopt;
+    return Identity(info.st_dev, info.st_ino, "");
+  }
+  const std::filesystem::path name(path);
+  const auto folder = name.has_parent_path() ? name.parent_path() : std::filesystem::path(".");
+  if (::stat(folder.c_str(), &info) != 0) return std::nullopt;  // whoever opens it will say so
+  return Identity(info.st_dev, info.st_ino, name.filename().native());
+}
+
+std::optional<Identity> identity_of(int fd) {
+  struct stat info {};
+  if (::fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return std::nullopt;
+  return Identity(info.st_dev, info.st_ino, "");
+}
+
+struct File {
+  std::string name;  // for messages
+  Identity identity;
+};
+
+std::vector<File> files_of(const std::vector<FileFlag>& flags) {
+  std::vector<File> files;
+  for (const auto& [flag, path] : flags) {
+    const auto identity = path ? identity_of(*path) : std::nullopt;
+    if (identity) files.push_back({fmt::format("{} {}", flag, in_quotes(*path)), *identity});
+  }
+  return files;
+}
+
+std::vector<File> standard_streams() {
+  std::vector<File> files;
+  if (const auto identity = identity_of(STDOUT_FILENO)) files.push_back({"standard output", *identity});
+  if (const auto identity = identity_of(STDERR_FILENO)) files.push_back({"standard error", *identity});
+  return files;
+}
+
+}  // namespace
+
+bool same_file(const std::string& a, const std::string& b) {
+  const auto identity = identity_of(a);
+  return a == b || (identity && identity == identity_of(b));
+}
+
+void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs) {
+  auto others = standard_streams();
+  for (auto& input : files_of(inputs)) others.push_back(std::move(input));
+  for (auto& output : files_of(outputs)) {
+    for (const auto& other : others) {
+      if (output.identity != other.identity) continue;
+      throw UsageError(fmt::format("{} and {} are one file", other.name, output.name),
+                       "one would replace the other: give each a file of its own");
+    }
+    others.push_back(std::move(output));
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,77 @@
+#include <lockstep/app/files/json_file.h>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Why there is nothing to read at this path; empty where it is a file. A device may have no end, and a pipe
+// keeps its reader waiting.
+std::string no_file(const std::string& path) {
+  std::error_code error;
+  const auto type = fs::status(path, error).type();
+  if (type == fs::file_type::not_found) return "there is no such file";
+  if (type == fs::file_type::directory) return "it is a folder";
+  if (type == fs::file_type::none) return error.message();
+  return type == fs::file_type::regular ? "" : "it is no regular file";
+}
+
+// "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ..."
+std::string place_or_reason(const std::string& words) {
+  if (const auto at = words.find("at line"); at != std::string::npos) {
+    return " " + words.substr(at, words.find(':', at) - at);
+  }
+  const auto reason = words.find("] ");
+  return ": " + (reason == std::string::npos ? words : words.substr(reason + 2));
+}
+
+}  // namespace
+
+std::string read_json_file(const std::string& path, const std::string& hint) {
+  const auto refuse = [&](const std::string& why) {
+    throw DataError(fmt::format("cannot read {}: {}", in_quotes(path), why), hint);
+  };
+  if (const auto why = no_file(path); !why.empty()) refuse(why);
+  errno = 0;
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  for (std::array<char, 1 << 16> part; file;) {
+    file.read(part.data(), part.size());
+    text.append(part.data(), static_cast<size_t>(file.gcount()));
+    if (static_cast<int64_t>(text.size()) > kMostJsonBytes) {
+      refuse(fmt::format("it has more than {} MB", kMostJsonBytes >> 20));
+    }
+  }
+  if (!file.is_open() || file.bad()) refuse(std::strerror(errno));
+  return text;
+}
+
+nlohmann::ordered_json parse_json(const std::string& text) {
+  // The library itself nests as deep as the text does, and then copies by recursion.
+  const auto bounded = [](int depth, Json::parse_event_t event, Json&) {
+    const bool begins =
+        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+    if (!begins || depth < kMostJsonDepth) return true;
+    throw JsonError(fmt::format("JSON that is nested more than {} deep", kMostJsonDepth));
+  };
+  try {
+    return Json::parse(text, bounded);
+  } catch (const Json::exception& error) {
+    throw JsonError("no JSON" + place_or_reason(error.what()));
+  }
+}
+
+}  // namespace lockstep

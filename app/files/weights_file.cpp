@@ -1,0 +1,84 @@
+#include <lockstep/app/files/weights_file.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/data/safetensors.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kModelKey = "model";
+
+// "w-1.safetensors" for "w.safetensors", or the next number that is free.
+fs::path free_name(const fs::path& folder, const fs::path& name) {
+  std::error_code ignored;
+  for (int n = 1;; ++n) {
+    auto path = folder / fmt::format("{}-{}{}", name.stem().native(), n, name.extension().native());
+    if (!fs::exists(path, ignored)) return path;
+  }
+}
+
+// Where the weights are now; empty where they could not be written anywhere.
+std::optional<std::string> save_elsewhere(const TensorFile& file, const fs::path& path) {
+  std::error_code ignored;
+  for (const auto& folder : {path.parent_path(), fs::temp_directory_path(ignored)}) {
+    const auto other = free_name(folder, path.filename());
+    try {
+      save_safetensors(other, file, /*overwrite=*/false);
+      return other.native();
+    } catch (const OutputError&) {
+      continue;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
+                  bool overwrite) {
+  const TensorFile file = {.tensors = std::move(weights),
+                           .metadata = {{kModelKey, model}, {"lockstep", LOCKSTEP_VERSION}}};
+  try {
+    save_safetensors(path, file, overwrite);
+  } catch (const OutputError& error) {
+    const auto other = save_elsewhere(file, path);
+    if (!other) throw;
+    throw OutputError(
+        fmt::format("{}; the weights are in {} instead", error.what(), in_quotes(*other)),
+        fmt::format("move them where they belong: mv {} {}", in_quotes(*other), in_quotes(path)));
+  }
+}
+
+WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model) {
+  auto file = load_safetensors(path);
+  const auto named = file.metadata.find(kModelKey);
+  if (named == file.metadata.end()) {
+    if (!model) {
+      throw WeightsError(fmt::format("{} does not say which model its weights are for", path),
+                         "name the model: --model");
+    }
+    return {.model = *model, .weights = std::move(file.tensors)};
+  }
+  if (model && *model != named->second) {
+    throw WeightsError(fmt::format("{} holds weights of {}, --model is {}", path, named->second, *model),
+                       "leave --model out, or name the file of the other model");
+  }
+  const auto known = model_names();
+  if (std::find(known.begin(), known.end(), named->second) == known.end()) {
+    throw WeightsError(
+        fmt::format("{} holds weights of '{}', a model that lockstep does not have", path, named->second),
+        fmt::format("known models: {}", fmt::join(known, ", ")));
+  }
+  return {.model = named->second, .weights = std::move(file.tensors)};
+}
+
+}  // namespace lockstep

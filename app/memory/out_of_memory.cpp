@@ -1,0 +1,64 @@
+#include <lockstep/app/memory/out_of_memory.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/support/cuda_fault.h>
+
+namespace lockstep {
+namespace {
+
+// Of a GPU's memory the libraries and torch's blocks of fixed sizes leave about this much to tensors.
+constexpr double kUsable = .9;
+// Rows of a batch size that is proposed.
+constexpr int64_t kRound = 8;
+
+// The number behind this text and the word behind that, "2.00 GiB"; 0 where the text is not there.
+std::pair<double, std::string> number_after(const std::string& words, const std::string& text) {
+  const auto at = words.find(text);
+  if (at == std::string::npos) return {0, ""};
+  std::istringstream rest(words.substr(at + text.size()));
+  std::pair<double, std::string> found;
+  rest >> found.first >> found.second;
+  return found;
+}
+
+double bytes_after(const std::string& words, const std::string& text) {
+  const auto [number, unit] = number_after(words, text);
+  const auto is = [&](std::string_view name) { return unit.starts_with(name); };  // a full stop may follow
+  return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
+}
+
+// The largest batch whose share of each replica fits by our estimate, and in any case a smaller one than has
+// failed; 0 where not even single rows fit.
+int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
+  const auto& devices = plan.trainer.devices;
+  const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));
+  const auto world = static_cast<int64_t>(devices.size());
+  const double room = kUsable * capacity / static_cast<double>(here);
+  const auto fixed = static_cast<double>(replica_bytes(plan, 0, device.type()));
+  const auto row = static_cast<double>(replica_bytes(plan, 1, device.type())) - fixed;
+  const auto rows = static_cast<int64_t>((room - fixed) / row);
+  const auto batch = std::min(rows * world, plan.batch_size / 2);
+  return std::max<int64_t>(0, batch >= kRound ? batch / kRound * kRound : batch);
+}
+
+}  // namespace
+
+MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
+  const auto [index, has] = number_after(words, "GPU ");
+  if (has != "has") return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  const auto fault =
+      explain({.code = 2,  // cudaErrorMemoryAllocation
+               .words = words,
+               .device = device.str(),
+               .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
+               .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
+               .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
+  return MemoryError(fault.what(), fault.hint());
+}
+
+}  // namespace lockstep

@@ -1,0 +1,150 @@
+#include <lockstep/app/report/report.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/report/environment.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/notices.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+std::string value_text(const Column& column, const Json& value) {
+  if (value.is_null()) return "-";
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_integer()) return fmt::format("{}", value.get<int64_t>());
+  if (value.is_number()) return fmt::format("{:.{}f}", value.get<double>(), std::max(column.digits, 0));
+  return value.dump();
+}
+
+// Text to the left, numbers to the right, as in the rows below it.
+std::string padded(const std::string& text, int width, bool left) {
+  return left ? fmt::format("{:<{}}", text, width) : fmt::format("{:>{}}", text, width);
+}
+
+std::string unit_text(const Column& column) {
+  return column.unit.empty() ? "" : fmt::format("({})", column.unit);
+}
+
+bool is_text(const Column& column) { return column.digits == kText; }
+
+std::string rtrimmed(std::string line) {
+  line.erase(line.find_last_not_of(' ') + 1);
+  return line;
+}
+
+}  // namespace
+
+std::string table_line(const std::vector<Column>& columns, const Json& values) {
+  std::string line;
+  for (const auto& column : columns) {
+    const auto value = values.contains(column.key) ? values.at(column.key) : Json();
+    line += "  " + padded(value_text(column, value), column.width, is_text(column));
+  }
+  return rtrimmed(line);
+}
+
+std::string table_heading(const std::vector<Column>& columns) {
+  std::string titles = "#", units = "#";
+  for (const auto& column : columns) {
+    const auto lead = titles.size() == 1 ? " " : "  ";  // the # stands where a row has a blank
+    titles += lead + padded(column.title, column.width, is_text(column));
+    units += lead + padded(unit_text(column), column.width, is_text(column));
+  }
+  return rtrimmed(titles) + "\n" + rtrimmed(units);
+}
+
+BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings)
+    : bench_(std::move(bench)), interrupt_("the measurement under way to end and the results to be written") {
+  check_distinct_files({{"--json", options.json}});
+  if (options.json) file_.emplace(*options.json, options.overwrite);
+  settings["repeat"] = options.repeat;
+  settings["seed"] = options.seed;
+  json_ = {{"format", "lockstep bench"},
+           {"version", 1},
+           {"bench", bench_},
+           {"command", command_line()},
+           {"environment", environment_json()},
+           {"settings", std::move(settings)},
+           {"tables", Json::array()},
+           {"findings", Json::array()},
+           {"checks", Json::array()}};
+  write_stdout(environment_text());
+  if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
+}
+
+void BenchReport::run(const std::function<void()>& measurements) {
+  try {
+    measurements();
+    stop_if_interrupted("after the last measurement");  // which it may have cut short
+  } catch (...) {
+    finish(/*complete=*/false);
+    throw;
+  }
+  finish(/*complete=*/true);
+  if (!ok()) throw FailedError(fmt::format("a check of bench {} has failed: see the lines above", bench_));
+}
+
+bool BenchReport::takes_turn(int taken, int repeat) const {
+  return taken < repeat && (taken == 0 || !interrupted());
+}
+
+void BenchReport::stop_if_interrupted(const std::string& where) const { interrupt_.stop_if_signalled(where); }
+
+void BenchReport::note(const std::string& text) const { write_stdout(rtrimmed("# " + text) + "\n"); }
+
+void BenchReport::table(std::string name, std::vector<Column> columns) {
+  for (auto& column : columns) {
+    const auto widest = std::max(column.title.size(), unit_text(column).size());
+    column.width = std::max(column.width, static_cast<int>(widest));
+  }
+  columns_ = std::move(columns);
+  Json described = Json::array();
+  for (const auto& column : columns_) {
+    described.push_back({{"key", column.key}, {"title", column.title}, {"unit", column.unit}});
+  }
+  json_["tables"].push_back({{"name", std::move(name)}, {"columns", described}, {"rows", Json::array()}});
+  write_stdout(fmt::format("#\n{}\n", table_heading(columns_)));
+}
+
+void BenchReport::row(Json values) {
+  write_stdout(table_line(columns_, values) + "\n");
+  json_["tables"].back()["rows"].push_back(std::move(values));
+}
+
+void BenchReport::finding(const std::string& sentence, Json values) {
+  write_stdout(fmt::format("# {}\n", sentence));
+  json_["findings"].push_back({{"sentence", sentence}, {"values", std::move(values)}});
+}
+
+void BenchReport::keep(const std::string& key, Json value) { json_[key] = std::move(value); }
+
+void BenchReport::check(const std::string& name, bool ok, const std::string& detail) {
+  write_stdout(fmt::format("# check {}: {} ({})\n", name, ok ? "OK" : "FAILED", detail));
+  json_["checks"].push_back({{"name", name}, {"ok", ok}, {"detail", detail}});
+}
+
+bool BenchReport::ok() const {
+  const auto& checks = json_.at("checks");
+  return std::all_of(checks.begin(), checks.end(), [](const auto& check) { return check.at("ok") == true; });
+}
+
+void BenchReport::finish(bool complete) {
+  json_["complete"] = complete;
+  json_["ok"] = ok();
+  const auto checks = counted(static_cast<int64_t>(json_.at("checks").size()), "check");
+  const auto verdict = !ok() ? "FAILED" : complete ? "OK" : "stopped before the end";
+  if (file_) {  // first: that standard output is closed does not cost the file
+    file_->write(json_.dump(2) + "\n");
+    file_->put_in_place();
+  }
+  write_stdout(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
+}
+
+}  // namespace lockstep

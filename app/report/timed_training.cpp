@@ -1,0 +1,112 @@
+#include <lockstep/app/report/timed_training.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/data/batch_order.h>
+#include <lockstep/support/stopwatch.h>
+#include <torch/nn/module.h>
+
+namespace lockstep {
+namespace {
+
+TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
+  auto options = plan.trainer;
+  if (trace) {
+    options.replica.sync.trace = trace;
+    options.replica.cuda_graph = CudaGraph::kOff;  // each part is to be seen
+  }
+  return options;
+}
+
+// Where numbers would not do: NaN is not even equal to itself. Both contiguous, on the host.
+bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.nbytes() == b.nbytes() &&
+         (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
+}
+
+}  // namespace
+
+TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
+                  const std::optional<LoadedData>& data) {
+  auto train = options.train;
+  train.devices = spec_of(devices);
+  train.threads = threads;
+  train.seed = options.bench.seed;
+  check_combinations(train, find_recipe(train.recipe));
+  return make_train_plan(train, data);
+}
+
+nlohmann::ordered_json training_settings(const TrainFlags& options, const TrainPlan& plan) {
+  const auto& recipe = find_recipe(options.recipe);
+  const auto& optimizer = plan.trainer.replica.optimizer;
+  return {{"recipe", plan.recipe},
+          {"model", plan.model},
+          {"data", plan.data.set.name},
+          {"data_origin", plan.data.origin},
+          {"train_rows", plan.data.set.train.size()},
+          {"batch_size", options.batch_size.value_or(recipe.batch_size)},
+          {"lr", options.lr.value_or(rate_of(recipe, optimizer.kind))},
+          {"optimizer", name_of(kOptimizerNames, optimizer.kind)},
+          {"momentum", optimizer.momentum}};
+}
+
+TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)
+    : plan_(plan),
+      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+               trainer_options(plan, trace)),
+      order_(batch_order(plan.seed, 0, plan.data.set.train.size())) {}
+
+std::span<const int64_t> TimedTraining::next_batch() {
+  const auto size = std::min(static_cast<size_t>(plan_.batch_size), order_.size());
+  if (place_ + size > order_.size()) {  // the smaller last batch of an epoch is left out
+    order_ = batch_order(plan_.seed, ++epoch_, plan_.data.set.train.size());
+    place_ = 0;
+  }
+  place_ += size;
+  return std::span(order_).subspan(place_ - size, size);
+}
+
+double TimedTraining::seconds_per_step(int64_t steps) {
+  Stopwatch watch;
+  for (int64_t step = 0; step < steps; ++step) trainer_.step(next_batch());
+  trainer_.synchronize();
+  steps_ += steps;
+  return watch.lap() / static_cast<double>(steps);
+}
+
+StepTimes TimedTraining::take_times() {
+  return trainer_.take_times() / static_cast<double>(std::max<int64_t>(std::exchange(steps_, 0), 1));
+}
+
+int64_t steps_a_turn(TimedTraining& training, double seconds) {
+  training.seconds_per_step(kWarmUpSteps);
+  while (!training.trainer().split_settled()) training.seconds_per_step(1);
+  const double step = training.seconds_per_step(1);
+  training.take_times();
+  return std::max<int64_t>(1, static_cast<int64_t>(std::lround(seconds / step)));
+}
+
+bool replicas_agree(TimedTraining& training) {
+  constexpr double kMixed = 1e-5;
+  auto& trainer = training.trainer();
+  const auto params_of = [&](int rank) { return trainer.model(rank).module->parameters(); };
+  trainer.synchronize();
+  const auto first = params_of(0);
+  for (int rank = 1; rank < trainer.world_size(); ++rank) {
+    const auto other = params_of(rank);
+    for (size_t i = 0; i < first.size(); ++i) {
+      const auto a = first[i].detach().cpu().contiguous(), b = other[i].detach().cpu().contiguous();
+      const bool alike = first[i].device().type() == other[i].device().type()
+                             ? same_bits(a, b)
+                             : (a - b).abs().max().item<double>() <= kMixed * a.abs().max().item<double>();
+      if (!alike) return false;
+    }
+  }
+  return true;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+#include <lockstep/app/terminal/interrupt.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+
+namespace lockstep {
+namespace {
+
+struct Guarded {
+  int signal;
+  const char* name;
+  ExitCode code;
+};
+
+constexpr std::array<Guarded, 3> kGuarded = {{{SIGINT, "Ctrl-C", ExitCode::kInterrupt},
+                                              {SIGTERM, "SIGTERM", ExitCode::kTerminate},
+                                              {SIGHUP, "SIGHUP", ExitCode::kHangup}}};
+
+// A handler can reach nothing but variables of static storage.
+struct Reply {
+  bool installed = false;      // the handler, for this signal
+  std::array<char, 200> text;  // to say when it comes
+  size_t length = 0;
+};
+std::array<Reply, kGuarded.size()> replies;  // written only while no handler is installed
+std::atomic<int> noted_signal{0};
+int guards = 0;  // that live, one within the other
+static_assert(std::atomic<int>::is_always_lock_free);
+
+const Guarded& guarded(int signal) { return *std::ranges::find(kGuarded, signal, &Guarded::signal); }
+
+// Calls only what a handler may.
+void note(int signal) {
+  const int error = errno;
+  int none = 0;
+  const bool first = noted_signal.compare_exchange_strong(none, signal);
+  struct sigaction at_once {};
+  at_once.sa_handler = SIG_DFL;
+  for (size_t i = 0; i < kGuarded.size(); ++i) {
+    if (replies[i].installed) sigaction(kGuarded[i].signal, &at_once, nullptr);
+  }
+  for (size_t i = 0; first && i < kGuarded.size(); ++i) {
+    if (kGuarded[i].signal != signal) continue;
+    (void)!::write(STDERR_FILENO, replies[i].text.data(), replies[i].length);
+  }
+  if (!first) raise(signal);  // came while the first one was handled
+  errno = error;
+}
+
+void prepare(Reply& reply, const Guarded& guarded, const std::string& awaited) {
+  // A terminal shows ^C on the line where the cursor stands.
+  const auto* line_break = isatty(STDERR_FILENO) ? "\n" : "";
+  const auto text = fmt::format("{}lockstep: {} noted, waiting for {}; a second one ends at once\n",
+                                line_break, guarded.name, awaited);
+  reply.length = std::min(text.size(), reply.text.size());
+  std::copy_n(text.begin(), reply.length, reply.text.begin());
+}
+
+}  // namespace
+
+InterruptedError::InterruptedError(int signal, const std::string& where)
+    : Error(guarded(signal).code, fmt::format("stopped by {} {}", guarded(signal).name, where)) {}
+
+InterruptGuard::InterruptGuard(const std::string& awaited) {
+  if (guards++ > 0) return;
+  noted_signal = 0;
+  // All signals of the handler wait for each other, so that the first one's is whole.
+  struct sigaction noting {};
+  noting.sa_handler = note;
+  noting.sa_flags = SA_RESTART;  // nobody's read or write fails because of it
+  for (const auto& guarded : kGuarded) sigaddset(&noting.sa_mask, guarded.signal);
+  for (size_t i = 0; i < kGuarded.size(); ++i) {
+    sigaction(kGuarded[i].signal, nullptr, &old_[i]);
+    replies[i].installed = old_[i].sa_handler != SIG_IGN;
+    prepare(replies[i], kGuarded[i], awaited);
+  }
+  for (size_t i = 0; i < kGuarded.size(); ++i) {
+    if (replies[i].installed) sigaction(kGuarded[i].signal, &noting, nullptr);
+  }
+}
+
+InterruptGuard::~InterruptGuard() {
+  if (--guards > 0) return;
+  for (size_t i = 0; i < kGuarded.size(); ++i) sigaction(kGuarded[i].signal, &old_[i], nullptr);
+}
+
+std::optional<int> InterruptGuard::signal() const {
+  const int signal = noted_signal;
+  return signal == 0 ? std::nullopt : std::optional(signal);
+}
+
+void InterruptGuard::stop_if_signalled(const std::string& where) const {
+  if (const auto noted = signal()) throw InterruptedError(*noted, where);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,35 @@
+#include <lockstep/app/terminal/logging.h>
+
+#include <spdlog/sinks/stdout_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <memory>
+#include <string>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kInformation = "information";
+
+std::shared_ptr<spdlog::logger> make_logger(const char* name, const std::string& pattern) {
+  auto logger = std::make_shared<spdlog::logger>(name, std::make_shared<spdlog::sinks::stderr_sink_mt>());
+  logger->set_pattern(pattern);
+  return logger;
+}
+
+}  // namespace
+
+void set_up_logging(const Terminal& terminal) {
+  spdlog::set_default_logger(
+      make_logger("warnings", "lockstep: " + terminal.style().yellow("warning:") + " %v"));
+  spdlog::drop(kInformation);  // of an earlier call
+  spdlog::register_logger(make_logger(kInformation, "lockstep: %v"));
+}
+
+void warn(std::string_view message) { spdlog::warn(message); }
+
+void inform(std::string_view message) {
+  if (const auto logger = spdlog::get(kInformation)) logger->info(message);
+}
+
+}  // namespace lockstep

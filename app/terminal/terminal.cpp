@@ -1,0 +1,74 @@
+#include <lockstep/app/terminal/terminal.h>
+
+#include <fmt/format.h>
+#include <langinfo.h>
+#include <locale.h>
+#include <poll.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kUsualWidth = 80;
+
+bool is_set(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value && *value;
+}
+
+// A dumb terminal can neither colour nor rewrite a line.
+bool is_capable(int fd) {
+  const char* kind = std::getenv("TERM");
+  return isatty(fd) && !(kind && std::string_view(kind) == "dumb");
+}
+
+bool colours(bool capable, ColorMode mode) {
+  if (mode == ColorMode::kAuto) return capable && !is_set("NO_COLOR");
+  return mode == ColorMode::kAlways;
+}
+
+}  // namespace
+
+std::string Style::marked(std::string_view code, std::string_view text) const {
+  return on_ ? fmt::format("\x1b[{}m{}\x1b[0m", code, text) : std::string(text);
+}
+
+Terminal::Terminal(int fd, ColorMode mode)
+    : fd_(fd), interactive_(is_capable(fd)), style_(colours(interactive_, mode)) {}
+
+int Terminal::width() const {
+  winsize size{};
+  const bool known = ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+  return known ? size.ws_col : kUsualWidth;
+}
+
+bool utf8_locale() {
+  // A locale object of our own: setlocale() would change how the whole process reads and writes numbers.
+  const locale_t user = newlocale(LC_CTYPE_MASK, "", nullptr);
+  if (!user) return false;
+  const bool utf8 = std::string_view(nl_langinfo_l(CODESET, user)) == "UTF-8";
+  freelocale(user);
+  return utf8;
+}
+
+void write_stdout(std::string_view text) {
+  while (!text.empty()) {
+    const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) {
+      const auto what = fmt::format("cannot write to standard output: {}", std::strerror(errno));
+      if (errno == EPIPE) throw ReaderGoneError(what);
+      throw OutputError(what);
+    }
+    text.remove_prefix(static_cast<size_t>(written));
+  }
+}
+
+}  // namespace lockstep

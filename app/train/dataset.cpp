@@ -1,0 +1,52 @@
+#include <lockstep/app/train/dataset.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include <lockstep/data/data_folder.h>
+#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/synthetic.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kSyntheticTrain = 60'000;
+constexpr int64_t kSyntheticTest = 10'000;
+
+void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const char* kind,
+           const std::string& origin) {
+  if (!limit) return;
+  if (*limit > set.size()) {
+    throw UsageError(fmt::format("--limit-{} {} is more than the {} {} images of {}", flag, *limit,
+                                 set.size(), kind, origin),
+                     "leave it out to use all of them");
+  }
+  set = first_rows(set, *limit);
+}
+
+}  // namespace
+
+std::string LoadedData::test_count(const std::locale& locale) const {
+  const auto rows = set.test.size();
+  if (!test_limited()) return fmt::format(locale, "{:L}", rows);
+  return fmt::format(locale, "the first {:L} of {:L}", rows, all_test_rows);
+}
+
+LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits) {
+  const auto folder = data_folder(data);
+  if (folder == kSyntheticData) {
+    const auto test_rows = limits.test.value_or(kSyntheticTest);
+    return {.set = make_synthetic(seed, limits.train.value_or(kSyntheticTrain), test_rows),
+            .origin = fmt::format("made from seed {}", seed),
+            .all_test_rows = std::max(test_rows, kSyntheticTest)};
+  }
+  LoadedData loaded{.set = load_fashion_mnist(folder), .origin = folder};
+  loaded.all_test_rows = loaded.set.test.size();
+  limit(loaded.set.train, limits.train, "train", "training", folder);
+  limit(loaded.set.test, limits.test, "test", "test", folder);
+  return loaded;
+}
+
+}  // namespace lockstep

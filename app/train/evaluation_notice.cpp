@@ -1,0 +1,21 @@
+#include <lockstep/app/train/evaluation_notice.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+namespace lockstep {
+
+EvaluationNotice::EvaluationNotice(SecondsClock clock, Tell tell)
+    : clock_(std::move(clock)), tell_(std::move(tell)) {
+  lines_.start(clock_());
+}
+
+void EvaluationNotice::operator()(int64_t rows_done, int64_t rows) {
+  const double now = clock_();
+  if (!lines_.due(now) || rows_done == rows) return;
+  tell_(fmt::format("evaluating: {} of {} images", rows_done, rows));
+  lines_.shown(now);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,88 @@
+// The flags that say what is trained and how: of `train`, and of every command that trains in order to
+// measure.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep {
+
+// As typed; what is empty comes from the recipe or is derived.
+struct TrainFlags {
+  // what
+  std::string recipe = "lenet-scratch";
+  std::optional<std::string> model;
+  std::optional<std::string> data;     // a folder, or "synthetic"
+  std::optional<int64_t> limit_train;  // rows
+  std::optional<int64_t> limit_test;   // rows
+  std::optional<int64_t> limit_steps;  // steps of the whole run
+  std::optional<int64_t> epochs;
+  std::optional<int64_t> batch_size;  // global
+  uint64_t seed = 0;
+
+  // where
+  std::string devices = "auto";
+  std::optional<int> threads;  // per replica
+  std::string split = "even";
+
+  // how
+  std::optional<double> lr;
+  std::optional<double> momentum;
+  std::optional<double> weight_decay;
+  std::optional<double> clip_norm;
+  bool nesterov = false;
+  std::string optimizer = "sgd";
+  std::optional<std::string> schedule;
+  std::optional<int64_t> warmup_epochs;
+  std::string precision = "fp32";
+  int accumulate = 1;
+  std::string bn = "root";
+  std::optional<std::string> sync;
+  std::optional<int64_t> bucket_mb;
+  std::optional<std::string> allreduce;
+  std::string kernels = "auto";
+  std::string cuda_graph = "auto";
+  std::optional<int> in_flight;  // steps
+  bool deterministic = false;
+  bool invariant = false;
+
+  // watch and keep
+  int64_t log_every = 50;              // steps
+  std::optional<std::string> metrics;  // a file of JSON lines
+  std::optional<std::string> trace;    // a file for chrome://tracing
+  std::optional<std::string> save;     // a safetensors file
+  bool overwrite = false;
+  bool print_weights_hash = false;
+  bool quiet = false;
+  bool dry_run = false;
+};
+
+inline constexpr int64_t kMaxEpochs = 1'000'000;
+inline constexpr int64_t kMaxRows = int64_t{1} << 31;  // of a data set, of a batch
+
+// --recipe, --model, --data, --limit-train
+void add_data_flags(CLI::App& command, TrainFlags& options);
+
+// Those, and --batch-size.
+void add_recipe_flags(CLI::App& command, TrainFlags& options);
+
+// --limit-test
+void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
+
+// --seed, --limit-steps, --limit-test
+void add_run_flags(CLI::App& command, TrainFlags& options);
+
+// --threads, --split
+void add_replica_flags(CLI::App& command, TrainFlags& options);
+
+// --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
+void add_update_flags(CLI::App& command, TrainFlags& options);
+
+// --lr, and those.
+void add_optimizer_flags(CLI::App& command, TrainFlags& options);
+
+// --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
+// --deterministic, --invariant
+void add_engine_flags(CLI::App& command, TrainFlags& options);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+#include <lockstep/app/train/notices.h>
+
+#include <fmt/format.h>
+
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kManyTimes = 30;  // the usual rate: SGD's .1 with AdamW's steps of .001 is 100 times
+
+}  // namespace
+
+std::optional<std::string> threads_notice(int threads) {
+  const auto cores = static_cast<int64_t>(allowed_cores().size());
+  if (threads <= cores) return std::nullopt;
+  return fmt::format(
+      "--threads {}: this process has {}, on which so many threads of a replica wait for each other", threads,
+      counted(cores, "core"));
+}
+
+std::optional<std::string> rate_notice(const TrainPlan& plan) {
+  const double lr = plan.trainer.lr.lr;
+  if (lr < kManyTimes * plan.usual_lr) return std::nullopt;
+  return fmt::format(
+      "a learning rate of {:.6g} is {:.0f} times the {:.6g} that {} takes with {}: training may diverge", lr,
+      lr / plan.usual_lr, plan.usual_lr, plan.recipe,
+      name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
+}
+
+std::vector<std::string> machine_notices(const TrainPlan& plan) {
+  std::vector<std::string> notices;
+  if (auto notice = threads_notice(plan.trainer.threads)) notices.push_back(std::move(*notice));
+  if (auto notice = peer_notice(plan.trainer.devices)) notices.push_back(std::move(*notice));
+  return notices;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,232 @@
+#include <lockstep/app/train/plan.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMegabyte = 1 << 20;
+// A forward pass alone holds two or three layers at a time, with a backward pass to come it keeps them all.
+constexpr int64_t kForwardShare = 6;
+
+void set_where(const TrainFlags& options, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  trainer.devices = usable_devices(options.devices);
+  // Invariant: one fixed number whatever the replicas, since bits depend on it.
+  const int threads = options.invariant ? 1 : default_threads(plan.world_size());
+  trainer.threads = options.threads.value_or(threads);
+  trainer.auto_split = options.split == "auto";
+  if (!trainer.auto_split && options.split != "even") {
+    trainer.split = parse_shares(options.split, plan.world_size());
+  }
+}
+
+void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.epochs = options.epochs.value_or(recipe.epochs);
+  plan.warmup_epochs = options.warmup_epochs.value_or(recipe.warmup_epochs);
+  if (plan.warmup_epochs == 0 || plan.warmup_epochs < plan.epochs) return;
+  // A recipe's warm-up gives way to a short run, one that was asked for does not.
+  if (options.warmup_epochs) {
+    throw UsageError(fmt::format("--warmup-epochs {} must be below the run's --epochs, which are {}",
+                                 plan.warmup_epochs, plan.epochs),
+                     "warm up for fewer epochs than the run has");
+  }
+  plan.warmup_epochs = 0;
+}
+
+void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  const int64_t devices = recipe.per_device ? plan.world_size() : 1;
+  plan.batch_size = options.batch_size.value_or(recipe.batch_size * devices);
+  plan.steps_per_epoch = (plan.data.set.train.size() + plan.batch_size - 1) / plan.batch_size;
+  plan.total_steps = plan.steps_per_epoch * plan.epochs;
+  if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
+
+  const auto schedule = options.schedule ? value_of(kScheduleNames, *options.schedule) : recipe.schedule;
+  plan.usual_lr = rate_of(recipe, plan.trainer.replica.optimizer.kind) * static_cast<double>(devices);
+  plan.trainer.lr = {.schedule = schedule,
+                     .lr = options.lr.value_or(plan.usual_lr),
+                     .total_steps = plan.steps_per_epoch * plan.epochs,
+                     .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
+}
+
+void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  auto& replica = trainer.replica;
+  replica.optimizer = {
+      .kind = value_of(kOptimizerNames, options.optimizer),
+      .momentum = options.momentum.value_or(options.optimizer == "sgd" ? recipe.momentum : 0),
+      .nesterov = options.nesterov,
+      .weight_decay = options.weight_decay.value_or(recipe.weight_decay)};
+  replica.clip_norm = options.clip_norm.value_or(0);
+  replica.precision = value_of(kPrecisionNames, options.precision);
+  replica.invariant = options.invariant;
+  if (options.sync) replica.sync.mode = value_of(kSyncModeNames, *options.sync);
+  if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
+  trainer.allreduce =
+      choose_allreduce(value_of(kAllreduceNames, options.allreduce.value_or("auto")), trainer.devices);
+  trainer.accumulate = options.accumulate;
+  trainer.bn = value_of(kBnPolicyNames, options.bn);
+  plan.deterministic = options.deterministic;
+  plan.kernels = value_of(kKernelsNames, options.kernels);
+  check_precision(replica.precision, trainer.devices);
+  trainer.in_flight = options.in_flight;
+  replica.cuda_graph = value_of(kCudaGraphNames, options.cuda_graph);
+  check_cuda_graph(replica.cuda_graph, trainer.devices);
+  if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {
+    replica.cuda_graph = CudaGraph::kOff;  // nothing to record, or each step is to be seen
+  }
+  if (options.invariant) check_invariant_world(plan.world_size());
+}
+
+// Returns a model of the kind, for what is to be known of it.
+Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.model = options.model.value_or(std::string(recipe.model));
+  const auto& images = plan.data.set.train.images;
+  ModelSpec spec{.name = plan.model,
+                 .channels = images.size(1),
+                 .classes = plan.data.set.classes,
+                 .seed = plan.seed,
+                 .initialization = {},
+                 .kernels = plan.kernels};
+  if (plan.model == recipe.model) spec.initialization = recipe.initialization;
+  plan.initialization = spec.initialization;
+  plan.factory = make_model_factory(spec);
+  auto model = plan.factory();
+  for (const auto& param : model.module->parameters()) plan.parameter_count += param.numel();
+  plan.has_batch_norm = !model.module->buffers().empty();
+  return model;
+}
+
+// A forward and backward pass of two rows: what torch's kernels and libraries take at their first use is
+// resident from then on. In a thread of its own, since torch's number of threads stays with the thread that
+// computed first.
+void touch_kernels(const TrainPlan& plan, const Model& model) {
+  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
+  worker.run([&](int) {
+    const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
+    auto shape = plan.data.set.train.images.sizes().vec();  // (rows, channels, height, width)
+    shape[0] = 2;
+    model.loss_sum({.X = torch::zeros(shape), .y = torch::zeros({2}, torch::kInt64)}).loss.backward();
+  });
+}
+
+// Images of each replica in a step, which a small data set may not fill.
+std::vector<int64_t> step_sizes(const TrainPlan& plan) {
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
+}
+
+// The first replica's statistics would be those of the initial weights.
+void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
+  if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
+  throw UsageError(
+      fmt::format(
+          "--split {} gives the first replica no image of a batch of {}, and {}'s batch-norm statistics "
+          "are those of the first replica (--bn root): nothing would train them",
+          options.split, plan.batch_size, plan.model),
+      "use --bn average, or give the first replica a share");
+}
+
+TrainPlan plan_without_data(const TrainFlags& options) {
+  const auto& recipe = find_recipe(options.recipe);
+  TrainPlan plan;
+  plan.recipe = recipe.name;
+  plan.seed = options.seed;
+  set_where(options, plan);
+  set_how(options, recipe, plan);
+  set_epochs(options, recipe, plan);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<double> parse_shares(const std::string& text, int world) {
+  std::vector<double> shares;
+  for (size_t begin = 0; begin <= text.size();) {
+    const auto end = std::min(text.find(':', begin), text.size());
+    double share = 0;
+    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
+    if (error != std::errc() || stop != text.data() + end) {
+      throw UsageError(
+          fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)));
+    }
+    shares.push_back(share);
+    begin = end + 1;
+  }
+  try {
+    shard_sizes(0, world, shares);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
+  }
+  return shares;
+}
+
+void check_train_values(const TrainFlags& options) { plan_without_data(options); }
+
+ModelSpec TrainPlan::spec() const {
+  return {
+      .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
+}
+
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
+  const auto& replica = plan.trainer.replica;
+  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+  const int64_t activations = activations_per_row(plan.spec(), device);
+  const int64_t halves =
+      replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
+  const int64_t moments =
+      replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
+  const int64_t partial_sums = replica.invariant ? 3 : 0;
+  return element * (2 + moments + partial_sums) * plan.parameter_count +
+         (element * activations - element / 2 * halves) * rows +
+         working_bytes(plan.spec(), device, plan.trainer.threads);
+}
+
+int64_t host_bytes(const TrainPlan& plan) {
+  const auto& replica = plan.trainer.replica;
+  const auto sizes = step_sizes(plan);
+  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    if (!plan.trainer.devices[i].is_cpu()) continue;
+    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
+    const int64_t trained = (sizes[i] + parts - 1) / parts;
+    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
+  }
+  return bytes;
+}
+
+TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data) {
+  const auto& recipe = find_recipe(options.recipe);
+  // What needs no data comes first, so that what is wrong with it is said before any is read.
+  auto plan = plan_without_data(options);
+  set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
+  plan.data = data ? std::move(*data)
+                   : load_data(options.data, options.seed, {options.limit_train, options.limit_test});
+  set_batches(options, recipe, plan);
+  {
+    const auto model = set_model(options, recipe, plan);
+    check_root_trains(options, plan);
+    touch_kernels(plan, model);
+  }  // the model is gone before memory is looked at
+  // What is resident now: the program, its libraries, its kernels, the data.
+  plan.memory_estimate = resident_bytes() + host_bytes(plan);
+  return plan;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,171 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <locale>
+
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/nccl_version.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+// "60,000", whatever the machine's locale.
+std::locale thousands() {
+  struct Commas : std::numpunct<char> {
+    char do_thousands_sep() const override { return ','; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+  return {std::locale::classic(), new Commas};  // the locale owns it
+}
+
+std::string data_text(const LoadedData& data) {
+  return fmt::format(thousands(), "{}, {:L} training and {} test images ({})", data.set.name,
+                     data.set.train.size(), data.test_count(thousands()), data.origin);
+}
+
+std::string batch_text(const TrainPlan& plan) {
+  const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
+  std::string shard;
+  if (plan.trainer.auto_split && plan.world_size() > 1) {
+    shard = "shares found by timing the first steps";
+  } else if (!plan.trainer.split.empty()) {
+    shard = fmt::format("split {}", fmt::join(sizes, ":"));
+  } else {
+    shard = sizes.front() == sizes.back() ? fmt::format("{} a replica", sizes.front())
+                                          : fmt::format("{} or {} a replica", sizes.front(), sizes.back());
+  }
+  const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
+  auto text = fmt::format("{} a step, {}; {} an epoch, ", counted(plan.batch_size, "image"), shard,
+                          counted(plan.steps_per_epoch, "step"));
+  const bool no_full_batch = plan.steps_per_epoch == 1 && last < plan.batch_size;
+  text += no_full_batch ? fmt::format("with only {}", counted(last, "image"))
+                        : fmt::format("the last with {}", last);
+  if (plan.trainer.accumulate > 1) {
+    text += fmt::format("; each share in {} micro-batches", plan.trainer.accumulate);
+  }
+  return text;
+}
+
+std::string training_text(const TrainPlan& plan) {
+  const auto& optimizer = plan.trainer.replica.optimizer;
+  auto text = fmt::format("{} ({} in all), {}, lr {:.6g}", counted(plan.epochs, "epoch"),
+                          counted(plan.total_steps, "step"),
+                          optimizer.kind == OptimizerKind::kSgd ? "SGD" : "AdamW", plan.trainer.lr.lr);
+  if (plan.trainer.lr.schedule != Schedule::kConstant) {
+    text += fmt::format(" ({} schedule)", name_of(kScheduleNames, plan.trainer.lr.schedule));
+  }
+  if (plan.warmup_epochs > 0)
+    text += fmt::format(" after {} of warm-up", counted(plan.warmup_epochs, "epoch"));
+  if (optimizer.momentum > 0) {
+    text += fmt::format(", {}momentum {}", optimizer.nesterov ? "Nesterov " : "", optimizer.momentum);
+  }
+  if (optimizer.weight_decay > 0) text += fmt::format(", weight decay {}", optimizer.weight_decay);
+  if (plan.trainer.replica.clip_norm > 0) {
+    text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
+  }
+  return text + fmt::format(", seed {}", plan.seed);
+}
+
+bool on_processors(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+}
+
+std::string arithmetic_text(const TrainPlan& plan) {
+  const auto precision = plan.trainer.replica.precision;
+  std::string text(name_of(kPrecisionNames, precision));
+  if (precision == Precision::kBf16) text += " where layers gain by it, weights and sums in fp32";
+  if (precision == Precision::kBf16 && on_processors(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+    text += fmt::format("; {} on processors in fp32 alone, which is faster there", plan.model);
+  }
+  if (plan.kernels == Kernels::kTorch) text += "; torch's kernels alone";
+  if (plan.kernels == Kernels::kDirect) text += "; our kernels without Winograd's tiles";
+  if (plan.deterministic) text += "; deterministic";
+  if (plan.trainer.replica.invariant) {
+    text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
+                        counted(plan.trainer.threads, "thread"));
+  }
+  return text;
+}
+
+std::string allreduce_text(Allreduce allreduce) {
+  switch (allreduce) {
+    case Allreduce::kRoot:
+      return "on the first replica (root)";
+    case Allreduce::kRing:
+      return "round a ring (ring)";
+    case Allreduce::kNccl:
+      return fmt::format("by NCCL {} (nccl)", nccl_version());
+    default:
+      return "a part on each replica (two_shot)";
+  }
+}
+
+std::string gradients_text(const TrainPlan& plan) {
+  const auto& sync = plan.trainer.replica.sync;
+  if (plan.trainer.replica.invariant)
+    return "of 8 parts of the batch, added in a fixed tree on every replica";
+  if (plan.world_size() == 1) return "one replica: nothing to sum";
+  const auto how = allreduce_text(plan.trainer.allreduce);
+  if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
+  const bool overlapped =
+      sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
+  return fmt::format("summed {} (buckets of at most {} MB), {}",
+                     overlapped ? "while backward still runs" : "after backward", sync.bucket_bytes >> 20,
+                     how);
+}
+
+std::string devices_text(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  auto text = fmt::format("{}: {}", to_string(devices), counted(plan.world_size(), "replica"));
+  if (on_processors(plan)) text += fmt::format(" with {} each", counted(plan.trainer.threads, "thread"));
+  return text;
+}
+
+// How a step comes to a GPU.
+std::string queued_text(const TrainPlan& plan) {
+  if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
+  if (plan.world_size() == 1) return "recorded once, then replayed as one CUDA graph";
+  return "recorded once, then replayed as two CUDA graphs with the sums between them";
+}
+
+std::string steps_text(const TrainPlan& plan) {
+  const bool two = steps_in_flight(plan.trainer) == 2;
+  const std::string waits = two ? "the host waits for the step before" : "the host waits for each";
+  return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
+}
+
+}  // namespace
+
+std::string describe(const TrainPlan& plan) {
+  std::string text;
+  const auto row = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("  {:<11}{}\n", name, value);
+  };
+  row("recipe", plan.recipe);
+  const auto start =
+      plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
+  row("model", fmt::format(thousands(), "{}, {:L} parameters; {}", plan.model, plan.parameter_count, start));
+  row("data", data_text(plan.data));
+  row("devices", devices_text(plan));
+  row("batch", batch_text(plan));
+  row("training", training_text(plan));
+  row("arithmetic", arithmetic_text(plan));
+  row("gradients", gradients_text(plan));
+  if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
+  if (plan.has_batch_norm && plan.world_size() > 1) {
+    row("evaluation", plan.trainer.bn == BnPolicy::kRoot
+                          ? "with the first replica's batch-norm statistics"
+                          : "with the mean of the replicas' batch-norm statistics");
+  }
+  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
+                            static_cast<double>(plan.memory_estimate) / 1e6));
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,47 @@
+// A recipe is a named set of training values; an explicit flag wins over it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/models/initialize.h>
+#include <lockstep/parallel/optimizer/lr_schedule.h>
+#include <lockstep/parallel/optimizer/optimizer.h>
+
+namespace lockstep {
+
+struct Recipe {
+  std::string_view name;
+  std::string_view what;   // one line
+  std::string_view paper;  // what the chapter reports; empty: none
+  std::string_view model;
+  Initialization initialization = Initialization::kNormal;  // of the recipe's own model
+  int64_t epochs = 10;
+  // With `per_device`, k devices take k times this batch and k times this rate. An explicit --batch-size
+  // leaves the rate alone, an explicit --lr is taken as it is.
+  int64_t batch_size = 256;
+  double lr = .1;          // of SGD
+  double adamw_lr = 1e-3;  // with --optimizer adamw, whose steps have about this length whatever the gradient
+  bool per_device = true;
+  double momentum = 0;
+  double weight_decay = 0;
+  Schedule schedule = Schedule::kConstant;
+  int64_t warmup_epochs = 0;
+};
+
+std::span<const Recipe> recipes();
+std::vector<std::string> recipe_names();
+
+// The rate that the recipe takes with this optimizer, on one device.
+double rate_of(const Recipe& recipe, OptimizerKind optimizer);
+
+// For people: "weights N(0, .01), biases 0".
+std::string_view initialization_text(Initialization how);
+
+// Throws UsageError that lists the known names.
+const Recipe& find_recipe(std::string_view name);
+
+}  // namespace lockstep

@@ -1,0 +1,240 @@
+#include <lockstep/app/train/run.h>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/curve.h>
+#include <lockstep/app/train/evaluation_notice.h>
+#include <lockstep/data/batch_order.h>
+#include <lockstep/data/weights_hash.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// Only on the host is a phase over when its call returns.
+bool phases_known(const TrainPlan& plan) {
+  return std::all_of(plan.trainer.devices.begin(), plan.trainer.devices.end(),
+                     [](const auto& device) { return device.is_cpu(); });
+}
+
+std::string diverged_hint(const TrainPlan& plan) {
+  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
+}
+
+}  // namespace
+
+TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
+                   LineFile* metrics, SecondsClock clock)
+    : plan_(plan),
+      options_(options),
+      terminal_(terminal),
+      metrics_(metrics),
+      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+               trainer_options()),
+      clock_(std::move(clock)) {}
+
+TrainerOptions TrainRun::trainer_options() {
+  auto options = plan_.trainer;
+  if (options_.trace) options.replica.sync.trace = &trace_;
+  options.replica.notice = [](const std::string& text) { warn(text); };
+  return options;
+}
+
+RunReport TrainRun::run() {
+  interrupt_.stop_if_signalled("before the first step");
+  record(plan_json(plan_));
+  RunReport report;
+  try {
+    report = run_epochs();
+  } catch (const InterruptedError& error) {
+    record_failure("stopped", error.what());
+    throw;
+  } catch (const NumericError& error) {
+    record_failure("diverged", error.what());
+    throw;
+  } catch (const c10::Error& error) {
+    record_failure("failed", error.what_without_backtrace());
+    throw;
+  } catch (const std::exception& error) {
+    record_failure("failed", error.what());
+    throw;
+  }
+  if (failed_output_) std::rethrow_exception(failed_output_);
+  return report;
+}
+
+void TrainRun::record_failure(std::string_view status, std::string_view reason) {
+  record(failed_json(status, reason, steps_done_));
+}
+
+RunReport TrainRun::run_epochs() {
+  stop_if_asked("before the first step");
+  double seconds = 0;
+  RunReport run;
+  for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
+    const auto report = run_epoch(epoch);
+    seconds += report.seconds;
+    accuracy_.push_back(report.test.accuracy());
+    run.test_accuracy = report.test.accuracy();
+    run.test_loss = report.test.loss();
+    run.train_loss = mean_loss(report.sums);
+    print(epoch_line(report, plan_));
+    record(epoch_json(report));
+    show_curve();
+  }
+
+  run.steps = steps_done_;
+  run.peak_bytes = peak_resident_bytes();
+  run.seconds_per_epoch =
+      seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
+  if (options_.print_weights_hash) run.weights_sha256 = weights_sha256(trainer_.weights());
+  record(done_json(run));
+  return run;
+}
+
+EpochReport TrainRun::run_epoch(int64_t epoch) {
+  const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.set.train.size());
+  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
+  const auto batch_size = static_cast<size_t>(plan_.batch_size);
+  epoch_sums_ = {};
+  begin_intervals();
+  const double begin = clock_();
+  step_lines_.start(begin);
+  for (int64_t step = 1; step <= steps; ++step) {
+    const auto first = static_cast<size_t>(step - 1) * batch_size;
+    run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
+    const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
+    // Looking at the clock costs nothing, a line costs a wait for the step.
+    if (recorded || (!options_.quiet && step_lines_.due(clock_()))) report_steps(epoch, step, recorded);
+    if (steps_done_ == 1 && !recorded) leave_out_first_step();
+    stop_if_interrupted(epoch, step);
+  }
+  take_sums(epoch);  // waits for the last step
+  const double end = clock_();
+  EpochReport report{.epoch = epoch, .sums = epoch_sums_, .seconds = end - begin};
+  EvaluationNotice notice(clock_);
+  report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+    if (!options_.quiet) notice(rows_done, rows);
+    stop_if_asked(fmt::format("during the evaluation after epoch {}", epoch));
+  });
+  report.test_seconds = clock_() - end;
+  if (!std::isfinite(report.test.loss_sum)) {  // the last step left weights that no step has tried
+    throw NumericError(fmt::format("the test loss after epoch {} was not finite", epoch),
+                       diverged_hint(plan_));
+  }
+  return report;
+}
+
+void TrainRun::run_step(std::span<const int64_t> rows) {
+  const double lr = trainer_.lr();
+  const bool settled = trainer_.split_settled();
+  trainer_.step(rows);
+  if (!settled && trainer_.split_settled()) report_split();
+  for (auto* interval : {&printed_, &recorded_}) {
+    interval->rows += static_cast<int64_t>(rows.size());
+    ++interval->steps;
+    interval->lr = lr;
+  }
+  ++steps_done_;
+  if (steps_done_ == 1) trainer_.synchronize();  // so that its time is its own
+}
+
+void TrainRun::begin_intervals() {
+  trainer_.take_times();  // of steps that no line is to speak of: the last ones of an epoch
+  printed_ = recorded_ = {.begin = clock_()};
+}
+
+// The run's first step includes what happens only once: its time is left out of the averages.
+void TrainRun::leave_out_first_step() {
+  trainer_.take_times();
+  for (auto* interval : {&printed_, &recorded_}) *interval = {.begin = clock_(), .sums = interval->sums};
+}
+
+// A line for people; in the metrics one of their own interval, whose averages know nothing of the lines
+// between.
+void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
+  take_sums(epoch);  // waits for the step
+  const auto times = trainer_.take_times();
+  const double now = clock_();
+  const auto report = [&](StepInterval& interval) {
+    auto result = report_of(interval, now);
+    result.epoch = epoch;
+    result.step = step;
+    if (!phases_known(plan_)) result.phases.reset();
+    interval = {.begin = now};
+    return result;
+  };
+  printed_.times += times;
+  recorded_.times += times;
+  print(step_line(report(printed_), plan_));
+  step_lines_.shown(now);
+  if (recorded) record(step_json(report(recorded_)));
+}
+
+void TrainRun::take_sums(int64_t epoch) {
+  const auto sums = trainer_.take_sums();
+  trace_.resolve();  // what GPUs have done is known by now
+  if (sums.bad) {
+    const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
+    throw NumericError(
+        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch, step_of_epoch,
+                    sums.bad->rank, plan_.trainer.devices.at(static_cast<size_t>(sums.bad->rank)).str()),
+        diverged_hint(plan_));
+  }
+  for (auto* total : {&epoch_sums_, &printed_.sums, &recorded_.sums}) *total += sums;
+}
+
+void TrainRun::report_split() {
+  std::vector<std::string> shares;
+  for (const double share : trainer_.split()) shares.push_back(fmt::format("{:.3f}", share));
+  const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), trainer_.split());
+  print(fmt::format("split settled after step {}: shares {} of a batch, {} images a replica", steps_done_ + 1,
+                    fmt::join(shares, " : "), fmt::join(sizes, " : ")));
+  record(split_json(steps_done_ + 1, trainer_.split()));
+}
+
+void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) {
+  if (!interrupt_.signal() && !failed_output_) return;
+  take_sums(epoch);  // weights that are not finite are not to be kept
+  stop_if_asked(fmt::format("after step {} of epoch {}", step, epoch));
+}
+
+void TrainRun::stop_if_asked(const std::string& where) const {
+  if (failed_output_) std::rethrow_exception(failed_output_);
+  interrupt_.stop_if_signalled(where);
+}
+
+void TrainRun::show_curve() {
+  constexpr int kWidth = 64;
+  constexpr int kHeight = 9;  // spaces the labels of the axis evenly
+  if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
+  const auto curve = draw_curve(accuracy_, static_cast<int>(plan_.epochs),
+                                std::min(kWidth, terminal_.width()), kHeight, utf8_locale());
+  deliver([&] { write_stdout(curve); });
+}
+
+void TrainRun::print(const std::string& line) {
+  if (!options_.quiet) deliver([&] { write_stdout(line + "\n"); });
+}
+
+void TrainRun::record(const std::string& json) {
+  if (metrics_) deliver([&] { metrics_->append_line(json); });
+}
+
+void TrainRun::deliver(const std::function<void()>& write) {
+  try {
+    write();
+  } catch (const OutputError&) {
+    if (!failed_output_) failed_output_ = std::current_exception();
+  }
+}
+
+}  // namespace lockstep

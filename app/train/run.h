@@ -1,0 +1,77 @@
+// The loop of a training run: epochs of steps, an evaluation after each, and what is printed and recorded on
+// the way.
+#pragma once
+
+#include <exception>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/files/line_file.h>
+#include <lockstep/app/terminal/interrupt.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/line_timer.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/report.h>
+#include <lockstep/parallel/timing/trace.h>
+#include <lockstep/parallel/trainer.h>
+
+namespace lockstep {
+
+class TrainRun {
+ public:
+  // `metrics` may be null. All but the clock are kept by reference and outlive the run.
+  TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, LineFile* metrics,
+           SecondsClock clock = steady_seconds);
+
+  // Throws NumericError when the loss is not finite, InterruptedError when a signal came, OutputError when
+  // standard output or the metrics could not be written, each after the step under way, and what training
+  // throws. However it ends, the metrics' last line tells.
+  RunReport run();
+
+  // After run(), whether it returned or ended in one of the latter two.
+  bool has_trained() const { return steps_done_ > 0; }
+  std::vector<NamedTensor> weights() { return trainer_.weights(); }
+  const Trace& trace() const { return trace_; }
+
+ private:
+  TrainerOptions trainer_options();
+
+  RunReport run_epochs();
+  void record_failure(std::string_view status, std::string_view reason);
+
+  // Epochs and steps count from 1, as people see them.
+  EpochReport run_epoch(int64_t epoch);
+  void run_step(std::span<const int64_t> rows);
+  void begin_intervals();
+  void leave_out_first_step();
+  void report_steps(int64_t epoch, int64_t step, bool recorded);
+  void take_sums(int64_t epoch);
+  void report_split();
+  void stop_if_interrupted(int64_t epoch, int64_t step);
+  void stop_if_asked(const std::string& where) const;
+  void show_curve();
+  void print(const std::string& line);
+  void record(const std::string& json);
+  // A result that cannot be written asks the run to stop, so that what it has learnt is kept.
+  void deliver(const std::function<void()>& write);
+
+  const TrainPlan& plan_;
+  const TrainFlags& options_;
+  const Terminal& terminal_;
+  LineFile* metrics_;
+  const InterruptGuard interrupt_{"the step under way to end"};
+  std::exception_ptr failed_output_;  // the first
+  Trace trace_;
+  Trainer trainer_;
+
+  const SecondsClock clock_;
+  LineTimer step_lines_;
+  int64_t steps_done_ = 0;        // of the whole run
+  TrainSums epoch_sums_;          // of the epoch under way
+  StepInterval printed_;          // since the last step line
+  StepInterval recorded_;         // since the last one in the metrics, which --log-every alone brings
+  std::vector<double> accuracy_;  // on the test set, after each epoch
+};
+
+}  // namespace lockstep

@@ -1,0 +1,110 @@
+#include <lockstep/parallel/collectives/collective_thread.h>
+
+#include <ATen/Parallel.h>
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include <lockstep/parallel/threads/replica_thread.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/stream.h>
+
+namespace lockstep {
+namespace {
+
+std::exception_ptr usage(const std::string& what, const std::string& hint = {}) {
+  return std::make_exception_ptr(UsageError(what, hint));
+}
+
+}  // namespace
+
+CollectiveThread::CollectiveThread(Endpoint& endpoint, CollectiveThreadOptions options)
+    : endpoint_(endpoint), options_(std::move(options)), thread_([this] { set_up(); }) {}
+
+// What goes wrong is told by the first collective: the thread has nobody to tell it to.
+void CollectiveThread::set_up() noexcept try {
+  stream_ = set_up_replica_thread(
+      {.rank = options_.local, .devices = options_.devices, .threads = options_.threads});
+  if (stream_ && options_.trace) clock_.emplace(*stream_, *options_.trace);
+  // A second set of intra-op threads would fight the replica's own for its cores.
+  at::set_num_threads(1);
+  at::GradMode::set_enabled(false);
+} catch (...) {
+  set_up_error_ = std::current_exception();
+}
+
+Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Collective collective,
+                            std::exception_ptr problem) {
+  if (!problem) problem = unfit(endpoint_, what, tensor);
+  std::shared_ptr<c10::Event> ready;
+  if (const auto device = endpoint_.device(); !device.is_cpu()) {
+    ready = std::make_shared<c10::Event>(device.type());
+    ready->record(current_stream(device));
+  }
+  auto done = std::make_shared<std::promise<Work::Done>>();
+  Work work(done->get_future());
+  thread_.post([this, what = std::move(what), tensor = tensor.detach(), ready, done, problem,
+                collective = std::move(collective)] {
+    try {
+      // Before anything is shared: after a failure others may still be in the collective that failed.
+      if (const auto error = endpoint_.error()) std::rethrow_exception(error);
+      if (problem) std::rethrow_exception(problem);
+      if (set_up_error_) std::rethrow_exception(set_up_error_);
+      if (ready) ready->block(*stream_);
+      done->set_value(run(what, tensor, collective));
+    } catch (...) {
+      endpoint_.abort(std::current_exception());  // or the others would wait for ever
+      done->set_exception(endpoint_.error());
+    }
+  });
+  return work;
+}
+
+Work::Done CollectiveThread::run(const std::string& what, const torch::Tensor& tensor,
+                                 const Collective& collective) {
+  const PhaseSpan span(options_.trace,
+                       fmt::format("{} {:.3f} MB", what, static_cast<double>(tensor.nbytes()) / 1e6),
+                       endpoint_.rank(), Trace::Track::kCommunication, clock_);
+  collective(stream_);
+  if (!stream_) return nullptr;
+  auto event = std::make_shared<c10::Event>(stream_->device_type());
+  event->record(*stream_);
+  return event;
+}
+
+std::exception_ptr unfit(const Endpoint& endpoint, const std::string& what, const torch::Tensor& tensor) {
+  std::ostringstream found;
+  if (tensor.device() != endpoint.device()) {
+    found << "on " << tensor.device();
+  } else if (!tensor.is_contiguous()) {
+    found << "of sizes " << tensor.sizes() << " and strides " << tensor.strides();
+  } else {
+    return nullptr;
+  }
+  return usage(fmt::format("rank {} on {} called {} with a tensor {}", endpoint.rank(),
+                           endpoint.device().str(), what, found.str()),
+               "collectives take contiguous tensors on the replica's own device");
+}
+
+std::exception_ptr unfit_gather(const Endpoint& endpoint, const torch::Tensor& tensor,
+                                const torch::Tensor& out) {
+  if (out.numel() == endpoint.world_size() * tensor.numel() && out.scalar_type() == tensor.scalar_type()) {
+    return unfit(endpoint, "all_gather", out);
+  }
+  return usage(fmt::format("all_gather of {} from {} ranks into {}", describe_elements(tensor),
+                           endpoint.world_size(), describe_elements(out)),
+               "out has room for one tensor a rank, of the same dtype");
+}
+
+std::exception_ptr unfit_root(const Endpoint& endpoint, int root) {
+  if (root >= 0 && root < endpoint.world_size()) return nullptr;
+  return usage(fmt::format("broadcast from {} in a world of {}", root, endpoint.world_size()));
+}
+
+std::string describe_elements(const torch::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.numel() << " elements of " << tensor.scalar_type();
+  return out.str();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,345 @@
+// The only file that knows NCCL. Streams and events are c10's, so that no other header of CUDA's is needed,
+// and tests/parallel can run it against an NCCL and GPUs of their own making.
+//
+// Communicators are non-blocking: every call returns at once, perhaps with ncclInProgress, and is then asked
+// after (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html). A blocking one
+// would keep its thread inside NCCL when a peer is gone, where neither a timeout nor an abort could reach it.
+#include <lockstep/parallel/collectives/nccl_communicator.h>
+
+#include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
+#include <nccl.h>
+
+#include <cstring>
+#include <mutex>
+#include <set>
+#include <thread>
+
+#include <lockstep/parallel/collectives/collective_thread.h>
+#include <lockstep/parallel/collectives/collective_watch.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// How often a call that is in progress is asked after.
+constexpr std::chrono::microseconds kPollInterval{20};
+
+ncclDataType_t nccl_type(torch::ScalarType type) {
+  switch (type) {
+    case torch::kFloat32:
+      return ncclFloat32;
+    case torch::kFloat64:
+      return ncclFloat64;
+    case torch::kBFloat16:
+      return ncclBfloat16;
+    case torch::kFloat16:
+      return ncclFloat16;
+    case torch::kInt64:
+      return ncclInt64;
+    case torch::kInt32:
+      return ncclInt32;
+    case torch::kUInt8:
+      return ncclUint8;
+    default:
+      throw UsageError(fmt::format("NCCL has no type for tensors of {}", torch::toString(type)),
+                       "convert them, or use --allreduce two_shot");
+  }
+}
+
+// NCCL's own words, with the detail that it keeps for the last error.
+std::string words(ncclResult_t result, ncclComm_t comm) {
+  std::string text = ncclGetErrorString(result);
+  const char* detail = ncclGetLastError(comm);
+  if (detail && *detail) text += fmt::format(" ({})", detail);
+  return text;
+}
+
+constexpr const char* kSetUpHint =
+    "NCCL_DEBUG=INFO shows what NCCL tried; --allreduce two_shot does without it";
+constexpr const char* kPeerHint =
+    "NCCL_DEBUG=INFO shows what NCCL saw; a GPU that is lost is named by nvidia-smi";
+
+// One rank's communicator, which several threads ask after.
+class Comm {
+ public:
+  explicit Comm(torch::Device device) : device_(device) {}
+  ~Comm() { abort(); }
+  Comm(const Comm&) = delete;
+  Comm& operator=(const Comm&) = delete;
+
+  torch::Device device() const { return device_; }
+
+  // Within a group. What it comes to is asked for afterwards, with state().
+  ncclResult_t start(int world, const ncclUniqueId& id, int rank) {
+    const c10::DeviceGuard guard(device_);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
+  }
+
+  // The result of what is under way; ncclInProgress while it is.
+  ncclResult_t state() const {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return ncclSuccess;  // aborted: nothing is under way
+    ncclResult_t state = ncclSuccess;
+    const auto result = ncclCommGetAsyncError(comm_, &state);
+    return result == ncclSuccess ? state : result;
+  }
+
+  // Calls NCCL with the communicator unless that is gone: then there is somebody else's error to be told.
+  template <class Call>
+  ncclResult_t call(const Call& call) {
+    const std::lock_guard lock(mutex_);
+    return comm_ ? call(comm_) : ncclRemoteError;
+  }
+
+  // Ends its kernels. Safe while other threads are in state() or call(), which do not block.
+  void abort() {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return;
+    ncclCommAbort(comm_);
+    comm_ = nullptr;
+  }
+
+  // When nothing is under way.
+  void close() {
+    const std::lock_guard lock(mutex_);
+    if (!comm_) return;
+    ncclCommDestroy(comm_);
+    comm_ = nullptr;
+  }
+
+  std::string describe(ncclResult_t result) const {
+    const std::lock_guard lock(mutex_);
+    return words(result, comm_);
+  }
+
+  [[noreturn]] void fail_set_up(ncclResult_t result) const {
+    throw DeviceError(fmt::format("NCCL could not join {}: {}", device_.str(), describe(result)), kSetUpHint);
+  }
+
+ private:
+  const torch::Device device_;
+  mutable std::mutex mutex_;
+  ncclComm_t comm_ = nullptr;
+};
+
+// The communicators of the local ranks, and who looks after what is under way on them.
+class Ranks {
+ public:
+  explicit Ranks(const NcclOptions& options)
+      : options_(options), watch_(options.timeout, kPeerHint, [this] {
+          for (auto& comm : comms_) comm->abort();
+        }) {
+    for (const auto& device : options.devices) comms_.push_back(std::make_unique<Comm>(device));
+    try {
+      join();
+      await_all();
+    } catch (...) {
+      watch_.abort(std::current_exception());  // peers that have come learn of it
+      throw;
+    }
+    sequences_.resize(comms_.size());
+  }
+
+  ~Ranks() {
+    // Without an error the ranks part in good order: a peer's kernel may still read what is this rank's.
+    if (!watch_.settled()) return;
+    for (auto& comm : comms_) comm->close();
+  }
+
+  CollectiveWatch& watch() { return watch_; }
+  torch::Device device(size_t local) const { return comms_[local]->device(); }
+
+  // Puts a collective on a rank's stream; returns when NCCL has queued it, which is when its kernel may
+  // start. From the rank's communication thread.
+  template <class Call>
+  void run(size_t local, const std::string& what, const c10::Stream& stream, const Call& call) {
+    auto& comm = *comms_[local];
+    CollectiveWatch::Operation operation{
+        .what = fmt::format("{} on {} (collective {})", what, comm.device().str(), ++sequences_[local])};
+    operation.failure = [&comm] {
+      const auto state = comm.state();
+      return state == ncclSuccess || state == ncclInProgress ? std::string() : comm.describe(state);
+    };
+    auto result = comm.call(call);
+    while (result == ncclInProgress) {
+      if (watch_.late(operation)) throw watch_.overdue(operation);
+      std::this_thread::sleep_for(kPollInterval);
+      result = comm.state();
+    }
+    if (const auto ended = watch_.error()) std::rethrow_exception(ended);
+    if (result != ncclSuccess) throw watch_.failed(operation, comm.describe(result));
+    operation.end = std::make_shared<c10::Event>(stream.device_type());
+    operation.end->record(stream);
+    watch_.add(std::move(operation));
+  }
+
+ private:
+  // All ranks of this process at once.
+  void join() {
+    ncclUniqueId id{};
+    if (options_.id.size() != sizeof(id.internal)) {
+      throw UsageError(
+          fmt::format("an NCCL id has {} bytes, this one has {}", sizeof(id.internal), options_.id.size()),
+          "hand on what make_nccl_id() gave");
+    }
+    std::memcpy(id.internal, options_.id.data(), sizeof(id.internal));
+    ncclGroupStart();
+    std::vector<ncclResult_t> results;
+    for (size_t i = 0; i < comms_.size(); ++i) {
+      results.push_back(comms_[i]->start(options_.world_size, id, options_.first_rank + static_cast<int>(i)));
+    }
+    const auto group = ncclGroupEnd();
+    for (size_t i = 0; i < comms_.size(); ++i) {
+      for (const auto result : {results[i], group}) {
+        if (result != ncclSuccess && result != ncclInProgress) comms_[i]->fail_set_up(result);
+      }
+    }
+  }
+
+  void await_all() {
+    const CollectiveWatch::Operation joining{.what = "joining"};
+    for (auto& comm : comms_) {
+      auto state = comm->state();
+      while (state == ncclInProgress) {
+        if (watch_.late(joining)) {
+          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not come",
+                                      watch_.timeout_seconds(), comm->device().str()),
+                          kPeerHint);
+        }
+        std::this_thread::sleep_for(kPollInterval);
+        state = comm->state();
+      }
+      if (state != ncclSuccess) comm->fail_set_up(state);
+    }
+  }
+
+  const NcclOptions& options_;
+  std::vector<std::unique_ptr<Comm>> comms_;
+  std::vector<int64_t> sequences_;  // of the last collective, one a local rank
+  CollectiveWatch watch_;           // last: its thread asks the communicators
+};
+
+class NcclEndpoint : public Endpoint {
+ public:
+  NcclEndpoint(const NcclOptions& options, size_t local, Ranks& ranks)
+      : rank_(options.first_rank + static_cast<int>(local)),
+        world_size_(options.world_size),
+        local_(local),
+        ranks_(ranks),
+        thread_(*this,
+                {.local = static_cast<int>(local), .devices = options.devices, .trace = options.trace}) {}
+
+  int rank() const override { return rank_; }
+  int world_size() const override { return world_size_; }
+  torch::Device device() const override { return ranks_.device(local_); }
+
+  Work allreduce_sum(torch::Tensor tensor) override {
+    return post("allreduce", tensor, [tensor = tensor.detach()](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
+                           nccl_type(tensor.scalar_type()), ncclSum, comm, stream);
+    });
+  }
+
+  Work broadcast(torch::Tensor tensor, int root) override {
+    const auto call = [tensor = tensor.detach(), root](ncclComm_t comm, cudaStream_t stream) {
+      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
+                           nccl_type(tensor.scalar_type()), root, comm, stream);
+    };
+    return post(fmt::format("broadcast from {}", root), tensor, call, unfit_root(*this, root));
+  }
+
+  Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
+    const auto call = [tensor = tensor.detach(), out](ncclComm_t comm, cudaStream_t stream) {
+      return ncclAllGather(tensor.data_ptr(), out.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
+                           comm, stream);
+    };
+    return post("all_gather", tensor, call, unfit_gather(*this, tensor, out));
+  }
+
+  void abort(std::exception_ptr error) override { ranks_.watch().abort(std::move(error)); }
+  std::exception_ptr error() const override { return ranks_.watch().error(); }
+
+ private:
+  static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
+
+  template <class Call>
+  Work post(const std::string& what, const torch::Tensor& tensor, const Call& call,
+            std::exception_ptr problem = nullptr) {
+    return thread_.post(
+        what, tensor,
+        [this, what, call](const std::optional<c10::Stream>& stream) {
+          const auto native = static_cast<cudaStream_t>(stream->native_handle());
+          ranks_.run(local_, what, *stream, [&](ncclComm_t comm) { return call(comm, native); });
+        },
+        problem);
+  }
+
+  const int rank_;
+  const int world_size_;
+  const size_t local_;
+  Ranks& ranks_;
+  CollectiveThread thread_;  // last: it uses all of the above
+};
+
+class NcclCommunicator : public Communicator {
+ public:
+  explicit NcclCommunicator(const NcclOptions& options) : options_(options), ranks_(options_) {
+    for (size_t i = 0; i < options_.devices.size(); ++i) {
+      endpoints_.push_back(std::make_unique<NcclEndpoint>(options_, i, ranks_));
+    }
+  }
+
+  int world_size() const override { return options_.world_size; }
+  int local_size() const override { return static_cast<int>(options_.devices.size()); }
+  int first_rank() const override { return options_.first_rank; }
+  Endpoint& endpoint(int local) override { return *endpoints_.at(static_cast<size_t>(local)); }
+
+ private:
+  const NcclOptions options_;
+  Ranks ranks_;
+  std::vector<std::unique_ptr<NcclEndpoint>> endpoints_;  // last: their threads use the ranks
+};
+
+}  // namespace
+
+std::string nccl_version() {
+  int version = 0;
+  if (ncclGetVersion(&version) != ncclSuccess) return "of unknown version";
+  return fmt::format("{}.{}.{}", version / 10000, version / 100 % 100, version % 100);
+}
+
+std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
+  std::set<std::string> seen;
+  for (const auto& device : devices) {
+    if (device.is_cpu()) {
+      return std::make_exception_ptr(
+          UsageError(fmt::format("NCCL sums on GPUs alone, the devices name {}", device.str()),
+                     "use --allreduce two_shot, which serves any list"));
+    }
+    if (!seen.insert(device.str()).second) {
+      return std::make_exception_ptr(UsageError(
+          fmt::format("NCCL has one replica a GPU, the devices name {} more than once", device.str()),
+          "use --allreduce two_shot, or list each GPU once"));
+    }
+  }
+  return nullptr;
+}
+
+std::string make_nccl_id() {
+  ncclUniqueId id{};
+  const auto result = ncclGetUniqueId(&id);
+  if (result != ncclSuccess) {
+    throw DeviceError(fmt::format("NCCL could not start: {}", words(result, nullptr)), kSetUpHint);
+  }
+  return {id.internal, sizeof(id.internal)};
+}
+
+std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions options) {
+  if (const auto problem = nccl_problem(options.devices)) std::rethrow_exception(problem);
+  return std::make_unique<NcclCommunicator>(options);
+}
+
+}  // namespace lockstep

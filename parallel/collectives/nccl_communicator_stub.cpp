@@ -1,0 +1,23 @@
+// The twin of nccl_communicator_cuda.cpp for a build without CUDA.
+#include <lockstep/parallel/collectives/nccl_communicator.h>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+DeviceError without_nccl() {
+  return DeviceError("this lockstep was built without NCCL",
+                     "build with LOCKSTEP_BUILD_CUDA=on, or use --allreduce two_shot");
+}
+
+}  // namespace
+
+std::string nccl_version() { return {}; }
+std::exception_ptr nccl_problem(std::span<const torch::Device>) {
+  return std::make_exception_ptr(without_nccl());
+}
+std::string make_nccl_id() { throw without_nccl(); }
+std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions) { throw without_nccl(); }
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <lockstep/parallel/gradients/flat_tensors.h>
+
+#include <fmt/format.h>
+
+#include <sstream>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+std::string type_and_device(const torch::Tensor& tensor) {
+  std::ostringstream out;
+  out << tensor.scalar_type() << " on " << tensor.device();
+  return out.str();
+}
+
+}  // namespace
+
+std::vector<int64_t> numels_of(const Params& tensors) {
+  std::vector<int64_t> numels;
+  for (const auto& tensor : tensors) numels.push_back(tensor.numel());
+  return numels;
+}
+
+FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
+  FlatTensors result;
+  if (tensors.empty()) return result;
+  const auto& first = tensors.front();
+  for (const auto& tensor : tensors) {
+    if (tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device()) continue;
+    throw UsageError(fmt::format("parameters differ in type or device: {} and {}", type_and_device(first),
+                                 type_and_device(tensor)),
+                     "one replica's parameters share one dtype and one device");
+  }
+  result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const auto& tensor = tensors[i];
+    const auto dense = tensor.is_non_overlapping_and_dense();
+    const auto strides = dense ? tensor.strides().vec() : tensor.contiguous().strides().vec();
+    // Made from the storage: what autograd knows as a view, zero_grad(false) refuses to detach.
+    result.views.push_back(torch::empty({0}, result.flat.options())
+                               .set_(result.flat.storage(), layout.offset[i], tensor.sizes(), strides));
+  }
+  return result;
+}
+
+FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout) {
+  const torch::NoGradGuard no_grad;
+  auto result = flat_zeros_like(params, layout);
+  for (size_t i = 0; i < params.size(); ++i) {
+    result.views[i].copy_(params[i]);
+    torch::Tensor param = params[i];  // the same object
+    param.set_data(result.views[i]);
+  }
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,33 @@
+#include <lockstep/parallel/optimizer/lr_schedule.h>
+
+#include <cmath>
+#include <numbers>
+
+namespace lockstep {
+
+namespace {
+
+// What is left of the base rate once `done` (0 .. 1) of the steps after the warm-up are over.
+double factor(Schedule schedule, double done) {
+  switch (schedule) {
+    case Schedule::kConstant:
+      return 1;
+    case Schedule::kCosine:
+      return .5 * (1 + std::cos(std::numbers::pi * done));
+    case Schedule::kStep:
+      return done < .5 ? 1 : done < .75 ? .1 : .01;
+  }
+  return 1;
+}
+
+}  // namespace
+
+double lr_at(const LrSchedule& schedule, int64_t step) {
+  const auto part = [](int64_t a, int64_t b) { return static_cast<double>(a) / static_cast<double>(b); };
+  if (step < schedule.warmup_steps) return schedule.lr * part(step + 1, schedule.warmup_steps);
+  const auto remaining = schedule.total_steps - schedule.warmup_steps;
+  if (remaining <= 0) return schedule.lr;
+  return schedule.lr * factor(schedule.schedule, part(step - schedule.warmup_steps, remaining));
+}
+
+}  // namespace lockstep

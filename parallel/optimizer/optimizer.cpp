@@ -1,0 +1,89 @@
+#include <lockstep/parallel/optimizer/optimizer.h>
+
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/norm.h>
+#include <c10/core/DeviceGuard.h>
+
+#include <lockstep/parallel/optimizer/flat_sgd.h>
+#include <lockstep/support/stream.h>
+#include <lockstep/support/tensor_data.h>
+
+namespace lockstep {
+
+FlatOptimizer::FlatOptimizer(const OptimizerOptions& options, torch::Device device)
+    : options_(options), device_(device) {
+  if (!device.is_cpu()) device_lr_ = torch::zeros({}, torch::TensorOptions(torch::kFloat64).device(device));
+}
+
+void FlatOptimizer::set_lr(double lr) {
+  if (lr == lr_) return;
+  lr_ = lr;
+  if (device_lr_.defined()) device_lr_.fill_(lr);
+}
+
+void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale) {
+  const torch::NoGradGuard no_grad;
+  if (params.numel() == 0) return;
+  if (options_.kind == OptimizerKind::kSgd && !device_.is_cpu()) return sgd_on_gpu(params, grads, scale);
+  if (scale.defined()) grads.mul_(scale);
+  options_.kind == OptimizerKind::kSgd ? sgd(params, grads) : adamw(params, grads);
+  grads.zero_();
+  if (bf16_weights_.defined()) bf16_weights_.copy_(params);
+}
+
+void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
+  std::vector<torch::Tensor> momentum;
+  if (options_.momentum != 0) {
+    // Zeros, then m = momentum m + g: the first step's m is g, as torch's is.
+    if (!first_moment_.defined()) first_moment_ = torch::zeros_like(params);
+    momentum.push_back(first_moment_);
+  }
+  at::_fused_sgd_({params}, {grads}, momentum, options_.weight_decay, options_.momentum, lr_,
+                  /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
+}
+
+void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale) {
+  const c10::DeviceGuard guard(device_);
+  if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
+  const FlatSgdOptions options{
+      .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
+  const auto launch = [&]<class T>(T) {
+    const FlatSgdBuffers<T> buffers{.params = data_or_null<T>(params),
+                                    .grads = data_or_null<T>(grads),
+                                    .momentum = data_or_null<T>(first_moment_),
+                                    .bf16 = data_or_null<Bf16>(bf16_weights_),
+                                    .size = params.numel()};
+    flat_sgd(buffers, options, device_lr_.const_data_ptr<double>(), data_or_null<T>(scale),
+             native_stream(device_));
+  };
+  params.scalar_type() == torch::kFloat64 ? launch(double{}) : launch(float{});
+}
+
+void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
+  if (!steps_.defined()) {
+    first_moment_ = torch::zeros_like(params);
+    second_moment_ = torch::zeros_like(params);
+    steps_ = torch::zeros({}, torch::TensorOptions(torch::kFloat32).device(params.device()));
+  }
+  steps_.add_(1);
+  const auto update = [&](const auto& lr) {
+    at::_fused_adamw_({params}, {grads}, {first_moment_}, {second_moment_}, /*max_exp_avg_sqs=*/{}, {steps_},
+                      lr, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
+                      /*amsgrad=*/false,
+                      /*maximize=*/false);
+  };
+  if (device_lr_.defined()) {
+    update(device_lr_.to(torch::kFloat32));  // torch's kernel reads a float
+  } else {
+    update(lr_);
+  }
+}
+
+torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm) {
+  const torch::NoGradGuard no_grad;
+  // The small term is torch's, so that results are the same.
+  return (max_norm / (grads.norm() + 1e-6)).clamp_max(1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,31 @@
+#include <lockstep/parallel/threads/replica_thread.h>
+
+#include <ATen/Parallel.h>
+#include <c10/core/AutogradState.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/types.h>
+
+#include <lockstep/parallel/threads/cpu_cores.h>
+
+namespace lockstep {
+
+std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread) {
+  const auto device = thread.devices[static_cast<size_t>(thread.rank)];
+  // Backward runs in this thread alone: a replica has one device, and several replicas may share that device.
+  c10::AutogradState::get_tls_state().set_multithreading_enabled(false);
+  at::get_num_threads();  // the first call in a thread takes over the process-wide number; then ours
+  at::set_num_threads(thread.threads);
+  if (device.is_cpu()) {
+    // Before the first parallel region: the threads it starts inherit the cores.
+    keep_to_cores(cores_for_worker(allowed_cores(), thread.rank, static_cast<int>(thread.devices.size()),
+                                   thread.threads));
+    return std::nullopt;
+  }
+  const c10::impl::VirtualGuardImpl guard(device.type());
+  guard.setDevice(device);
+  const auto stream = guard.getStreamFromGlobalPool(device);
+  guard.exchangeStream(stream);
+  return stream;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+#include <lockstep/parallel/training/batch_norm.h>
+
+#include <torch/nn/module.h>
+
+namespace lockstep {
+
+namespace {
+
+// This replica's share of all rows, () double on its device.
+torch::Tensor weight_of(int64_t rows, Endpoint& endpoint) {
+  const auto options = torch::TensorOptions(torch::kFloat64).device(endpoint.device());
+  const auto own = torch::full({}, static_cast<double>(rows), options);
+  auto all = own.clone();
+  endpoint.allreduce_sum(all).wait();
+  const double equal = 1.0 / endpoint.world_size();
+  return torch::where(all > 0, own / all, torch::full({}, equal, options));
+}
+
+}  // namespace
+
+SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows)
+    : buffers_(module.buffers()) {
+  const torch::NoGradGuard no_grad;
+  if (buffers_.empty() || endpoint.world_size() == 1) {
+    buffers_.clear();
+    return;
+  }
+  const auto weight = weight_of(rows, endpoint);
+  for (auto& buffer : buffers_) {
+    own_.push_back(buffer.clone());
+    if (policy == BnPolicy::kAverage && buffer.is_floating_point()) {
+      // Weighted in double, so that equal statistics stay what they are.
+      auto sum = buffer.to(torch::kFloat64) * weight;
+      endpoint.allreduce_sum(sum).wait();
+      buffer.copy_(sum);
+    } else {
+      endpoint.broadcast(buffer, 0).wait();
+    }
+  }
+}
+
+SharedBuffers::~SharedBuffers() {
+  const torch::NoGradGuard no_grad;
+  try {
+    for (size_t i = 0; i < own_.size(); ++i) buffers_[i].copy_(own_[i]);
+  } catch (const std::exception&) {
+    // A GPU that has failed; the buffers are lost with it, and every later use of it throws.
+  }
+}
+
+}  // namespace lockstep

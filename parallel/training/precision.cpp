@@ -1,0 +1,45 @@
+#include <lockstep/parallel/training/precision.h>
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+
+#include <cstdlib>
+
+namespace lockstep {
+
+torch::ScalarType dtype_of(Precision precision) {
+  return precision == Precision::kFp64 ? torch::kFloat64 : torch::kFloat32;
+}
+
+void set_arithmetic(Precision precision, bool deterministic) {
+  auto& context = at::globalContext();
+  const bool tf32 = precision == Precision::kTf32;
+  context.setAllowTF32CuBLAS(tf32);
+  context.setAllowTF32CuDNN(tf32);
+  context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
+  context.setDeterministicCuDNN(deterministic);
+  // New memory need not be filled for it: no kernel here reads what it has not written.
+  context.setDeterministicFillUninitializedMemory(false);
+  // cuBLAS repeats its results only with a workspace of fixed size, which it reads here at its first call.
+  if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+  context.setBenchmarkCuDNN(!deterministic);  // chooses the faster convolution by timing
+}
+
+AutocastGuard::AutocastGuard(Precision precision, torch::Device device)
+    : on_(precision == Precision::kBf16), type_(device.type()) {
+  if (!on_) return;
+  enabled_before_ = at::autocast::is_autocast_enabled(type_);
+  dtype_before_ = at::autocast::get_autocast_dtype(type_);
+  at::autocast::set_autocast_dtype(type_, torch::kBFloat16);
+  at::autocast::set_autocast_enabled(type_, true);
+  at::autocast::increment_nesting();
+}
+
+AutocastGuard::~AutocastGuard() {
+  if (!on_) return;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(type_, enabled_before_);
+  at::autocast::set_autocast_dtype(type_, dtype_before_);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+#include <lockstep/parallel/training/replica_models.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype) {
+  const auto move = [&](torch::Tensor tensor) {
+    tensor.set_data(tensor.to(device, tensor.is_floating_point() ? dtype : tensor.scalar_type()));
+  };
+  for (const auto& param : module.parameters()) move(param);
+  for (const auto& buffer : module.buffers()) move(buffer);
+}
+
+torch::Tensor read_parameter(std::span<const Model> replicas, std::string_view name, torch::Device device) {
+  std::vector<torch::Device> holders;
+  for (const auto& replica : replicas) {
+    const auto params = replica.module->named_parameters();
+    const auto* param = params.find(std::string(name));
+    if (!param) {
+      throw UsageError(
+          fmt::format("the model has no parameter named '{}'", name),
+          fmt::format("the first of its {} parameters is '{}'", params.size(), params.front().key()));
+    }
+    if (param->device() == device) return *param;
+    holders.push_back(param->device());
+  }
+  throw DeviceError(fmt::format("parameter {} is not initialized on {}", name, device.str()),
+                    fmt::format("it was only initialized on {}", to_string(holders)));
+}
+
+}  // namespace lockstep

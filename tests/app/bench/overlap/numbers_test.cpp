@@ -1,0 +1,87 @@
+// What the figures of `bench overlap` mean, on events and times made up by hand.
+#include <lockstep/tests/catch.h>
+
+#include <lockstep/app/bench/overlap/numbers.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+
+namespace {
+
+Trace::Event event(const char* name, int rank, Trace::Track track, double begin, double end) {
+  return {.name = name, .rank = rank, .track = track, .begin = begin, .end = end};
+}
+
+Trace::Event product(const char* name, double begin, double end, int rank = 0) {
+  return event(name, rank, Trace::Track::kCompute, begin, end);
+}
+
+Trace::Event copy(const char* name, double begin, double end, int rank = 0) {
+  return event(name, rank, Trace::Track::kCommunication, begin, end);
+}
+
+}  // namespace
+
+TEST_CASE("hidden is the part of the shorter one that cost no time") {
+  CHECK(hidden_part(4, 1, 4) == 1);
+  CHECK(hidden_part(4, 1, 5) == 0);
+  CHECK(hidden_part(4, 1, 4.25) == .75);
+  CHECK(hidden_part(1, 4, 4.25) == .75);  // whichever is the shorter
+  CHECK(hidden_part(4, 1, 6) == -1);      // slower than one after the other
+  CHECK(hidden_part(2, 2, 3) == .5);
+}
+
+TEST_CASE("hidden over turns is the median of the turns' own, from three turns on") {
+  // 1, .5, 0: whereas the medians 4, 1 and 5 would give 0.
+  const std::vector<double> compute = {4, 8, 2}, copy = {1, 2, 1}, together = {4, 9, 3};
+  CHECK(hidden_part(compute, copy, together) == .5);
+  CHECK(hidden_part(std::vector<double>{4, 8}, {1, 2}, {4, 9}) == std::nullopt);
+  CHECK_THROWS_AS(hidden_part(compute, {1, 2}, together), UsageError);
+  CHECK_THROWS_AS(hidden_part({4}, copy, together), UsageError);
+}
+
+TEST_CASE("products beside a copy are counted from the events") {
+  const std::vector<Trace::Event> events = {
+      product("product 0", 0, 1),   copy("copy 0", 1, 1.5),  // begins as product 0 ends
+      product("product 1", 1, 2),   product("product 2", 2, 3), copy("copy 1", 2.9, 4),
+      product("product 3", 3, 3.5), product("product 4", 4, 5),
+  };
+  CHECK(computed_beside_a_copy(events) == 3);  // 1, 2 and 3
+  CHECK(computed_beside_a_copy({product("product 0", 0, 1), product("product 1", 0, 1)}) == 0);
+  // Another device's copy counts; so does a stream's.
+  CHECK(computed_beside_a_copy({product("product 0", 0, 1), copy("copy 0", .5, .6, 1)}) == 1);
+  CHECK(computed_beside_a_copy({event("product 0", 0, Trace::Track::kDeviceCompute, 0, 1),
+                                event("copy 0", 0, Trace::Track::kDeviceCommunication, .5, 2)}) == 1);
+}
+
+TEST_CASE("the most at once leaves out what only touches, and copies") {
+  CHECK(most_at_once({}) == 0);
+  CHECK(most_at_once({product("a", 0, 1), product("b", 1, 2), copy("c", 0, 2)}) == 1);
+  CHECK(most_at_once({product("a", 0, 2, 0), product("b", 1, 3, 1), product("c", 2.5, 4, 0)}) == 2);
+  CHECK(most_at_once({product("a", 0, 3, 0), product("b", 1, 3, 1), product("c", 2, 4, 2)}) == 3);
+}
+
+TEST_CASE("a copy that begins before its product has ended is found") {
+  const auto made = product("product 3", 0, 1);
+  CHECK(copies_ahead({made, copy("copy 3", 1, 2)}, 0) == 0);
+  CHECK(copies_ahead({made, copy("copy 3", .99, 2)}, 0) == 1);
+  CHECK(copies_ahead({made, copy("copy 3", .99, 2)}, .02) == 0);
+  CHECK(copies_ahead({made, copy("copy 4", 1, 2)}, 0) == 1);     // there is no product 4
+  CHECK(copies_ahead({made, copy("copy 3", 1, 2, 1)}, 0) == 1);  // on that device
+  // In one queue, where a copy is an event of the computing thread.
+  CHECK(copies_ahead({made, product("copy 3", .5, 2)}, 0) == 1);
+}
+
+TEST_CASE("a timeline counts from its first event and names the tracks") {
+  const auto rows = timeline("copy: overlapped", {product("product 0", 10, 11, 1), copy("copy 0", 9.5, 12)},
+                             {"cpu:0", "cuda:1"});
+  REQUIRE(rows.size() == 2);
+  CHECK(rows[0] == nlohmann::ordered_json{{"experiment", "copy: overlapped"},
+                                          {"track", "cuda:1 compute"},
+                                          {"name", "product 0"},
+                                          {"begin", .5},
+                                          {"end", 1.5}});
+  CHECK(rows[1].at("track") == "cpu:0 copy");
+  CHECK(rows[1].at("begin") == 0);
+  CHECK(rows[1].at("end") == 2.5);
+}

@@ -1,0 +1,225 @@
+// `lockstep bench overlap` as it is typed: rows, figures, exercises, refusals.
+#include <lockstep/tests/catch.h>
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include <lockstep/tests/app/bench/bench_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+const Words kSmall = {"bench", "overlap", "--devices", "cpux2",    "--threads",
+                      "1",     "--size",  "40",        "--repeat", "3"};
+
+double median_of_three(std::vector<double> values) {
+  REQUIRE(values.size() == 3);
+  std::sort(values.begin(), values.end());
+  return values[1];
+}
+
+// From a row's own turns.
+void check_copy_row(const json& row) {
+  const std::vector<double> compute = row.at("compute_turns"), copy = row.at("copy_turns"),
+                            together = row.at("together_turns");
+  std::vector<double> hidden, over_longer;
+  for (size_t i = 0; i < together.size(); ++i) {
+    hidden.push_back((compute[i] + copy[i] - together[i]) / std::min(compute[i], copy[i]));
+    over_longer.push_back(together[i] / std::max(compute[i], copy[i]));
+  }
+  CHECK(row.at("hidden").get<double>() == Approx(median_of_three(hidden)).margin(1e-12));
+  CHECK(row.at("over_longer").get<double>() == Approx(median_of_three(over_longer)));
+  CHECK(row.at("seconds").get<double>() == median_of_three(together));
+  CHECK(row.at("compute").get<double>() == median_of_three(compute));
+  const double copying = median_of_three(copy);
+  CHECK(row.at("copy").get<double>() == copying);
+  CHECK(row.at("gb_s").get<double>() == Approx(row.at("bytes").get<double>() / copying / 1e9));
+}
+
+std::set<std::string> words_under(const json& rows, const char* key) {
+  std::set<std::string> words;
+  for (const auto& row : rows) words.insert(row.at(key).get<std::string>());
+  return words;
+}
+
+}  // namespace
+
+TEST_CASE("overlap measures devices, copies, all at once and links, and its figures follow from its times") {
+  const auto [result, content] = bench(kSmall + Words{"--iterations", "6"});
+  CHECK(content.at("bench") == "overlap");
+  CHECK(content.at("settings").at("size") == 40);
+  CHECK(content.at("settings").at("iterations") == 6);
+  CHECK(content.at("settings").at("devices") == json{"cpu", "cpu"});
+  CHECK_THAT(result.out, ContainsSubstring("the chapter: 50 of 4000 on two GPUs"));
+  CHECK_THAT(result.out, ContainsSubstring("# overlap: OK ("));
+
+  const auto& devices = rows_of(content, "devices");
+  REQUIRE(devices.size() == 3);
+  CHECK(devices[0].at("what") == "cpu:0");
+  CHECK(devices[2].at("what") == "both at once");
+  for (const auto& row : devices) {
+    const double products = row.at("what") == "both at once" ? 12 : 6;
+    CHECK(row.at("gflops").get<double>() ==
+          Approx(products * 2 * 40 * 40 * 40 / row.at("seconds").get<double>() / 1e9));
+    CHECK(row.at("turns") == 3);
+  }
+  const auto& copies = rows_of(content, "copy");
+  REQUIRE(copies.size() == 3);
+  CHECK(words_under(copies, "way") ==
+        std::set<std::string>{"one after the other", "as the chapter does", "overlapped"});
+  for (const auto& row : copies) check_copy_row(row);
+  CHECK(copies[0].at("hidden") == Approx(0).margin(1e-9));
+  const auto& all = rows_of(content, "all at once");
+  CHECK(words_under(all, "way") == std::set<std::string>{"one after the other", "overlapped"});
+  for (const auto& row : all) check_copy_row(row);
+  const auto& links = rows_of(content, "links");
+  REQUIRE(links.size() == 2);
+  CHECK(links[1].at("what") == "cpu:1 -> cpu:0");
+  CHECK(links[0].at("gb_s").get<double>() ==
+        Approx(6 * 40 * 40 * 4 / links[0].at("seconds").get<double>() / 1e9));
+  CHECK(content.at("findings").size() >= 4);
+}
+
+TEST_CASE("overlap keeps one turn of each way as a timeline") {
+  const auto content = bench(kSmall + Words{"--iterations", "6"}).json;
+  const auto& timeline = content.at("timeline");
+  CHECK(words_under(timeline, "experiment") ==
+        std::set<std::string>{"copy: one after the other", "copy: as the chapter does", "copy: overlapped",
+                              "all at once: one after the other", "all at once: overlapped"});
+  CHECK(words_under(timeline, "track") ==
+        std::set<std::string>{"cpu:0 compute", "cpu:0 copy", "cpu:1 compute", "cpu:1 copy"});
+  CHECK(timeline.size() == 3 * 12 + 2 * 24);
+  for (const auto& event : timeline) {
+    CHECK(event.at("begin") >= 0.0);
+    CHECK(event.at("end") >= event.at("begin"));
+  }
+}
+
+TEST_CASE("overlap gives no ratio from two turns, and says so") {
+  const auto [result, content] =
+      bench({"bench", "overlap", "--devices", "cpux2", "--size", "40", "--iterations", "4", "--repeat", "2"});
+  for (const auto& row : rows_of(content, "copy")) {
+    CHECK(row.at("hidden").is_null());
+    CHECK(row.at("over_longer").is_null());
+    CHECK(row.at("seconds") > 0.0);
+  }
+  CHECK_THAT(result.out, ContainsSubstring("no ratio from 2 turns: at least 3 are needed (--repeat)"));
+}
+
+TEST_CASE("overlap's trace shows the overlapped run and the two-layer network, under the devices' names") {
+  const TempFolder folder;
+  const auto file = (folder / "trace.json").string();
+  const auto content = bench(kSmall + Words{"--iterations", "5", "--trace", file}).json;
+  CHECK(rows_of(content, "two-layer network").size() == 3);
+  const auto trace = read_json(file);
+  std::set<std::string> processes, names;
+  for (const auto& event : trace) {
+    if (event.at("name") == "process_name") processes.insert(event.at("args").at("name"));
+    if (event.at("ph") == "X") names.insert(event.at("name"));
+  }
+  CHECK(processes == std::set<std::string>{"cpu:0", "cpu:1", "host"});
+  for (const char* name : {"product 4", "copy 4", "forward 1", "forward 2", "gradient 2", "backward 2",
+                           "gradient 1", "copy gradient 2", "sum and update 2", "send weights 1"}) {
+    INFO(name);
+    CHECK(names.count(name) == 1);
+  }
+}
+
+TEST_CASE("each exercise asks, measures, checks and answers") {
+  const auto exercise = GENERATE(1, 2, 3, 4, 5);
+  const TempFolder folder;
+  const auto file = (folder / "trace.json").string();
+  const auto [result, content] =
+      bench(kSmall + Words{"--exercise", std::to_string(exercise), "--iterations", "5", "--trace", file});
+  CHECK_THAT(result.out, ContainsSubstring("# question ") && ContainsSubstring("# experiment ") &&
+                             ContainsSubstring("# answer: "));
+  CHECK(content.at("settings").at("exercise") == exercise);
+  CHECK(content.at("findings").back().at("values").at("exercise") == exercise);
+  CHECK(read_json(file).size() > 1);
+}
+
+TEST_CASE("exercise 1 and 2 need one device only, the others two") {
+  const Words one = {"bench", "overlap",  "--devices", "cpu",          "--size",
+                     "16",    "--repeat", "3",         "--iterations", "3"};
+  CHECK(rows_of(bench(one + Words{"--exercise", "1"}).json, "independent operators").size() == 2);
+  const auto sizes = rows_of(bench(one + Words{"--exercise", "2"}).json, "small operators");
+  REQUIRE(sizes.size() == 2);
+  CHECK(sizes[0].at("size") == 8);
+  CHECK(sizes[1].at("size") == 16);
+  CHECK_THAT(refusal(program(one + Words{"--exercise", "5"}), 2),
+             ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
+}
+
+TEST_CASE("exercise 4 counts from the trace what its timeline shows") {
+  const auto content = bench(kSmall + Words{"--exercise", "4", "--iterations", "7"}).json;
+  const auto& rows = rows_of(content, "trace");
+  REQUIRE(rows.size() == 3);
+  for (const auto& row : rows) {
+    CHECK(row.at("products") == 7);
+    CHECK(row.at("ahead") == 0);
+    int64_t beside = 0;
+    const auto experiment = "trace: " + row.at("way").get<std::string>();
+    for (const auto& product : content.at("timeline")) {
+      if (product.at("experiment") != experiment || product.at("track") != "cpu:0 compute") continue;
+      const bool met =
+          std::any_of(content.at("timeline").begin(), content.at("timeline").end(), [&](const auto& copy) {
+            return copy.at("experiment") == experiment && copy.at("track") == "cpu:0 copy" &&
+                   copy.at("begin") < product.at("end") && product.at("begin") < copy.at("end");
+          });
+      beside += met;
+    }
+    CHECK(row.at("beside") == beside);
+  }
+  CHECK(rows[0].at("beside") == 0);
+  CHECK(rows[1].at("beside") == 0);  // the computing thread copies itself
+}
+
+TEST_CASE("overlap refuses what it cannot do before it does anything") {
+  const Words overlap = {"bench", "overlap"};
+  CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpu"}), 2),
+             ContainsSubstring("needs 2 devices, [cpu] has 1") && ContainsSubstring("cpux2"));
+  CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpux2", "--devices", "cpux3"}), 2),
+             ContainsSubstring("2 were given"));
+  CHECK_THAT(refusal(program(overlap + Words{"--iterations", "0"}), 2), ContainsSubstring("--iterations"));
+  CHECK_THAT(refusal(program(overlap + Words{"--size", "0"}), 2), ContainsSubstring("--size"));
+  CHECK_THAT(refusal(program(overlap + Words{"--exercise", "6"}), 2), ContainsSubstring("--exercise"));
+  CHECK_THAT(
+      refusal(program(overlap + Words{"--devices", "cpux2", "--size", "900000"}), 8),
+      ContainsSubstring("GB of memory") && ContainsSubstring("GB are free") && ContainsSubstring("--size"));
+}
+
+TEST_CASE("overlap does not write over a file that exists, unless told to") {
+  const TempFolder folder;
+  const auto file = (folder / "there.json").string();
+  std::ofstream(file) << "kept";
+  const auto content = [&] {
+    std::ifstream in(file);
+    return std::string(std::istreambuf_iterator<char>(in), {});
+  };
+  for (const char* flag : {"--json", "--trace"}) {
+    CHECK_THAT(refusal(program(kSmall + Words{flag, file}), 7), ContainsSubstring("--overwrite"));
+    CHECK(content() == "kept");
+  }
+  CHECK(run_process(program(kSmall + Words{"--iterations", "4", "--json", file, "--overwrite"})).exit_code ==
+        0);
+  CHECK(read_json(file).at("ok") == true);
+}
+
+TEST_CASE("Ctrl-C keeps the experiments that were done") {
+  const TempFolder folder;
+  const auto file = (folder / "overlap.json").string();
+  const auto process = program({"bench", "overlap", "--devices", "cpux2", "--threads", "1", "--size", "16",
+                                "--iterations", "20", "--repeat", "1000", "--json", file});
+  const auto result = stopped_at("# check products: OK", SIGINT, process);
+  CHECK(result.exit_code == 130);
+  CHECK_THAT(result.out, ContainsSubstring("stopped before the end"));
+  const auto content = read_json(file);
+  CHECK(content.at("complete") == false);
+  CHECK(rows_of(content, "devices").size() == 3);
+}

@@ -1,0 +1,94 @@
+// `lockstep bench partition` as it is typed.
+#include <lockstep/tests/catch.h>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/tests/app/bench/bench_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+
+namespace {
+
+Process partition(const Words& words) { return program(Words{"bench", "partition"} + words); }
+
+// What a small run that must succeed writes to its --json file.
+nlohmann::json json_of(const Words& words) {
+  return bench(Words{"bench", "partition"} + words + Words{"--threads", "1"}).json;
+}
+
+}  // namespace
+
+TEST_CASE("bench partition: one row a way, checks, findings, and the same as JSON") {
+  const auto content =
+      json_of({"--model", "lenet", "--batch-size", "6", "--micro-batches", "3", "--repeat", "3"});
+  CHECK(content.at("bench") == "partition");
+  CHECK(content.at("ok") == true);
+  CHECK(content.at("complete") == true);
+  CHECK(content.at("settings").at("micro_batches") == 3);
+  CHECK(content.at("checks").size() == 4);
+
+  const auto& rows = content.at("tables").at(0).at("rows");
+  REQUIRE(rows.size() == 5);
+  const Words ways = {"one device", "network-wise", "network-wise, micro-batches", "layer-wise", "data-wise"};
+  for (size_t i = 0; i < ways.size(); ++i) {
+    CHECK(rows[i].at("way") == ways[i]);
+    CHECK(rows[i].at("model") == "lenet");
+    CHECK(rows[i].at("devices") == "cpux2");
+    CHECK(rows[i].at("micro_batches") == (i == 2 ? 3 : 1));
+    CHECK(rows[i].at("ms") > 0);
+    CHECK(rows[i].at("turns") == 3);
+    CHECK(rows[i].at("over_one") > 0);
+    CHECK(rows[i].at("activation_bytes") > 0);
+  }
+  CHECK(rows[0].at("over_one") == 1);
+  CHECK(rows[0].at("bytes") == 0);
+  CHECK(rows[1].at("meetings") == 2);
+  CHECK(rows[2].at("meetings") == 6);
+  CHECK(rows[2].at("bytes") == rows[1].at("bytes"));  // where the stages are cut is found by timing
+  CHECK(rows[3].at("meetings") == 7);
+  CHECK(rows[3].at("bytes") == 6 * (4318 + 4308) * 4);
+  CHECK(rows[4].at("meetings") == 1);
+  CHECK(rows[4].at("bytes") == 2 * 129'120 * 4);
+  CHECK(rows[4].at("parameter_bytes") == 129'068 * 4);
+
+  CHECK(content.at("findings").size() == 6);
+  for (const auto& finding : content.at("findings")) CHECK(finding.at("values").at("model") == "lenet");
+}
+
+TEST_CASE("bench partition: more devices than cores, both models, no ratio from a single turn") {
+  const auto content = json_of({"--devices", "cpux3", "--batch-size", "4", "--repeat", "1"});
+  const auto& rows = content.at("tables").at(0).at("rows");
+  REQUIRE(rows.size() == 10);
+  CHECK(rows[0].at("model") == "lenet");
+  CHECK(rows[9].at("model") == "mlp");
+  for (const auto& row : rows) CHECK(row.at("over_one").is_null());
+  CHECK(content.at("checks").size() == 8);
+  CHECK(content.at("findings").size() == 2 * 4);  // none on time
+}
+
+TEST_CASE("bench partition: what it refuses") {
+  CHECK_THAT(refusal(partition({"--devices", "cpu"}), 2),
+             ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
+  CHECK_THAT(refusal(partition({"--devices", "cpux6", "--model", "mlp"}), 2),
+             ContainsSubstring("mlp has 5 layers") && ContainsSubstring("6 devices") &&
+                 ContainsSubstring("at most 5"));
+  CHECK_THAT(refusal(partition({"--batch-size", "3"}), 2),
+             ContainsSubstring("--batch-size 3") && ContainsSubstring("--micro-batches 4"));
+  CHECK_THAT(refusal(partition({"--batch-size", "0"}), 2), ContainsSubstring("at least 1, got 0"));
+  CHECK_THAT(refusal(partition({"--micro-batches", "0"}), 2), ContainsSubstring("at least 1, got 0"));
+  CHECK_THAT(refusal(partition({"--batch-size", "100000000"}), 8),
+             ContainsSubstring("GB of memory") && ContainsSubstring("--batch-size"));
+  CHECK_THAT(refusal(partition({"--model", "resnet18"}), 2), ContainsSubstring("lenet or mlp"));
+}
+
+TEST_CASE("bench partition: an output file is refused before anything is measured") {
+  const TempFolder folder;
+  const auto file = (folder / "there.json").string();
+  std::ofstream(file) << "mine\n";
+  CHECK_THAT(refusal(partition({"--json", file}), 7), ContainsSubstring("--overwrite"));
+  std::string line;
+  std::getline(std::ifstream(file) >> std::ws, line);
+  CHECK(line == "mine");
+}

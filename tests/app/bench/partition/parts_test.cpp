@@ -1,0 +1,289 @@
+// What the ways to partition a network stand on: the mesh, the cuts, the comparison, the findings.
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <numeric>
+
+#include <lockstep/app/bench/partition/data_parallel.h>
+#include <lockstep/app/bench/partition/findings.h>
+#include <lockstep/app/bench/partition/measure.h>
+#include <lockstep/app/bench/partition/pipeline.h>
+#include <lockstep/app/bench/partition/tensor_parallel.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/cpus.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::cpus;
+
+namespace {
+
+PartitionTask lenet_task(int64_t rows) {
+  const auto network = layered_network("lenet");
+  return {network,
+          initial_parameters(network, 1, torch::kFloat32),
+          {torch::arange(rows * 784, torch::kFloat32).remainder(251).div(251).view({rows, 1, 28, 28}),
+           torch::arange(rows).remainder(10)}};
+}
+
+}  // namespace
+
+TEST_CASE("mesh: a received tensor is a copy in the same memory format, and is counted") {
+  Mesh mesh(cpus(2), 1);
+  torch::Tensor sent, received, next;
+  mesh.run([&](int rank) {
+    if (rank == 0) {
+      sent = torch::arange(2. * 3 * 4 * 5).view({2, 3, 4, 5}).contiguous(torch::MemoryFormat::ChannelsLast);
+      mesh.send(0, 1, sent);
+      mesh.send(0, 1, sent + 1);
+    } else {
+      received = mesh.receive(1, 0);
+      next = mesh.receive(1, 0);
+    }
+  });
+  CHECK(torch::equal(next, received + 1));  // in the order of sending
+  CHECK(torch::equal(received, sent));
+  CHECK_FALSE(received.is_alias_of(sent));
+  CHECK(received.strides() == sent.strides());
+  const auto traffic = mesh.take_traffic();
+  CHECK(traffic.bytes == 2 * 120 * 4);
+  CHECK(traffic.meetings == 2);
+  CHECK(mesh.take_traffic().bytes == 0);
+}
+
+TEST_CASE("mesh: parts of different sizes are gathered, partial sums shared out") {
+  constexpr int kDevices = 3;
+  const std::vector<int64_t> sizes = {3, 1, 2};
+  Mesh mesh(cpus(kDevices), 1);
+  // Element (i, c) of rank r's partial tensor: 1000 r + 10 i + c.
+  const auto partial = [](int rank) {
+    return 1000. * rank + 10 * torch::arange(2.).view({2, 1}) + torch::arange(6.).view({1, 6});
+  };
+  std::vector<torch::Tensor> gathered(kDevices), sums(kDevices);
+  const std::vector<int64_t> begins = {0, 3, 4};
+  mesh.run([&](int rank) {
+    const auto r = static_cast<size_t>(rank);
+    gathered[r] = mesh.gather(rank, partial(rank).narrow(1, begins[r], sizes[r]), sizes);
+    sums[r] = mesh.sum_own(rank, partial(rank), sizes);
+  });
+  const auto whole = torch::tensor({{0., 1., 2., 1003., 2004., 2005.}, {10., 11., 12., 1013., 2014., 2015.}},
+                                   torch::kFloat32);
+  const auto sum = 3000 + 30 * torch::arange(2.).view({2, 1}) + 3 * torch::arange(6.).view({1, 6});
+  for (size_t r = 0; r < kDevices; ++r) {
+    CHECK(torch::equal(gathered[r], whole));
+    CHECK(torch::equal(sums[r], sum.narrow(1, begins[r], sizes[r])));
+  }
+  // Every device reads what it has not: (n-1) x all 12 elements, twice.
+  const auto traffic = mesh.take_traffic();
+  CHECK(traffic.bytes == 2 * (kDevices - 1) * 12 * 4);
+  CHECK(traffic.meetings == 2);
+}
+
+TEST_CASE("mesh: an error on any device ends all, and the mesh works on") {
+  constexpr int kDevices = 3;
+  Mesh mesh(cpus(kDevices), 1);
+  const std::vector<int64_t> sizes = {1, 1, 1};
+  for (int failing = 0; failing < kDevices; ++failing) {
+    CHECK_THROWS_WITH(mesh.run([&](int rank) {
+      if (rank == failing) throw FailedError("it broke");
+      mesh.gather(rank, torch::zeros({1, 1}), sizes);
+    }),
+                      "it broke");
+    CHECK_THROWS_WITH(mesh.run([&](int rank) {
+      if (rank == failing) throw FailedError("it broke again");
+      mesh.receive(rank, failing);
+    }),
+                      "it broke again");
+    std::vector<torch::Tensor> gathered(kDevices);
+    mesh.run([&](int rank) {  // nothing is left of the former runs
+      gathered[static_cast<size_t>(rank)] = mesh.gather(rank, torch::full({1, 1}, rank + 1.), sizes);
+    });
+    for (const auto& all : gathered) CHECK(torch::equal(all, torch::tensor({{1., 2., 3.}}, torch::kFloat32)));
+  }
+}
+
+TEST_CASE("partition: an error in one stage ends the step on all devices") {
+  Mesh mesh(cpus(3), 1);
+  auto bad_rows = lenet_task(6);
+  bad_rows.batch.X = torch::zeros({6, 2, 28, 28});  // the first layer takes 1 channel
+  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_rows, {0, 3, 6, 9}, 2), .1),
+                    ContainsSubstring("channels"));
+  auto bad_label = lenet_task(6);
+  bad_label.batch.y[5] = 10;  // the last stage's second micro-batch
+  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_label, {0, 3, 6, 9}, 2), .1),
+                    ContainsSubstring("out of bounds"));
+  auto bad_middle = lenet_task(6);
+  bad_middle.network.layers[3].kernel = 5;
+  bad_middle.params[2] = torch::zeros({50, 19, 5, 5});  // the middle stage's
+  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_middle, {0, 3, 6, 9}, 2), .1),
+                    ContainsSubstring("channels"));
+  const auto good = lenet_task(6);
+  CHECK_NOTHROW(take_step(mesh, *network_wise(mesh, good, {0, 3, 6, 9}, 2), .1));
+}
+
+TEST_CASE("partition: an error on one device ends a data-wise step on all") {
+  for (const int64_t row : {0, 2, 5}) {  // of the first, the second and the third device
+    Mesh mesh(cpus(3), 1);
+    auto task = lenet_task(6);
+    task.batch.y[row] = 10;
+    CHECK_THROWS_WITH(take_step(mesh, *data_wise(mesh, task), .1), ContainsSubstring("out of bounds"));
+  }
+}
+
+TEST_CASE("partition: stages are cut where the most expensive one is cheapest") {
+  using Starts = std::vector<size_t>;
+  CHECK(balanced_stages(std::vector<double>{5, 1, 1, 1, 5}, 3) == Starts{0, 1, 4, 5});
+  CHECK(balanced_stages(std::vector<double>{1, 1, 1, 9}, 2) == Starts{0, 3, 4});
+  CHECK(balanced_stages(std::vector<double>{9, 1, 1, 1}, 4) == Starts{0, 1, 2, 3, 4});
+  CHECK(balanced_stages(std::vector<double>{4, 2}, 1) == Starts{0, 2});
+  CHECK_THROWS_WITH(balanced_stages(std::vector<double>{1, 1}, 3), "2 layers cannot be cut into 3 stages");
+}
+
+// Against all cuts into three.
+TEST_CASE("partition: no other cut has a cheaper most expensive stage") {
+  const std::vector<double> costs = {3, 1, 4, 1, 5, 9, 2, 6};
+  const auto most = [&](size_t a, size_t b) {
+    const auto sum = [&](size_t begin, size_t end) {
+      return std::accumulate(costs.begin() + static_cast<std::ptrdiff_t>(begin),
+                             costs.begin() + static_cast<std::ptrdiff_t>(end), 0.0);
+    };
+    return std::max({sum(0, a), sum(a, b), sum(b, costs.size())});
+  };
+  double best = 1e9;
+  for (size_t a = 1; a + 1 < costs.size(); ++a) {
+    for (size_t b = a + 1; b < costs.size(); ++b) best = std::min(best, most(a, b));
+  }
+  const auto starts = balanced_stages(costs, 3);
+  CHECK(most(starts[1], starts[2]) == best);
+}
+
+TEST_CASE("partition: what cannot be cut is refused") {
+  Mesh eleven(cpus(11), 1);
+  CHECK_THROWS_WITH(layer_wise(eleven, lenet_task(2)),
+                    "linear 10 of lenet cannot be shared out over 11 devices");
+  Mesh two(cpus(2), 1);
+  CHECK_THROWS_WITH(network_wise(two, lenet_task(2), {0, 3, 9}, 3),
+                    "2 rows cannot be cut into 3 micro-batches");
+  CHECK_THROWS_WITH(layered_network("resnet18"), ContainsSubstring("'resnet18'"));
+}
+
+TEST_CASE("partition: a wrong gradient is found") {
+  const Params expected = {torch::tensor({2., -4.}, torch::kFloat64), torch::zeros({2}, torch::kFloat64)};
+  const auto with = [&](size_t tensor, double by) {
+    Params gradients = {expected[0].clone(), expected[1].clone()};
+    gradients[tensor][0] += by;
+    return difference(gradients, expected).relative;
+  };
+  CHECK(difference(expected, expected).relative == 0);
+  CHECK(difference(expected, expected).largest == 4);
+  CHECK(with(0, 1e-8) == Approx(1e-8 / 4));
+  CHECK(std::isinf(with(1, 1e-300)));  // a gradient of zeros is met exactly or not
+  CHECK(std::isnan(with(0, std::nan(""))));
+  CHECK_THROWS_AS(difference({expected[0]}, expected), UsageError);
+  CHECK_THROWS_AS(difference({expected[0].view({1, 2}), expected[1]}, expected), UsageError);
+}
+
+TEST_CASE("partition: the benchmark's check looks at every copy and fails for a wrong one") {
+  const Params expected = {torch::tensor({2., -4.}, torch::kFloat64)};
+  const Params nearly = {torch::tensor({2. + 3e-10, -4.}, torch::kFloat64)};  // apart by 7.5e-11 of 4
+  const Params wrong = {torch::tensor({2. + 6e-10, -4.}, torch::kFloat64)};
+  const Params not_a_number = {torch::tensor({std::nan(""), -4.}, torch::kFloat64)};
+  CHECK(check_against("it", {expected, nearly}, expected).ok);
+  for (const auto& copies : {std::vector{expected, wrong}, std::vector{wrong, expected},
+                             std::vector{not_a_number, expected}, std::vector{expected, not_a_number}}) {
+    CHECK_FALSE(check_against("it", copies, expected).ok);
+  }
+  CHECK_THAT(check_against("it", {wrong}, expected).detail,
+             ContainsSubstring("1.5e-10") && ContainsSubstring("1e-10"));
+}
+
+TEST_CASE("partition: the benchmark's check takes every way's gradients") {
+  Mesh mesh(cpus(2), 1);
+  const PartitionSettings settings{.batch_size = 8, .micro_batches = 2, .repeat = 1, .seed = 5};
+  const auto checks = check_gradients(mesh, layered_network("lenet"), {0, 3, 9}, settings);
+  CHECK(checks.size() == 4);
+  for (const auto& check : checks) CHECK(check.ok);
+}
+
+namespace {
+
+WayFigures way(const std::string& name, double over_one, int64_t bytes, int64_t meetings, int64_t parameters,
+               int64_t activations) {
+  return {
+      .way = name,
+      .seconds = {.median = over_one, .low = over_one, .high = over_one, .repeats = 5},
+      .over_one = over_one,
+      .cost = {.traffic = {bytes, meetings}, .parameter_bytes = parameters, .activation_bytes = activations}};
+}
+
+PartitionFigures figures() {
+  PartitionFigures made{.network = "net", .devices = "[a, b]", .size = 2, .at_once = 2};
+  made.stages = {"x", "y"};
+  made.stage_shares = {.4, .6};
+  made.one = way("one device", 1, 0, 0, 1000, 1000);
+  made.network_wise = way("network-wise", 1, 4'000'000, 2, 600, 700);
+  made.micro_batches = way("network-wise, micro-batches", .8, 4'000'000, 8, 600, 700);
+  made.micro_batches.micro_batches = 4;
+  made.micro_ratio = .8;
+  made.layer_wise = way("layer-wise", 1.25, 8'000'000, 7, 500, 1500);
+  made.data_wise = way("data-wise", .625, 1'000'000, 1, 1000, 500);
+  return made;
+}
+
+std::string text(const PartitionFigures& figures) {
+  std::string all;
+  for (const auto& finding : partition_findings(figures)) all += finding.sentence + "\n";
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("partition: findings as the chapter expects them") {
+  const auto found = text(figures());
+  CHECK_THAT(found, ContainsSubstring("x (40 %) | y (60 %)"));
+  CHECK_THAT(found, ContainsSubstring(
+                        "data-wise moves the fewest bytes, 1.00 MB a step; network-wise 4.0 x as many, "
+                        "layer-wise 8.0 x as many"));
+  CHECK_THAT(found, ContainsSubstring("so it does here"));
+  CHECK_THAT(found, ContainsSubstring("most often layer-wise, 7 times a step; network-wise 2, data-wise 1"));
+  CHECK_THAT(found, ContainsSubstring("4 micro-batches make network-wise's 8, no fewer than layer-wise's"));
+  CHECK_THAT(found, ContainsSubstring("it has the most of the three here"));
+  CHECK_THAT(found, ContainsSubstring(
+                        "the fastest is data-wise, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
+  // 1 - 1 / (2 x .8); (2-1)/(4+2-1); 1 - 4 / (2 (1 + 3 x .6))
+  CHECK_THAT(found, ContainsSubstring(
+                        "50 % with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
+                        "((n-1)/(m+n-1) = 20 %; 29 % with these stages"));
+  CHECK_THAT(found, ContainsSubstring(
+                        "network-wise 60.0 % (70 %), layer-wise 50.0 % (150 %), data-wise 100.0 % (50 %)"));
+  CHECK_THAT(found, ContainsSubstring("room for parameters: network-wise and layer-wise; less: data-wise"));
+}
+
+TEST_CASE("partition: findings where it is the other way round") {
+  auto other = figures();
+  std::swap(other.layer_wise.cost.traffic, other.network_wise.cost.traffic);
+  other.micro_batches.cost.traffic.meetings = 1;
+  other.data_wise.over_one = 1.5;
+  other.micro_batches.over_one = 1.1;
+  other.network_wise.cost.parameter_bytes = 998;
+  const auto found = text(other);
+  CHECK_THAT(found, ContainsSubstring("here it does not"));
+  CHECK_THAT(found, ContainsSubstring("make network-wise's 1, fewer than layer-wise's"));
+  CHECK_THAT(found, ContainsSubstring("here others meet as often or more"));
+  CHECK_THAT(found, ContainsSubstring("the nearest, network-wise, takes 1.00 x as long"));
+  CHECK_THAT(found, ContainsSubstring("recommends data-wise, which is 0.67 x as fast"));
+  CHECK_THAT(found, ContainsSubstring("room for parameters: layer-wise; less: network-wise and data-wise"));
+}
+
+TEST_CASE(
+    "partition: no findings on time from fewer turns than a ratio takes, no theory where devices share") {
+  auto few = figures();
+  for (auto* one : {&few.one, &few.network_wise, &few.micro_batches, &few.layer_wise, &few.data_wise}) {
+    one->over_one.reset();
+  }
+  few.micro_ratio.reset();
+  CHECK_THAT(text(few), !ContainsSubstring("fast") && !ContainsSubstring("theory"));
+  auto sharing = figures();
+  sharing.at_once = 1;
+  CHECK_THAT(text(sharing), ContainsSubstring("160 % of the ideal 1.0 x") && !ContainsSubstring("(n-1)"));
+}

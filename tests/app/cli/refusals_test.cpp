@@ -1,0 +1,151 @@
+// Runs that are refused or that fail: combinations of flags that make no sense, and a loss that is none.
+#include <lockstep/tests/catch.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/support/cpu_capability.h>
+#include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/skip.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::CpuCapability;
+using lockstep::has_capability;
+using lockstep::testing::TempFolder;
+
+TEST_CASE("flags that make no sense together are refused before anything is read or written") {
+  struct Case {
+    Words words;
+    Words names;  // the flags that the message names
+    std::string why;
+  };
+  const TempFolder folder;
+  const auto file = (folder / "f").string();
+  const std::vector<Case> cases = {
+      {{"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}, "clock"},
+      {{"--invariant", "--split", "3:1"}, {"--invariant", "--split"}, "eight equal parts"},
+      {{"--invariant", "--split", "auto"}, {"--invariant", "--split"}, "eight equal parts"},
+      {{"--invariant", "--accumulate", "2"}, {"--invariant", "--accumulate"}, "one by one"},
+      {{"--invariant", "--sync", "bucketed"}, {"--invariant", "--sync"}, "fixed tree"},
+      {{"--invariant", "--bucket-mb", "5"}, {"--invariant", "--bucket-mb"}, "fixed tree"},
+      {{"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}, "fixed tree"},
+      {{"--invariant", "--bn", "average"}, {"--invariant", "--bn"}, "the same batch-norm statistics"},
+      {{"--sync", "parameterwise", "--bucket-mb", "5"},
+       {"--sync parameterwise", "--bucket-mb"},
+       "no buckets"},
+      {{"--optimizer", "adamw", "--momentum", ".9"}, {"--optimizer sgd", "--momentum"}, "adamw has moments"},
+      {{"--optimizer", "adamw", "--nesterov"}, {"--optimizer sgd", "--nesterov"}, "adamw has moments"},
+      {{"--nesterov"}, {"--nesterov", "--momentum"}, "is 0"},
+      {{"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}, "is 0"},
+      {{"--metrics", file, "--trace", file}, {"--metrics", "--trace"}, "the same file"},
+      {{"--metrics", file, "--save", file}, {"--metrics", "--save"}, "the same file"},
+      {{"--trace", file, "--save", file}, {"--trace", "--save"}, "the same file"},
+  };
+  for (const auto& combination : cases) {
+    // A folder that does not exist would be an error of its own, with another code, once data were read.
+    auto words = combination.words + Words{"--data", "/nonexistent", "--devices", "cpux2"};
+    if (combination.why != "the same file") words = words + Words{"--metrics", file};
+    INFO(combination.words[0] << " " << combination.words[1 % combination.words.size()]);
+    const auto error = refusal(train(words), 2);
+    for (const auto& name : combination.names) CHECK_THAT(error, ContainsSubstring(name));
+    CHECK_THAT(error, ContainsSubstring(combination.why) && ContainsSubstring("\nhint: "));
+    CHECK(std::filesystem::is_empty(folder.path()));
+  }
+}
+
+TEST_CASE("more images than there are cannot be asked for") {
+  const SmallData data(16, 8);
+  CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "17"}), 2),
+             ContainsSubstring("--limit-train 17 is more than the 16 training images of " + data.folder()));
+  // train() limits the training images by itself.
+  CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "16", "--limit-test", "9"}), 2),
+             ContainsSubstring("--limit-test 9 is more than the 8 test images of " + data.folder()));
+}
+
+TEST_CASE("what looks alike and makes sense is accepted") {
+  const SmallData data(16, 8);
+  const std::vector<Words> cases = {
+      {"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
+      {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adamw"},
+      {"--invariant", "--deterministic", "--clip-norm", "1", "--bn", "root"},
+      {"--split", "even", "--invariant", "--accumulate", "1"}};
+  for (const auto& words : cases) {
+    const auto result = run_process(train(
+        Words{"--data", data.folder(), "--limit-train", "16", "--devices", "cpux2", "--dry-run"} + words));
+    INFO(words[1] << ": " << result.err);
+    CHECK(result.exit_code == 0);
+  }
+}
+
+TEST_CASE("a loss that is no number ends a run of several replicas, and says when and where") {
+  const SmallData data;
+  const auto result = run_process(train(
+      {"--data", data.folder(), "--devices", "cpux2", "--lr", "1e30", "--epochs", "1", "--log-every", "1"}));
+  CHECK(result.exit_code == 6);
+  CHECK_THAT(result.err,
+             ContainsSubstring("the loss was not finite at epoch 1, step 2, on replica 0 (cpu)") &&
+                 ContainsSubstring("hint: training has diverged; try a learning rate below 1e+30"));
+  CHECK_THAT(result.out, ContainsSubstring("step 1/5") && !ContainsSubstring("step 2/5") &&
+                             !ContainsSubstring("test acc"));
+}
+
+TEST_CASE("values that are none of the choices name the nearest") {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--sync", "overlaped"}, "overlapped"}, {{"--allreduce", "twoshot"}, "two_shot"},
+      {{"--optimizer", "adam"}, "adamw"},      {{"--schedule", "cosin"}, "cosine"},
+      {{"--precision", "bf-16"}, "bf16"},      {{"--recipe", "resnet18-flet"}, "resnet18-fleet"}};
+  for (const auto& [words, near] : cases) {
+    CHECK_THAT(refusal(train(words), 2),
+               ContainsSubstring(words[0]) && ContainsSubstring("did you mean '" + near + "'?"));
+  }
+  for (const auto& words : std::vector<Words>{{"--momentum", "1"},
+                                              {"--weight-decay", "-1"},
+                                              {"--clip-norm", "0"},
+                                              {"--accumulate", "0"},
+                                              {"--warmup-epochs", "-1"},
+                                              {"--bucket-mb", "0"}}) {
+    CHECK_THAT(refusal(train(words), 2), ContainsSubstring(words[0]) && ContainsSubstring(words[1]));
+  }
+}
+
+TEST_CASE("a capability of the processor by another name is refused before anything is read or printed") {
+  const std::map<std::string, std::string> nonsense = {{"LOCKSTEP_CPU_CAPABILITY", "nonsense"}};
+  const Words list = {"--devices", "cpux2"};
+  for (const auto& words : std::vector<Words>{{"train", "--dry-run", "--data", "/nonexistent"},
+                                              {"bench", "step", "--data", "/nonexistent"},
+                                              {"eval", "--weights", "/nonexistent"}}) {
+    INFO(words[0]);
+    CHECK_THAT(
+        refusal(program(words + list, nonsense), 2),
+        ContainsSubstring("LOCKSTEP_CPU_CAPABILITY must be avx512, avx2 or portable, got 'nonsense'") &&
+            ContainsSubstring("\nhint: "));
+  }
+}
+
+TEST_CASE("the capability that is named is the one that computes") {
+  const auto hash = [](const std::map<std::string, std::string>& environment) {
+    auto process = train({"--epochs", "1", "--limit-steps", "2", "--quiet", "--print-weights-hash"});
+    process.environment = environment;
+    const auto result = run_process(process);
+    REQUIRE(result.exit_code == 0);
+    return lines(result.out).front();
+  };
+  const auto portable = hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}});
+  CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}}) == portable);
+  if (!has_capability(CpuCapability::kAvx2)) SKIP_CASE("this processor has no other");
+  CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "avx2"}}) != portable);
+}
+
+TEST_CASE("--quiet leaves warnings and the last line") {
+  const SmallData data(640, 10);
+  auto process = train({"--data", data.folder(), "--devices", "cpux2", "--split", "auto", "--batch-size",
+                        "16", "--epochs", "1", "--log-every", "1", "--quiet"});
+  process.environment = {{"LOCKSTEP_FLAG_BATCHSIZE", "7"}};
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 0);
+  CHECK(lines(result.out).size() == 1);
+  CHECK(result.out.rfind("test acc: ", 0) == 0);
+  CHECK(lines(result.err).size() == 1);
+  CHECK_THAT(result.err, ContainsSubstring("LOCKSTEP_FLAG_BATCHSIZE"));
+}

@@ -1,0 +1,140 @@
+// Names that are nearly right, the drawn curve, and the report of `lockstep devices`.
+#include <lockstep/tests/catch.h>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/devices.h>
+#include <lockstep/app/train/curve.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+
+TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
+  // Worked out by hand; "ca" to "abc" is 3 where no character is edited twice, 2 where that is allowed.
+  CHECK(edit_distance("", "") == 0);
+  CHECK(edit_distance("", "abc") == 3);
+  CHECK(edit_distance("epoch", "epochs") == 1);
+  CHECK(edit_distance("trian", "train") == 1);
+  CHECK(edit_distance("kitten", "sitting") == 3);
+  CHECK(edit_distance("ca", "abc") == 3);
+  CHECK(edit_distance("batch", "btach") == 1);
+}
+
+TEST_CASE("the nearest name") {
+  const std::vector<std::string> flags{"--epochs", "--batch-size", "--lr",
+                                       "--seed",   "--devices",    "--threads"};
+  CHECK(nearest("--epoch", flags) == "--epochs");
+  CHECK(nearest("--btach-size", flags) == "--batch-size");
+  CHECK(nearest("--batch_size", flags) == "--batch-size");
+  CHECK(nearest("--Devices", flags) == "--devices");
+  CHECK(nearest("-seed", flags) == "--seed");
+  CHECK(nearest("--lt", flags) == "--lr");
+  CHECK(nearest("--dev", flags) == "--devices");  // the only one that begins so
+}
+
+TEST_CASE("no name is suggested when none is near") {
+  const std::vector<std::string> flags{"--epochs", "--lr", "--limit-train", "--limit-steps"};
+  CHECK_FALSE(nearest("--learning-rate", flags));
+  CHECK_FALSE(nearest("--x", flags));
+  CHECK_FALSE(nearest("--limit", flags));  // two begin so
+  CHECK_FALSE(nearest("", flags));
+  CHECK_FALSE(nearest("--", flags));
+  CHECK_FALSE(nearest(std::string(10'000, 'e'), flags));
+  CHECK_FALSE(nearest("--epochs", {}));
+}
+
+TEST_CASE("a quoted word cannot disturb the terminal") {
+  CHECK(in_quotes("plain") == "'plain'");
+  CHECK(in_quotes("\x1b[31mred\n") == "'?[31mred?'");
+  CHECK(in_quotes("gr\xc3\xbc\xc3\x9f") == "'gr\xc3\xbc\xc3\x9f'");
+}
+
+TEST_CASE("the curve in plain characters") {
+  // Drawn by hand: 13 columns by 5 rows, an epoch every 3 columns, 1.0 at the top and 0.0 at the bottom.
+  const std::vector<double> accuracy{0, 1, 1, .5};
+  CHECK(draw_curve(accuracy, 5, 34, 5, false) ==
+        "test acc 1.0 +   ****\n"
+        "             |  *    **\n"
+        "         0.5 +  *      o\n"
+        "             | *\n"
+        "         0.0 +*\n"
+        "             ++--+--+--+--+\n"
+        "              1  2  3  4  5  epoch\n");
+}
+
+TEST_CASE("the curve in braille dots") {
+  // U+28C0 has the two lowest of the eight dots, U+2840 the lower left one alone.
+  const auto picture = [](const std::string& line) {
+    return "test acc 1.02 \u2524\n         1.00 \u2524" + line + "\n              \u2514";
+  };
+  CHECK_THAT(draw_curve(std::vector{1., 1.}, 2, 32, 2, true),
+             StartsWith(picture("\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u25cf")));
+  // A value that is no number leaves a gap.
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  CHECK_THAT(draw_curve(std::vector{1., kNan, 1.}, 3, 32, 2, true),
+             StartsWith(picture("\u2840        \u25cf")));
+}
+
+TEST_CASE("a curve keeps to its width and has no trailing blanks") {
+  std::vector<double> accuracy;
+  for (const int epochs : {1, 2, 10, 99, 1000}) {
+    accuracy.assign(static_cast<size_t>(epochs), .5);
+    accuracy.back() = .8;
+    for (const int width : {40, 64, 120}) {
+      const auto text = draw_curve(accuracy, epochs, width, 9, false);
+      CAPTURE(epochs, width, text);
+      size_t lines = 0;
+      for (size_t begin = 0; begin < text.size(); ++lines) {
+        const auto end = text.find('\n', begin);
+        CHECK(end - begin <= static_cast<size_t>(width));
+        CHECK(text[end - 1] != ' ');
+        begin = end + 1;
+      }
+      CHECK(lines == 11);
+    }
+  }
+}
+
+TEST_CASE("nothing to draw") {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  CHECK(draw_curve({}, 10, 64, 9, true).empty());
+  CHECK(draw_curve(std::vector{kNan, kNan}, 10, 64, 9, true).empty());
+}
+
+TEST_CASE("lockstep devices: a machine without a GPU") {
+  Machine machine;
+  machine.processor = "Fast 9000";
+  machine.cores = 8;
+  machine.instructions = "AVX512";
+  machine.total_bytes = int64_t{32} << 30;
+  machine.available_bytes = int64_t{24} << 30;
+  machine.gpu_problem = "no NVIDIA driver is installed";
+  machine.libraries = {{"LibTorch", "2.11.0"}};
+  const auto text = describe(machine);
+  CHECK_THAT(text, ContainsSubstring("Fast 9000") &&
+                       ContainsSubstring("8 cores, AVX512, 32.0 GiB memory (24.0 GiB free)"));
+  CHECK_THAT(text, ContainsSubstring("no GPU: no NVIDIA driver is installed"));
+  CHECK_THAT(text, ContainsSubstring("one replica on the processor, 8 threads"));
+  CHECK_THAT(text, ContainsSubstring("two replicas on the processor, 4 threads each"));
+  CHECK_THAT(text, ContainsSubstring("LibTorch        2.11.0"));
+}
+
+TEST_CASE("lockstep devices: a machine with GPUs") {
+  Machine machine;
+  const CudaDevice gpu{.name = "Big GPU",
+                       .capability_major = 9,
+                       .capability_minor = 0,
+                       .total_bytes = uint64_t{80} << 30,
+                       .free_bytes = uint64_t{79} << 30,
+                       .multiprocessors = 132};
+  machine.gpus = {gpu, gpu};
+  const auto text = describe(machine);
+  CHECK_THAT(text, ContainsSubstring("1 core,"));
+  CHECK_THAT(text, ContainsSubstring("cuda:1  Big GPU"));
+  CHECK_THAT(text, ContainsSubstring(
+                       "132 multiprocessors, compute capability 9.0, 80.0 GiB memory (79.0 GiB free)"));
+  CHECK_THAT(text, ContainsSubstring("cuda:0,cuda:1") && !ContainsSubstring("no GPU"));
+}

@@ -1,0 +1,175 @@
+// What the files of results hold when one of them, or standard output, cannot be written.
+#include <sys/stat.h>
+
+#include <lockstep/tests/catch.h>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+const Words kTwoSteps = {"--epochs", "1", "--limit-steps", "2"};
+// Thousands of small steps before the first evaluation.
+const Words kLong = {"--epochs", "100", "--limit-train", "8000", "--batch-size", "2"};
+const Words kSmallBench = {"bench",       "allreduce", "--devices", "cpux2",
+                           "--max-bytes", "1024",      "--repeat",  "1"};
+
+void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+// The command's files can have so many bytes at most.
+Process limited(const std::string& bytes, Process process) {
+  process.command = Words{"/usr/bin/prlimit", "--fsize=" + bytes} + process.command;
+  return process;
+}
+
+// The command, its output read by `head`; its exit code, as a shell has it, in `code`.
+Process into_head(const std::string& lines, const fs::path& code, Process process) {
+  process.command = Words{"/bin/sh",
+                          "-c",
+                          R"(code=$1; lines=$2; shift 2; { "$@"; echo $? > "$code"; } | head -n "$lines")",
+                          "sh",
+                          code.string(),
+                          lines} +
+                    process.command;
+  return process;
+}
+
+// The command, its output added to a file that takes so many bytes more; weights fit into a file.
+Process into_full_file(const fs::path& file, size_t room, Process process) {
+  constexpr size_t kMost = 600'000;
+  write_file(file, std::string(kMost - room, '\n'));
+  process = limited(std::to_string(kMost), std::move(process));
+  process.command =
+      Words{"/bin/sh", "-c", R"(out=$1; shift; exec "$@" >> "$out")", "sh", file.string()} + process.command;
+  return process;
+}
+
+}  // namespace
+
+TEST_CASE("output flags that name one file are refused before anything is done") {
+  const TempFolder folder;
+  fs::create_directory(folder / "sub");
+  const auto a = (folder / "a").string(), same = (folder / "sub/../a").string();
+  for (const auto& words : {Words{"--save", a, "--trace", same}, Words{"--save", a, "--metrics", same},
+                            Words{"--trace", a, "--metrics", same}}) {
+    CHECK_THAT(refusal(train(words + Words{"--overwrite"}), 2), ContainsSubstring("are one file"));
+  }
+  const Words overlap = {"bench", "overlap", "--json", a, "--trace", same};
+  CHECK_THAT(refusal(program(overlap), 2), ContainsSubstring("are one file"));
+  write_file(a + ".svg", "{}");
+  CHECK_THAT(refusal(program({"plot", a + ".svg", "--output", same + ".svg", "--overwrite"}), 2),
+             ContainsSubstring("are one file"));
+  CHECK(bytes_of(a + ".svg") == "{}");
+  auto process = train({"--metrics", a, "--overwrite"});
+  process.stdout_path = a;
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("standard output"));
+}
+
+TEST_CASE("a trace that cannot be written does not cost the weights") {
+  const TempFolder folder;
+  const auto weights = (folder / "w").string();
+  const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--trace", "/dev/full"}));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
+  CHECK(fs::file_size(weights) > 200'000);
+}
+
+TEST_CASE("a trace that does not fit leaves the old one") {
+  const TempFolder folder;
+  const auto trace = (folder / "trace").string();
+  write_file(trace, "old");
+  const auto result = run_process(limited("500", train(kTwoSteps + Words{"--trace", trace, "--overwrite"})));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("trace") && ContainsSubstring("File too large"));
+  CHECK(bytes_of(trace) == "old");
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("metrics that cannot be written at all end a run before it trains") {
+  const TempFolder folder;
+  const auto weights = (folder / "w").string();
+  const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--metrics", "/dev/full"}));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("/dev/full"));
+  CHECK_FALSE(fs::exists(weights));
+}
+
+TEST_CASE("metrics that cannot be written any more end a run, and its weights are kept") {
+  const TempFolder folder;
+  const auto weights = (folder / "w").string(), pipe = (folder / "pipe").string();
+  REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
+  auto process = train(kLong + Words{"--log-every", "1", "--metrics", pipe, "--save", weights});
+  std::string plan, step;
+  process.on_start = [&](pid_t) {  // reads two lines
+    std::ifstream metrics(pipe);
+    std::getline(metrics, plan);
+    std::getline(metrics, step);
+  };
+  const auto result = run_process(process);
+  CHECK_THAT(step, ContainsSubstring("\"step\":1"));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("pipe") && ContainsSubstring("Broken pipe"));
+  CHECK(fs::file_size(weights) > 200'000);
+}
+
+TEST_CASE("standard output that cannot be written ends a run, and its files are kept") {
+  const TempFolder folder;
+  const auto weights = (folder / "w").string(), trace = (folder / "trace").string();
+  const auto run = train(kLong + Words{"--log-every", "1", "--save", weights, "--trace", trace});
+  SECTION("nobody reads it any more") {
+    const auto result = run_process(into_head("25", folder / "code", run));
+    CHECK(lines(result.out).size() == 25);
+    CHECK(bytes_of(folder / "code") == "141\n");  // SIGPIPE's
+  }
+  SECTION("its file may not grow that long") {
+    const auto result = run_process(into_full_file(folder / "out", 4000, run));
+    CHECK(result.exit_code == 7);
+    CHECK_THAT(result.err, ContainsSubstring("standard output"));
+  }
+  CHECK(fs::file_size(weights) > 200'000);
+  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+}
+
+TEST_CASE("weights whose place is taken while they are trained are written beside it") {
+  const TempFolder folder;
+  const auto weights = (folder / "w.safetensors").string();
+  write_file(folder / "w-1.safetensors", "taken, too");
+  const auto trace = (folder / "trace").string();
+  const auto result = stopped_run({"--log-every", "1", "--save", weights, "--trace", trace}, SIGINT,
+                                  "step 2/5", [&](pid_t) { write_file(weights, "theirs"); });
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err,
+             ContainsSubstring("already exists") && ContainsSubstring("w-2.safetensors' instead"));
+  CHECK(bytes_of(weights) == "theirs");
+  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+  const auto again = run_process(program(
+      {"eval", "--weights", (folder / "w-2.safetensors").string(), "--data", "synthetic", "--threads", "1"}));
+  CHECK(again.exit_code == 0);
+}
+
+TEST_CASE("the JSON of a benchmark is there whole or not at all") {
+  const TempFolder folder;
+  const auto file = (folder / "bench.json").string();
+  const auto run = program(kSmallBench + Words{"--json", file, "--overwrite"});
+  SECTION("standard output takes the first lines alone") {
+    CHECK(run_process(into_full_file(folder / "out", 1500, run)).exit_code == 7);
+    CHECK(nlohmann::json::parse(bytes_of(file)).at("complete") == false);
+  }
+  SECTION("where a file may not grow that long") {
+    write_file(file, "old");
+    const auto result = run_process(limited("300", run));
+    CHECK(result.exit_code == 7);
+    CHECK(bytes_of(file) == "old");
+    CHECK(files_in(folder) == 1);
+  }
+}

@@ -1,0 +1,274 @@
+// Weights in a file: `train --save` and `eval --weights`.
+#include <lockstep/tests/catch.h>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <iomanip>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+#include <lockstep/tests/app/files/saved_weights.h>
+#include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr int64_t kTestRows = 700;  // two blocks of evaluation and a partial one
+
+// A short run after which the network is right for some images and wrong for others.
+Words learning_run(const SmallData& data, const std::string& save) {
+  return {"--data", data.folder(), "--optimizer", "adamw",       "--lr", ".005",   "--batch-size",
+          "16",     "--epochs",    "3",           "--log-every", "1000", "--save", save};
+}
+
+ProcessResult eval(const SmallData& data, const Words& words) {
+  return run_process(program(Words{"eval", "--data", data.folder()} + words));
+}
+
+// "test loss 1.2345 | top1 12.34% (86 of 700) | top5 56.78% (397) |" of an eval that must succeed.
+std::string result_of(const SmallData& data, const Words& words) {
+  const auto result = eval(data, words);
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  std::smatch match;
+  REQUIRE(std::regex_search(
+      result.out, match,
+      std::regex(
+          R"(\ntest loss \d+\.\d{4} \| top1 \d+\.\d\d% \(\d+ of \d+\) \| top5 \d+\.\d\d% \(\d+\) \|)")));
+  return match[0];
+}
+
+std::string refused_eval(const SmallData& data, const Words& words) {
+  return refusal(program(Words{"eval", "--data", data.folder()} + words), 4);
+}
+
+std::string four_digits(double value) {
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(4) << value;
+  return text.str();
+}
+
+std::string text_in(const fs::path& path) { return read_bytes(path.string()); }
+
+}  // namespace
+
+TEST_CASE("eval counts what the run's last evaluation counted, on any number of devices") {
+  const SmallData data(640, kTestRows);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const auto events = metrics_of(learning_run(data, file) + Words{"--devices", "cpux2"});
+  const auto last = events_named("epoch", events).back();
+  const auto right = std::lround(last.at("test_accuracy").get<double>() * kTestRows);
+  const auto among_five = std::lround(last.at("test_top5").get<double>() * kTestRows);
+  REQUIRE(right > kTestRows / 4);  // it has learnt, and is not sure of itself
+  REQUIRE(right < kTestRows - 20);
+
+  const auto once = result_of(data, {"--weights", file, "--devices", "cpu"});
+  CHECK_THAT(once, ContainsSubstring("(" + std::to_string(right) + " of 700)") &&
+                       ContainsSubstring("(" + std::to_string(among_five) + ") |"));
+  for (const auto* devices : {"cpux2", "cpux3", "cpux5"}) {
+    INFO(devices);
+    CHECK(result_of(data, {"--weights", file, "--devices", devices}) == once);
+  }
+  // Other weights give other counts.
+  auto other = read_weights(file);
+  auto& bytes = other.tensors.at("W4").bytes;
+  for (size_t i = 3; i < bytes.size(); i += 4) bytes[i] = static_cast<char>(bytes[i] ^ '\x80');  // the signs
+  write_weights((folder / "other.safetensors").string(), other);
+  CHECK(result_of(data, {"--weights", (folder / "other.safetensors").string()}) != once);
+}
+
+TEST_CASE("eval --limit-test counts the first images, and says so") {
+  const SmallData all(64, kTestRows), only(64, 100);  // the same images, but for the number of the tests
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  REQUIRE(run_process(train({"--data", all.folder(), "--limit-train", "64", "--epochs", "1", "--save", file}))
+              .exit_code == 0);
+  const auto limited = result_of(all, {"--weights", file, "--limit-test", "100"});
+  CHECK(limited == result_of(only, {"--weights", file}));
+  CHECK(limited != result_of(all, {"--weights", file}));
+  CHECK_THAT(eval(all, {"--weights", file, "--limit-test", "100"}).out,
+             ContainsSubstring("the first 100 of 700 test images"));
+  CHECK_THAT(eval(all, {"--weights", file}).out, !ContainsSubstring("first"));
+}
+
+TEST_CASE("the saved file names its model, and holds what the hash was taken of") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const auto result =
+      run_process(train({"--data", data.folder(), "--epochs", "1", "--save", file, "--print-weights-hash"}));
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("weights saved to " + file + "\n"));
+  const auto saved = read_weights(file);
+  CHECK(saved.metadata.at("model") == "lenet");
+  CHECK(saved.metadata.count("lockstep") == 1);
+  size_t count = 0;
+  for (const auto& [name, tensor] : saved.tensors) count += tensor.bytes.size() / sizeof(float);
+  CHECK(count == 129'068);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+  CHECK_THAT(eval(data, {"--weights", file}).out,
+             ContainsSubstring(file + ": lenet on Fashion-MNIST (" + data.folder()));
+}
+
+TEST_CASE("a residual network's batch-norm statistics are saved and evaluated with") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const auto events =
+      metrics_of({"--data", data.folder(), "--recipe", "resnet18-warmup", "--epochs", "1", "--limit-train",
+                  "8", "--batch-size", "4", "--devices", "cpux2", "--bn", "average", "--save", file});
+  const auto saved = read_weights(file);
+  CHECK(saved.metadata.at("model") == "resnet18");
+  for (const auto& [name, tensor] : saved.tensors) {
+    const bool counter = name.ends_with("num_batches_tracked");
+    CHECK(tensor.dtype == (counter ? "I64" : "F32"));
+    if (counter) CHECK(values_of(tensor) == std::vector<double>{2});
+  }
+  const auto loss = events_named("epoch", events).back().at("test_loss").get<double>();
+  const auto once = result_of(data, {"--weights", file, "--devices", "cpux2"});
+  CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
+
+  auto fresh = saved;  // as if no statistics had been gathered
+  for (auto& [name, tensor] : fresh.tensors) {
+    if (name.ends_with("running_mean")) tensor.bytes.assign(tensor.bytes.size(), '\0');
+  }
+  write_weights((folder / "fresh.safetensors").string(), fresh);
+  CHECK(result_of(data, {"--weights", (folder / "fresh.safetensors").string()}) != once);
+}
+
+TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
+  const SmallData data(640, kTestRows);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const auto events = metrics_of(learning_run(data, file) + Words{"--precision", "fp64"});
+  const auto loss = events_named("epoch", events).back().at("test_loss").get<double>();
+  const auto once = result_of(data, {"--weights", file, "--precision", "fp64"});
+  CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
+  // The same number added to all logits changes no probability; floats would lose the biases beside it.
+  auto shifted = read_weights(file);
+  auto biases = values_of(shifted.tensors.at("b4"));
+  for (auto& bias : biases) bias += 1e8;
+  std::memcpy(shifted.tensors.at("b4").bytes.data(), biases.data(), biases.size() * sizeof(double));
+  write_weights((folder / "shifted").string(), shifted);
+  CHECK(result_of(data, {"--weights", (folder / "shifted").string(), "--precision", "fp64"}) == once);
+  CHECK(result_of(data, {"--weights", (folder / "shifted").string()}) != once);
+  CHECK_THAT(refusal(program({"eval", "--weights", file, "--precision", "tf32"}), 2),
+             ContainsSubstring("for GPUs"));
+}
+
+TEST_CASE("weights that do not fit are refused: one error that says why") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  metrics_of({"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file});
+  const auto good = read_weights(file);
+  const auto changed = [&](const auto& change) {
+    auto weights = good;
+    change(weights);
+    const auto path = (folder / "changed.safetensors").string();
+    write_weights(path, weights);
+    return path;
+  };
+  CHECK(eval(data, {"--weights", changed([](auto&) {})}).exit_code == 0);
+
+  CHECK_THAT(refused_eval(data, {"--weights", file, "--model", "resnet18"}),
+             ContainsSubstring("holds weights of lenet, --model is resnet18"));
+  CHECK_THAT(
+      refused_eval(data, {"--weights", changed([](auto& weights) { weights.metadata["model"] = "vgg"; })}),
+      ContainsSubstring("'vgg', a model that lockstep does not have") &&
+          ContainsSubstring("lenet, resnet18"));
+  CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); })}),
+             ContainsSubstring("does not say which model") && ContainsSubstring("--model"));
+  CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) { weights.tensors.erase("W3"); })}),
+             ContainsSubstring("does not fit lenet") && ContainsSubstring("1 of the model's 8") &&
+                 ContainsSubstring("W3"));
+  CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) {
+                                   weights.tensors["W9"] = weights.tensors.at("b1");
+                                 })}),
+             ContainsSubstring("does not fit lenet") && ContainsSubstring("no parameter named W9"));
+  CHECK_THAT(refused_eval(data, {"--weights", changed([](auto& weights) {
+                                   weights.tensors.at("W4").shape = {10, 128};
+                                 })}),
+             ContainsSubstring("W4 has shape [10, 128], the model's has [128, 10]"));
+  // What the file does not say may be said.
+  CHECK(
+      eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); }), "--model", "lenet"})
+          .exit_code == 0);
+}
+
+TEST_CASE("weights that are no numbers have no accuracy") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  metrics_of({"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file});
+  auto weights = read_weights(file);
+  auto& bytes = weights.tensors.at("W1").bytes;
+  bytes.replace(0, 4, std::string("\0\0\xc0\x7f", 4));  // a NaN, little-endian
+  write_weights((folder / "nan").string(), weights);
+  CHECK_THAT(refusal(program({"eval", "--data", data.folder(), "--weights", (folder / "nan").string()}), 6),
+             ContainsSubstring("the test loss of the weights in") && ContainsSubstring("not finite"));
+}
+
+TEST_CASE("a file that is no weights file is refused") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  metrics_of({"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file});
+  const auto whole = text_in(file);
+  const auto holding = [&](const std::string& bytes) {
+    std::ofstream(folder / "damaged", std::ios::binary) << bytes;
+    return (folder / "damaged").string();
+  };
+  CHECK_THAT(refused_eval(data, {"--weights", (folder / "none").string()}),
+             ContainsSubstring("No such file"));
+  CHECK_THAT(refused_eval(data, {"--weights", folder.path().string()}),
+             ContainsSubstring(folder.path().string()));
+  CHECK_THAT(refused_eval(data, {"--weights", holding("")}), ContainsSubstring("truncated"));
+  CHECK_THAT(refused_eval(data, {"--weights", holding(whole.substr(0, whole.size() - 1))}),
+             ContainsSubstring("damaged"));
+  CHECK_THAT(refused_eval(data, {"--weights", holding(whole + "x")}),
+             ContainsSubstring("bytes of data, its tensors take"));
+  auto garbled = whole;
+  garbled[8] = '?';  // the header's first character
+  CHECK_THAT(refused_eval(data, {"--weights", holding(garbled)}), ContainsSubstring("no safetensors file"));
+}
+
+TEST_CASE("an existing file is replaced only with --overwrite, and only by a run that succeeds") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const Words words = {"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file};
+  std::ofstream(file) << "precious";
+  CHECK_THAT(refusal(train(words), 7), ContainsSubstring(file) && ContainsSubstring("--overwrite"));
+  CHECK_THAT(refusal(train(words + Words{"--dry-run"}), 7), ContainsSubstring("--overwrite"));
+  CHECK(run_process(train(words + Words{"--overwrite", "--dry-run"})).exit_code == 0);
+  CHECK(run_process(train(words + Words{"--overwrite", "--lr", "1e30"})).exit_code == 6);
+  CHECK(text_in(file) == "precious");
+  CHECK(run_process(train(words + Words{"--overwrite"})).exit_code == 0);
+  CHECK(read_weights(file).metadata.at("model") == "lenet");
+}
+
+TEST_CASE("a dry run and a run that fails leave no file") {
+  const SmallData data(16, 20);
+  const TempFolder folder;
+  const auto run = [&](const std::string& from, const Words& words) {
+    return run_process(train(Words{"--data", from, "--limit-train", "16", "--epochs", "1", "--quiet",
+                                   "--save", (folder / "w").string(), "--trace", (folder / "t").string()} +
+                             words))
+        .exit_code;
+  };
+  CHECK(run(data.folder(), {"--metrics", (folder / "m").string(), "--dry-run"}) == 0);
+  CHECK(run("/nonexistent", {"--metrics", (folder / "m").string()}) == 3);
+  CHECK(run(data.folder(), {"--lr", "1e30"}) == 6);  // of the only step: no training loss has shown it
+  CHECK(fs::is_empty(folder.path()));
+  CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7),
+             ContainsSubstring("does not exist"));
+}

@@ -1,0 +1,284 @@
+// From files to figures: every expected point stands in the file that the case writes by hand.
+#include <lockstep/tests/catch.h>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/app/plot/plot_files.h>
+
+using namespace lockstep::plot;
+using namespace lockstep::testing;
+
+namespace {
+
+using Texts = std::vector<std::string>;
+
+void check_points(const Series& series, const std::vector<std::pair<double, double>>& expected) {
+  REQUIRE(series.points.size() == expected.size());
+  for (size_t i = 0; i < expected.size(); ++i) {
+    CHECK(series.points[i].x == Approx(expected[i].first));
+    CHECK(series.points[i].y == Approx(expected[i].second));
+  }
+}
+
+Texts legend_of(const Figure& figure) {
+  Texts texts;
+  for (const auto& entry : figure.legend) texts.push_back(entry.text);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("a run becomes two panels: accuracy, and loss by parts of an epoch") {
+  const auto figure = figure_from({{"a/run.jsonl", run(R"(["cpu"])", "0.2")}});
+  REQUIRE(figure.panels.size() == 2);
+  CHECK(figure.columns == 2);
+  const auto& accuracy = figure.panels[0];
+  const auto& loss = figure.panels[1];
+  REQUIRE(accuracy.series.size() == 2);
+  check_points(accuracy.series[0], {{1, .25}, {2, .625}});
+  check_points(accuracy.series[1], {{1, .5}, {2, .75}});
+  REQUIRE(loss.series.size() == 2);
+  check_points(loss.series[0], {{.5, 2.5}, {1, 2.25}, {1.75, 1.5}});  // step 3 of 4 in epoch 2
+  check_points(loss.series[1], {{1, 2}, {2, 1.25}});
+  for (const auto& panel : figure.panels) {
+    CHECK(panel.x.label == "epoch");
+    CHECK(panel.x.high == 2);
+    CHECK(panel.series[0].style.pale);
+    CHECK_FALSE(panel.series[1].style.pale);
+    CHECK(panel.series[1].style.marker != Marker::kNone);
+  }
+  CHECK(figure.subtitle == "run.jsonl, lenet, [cpu], batch 256, lr 0.2, seed 3");
+  CHECK(legend_of(figure) == Texts{"test, after each epoch", "while training"});
+  CHECK(figure.summary == "test accuracy and losses of 1 run");
+}
+
+TEST_CASE("a run in its first epoch shows the loss of its steps") {
+  const auto whole = run(R"(["cpu"])", "0.2");
+  const auto first = whole.substr(0, whole.find("{\"event\":\"epoch\""));
+  const auto figure = figure_from({{"run.jsonl", first}});
+  REQUIRE(figure.panels.size() == 1);
+  CHECK(figure.panels[0].title == "loss");
+  CHECK(figure.panels[0].x.high == 1);
+  REQUIRE(figure.panels[0].series.size() == 1);
+  check_points(figure.panels[0].series[0], {{.5, 2.5}, {1, 2.25}});
+  CHECK(legend_of(figure) == Texts{"while training"});
+  CHECK(figure.summary == "losses while training of 1 run");
+
+  // Beside one that is further.
+  const auto both = figure_from({{"one.jsonl", whole}, {"two.jsonl", first}});
+  REQUIRE(both.panels.size() == 2);
+  CHECK(both.panels[0].series.size() == 2);
+  CHECK(both.panels[1].series.size() == 3);
+  CHECK(legend_of(both).size() == 3);
+}
+
+TEST_CASE("cells that have diverged are missing with a note") {
+  const std::string cell =
+      R"({"devices":"cpu","batch_size":256,"epochs":3,"lr":0.1,"accuracy":0.5,"diverged":false},)";
+  const auto diverged = [](const std::string& lr) {
+    return R"({"devices":"cpu","batch_size":256,"epochs":3,"lr":)" + lr +
+           R"(,"accuracy":null,"diverged":true})";
+  };
+  const auto figure = figure_from(
+      {{"s.json", sweep(cell + diverged("3.2") + "," + diverged("1.6") + "," + diverged("3.2"))}});
+  CHECK(figure.subtitle.find("3 of 4 cells diverged (lr 1.6, 3.2); ") == 0);
+  CHECK(figure.summary == "test accuracy against learning rate, 1 line; 3 of 4 cells diverged (lr 1.6, 3.2)");
+  CHECK_THROWS_WITH(figure_from({{"s.json", sweep(diverged("1.6"))}}),
+                    Catch::Matchers::ContainsSubstring("1 of 1 cell diverged"));
+}
+
+TEST_CASE("the test point of a run that was cut short is drawn where it was measured") {
+  const auto cut = [](const std::string& plan, const std::string& end) {
+    return figure_from({{"run.jsonl", R"({"event":"plan","steps_per_epoch":235,)" + plan + R"("lr":0.2}
+{"event":"step","epoch":1,"step":20,"loss":2.25}
+{"event":"epoch","epoch":1,"train_accuracy":0.125,"test_loss":2.0,"test_accuracy":0.25}
+)" + end + "\n"}});
+  };
+  const double at = 20. / 235;
+  for (const auto* end :
+       {R"({"event":"end","status":"done","steps":20})", R"({"event":"done","steps":20})"}) {
+    const auto figure = cut(R"("total_steps":20,)", end);
+    check_points(figure.panels[0].series[0], {{at, .125}});
+    check_points(figure.panels[0].series[1], {{at, .25}});
+    check_points(figure.panels[1].series[0], {{at, 2.25}});  // beside the loss of its last step
+    check_points(figure.panels[1].series[1], {{at, 2}});
+  }
+  // A whole epoch, and a file that does not say.
+  check_points(cut(R"("total_steps":235,)", "").panels[0].series[1], {{1, .25}});
+  check_points(cut("", "").panels[0].series[1], {{1, .25}});
+}
+
+TEST_CASE("several runs are named by what differs") {
+  const auto figure =
+      figure_from({{"one.jsonl", run(R"(["cpu"])", "0.2")}, {"two.jsonl", run(R"(["cpu","cpu"])", "0.4")}});
+  CHECK(figure.subtitle == "lenet, batch 256, seed 3");
+  CHECK(legend_of(figure) == Texts{"one.jsonl, [cpu], lr 0.2", "two.jsonl, [cpu, cpu], lr 0.4",
+                                   "pale, without marks: while training"});
+  REQUIRE(figure.panels[0].series.size() == 4);
+  const auto& one = figure.panels[0].series[2].style;
+  const auto& two = figure.panels[0].series[3].style;
+  CHECK(one.color != two.color);
+  CHECK(one.marker != two.marker);
+  CHECK(figure.panels[0].series[1].style.color == two.color);  // pale, of the same run
+  CHECK(figure.summary == "test accuracy and losses of 2 runs");
+}
+
+TEST_CASE("files of one name are told apart by their paths") {
+  const auto text = run(R"(["cpu"])", "0.2");
+  const auto figure = figure_from({{"a/run.jsonl", text}, {"b/run.jsonl", text}});
+  CHECK(legend_of(figure)[0] == "a/run.jsonl");
+  CHECK(legend_of(figure)[1] == "b/run.jsonl");
+}
+
+TEST_CASE("benchmarks and sweeps of one name are told apart by their paths, too") {
+  const auto allreduce =
+      bench("allreduce",
+            R"("tables":[)" +
+                table("allreduce", R"({"devices":"cpux2","algorithm":"root","bytes":8,"busbw":1.5})") + "]");
+  CHECK(legend_of(figure_from({{"a/x.json", allreduce}, {"b/x.json", allreduce}})) ==
+        Texts{"a/x.json", "b/x.json"});
+  const std::string timeline =
+      R"("timeline":[{"experiment":"copy","process":"cpu:0","track":"compute","name":"product 0","begin":0,"end":1}])";
+  const auto overlap =
+      figure_from({{"a/x.json", bench("overlap", timeline)}, {"b/x.json", bench("overlap", timeline)}});
+  REQUIRE(overlap.panels.size() == 2);
+  CHECK(overlap.panels[0].title == "a/x.json: copy");
+  CHECK(overlap.panels[1].title == "b/x.json: copy");
+}
+
+TEST_CASE("allreduce: a line for each devices and algorithm; what was not measured is left out") {
+  const auto rows = R"({"devices":"[cpu, cpu]","algorithm":"root","bytes":2048,"busbw":4.5},
+    {"devices":"[cpu, cpu]","algorithm":"ring","bytes":2048,"busbw":2.5},
+    {"devices":"[cpu, cpu]","algorithm":"ring","bytes":32768,"busbw":null},
+    {"devices":"[cpu, cpu]","algorithm":"root","bytes":8,"busbw":0.5},
+    {"devices":"[cpu, cpu]","algorithm":"root","bytes":512,"busbw":0},
+    {"devices":"[cuda:0, cuda:1]","algorithm":"root","bytes":8,"busbw":0.125})";
+  const auto figure =
+      figure_from({{"all.json", bench("allreduce", R"("tables":[)" + table("allreduce", rows) + "]")}});
+  REQUIRE(figure.panels.size() == 1);
+  const auto& panel = figure.panels[0];
+  REQUIRE(panel.series.size() == 3);
+  check_points(panel.series[0], {{8, .5}, {2048, 4.5}});  // in order of size, whatever the file's
+  check_points(panel.series[1], {{2048, 2.5}});
+  check_points(panel.series[2], {{8, .125}});
+  CHECK(panel.x.scale == Scale::kLog);
+  CHECK(panel.y.scale == Scale::kLog);
+  CHECK(panel.x.label == "size (bytes)");
+  CHECK(panel.y.label == "bus bandwidth (GB/s)");
+  CHECK(figure.subtitle == "all.json, Zen");
+  CHECK(legend_of(figure) == Texts{"[cpu, cpu], root", "[cpu, cpu], ring", "[cuda:0, cuda:1], root"});
+  CHECK(figure.summary == "bus bandwidth against size, 3 lines");
+}
+
+TEST_CASE("scaling: speed-up with its efficiency, the ideal, and what was predicted") {
+  const auto rows =
+      R"({"mode":"one","devices":"cpu","replicas":1,"ms":60.0,"speedup":1.0,"efficiency":100.0},
+    {"mode":"strong","devices":"cpux2","replicas":2,"ms":33.1,"speedup":1.8125,"efficiency":90.625},
+    {"mode":"weak","devices":"cpux2","replicas":2,"ms":33.1,"speedup":1.9375,"efficiency":null})";
+  const auto predicted = R"({"mode":"weak","replicas":8,"ms":9.0,"speedup":6.5,"efficiency":81.25})";
+  const auto figure =
+      figure_from({{"scaling.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "," +
+                                                         table("prediction", predicted) + "]")}});
+  REQUIRE(figure.panels.size() == 1);
+  const auto& series = figure.panels[0].series;
+  REQUIRE(series.size() == 4);
+  check_points(series[0], {{1, 1}, {8, 8}});
+  CHECK(series[0].style.line == Line::kDashed);
+  check_points(series[1], {{1, 1}, {2, 1.8125}});
+  check_points(series[2], {{1, 1}, {2, 1.9375}});
+  check_points(series[3], {{8, 6.5}});
+  CHECK(series[1].points[1].label == "91 %");
+  CHECK(series[2].points[1].label.empty());  // null
+  CHECK(series[3].points[0].label == "81 %");
+  CHECK(series[3].style.hollow);
+  CHECK(series[3].style.line == Line::kDashed);
+  CHECK(series[3].style.color == series[2].style.color);  // of its mode
+  CHECK_FALSE(series[1].style.hollow);
+  CHECK(legend_of(figure) == Texts{"strong", "weak", "predicted", "ideal"});
+  CHECK(figure.panels[0].x.label == "replicas");
+  CHECK(figure.panels[0].y.label == "speed-up over one replica");
+}
+
+TEST_CASE("scaling: lines of different kinds of devices are told apart by them") {
+  const auto row = [](const std::string& devices) {
+    return R"({"mode":"strong","devices":")" + devices + R"(","replicas":2,"speedup":1.5,"efficiency":75.0})";
+  };
+  const auto rows =
+      row("cpux2") + "," + row("cuda:0x2") + "," + row("cuda:0,cuda:1") + "," + row("cuda:0,cpu");
+  const auto figure =
+      figure_from({{"s.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "]")}});
+  CHECK(legend_of(figure) == Texts{"cpu", "cuda", "cuda and cpu", "ideal"});
+}
+
+TEST_CASE("scaling without a prediction has none in its legend") {
+  const auto rows = R"({"mode":"strong","devices":"cpux2","replicas":2,"speedup":1.5,"efficiency":75.0})";
+  const auto figure =
+      figure_from({{"s.json", bench("scaling", R"("tables":[)" + table("scaling", rows) + "]")}});
+  CHECK(legend_of(figure) == Texts{"ideal"});
+}
+
+TEST_CASE("overlap: a panel an experiment, tracks from above, all on one scale that begins at 0") {
+  const auto events = R"("timeline":[
+    {"experiment":"run, then copy","track":"cpu:0 compute","name":"product 0","begin":5.010,"end":5.030},
+    {"experiment":"run, then copy","track":"cpu:0 copy","name":"copy 0","begin":5.030,"end":5.035},
+    {"experiment":"at once","track":"cpu:1 compute","name":"product 0","begin":7.0,"end":7.040},
+    {"experiment":"at once","track":"cpu:0 compute","name":"copy 0","begin":7.010,"end":7.020},
+    {"experiment":"at once","track":"cpu:1 compute","name":"product 1","begin":7.040,"end":null}],"tables":[])";
+  const auto figure = figure_from({{"overlap.json", bench("overlap", events)}});
+  REQUIRE(figure.panels.size() == 2);
+  const auto& first = figure.panels[0];
+  CHECK(first.title == "run, then copy");
+  REQUIRE(first.bars.size() == 2);
+  CHECK(first.bars[0].begin == Approx(0).margin(1e-6));
+  CHECK(first.bars[0].end == Approx(20));  // ms
+  CHECK(first.bars[1].begin == Approx(20));
+  CHECK(first.bars[1].end == Approx(25));
+  CHECK(first.bars[0].track == 0);
+  CHECK(first.bars[1].track == 1);
+  CHECK(first.bars[0].color != first.bars[1].color);
+  CHECK(first.bars[0].label == "product 0");
+  REQUIRE(first.y.ticks.size() == 2);
+  CHECK(first.y.ticks[0].label == "cpu:0 compute");
+  CHECK(first.y.ticks[0].at == .5);
+  CHECK(first.y.low > first.y.high);  // track 0 is on top
+  const auto& second = figure.panels[1];
+  REQUIRE(second.bars.size() == 2);                   // null: not measured
+  CHECK(second.y.ticks[0].label == "cpu:0 compute");  // by name, not as they came
+  CHECK(second.bars[0].track == 1);
+  CHECK(second.bars[1].track == 0);
+  CHECK(second.bars[1].color == first.bars[1].color);  // a copy, whatever its track
+  for (const auto& panel : figure.panels) CHECK(panel.x.high == Approx(40));
+  CHECK(figure.panels[1].x.label == "time (ms)");
+  CHECK(legend_of(figure) == Texts{"computing", "copying"});
+  CHECK(figure.summary == "a timeline of 2 experiments");
+}
+
+TEST_CASE("sweep: accuracy against learning rate, a line for each devices, batch and epochs") {
+  const auto cells = R"({"devices":"[cpu]","lr":0.2,"batch_size":256,"epochs":3,"accuracy":0.75},
+    {"devices":"[cpu]","lr":0.05,"batch_size":256,"epochs":3,"accuracy":0.5},
+    {"devices":"[cpu]","lr":0.8,"batch_size":256,"epochs":3,"accuracy":null},
+    {"devices":"[cpu, cpu]","lr":0.1,"batch_size":512,"epochs":3,"accuracy":0.625})";
+  const auto figure = figure_from({{"sweep.json", sweep(cells)}});
+  const auto& panel = figure.panels.at(0);
+  REQUIRE(panel.series.size() == 2);
+  check_points(panel.series[0], {{.05, .5}, {.2, .75}});
+  check_points(panel.series[1], {{.1, .625}});
+  CHECK(panel.x.scale == Scale::kLog);
+  CHECK(panel.y.scale == Scale::kLinear);
+  CHECK(figure.subtitle == "sweep.json, 3 epochs");
+  CHECK(legend_of(figure) == Texts{"[cpu], batch 256", "[cpu, cpu], batch 512"});
+}
+
+TEST_CASE("several benchmarks of one kind share a picture, told apart by file") {
+  const auto text = [](const std::string& busbw) {
+    return bench("allreduce",
+                 R"("tables":[)" +
+                     table("allreduce",
+                           R"({"devices":"[cpu, cpu]","algorithm":"ring","bytes":8,"busbw":)" + busbw + "}") +
+                     "]");
+  };
+  const auto figure = figure_from({{"old.json", text("0.5")}, {"new.json", text("0.75")}});
+  CHECK(legend_of(figure) == Texts{"old.json", "new.json"});
+  check_points(figure.panels[0].series[1], {{8, .75}});
+}

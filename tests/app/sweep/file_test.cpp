@@ -1,0 +1,214 @@
+// The file of a lockstep sweep: stopped, gone on with, refused.
+#include <signal.h>
+
+#include <lockstep/tests/catch.h>
+#include <filesystem>
+#include <iterator>
+#include <string>
+
+#include <lockstep/tests/app/sweep/sweep_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+namespace fs = std::filesystem;
+
+// All that does not depend on the clock.
+json without_times(json cells) {
+  for (auto& cell : cells) {
+    cell.erase("seconds_per_epoch");
+    cell.erase("images_per_second");
+  }
+  return cells;
+}
+
+// A sweep that gets this signal once its output holds `text`.
+ProcessResult stopped(const SmallData& data, const Words& words, int signal, const std::string& text) {
+  return stopped_at(text, signal, sweep(data, words));
+}
+
+}  // namespace
+
+TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and goes on from them") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}, {SIGKILL, -1}}));
+  // The second cell has no end; "\n  cpu" begins the first cell's line.
+  const auto first =
+      stopped(data, {"--devices", "cpu", "--lr", ".1", "--epochs", "1,1000000", "--json", path.string()},
+              signal, "\n  cpu");
+  CHECK(first.exit_code == code);
+  if (signal != SIGKILL) {
+    CHECK_THAT(first.out,
+               ContainsSubstring("# sweep: stopped before the end, 1 of 2 cells; --resume " + path.string()));
+    CHECK_THAT(first.err, ContainsSubstring("stopped by"));
+  }
+  auto file = read(path);
+  CHECK(file.at("complete") == false);
+  CHECK(axes_of(file) == std::vector<Axes>{{"cpu", 64, .1, 1}});
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
+  const auto kept = file.at("cells")[0];
+
+  file.at("environment").at("processor") = "another";
+  write(path, file.dump());
+  const Words whole = {"--devices", "cpu", "--lr", ".1", "--epochs", "1,2,3"};
+  const auto second = run_process(sweep(data, whole + Words{"--resume", path.string()}));
+  INFO(second.err);
+  REQUIRE(second.exit_code == 0);
+  const auto rows = rows_of(second.out);
+  REQUIRE(rows.size() == 3);
+  CHECK_THAT(rows[0], ContainsSubstring("kept"));
+  CHECK_THAT(rows[1] + rows[2], !ContainsSubstring("kept"));
+  CHECK_THAT(second.out, ContainsSubstring("holds 1 of them"));
+  CHECK_THAT(second.err, ContainsSubstring("processor 'another' there"));
+
+  const auto resumed = read(path);
+  CHECK(resumed.at("complete") == true);
+  CHECK(resumed.at("cells")[0] == kept);  // its times too: it was not trained again
+  CHECK(resumed.at("resumed")[0].at("kept") == 1);
+  CHECK(without_times(resumed.at("cells")) == without_times(finished(data, whole).file.at("cells")));
+}
+
+TEST_CASE("a sweep that is stopped in its first cell leaves what was there") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const Words words = {"--devices", "cpu", "--epochs", "1000000", "--json", path.string(), "--overwrite"};
+  CHECK(stopped(data, words, SIGINT, "test acc").exit_code == 130);
+  CHECK_FALSE(fs::exists(path));
+  write(path, "old");
+  CHECK(stopped(data, words, SIGINT, "test acc").exit_code == 130);
+  CHECK(bytes_of(path) == "old");
+}
+
+TEST_CASE("a sweep whose file somebody else changes ends, and leaves their file alone") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  std::string epochs = "1";
+  for (int more = 2; more <= 40; ++more) epochs += "," + std::to_string(more);
+  auto process = sweep(data, {"--devices", "cpu", "--epochs", epochs, "--json", path.string()});
+  bool changed = false;
+  process.on_output = [&](pid_t, const std::string& out) {
+    if (changed || out.find("\n  cpu") == std::string::npos) return;
+    write(path, "theirs");
+    changed = true;
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("was changed by somebody else") && ContainsSubstring("--resume"));
+  CHECK(bytes_of(path) == "theirs");
+}
+
+TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const Words cpu = {"--devices", "cpu"};
+  REQUIRE(run_process(sweep(data, cpu + Words{"--lr", ".1,.2", "--json", path.string()})).exit_code == 0);
+  const auto before = read(path);
+  // Another name of the file as it is now: one that is written into, and not replaced whole, changes here
+  // too.
+  fs::create_hard_link(path, folder / "before.json");
+
+  const auto more = run_process(sweep(data, cpu + Words{"--lr", ".2,.4", "--resume", path.string()}));
+  REQUIRE(more.exit_code == 0);
+  CHECK_THAT(more.out, ContainsSubstring("holds 1 of them, and 1 more"));
+  CHECK(axes_of(read(path)) == std::vector<Axes>{{"cpu", 64, .1, 1}, {"cpu", 64, .2, 1}, {"cpu", 64, .4, 1}});
+
+  CHECK(read(folder / "before.json") == before);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 2);
+
+  const auto again = run_process(sweep(data, cpu + Words{"--lr", ".2,.1", "--resume", path.string()}));
+  REQUIRE(again.exit_code == 0);
+  REQUIRE(rows_of(again.out).size() == 2);
+  CHECK_THAT(rows_of(again.out)[0], ContainsSubstring(" 0.2 ") && ContainsSubstring("kept"));
+  CHECK(read(path).at("cells").size() == 3);
+  CHECK(read(path).at("cells")[0] == before.at("cells")[0]);
+}
+
+TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with, and leaves it alone") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const auto file = path.string();
+  const Words words = {"--devices", "cpu", "--lr", ".1"};
+  REQUIRE(run_process(sweep(data, words + Words{"--json", file})).exit_code == 0);
+  const auto good = read(path);
+  const auto refused = [&](const json& content, const Words& more, int code) {
+    const auto text = content.is_string() ? content.get<std::string>() : content.dump();
+    write(path, text);
+    const auto error = refusal(sweep(data, words + more), code);
+    CHECK(bytes_of(path) == text);
+    return error;
+  };
+  const auto changed = [&](const std::string& at, const json& value) {
+    auto content = good;
+    content[json::json_pointer(at)] = value;
+    return content;
+  };
+  const Words resume = {"--resume", file};
+
+  CHECK_THAT(refused(good, {"--json", file}, 7),
+             ContainsSubstring("already exists") && ContainsSubstring("--resume"));
+  CHECK_THAT(refused(good, {"--json", (folder / "none" / "a.json").string()}, 7),
+             ContainsSubstring("does not exist"));
+  CHECK_THAT(refused(good, {"--resume", file, "--overwrite"}, 2), ContainsSubstring("--overwrite"));
+  const auto other = (folder / "other.json").string();
+  CHECK_THAT(refused(good, {"--resume", file, "--json", other}, 2),
+             ContainsSubstring(file) && ContainsSubstring(other));
+  CHECK_THAT(refused(good, {"--resume", other}, 3), ContainsSubstring("no such file"));
+
+  CHECK_THAT(refused("{\"format\": ", resume, 3),
+             ContainsSubstring("damaged") && ContainsSubstring("no JSON"));
+  CHECK_THAT(refused("[1]", resume, 3), ContainsSubstring("damaged"));
+  CHECK_THAT(refused(changed("/format", "lockstep bench"), resume, 3),
+             ContainsSubstring("\"lockstep bench\"") && ContainsSubstring("\"lockstep sweep\""));
+  CHECK_THAT(refused(changed("/version", 2), resume, 3),
+             ContainsSubstring("version 2") && ContainsSubstring("version 1"));
+  CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3),
+             ContainsSubstring("damaged") && ContainsSubstring("cell 1"));
+  // Numbers that another type would make others of.
+  const auto number = [&](const std::string& key, const json& value) {
+    const auto error = refused(changed("/cells/0/" + key, value), resume, 3);
+    CHECK_THAT(error, ContainsSubstring("of cell 1, its \"" + key + "\" is " + value.dump()));
+  };
+  number("batch_size", 1e20);
+  number("batch_size", 64.0);
+  number("batch_size", uint64_t{1} << 63);
+  number("batch_size", 0);
+  number("replicas", 4294967297);
+  number("replicas", -1);
+  number("threads", 1e9);
+  number("epochs", 1.9);
+  number("epochs", "1");
+  number("lr", -.1);
+  number("accuracy", 1.5);
+  number("accuracy", -.5);
+  const std::string deep = std::string(300'000, '[') + std::string(300'000, ']');
+  CHECK_THAT(refused(deep, resume, 3), ContainsSubstring("nested more than 64 deep"));
+  CHECK_THAT(refused("{\"a\":" + deep + "}", resume, 3), ContainsSubstring("nested more than 64 deep"));
+  CHECK_THAT(refusal(sweep(data, words + Words{"--resume", folder.path().string()}), 3),
+             ContainsSubstring("it is a folder"));
+  CHECK_THAT(refusal(sweep(data, words + Words{"--resume", "/dev/zero"}), 3),
+             ContainsSubstring("no regular file"));
+  CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), ContainsSubstring("cell 1"));
+  CHECK_THAT(refused(changed("/cells", 3), resume, 3), ContainsSubstring("damaged"));
+  auto without = good;
+  without.erase("settings");
+  CHECK_THAT(refused(without, resume, 3), ContainsSubstring("\"settings\""));
+
+  CHECK_THAT(refused(good, resume + Words{"--seed", "7"}, 2),
+             ContainsSubstring("seed 0") && ContainsSubstring("has 7"));
+  CHECK_THAT(refused(good, resume + Words{"--limit-train", "256"}, 2),
+             ContainsSubstring("train_rows 128") && ContainsSubstring("has 256"));
+  CHECK_THAT(refused(good, resume + Words{"--momentum", ".9"}, 2),
+             ContainsSubstring("momentum 0.0") && ContainsSubstring("0.9"));
+  CHECK_THAT(refused(good, resume + Words{"--recipe", "resnet18-warmup", "--model", "lenet"}, 2),
+             ContainsSubstring("'lenet-scratch'") && ContainsSubstring("'resnet18-warmup'"));
+}

@@ -1,0 +1,154 @@
+// What a sweep's results amount to, in words: made-up results, sentences by hand.
+#include <lockstep/tests/catch.h>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/sweep/findings.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr double kDiverged = -1;
+constexpr int64_t kTestRows = 10'000;
+
+CellResult result(const std::string& devices, int replicas, double lr, double accuracy, double given_lr = 0) {
+  CellResult made{.cell = {.devices = devices,
+                           .replicas = replicas,
+                           .batch_size = 256,
+                           .lr = lr,
+                           .epochs = 3,
+                           .given_lr = given_lr > 0 ? given_lr : lr}};
+  if (accuracy != kDiverged) made.figures = CellFigures{.accuracy = accuracy};
+  return made;
+}
+
+// All sentences, one a line.
+std::string text_of(const std::vector<CellResult>& results) {
+  std::string text;
+  for (const auto& finding : findings_of(results, kTestRows)) text += finding.sentence + "\n";
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a cell is the same training whichever way its rate was rounded") {
+  const SweepCell cell{.devices = "cpux3", .replicas = 3, .batch_size = 768, .lr = 3 * .1, .epochs = 1};
+  auto other = cell;
+  other.lr = .3;
+  REQUIRE(other.lr != cell.lr);
+  CHECK(cell.is(other));
+  other.lr = .3001;
+  CHECK_FALSE(cell.is(other));
+}
+
+TEST_CASE("a sweep names its best cell, the first of equals") {
+  CHECK_THAT(text_of({result("cpu", 1, .1, .5), result("cpu", 1, .2, .75), result("cpux2", 2, .2, .75)}),
+             ContainsSubstring(
+                 "best: test acc 0.7500 on cpu at batch 256, lr 0.2, 3 epochs; one other is within 0.0122 of "
+                 "it, which 10000 test images do not tell apart\n"));
+  CHECK(text_of({result("cpu", 1, .1, .5)}) ==
+        "best: test acc 0.5000 on cpu at batch 256, lr 0.1, 3 epochs\n");
+}
+
+TEST_CASE("a sweep says how the best rate moves with the number of replicas, either way") {
+  const auto best = [](double one, double two, double four) {
+    std::vector<CellResult> results;
+    for (const double lr : {.1, .2, .4}) {
+      results.push_back(result("cpu", 1, lr, lr == one ? .8 : .7));
+      results.push_back(result("cpux2", 2, lr, lr == two ? .8 : .7));
+      results.push_back(result("cpux4", 4, lr, lr == four ? .8 : .7));
+    }
+    return findings_of(results, kTestRows).at(1);
+  };
+  const auto up = best(.1, .2, .4);
+  CHECK(up.sentence ==
+        "best learning rate, one seed each: 0.1 on cpu (test acc 0.8000), 0.2 on cpux2 (test acc 0.8000), "
+        "0.4 on "
+        "cpux4 (test acc 0.8000): it goes up with the number of replicas");
+  CHECK(up.values.at("trend") == "up");
+  CHECK(up.values.at("best").at(2).at("lr") == .4);
+  CHECK_THAT(best(.1, .1, .2).sentence, ContainsSubstring("it goes up"));
+  CHECK_THAT(best(.4, .2, .2).sentence, ContainsSubstring("it goes down"));
+  CHECK_THAT(best(.2, .2, .2).sentence, ContainsSubstring("it does not move with the number of replicas"));
+  CHECK_THAT(best(.1, .4, .2).sentence, ContainsSubstring("no clear direction"));
+}
+
+TEST_CASE("lists of as many replicas say nothing about their number") {
+  const auto finding = findings_of({result("cpu", 1, .1, .8), result("cpu", 1, .2, .7),
+                                    result("cuda:0", 1, .1, .7), result("cuda:0", 1, .2, .8)},
+                                   kTestRows)
+                           .at(1);
+  CHECK(finding.values.at("trend").is_null());
+  CHECK_THAT(finding.sentence, !ContainsSubstring("replicas"));
+}
+
+TEST_CASE("a rate that was scaled is shown with the one that was given") {
+  CHECK_THAT(text_of({result("cpu", 1, .1, .7, .1), result("cpu", 1, .2, .8, .2),
+                      result("cpux3", 3, .3, .8, .1), result("cpux3", 3, .6, .7, .2)}),
+             ContainsSubstring("0.2 on cpu (test acc 0.8000), 0.3 (3 x 0.1) on cpux3 (test acc 0.8000)"));
+}
+
+TEST_CASE("a best rate at the end of the range is said to be open, one inside it is not") {
+  const auto with_best = [](double lr) {
+    std::vector<CellResult> results;
+    for (const double rate : {.4, .1, .2}) results.push_back(result("cpu", 1, rate, rate == lr ? .8 : .7));
+    return text_of(results);
+  };
+  CHECK_THAT(with_best(.4),
+             ContainsSubstring("cpu: 0.4 is the largest rate of the sweep, a larger one may be better"));
+  CHECK_THAT(with_best(.1),
+             ContainsSubstring("cpu: 0.1 is the smallest rate of the sweep, a smaller one may be better"));
+  CHECK_THAT(with_best(.2), !ContainsSubstring("may be better"));
+}
+
+TEST_CASE("cells that diverged are counted, with the smallest of their rates") {
+  const auto some = text_of({result("cpu", 1, .1, .8), result("cpu", 1, 9, kDiverged),
+                             result("cpux2", 2, .1, kDiverged), result("cpux2", 2, 9, kDiverged)});
+  CHECK_THAT(some, ContainsSubstring("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
+  CHECK_THAT(some, ContainsSubstring("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
+  const auto all = text_of({result("cpu", 1, 8, kDiverged), result("cpu", 1, 9, kDiverged)});
+  CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged: try smaller learning rates"));
+  CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
+}
+
+TEST_CASE("the table has the best accuracy of each rate on each list, where there are several of both") {
+  auto longer = result("cpux2", 2, .2, .625);
+  longer.cell.epochs = 5;
+  const auto table =
+      accuracy_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5), result("cpux2", 2, .1, kDiverged),
+                      result("cpux2", 2, .2, .375), longer});
+  CHECK(table ==
+        "#        lr         cpu       cpux2\n"
+        "#            (test acc)  (test acc)\n"
+        "        0.1      0.2500    diverged\n"
+        "        0.2      0.5000      0.6250\n");
+  CHECK(accuracy_table({result("cpu", 1, .1, .25), result("cpu", 1, .2, .5)}).empty());
+  CHECK(accuracy_table({result("cpu", 1, .1, .25), result("cpux2", 2, .1, .5)}).empty());
+}
+
+TEST_CASE("accuracies that the test images do not tell apart count as equal") {
+  // 2 sqrt(2 x .8 x .2 / 10000) and, with 100 images, ten times as much
+  CHECK(accuracy_margin(.8, 10'000) == Approx(.0113137));
+  CHECK(accuracy_margin(.8, 100) == Approx(.113137));
+  const std::vector<CellResult> close = {result("cpu", 1, .1, .79),   result("cpu", 1, .2, .8),
+                                         result("cpu", 1, .4, .7),    result("cpux2", 2, .1, .7),
+                                         result("cpux2", 2, .2, .78), result("cpux2", 2, .4, .8)};
+  const auto text = text_of(close);
+  CHECK_THAT(text, ContainsSubstring("2 others are within 0.0113 of it"));
+  CHECK_THAT(text, ContainsSubstring(
+                       "0.1 or 0.2 on cpu (test acc 0.8000), 0.4 on cpux2 (test acc 0.8000): it goes up"));
+  CHECK_THAT(text, ContainsSubstring("cpux2: 0.4 is the largest rate"));
+  // The same of 100 images: ranges overlap, and no end is the best.
+  const auto few = findings_of(close, 100);
+  CHECK(few.at(1).values.at("trend") == "none");
+  CHECK(few.size() == 2);
+  // An untrained network is as good with any rate.
+  const auto untrained =
+      findings_of({result("cpu", 1, .1, .1), result("cpu", 1, .2, .1), result("cpu", 1, .4, .1),
+                   result("cpux2", 2, .1, .1), result("cpux2", 2, .2, .1)},
+                  kTestRows);
+  CHECK_THAT(untrained.at(1).sentence,
+             ContainsSubstring("0.1 or 0.2 or 0.4 on cpu") && ContainsSubstring("it does not move"));
+}

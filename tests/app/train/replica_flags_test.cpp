@@ -1,0 +1,285 @@
+// Flags of `lockstep train` about replicas: how gradients meet, who gets which rows, whose statistics count,
+// and when bits repeat.
+#include <lockstep/tests/catch.h>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <regex>
+#include <set>
+
+#include <lockstep/tests/app/files/saved_weights.h>
+#include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+struct Trained {
+  std::vector<json> steps;
+  std::vector<double> weights;
+};
+
+Trained trained(const SmallData& data, const Words& words) {
+  const TempFolder folder;
+  const auto file = (folder / "w").string();
+  const auto events =
+      metrics_of(Words{"--data", data.folder(), "--epochs", "1", "--log-every", "1", "--save", file} + words);
+  return {events_named("step", events), values_of(read_weights(file))};
+}
+
+double furthest(const std::vector<double>& a, const std::vector<double>& b) {
+  REQUIRE(a.size() == b.size());
+  double result = 0;
+  for (size_t i = 0; i < a.size(); ++i) result = std::max(result, std::abs(a[i] - b[i]));
+  return result;
+}
+
+// The events of --trace.
+json traced(const SmallData& data, const Words& words) {
+  const TempFolder folder;
+  const auto file = (folder / "trace.json").string();
+  const auto result =
+      run_process(train(Words{"--data", data.folder(), "--epochs", "1", "--trace", file} + words));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("trace written to " + file + "\n"));
+  return json::parse(read_bytes(file));
+}
+
+// Spans of a replica whose names begin so: on its computing thread (0) or its communication thread (1).
+std::vector<json> spans(const json& trace, int replica, int thread, const std::string& name) {
+  std::vector<json> found;
+  for (const auto& event : trace) {
+    if (event.at("ph") == "X" && event.at("pid") == replica && event.at("tid") == thread &&
+        event.at("name").get<std::string>().rfind(name, 0) == 0)
+      found.push_back(event);
+  }
+  return found;
+}
+
+}  // namespace
+
+TEST_CASE("every --sync with every --allreduce trains what one replica trains") {
+  const SmallData data(300, 10);
+  const Words words = {"--limit-train", "300", "--precision", "fp64"};
+  const auto alone = trained(data, words);
+  REQUIRE(alone.steps.size() == 3);
+  for (const Words& sync : {Words{"--sync", "parameterwise"},
+                            {"--sync", "bucketed", "--bucket-mb", "1"},
+                            {"--sync", "overlapped"}}) {
+    for (const auto* allreduce : {"root", "two_shot", "ring"}) {
+      INFO(sync[1] << ", " << allreduce);
+      const auto together =
+          trained(data, words + sync + Words{"--allreduce", allreduce, "--devices", "cpux3"});
+      CHECK(furthest(together.weights, alone.weights) < 1e-12);
+      REQUIRE(together.steps.size() == alone.steps.size());
+      for (size_t i = 0; i < alone.steps.size(); ++i) {
+        CHECK(together.steps[i].at("loss").get<double>() ==
+              Approx(alone.steps[i].at("loss").get<double>()).epsilon(1e-9));
+        CHECK(together.steps[i].at("top1") == alone.steps[i].at("top1"));
+      }
+    }
+  }
+}
+
+TEST_CASE("two replicas have one sum: root, two_shot and ring give the same bits") {
+  const SmallData data(300, 10);
+  const Words words = {"--data", data.folder(), "--limit-train", "300", "--devices", "cpux2"};
+  const auto root = weights_hash(words + Words{"--allreduce", "root", "--sync", "parameterwise"});
+  CHECK(weights_hash(words + Words{"--allreduce", "two_shot"}) == root);
+  CHECK(weights_hash(words + Words{"--allreduce", "ring", "--sync", "bucketed"}) == root);
+}
+
+TEST_CASE("the plan says how gradients meet") {
+  const SmallData data(8, 8);
+  const auto plan = [&](const Words& words) {
+    return run_process(program(Words{"train", "--dry-run", "--data", data.folder()} + words)).out;
+  };
+  CHECK_THAT(plan({"--devices", "cpu"}), ContainsSubstring("one replica: nothing to sum"));
+  CHECK_THAT(plan({"--devices", "cpux2"}),
+             ContainsSubstring(
+                 "while backward still runs (buckets of at most 25 MB), a part on each replica (two_shot)"));
+  CHECK_THAT(plan({"--devices", "cpux2", "--sync", "parameterwise", "--allreduce", "root"}),
+             ContainsSubstring("summed parameter by parameter, on the first replica (root)"));
+  CHECK_THAT(plan({"--devices", "cpux2", "--sync", "bucketed", "--bucket-mb", "3", "--allreduce", "ring"}),
+             ContainsSubstring("summed after backward (buckets of at most 3 MB), round a ring (ring)"));
+}
+
+TEST_CASE("--trace is JSON with what each replica did when, on its two threads") {
+  const SmallData data(300, 10);
+  const auto trace =
+      traced(data, {"--limit-train", "300", "--devices", "cpux2", "--sync", "bucketed", "--accumulate", "2"});
+  for (const int replica : {0, 1}) {
+    INFO("replica " << replica);
+    CHECK(spans(trace, replica, 0, "forward").size() == 6);  // three steps of two micro-batches
+    CHECK(spans(trace, replica, 0, "backward").size() == 6);
+    CHECK(spans(trace, replica, 0, "update").size() == 3);
+    const auto backward = spans(trace, replica, 0, "backward"), sums = spans(trace, replica, 1, "allreduce");
+    REQUIRE(sums.size() == 3);  // LeNet is one bucket, and is summed once a step
+    for (size_t step = 0; step < sums.size(); ++step) {
+      const auto& last = backward[2 * step + 1];
+      CHECK(sums[step].at("ts").get<double>() >=
+            last.at("ts").get<double>() + last.at("dur").get<double>() - .01);
+    }
+    CHECK(spans(trace, replica, 0, "allreduce").empty());
+  }
+  std::set<std::string> names;
+  for (const auto& event : trace) {
+    if (event.at("ph") == "M") names.insert(event.at("args").value("name", ""));
+    if (event.at("ph") == "X") CHECK(event.at("dur") >= 0);
+  }
+  for (const auto* name : {"replica 0", "replica 1", "compute", "communication"})
+    CHECK(names.count(name) == 1);
+}
+
+TEST_CASE("--sync parameterwise sums each parameter alone, --bucket-mb bounds what is summed at a time") {
+  const SmallData data(4, 4);
+  const auto lenet = traced(data, {"--limit-train", "4", "--devices", "cpux2", "--sync", "parameterwise"});
+  CHECK(spans(lenet, 1, 1, "allreduce").size() == 8);
+  const Words resnet = {"--recipe", "resnet18-pytorch", "--limit-train", "2", "--devices", "cpux2"};
+  const auto wide = spans(traced(data, resnet), 0, 1, "allreduce");
+  const auto narrow = spans(traced(data, resnet + Words{"--bucket-mb", "8"}), 0, 1, "allreduce");
+  CHECK(wide.size() >= 2);    // 44.7 MB in buckets of 25 MB
+  CHECK(narrow.size() >= 5);  // some layers alone take 9.4 MB
+  CHECK(narrow.size() > wide.size());
+}
+
+TEST_CASE("--split deals rows by shares") {
+  const SmallData data(128, 10);
+  const Words words = {"--limit-train", "128", "--devices", "cpux2"};
+  const auto dry = run_process(train(words + Words{"--data", data.folder(), "--split", "3:1", "--dry-run"}));
+  CHECK_THAT(dry.out, ContainsSubstring("128 images a step, split 96:32;"));
+  const auto trace = traced(data, words + Words{"--split", "0:1"});
+  CHECK(spans(trace, 0, 0, "forward").empty());
+  CHECK(spans(trace, 1, 0, "forward").size() == 1);
+  const auto even = trained(data, words + Words{"--precision", "fp64"});
+  for (const auto* split : {"3:1", "1:0", ".5:2.25"}) {
+    INFO(split);
+    CHECK(furthest(trained(data, words + Words{"--precision", "fp64", "--split", split}).weights,
+                   even.weights) < 1e-12);
+  }
+}
+
+TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
+  const SmallData data(640, 10);
+  const TempFolder folder;
+  const auto file = (folder / "m").string();
+  const auto result = run_process(train({"--data", data.folder(), "--batch-size", "64", "--devices", "cpux2",
+                                         "--split", "auto", "--epochs", "4", "--metrics", file}));
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("64 images a step, shares found by timing the first steps;"));
+  const std::regex settled(
+      R"(split settled after step (\d+): shares (0\.\d{3}) : (0\.\d{3}) of a batch, (\d+) : (\d+) images a replica)");
+  int count = 0;
+  for (const auto& line : lines(result.out)) {
+    std::smatch match;
+    if (!std::regex_match(line, match, settled)) continue;
+    ++count;
+    CHECK(std::stoi(match[1]) <= 35);  // five looks of seven steps
+    CHECK(std::stod(match[2]) + std::stod(match[3]) == Approx(1).margin(.0015));
+    CHECK(std::stoi(match[4]) + std::stoi(match[5]) == 64);
+    CHECK(std::abs(std::stod(match[2]) * 64 - std::stoi(match[4])) <= .6);
+  }
+  CHECK(count == 1);
+  CHECK_THAT(read_bytes(file),
+             ContainsSubstring("\"split\":\"auto\"") && ContainsSubstring("{\"event\":\"split\",\"step\":"));
+  CHECK_THAT(run_process(train({"--data", data.folder(), "--split", "auto", "--dry-run"})).out,
+             ContainsSubstring("128 images a step, 128 a replica;"));
+}
+
+TEST_CASE("shares that make no sense are refused") {
+  const auto split = [](const std::string& shares) {
+    return refusal(train({"--data", "/nonexistent", "--devices", "cpux2", "--split=" + shares}), 2);
+  };
+  CHECK_THAT(split("1:2:3"),
+             ContainsSubstring("--split 1:2:3") && ContainsSubstring("3 weights for 2 replicas"));
+  CHECK_THAT(split("1"), ContainsSubstring("--split 1 ") && ContainsSubstring("1 weight for 2 replicas"));
+  CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all weights are 0"));
+  CHECK_THAT(split("-1:2"), ContainsSubstring("--split -1:2") && ContainsSubstring("not negative"));
+  CHECK_THAT(split("inf:1"), ContainsSubstring("--split inf:1") && ContainsSubstring("finite"));
+  CHECK_THAT(split("nan:1"), ContainsSubstring("--split nan:1") && ContainsSubstring("finite"));
+  CHECK_THAT(split("1e308:1e308"),
+             ContainsSubstring("--split 1e308:1e308") && ContainsSubstring("sum to inf"));
+  CHECK_THAT(split("1e-310:1e-310"), ContainsSubstring("--split 1e-310:1e-310"));
+  for (const Words& command : {Words{"sweep"}, Words{"bench", "scaling"}}) {
+    const Words words = {"--data", "synthetic", "--devices", "cpux3", "--split", "1e308:1e308:1e308"};
+    CHECK_THAT(refusal(program(command + words), 2), ContainsSubstring("sum to inf"));
+  }
+  for (const auto* text : {"evne", "3:", ":", "3:one", "3,1", "auto:1"}) {
+    CHECK_THAT(split(text),
+               ContainsSubstring("even, auto or numbers like 3:1, got '" + std::string(text) + "'"));
+  }
+}
+
+TEST_CASE("batch-norm statistics that nothing would train are neither evaluated nor saved") {
+  const SmallData data(64, 4);
+  const TempFolder folder;
+  const auto file = (folder / "w.safetensors").string();
+  const Words words = {"--data",        data.folder(), "--recipe",     "resnet18-pytorch",
+                       "--devices",     "cpux2",       "--batch-size", "64",
+                       "--limit-train", "64",          "--save",       file};
+  for (const auto* split : {"0:1", "1:1000"}) {  // of 64 rows 1/1001 is none
+    CHECK_THAT(refusal(train(words + Words{"--split", split}), 2),
+               ContainsSubstring("--split " + std::string(split)) && ContainsSubstring("--bn root") &&
+                   ContainsSubstring("\nhint: use --bn average"));
+    CHECK_FALSE(std::filesystem::exists(file));
+  }
+  // Where others train them, and where there are none.
+  for (const Words& more : {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
+                            Words{"--split", "0:1", "--model", "lenet"}}) {
+    const auto result = run_process(train(words + more + Words{"--dry-run"}));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+  }
+}
+
+TEST_CASE("--bn chooses whose batch-norm statistics are evaluated and saved, not what is trained") {
+  const SmallData data(8, 4);
+  const TempFolder folder;
+  const auto saved = [&](const std::string& bn) {
+    const auto file = (folder / bn).string();
+    metrics_of({"--data", data.folder(), "--recipe", "resnet18-warmup", "--limit-train", "4", "--epochs", "1",
+                "--devices", "cpux2", "--bn", bn, "--save", file});
+    return read_weights(file).tensors;
+  };
+  const auto root = saved("root"), average = saved("average");
+  REQUIRE(root.size() == average.size());
+  for (const auto& [name, tensor] : root) {
+    INFO(name);
+    CHECK((tensor.bytes == average.at(name).bytes) == (name.find("running_") == std::string::npos));
+  }
+  const auto plan = [&](const std::string& bn) {
+    return run_process(train({"--data", data.folder(), "--recipe", "resnet18-warmup", "--limit-train", "4",
+                              "--devices", "cpux2", "--bn", bn, "--dry-run"}))
+        .out;
+  };
+  CHECK_THAT(plan("root"), ContainsSubstring("the first replica's batch-norm statistics"));
+  CHECK_THAT(plan("average"), ContainsSubstring("the mean of the replicas' batch-norm statistics"));
+}
+
+TEST_CASE("--deterministic repeats to the bit") {
+  const SmallData data(300, 10);
+  const Words words = {"--data",    data.folder(), "--limit-train",  "300",
+                       "--devices", "cpux3",       "--deterministic"};
+  CHECK(weights_hash(words) == weights_hash(words));
+  CHECK_THAT(run_process(train(words + Words{"--dry-run"})).out, ContainsSubstring("fp32; deterministic"));
+}
+
+TEST_CASE("with --invariant 1, 2, 4 and 8 replicas give the same bits, with fewer rows than parts too") {
+  const SmallData data(261, 10);  // batches of 128, 128 and 5
+  const auto hash = [&](const std::string& devices, const Words& words) {
+    return weights_hash(Words{"--data", data.folder(), "--limit-train", "261", "--devices", devices} + words);
+  };
+  const auto alone = hash("cpu", {"--invariant"});
+  for (const auto* devices : {"cpux2", "cpux4", "cpux8"}) {
+    INFO(devices);
+    CHECK(hash(devices, {"--invariant"}) == alone);
+  }
+  CHECK(hash("cpux2", {}) != hash("cpu", {}));  // without it they do not
+  CHECK_THAT(refusal(train({"--data", "/nonexistent", "--invariant", "--devices", "cpux3"}), 2),
+             ContainsSubstring("--invariant") && ContainsSubstring("3 replicas") &&
+                 ContainsSubstring("1, 2, 4 or 8"));
+}

@@ -1,0 +1,191 @@
+// The loop of a run by a clock of the test's own: which step lines it prints, and what it leaves in the
+// metrics.
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <regex>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train/run.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using lockstep::testing::TempFolder;
+using nlohmann::json;
+
+namespace {
+
+// What is written to standard output while it lives goes to a file.
+class StdoutTo {
+ public:
+  explicit StdoutTo(const std::string& path) : kept_(::dup(STDOUT_FILENO)) {
+    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
+    ::dup2(file, STDOUT_FILENO);
+    ::close(file);
+  }
+  ~StdoutTo() {
+    ::dup2(kept_, STDOUT_FILENO);
+    ::close(kept_);
+  }
+  StdoutTo(const StdoutTo&) = delete;
+  StdoutTo& operator=(const StdoutTo&) = delete;
+
+ private:
+  int kept_;
+};
+
+std::vector<std::string> lines_in(const std::string& path) {
+  std::vector<std::string> lines;
+  std::ifstream in(path);
+  for (std::string line; std::getline(in, line);) lines.push_back(line);
+  return lines;
+}
+
+// 2 epochs of 20 steps.
+TrainFlags small_run() {
+  TrainFlags options;
+  options.data = "synthetic";
+  options.limit_train = 640;
+  options.limit_test = 64;
+  options.batch_size = 32;
+  options.epochs = 2;
+  options.threads = 1;
+  options.devices = "cpux2";
+  options.log_every = 8;
+  return options;
+}
+
+struct Ran {
+  std::vector<std::string> step_lines = {};  // "epoch 1/2 | step  8/20"
+  std::vector<json> metrics = {};
+};
+
+// With a clock that goes on by so many seconds whenever it is read; what it prints goes to `out` where that
+// is given.
+Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
+  const TempFolder folder;
+  const auto printed = out ? std::string(out) : (folder / "out").string();
+  const auto metrics_path = (folder / "run.jsonl").string();
+  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
+  double now = 0;
+  {
+    LineFile metrics(metrics_path, /*overwrite=*/false);
+    const auto plan = make_train_plan(options);
+    const StdoutTo file(printed);
+    try {
+      TrainRun(plan, options, terminal, &metrics, [&] { return now += tick; }).run();
+    } catch (const Error&) {  // the metrics tell
+    }
+  }
+  Ran result;
+  const std::regex step("(epoch [12]/2 \\| step +[0-9]+/20) .*");
+  for (const auto& line : out ? std::vector<std::string>{} : lines_in(printed)) {
+    std::smatch match;
+    if (std::regex_match(line, match, step)) result.step_lines.push_back(match[1]);
+  }
+  for (const auto& line : lines_in(metrics_path)) result.metrics.push_back(json::parse(line));
+  return result;
+}
+
+// The step events without what the clock decides.
+std::vector<json> steps_in(const Ran& run) {
+  std::vector<json> steps;
+  for (const auto& event : run.metrics) {
+    if (event.at("event") != "step") continue;
+    json step;
+    for (const auto* key : {"epoch", "step", "loss", "top1", "top5", "lr"}) step[key] = event.at(key);
+    steps.push_back(step);
+  }
+  return steps;
+}
+
+const std::vector<std::string> kByLogEvery = {"epoch 1/2 | step  8/20", "epoch 1/2 | step 16/20",
+                                              "epoch 2/2 | step  8/20", "epoch 2/2 | step 16/20",
+                                              "epoch 2/2 | step 20/20"};
+
+}  // namespace
+
+TEST_CASE("slow steps have more lines, and the metrics are those of --log-every") {
+  const auto options = small_run();
+  const auto quick = ran(options, 1e-3);
+  CHECK(quick.step_lines == kByLogEvery);
+  REQUIRE(steps_in(quick).size() == kByLogEvery.size());
+
+  // Two seconds at least from step to step: the first line after the first step, then one in five or fewer.
+  const auto slow = ran(options, 2);
+  CHECK(slow.step_lines.front() == "epoch 1/2 | step  1/20");
+  CHECK(slow.step_lines.size() >= kByLogEvery.size() + 4);
+  for (const auto& line : kByLogEvery) {
+    CHECK(std::count(slow.step_lines.begin(), slow.step_lines.end(), line) == 1);
+  }
+  const auto steps = steps_in(slow), expected = steps_in(quick);
+  REQUIRE(steps.size() == expected.size());
+  for (size_t i = 0; i < steps.size(); ++i) {
+    INFO(steps[i] << " " << expected[i]);
+    for (const auto* key : {"epoch", "step", "top1", "top5", "lr"}) CHECK(steps[i][key] == expected[i][key]);
+    CHECK(steps[i]["loss"].get<double>() == Approx(expected[i]["loss"].get<double>()).epsilon(1e-12));
+  }
+}
+
+TEST_CASE("the time of a step in the metrics is that of its whole interval, whatever was printed between") {
+  const auto slow = ran(small_run(), 2);
+  for (const auto& event : slow.metrics) {
+    if (event.at("event") != "step") continue;
+    INFO(event);
+    // The clock is read at least once a step, and goes on by 2 s then.
+    CHECK(event.at("step_ms").get<double>() >= 2000);
+    CHECK(event.at("images_per_second").get<double>() * event.at("step_ms").get<double>() / 1e3 ==
+          Approx(32));
+  }
+}
+
+TEST_CASE("every step in a line of its own, and a run of one step") {
+  auto options = small_run();
+  options.log_every = 1;
+  const auto each = ran(options, 2);
+  CHECK(each.step_lines.size() == 40);
+  CHECK(steps_in(each).size() == 40);
+  options.log_every = 50;
+  options.limit_steps = 1;
+  const auto one = ran(options, 2);
+  CHECK(one.step_lines == std::vector<std::string>{"epoch 1/2 | step  1/20"});
+  CHECK(steps_in(one).size() == 1);
+}
+
+TEST_CASE("with --quiet no line is printed, however slow the steps are") {
+  auto options = small_run();
+  options.quiet = true;
+  const auto quiet = ran(options, 20);
+  CHECK(quiet.step_lines.empty());
+  CHECK(steps_in(quiet).size() == kByLogEvery.size());
+}
+
+TEST_CASE("the metrics' last line tells how a run ended") {
+  const auto done = ran(small_run(), 1e-3).metrics.back();
+  CHECK(done.at("event") == "end");
+  CHECK(done.at("status") == "done");
+  CHECK(done.at("steps") == 40);
+  CHECK(done.count("test_accuracy") == 1);
+
+  auto options = small_run();
+  options.lr = 1e30;
+  const auto diverged = ran(options, 1e-3).metrics.back();
+  CHECK(diverged.at("event") == "end");
+  CHECK(diverged.at("status") == "diverged");
+  CHECK(diverged.at("steps") == 8);  // where the loss was looked at
+  CHECK(diverged.at("reason").get<std::string>().rfind("the loss was not finite at epoch 1, step ", 0) == 0);
+
+  const auto failed = ran(small_run(), 1e-3, "/dev/full").metrics.back();
+  CHECK(failed.at("event") == "end");
+  CHECK(failed.at("status") == "failed");
+  CHECK(failed.at("reason").get<std::string>().rfind("cannot write to standard output: ", 0) == 0);
+}

@@ -1,0 +1,301 @@
+// How collectives between replicas of one process end when something is wrong.
+#include <lockstep/tests/catch.h>
+#include <atomic>
+#include <stdexcept>
+#include <string>
+#include <thread>
+
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/collectives/collectives.h>
+#include <lockstep/tests/support/threads.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using torch::kFloat32;
+using torch::kFloat64;
+
+namespace {
+
+// What wait() throws; null if nothing.
+std::exception_ptr error_of(Work& work) {
+  try {
+    work.wait();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// The message of the UsageError that wait() throws; it must have a hint.
+std::string usage_error(Work& work) {
+  try {
+    work.wait();
+  } catch (const UsageError& error) {
+    return error.hint().empty() ? "no hint" : error.what();
+  }
+  return "no UsageError";
+}
+
+}  // namespace
+
+TEST_CASE("ranks that call different collectives all get an error that names both") {
+  struct Calls {
+    Post usual;
+    Post odd;
+    std::string usual_name;
+    std::string odd_name;
+  };
+  const auto sum = [](int64_t n, torch::ScalarType dtype) -> Post {
+    return [=](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({n}, dtype)); };
+  };
+  const auto copy = [](int root) -> Post {
+    return [=](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({5}), root); };
+  };
+  const auto gather = [](Endpoint& endpoint, size_t) {
+    return endpoint.all_gather(torch::zeros({5}), torch::zeros({endpoint.world_size(), 5}));
+  };
+  const std::vector<Calls> cases{
+      {sum(5, kFloat32), sum(6, kFloat32), "allreduce of 5 elements of Float",
+       "allreduce of 6 elements of Float"},
+      {sum(5, kFloat32), sum(5, kFloat64), "allreduce of 5 elements of Float",
+       "allreduce of 5 elements of Double"},
+      {sum(5, kFloat32), copy(0), "allreduce of 5 elements of Float",
+       "broadcast from 0 of 5 elements of Float"},
+      {copy(0), copy(1), "broadcast from 0 of 5 elements of Float",
+       "broadcast from 1 of 5 elements of Float"},
+      {sum(5, kFloat32), gather, "allreduce of 5 elements of Float", "all_gather of 5 elements of Float"},
+  };
+  for (const auto& calls : cases) {
+    for (size_t odd = 0; odd < 3; ++odd) {
+      const auto communicator = cpu_communicator(3, kAlgorithms[odd]);
+      auto works = post_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+        return rank == odd ? calls.odd(endpoint, rank) : calls.usual(endpoint, rank);
+      });
+      const auto message = usage_error(works[0]);
+      CHECK_THAT(message,
+                 ContainsSubstring("rank 0 called " + (odd == 0 ? calls.odd_name : calls.usual_name)));
+      // Named with the first rank that differs from rank 0.
+      CHECK_THAT(message, ContainsSubstring("rank " + std::to_string(odd == 2 ? 2 : 1) + " called " +
+                                            (odd == 0 ? calls.usual_name : calls.odd_name)));
+      CHECK(usage_error(works[1]) == message);
+      CHECK(usage_error(works[2]) == message);
+      // Those that come later end likewise, though all ranks agree again.
+      for (auto& work : post_on_all(*communicator, sum(5, kFloat32))) CHECK(usage_error(work) == message);
+    }
+  }
+}
+
+TEST_CASE("the same collectives in different orders are an error, whatever was posted behind them") {
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto communicator = cpu_communicator(4);
+    std::vector<std::vector<std::string>> messages(4);
+    {
+      std::vector<std::jthread> threads;
+      for (size_t rank = 0; rank < 4; ++rank) {
+        threads.emplace_back([&, rank] {
+          auto& endpoint = communicator->endpoint(static_cast<int>(rank));
+          std::vector<Work> works;
+          works.push_back(endpoint.allreduce_sum(torch::zeros({2})));  // the one that all agree on
+          for (const int64_t n : {3, 4})
+            works.push_back(endpoint.allreduce_sum(torch::zeros({rank == 3 ? 7 - n : n})));
+          // While some ranks still look at what the others called, these are on their way already.
+          for (int64_t n = 5; n < 30; ++n) works.push_back(endpoint.allreduce_sum(torch::zeros({n})));
+          for (auto& work : works) messages[rank].push_back(usage_error(work));
+        });
+      }
+    }
+    const std::string expected =
+        "replicas disagree: rank 0 called allreduce of 3 elements of Float, rank 3 called allreduce of 4 "
+        "elements of "
+        "Float";
+    std::vector<std::string> wanted(28, expected);
+    wanted.front() = "no UsageError";
+    for (const auto& of_rank : messages) REQUIRE(of_rank == wanted);
+  }
+}
+
+TEST_CASE("a tensor that will not do is an error on every rank") {
+  struct Wrong {
+    Post post;
+    std::string found;
+  };
+  const std::vector<Wrong> cases{
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.allreduce_sum(torch::zeros({4, 6}).t());
+       },
+       "allreduce with a tensor of sizes [6, 4] and strides [1, 6]"},
+      {[](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({24}, torch::kMeta)); },
+       "allreduce with a tensor on meta"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.broadcast(torch::zeros({48}).slice(0, 0, 48, 2), 0);
+       },
+       "broadcast from 0 with a tensor of sizes [24] and strides [2]"},
+      {[](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({24}), -1); },
+       "broadcast from -1"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.broadcast(torch::zeros({24}), endpoint.world_size());
+       },
+       "in a world of "},
+      {[](Endpoint& endpoint, size_t) { return endpoint.all_gather(torch::zeros({24}), torch::zeros({7})); },
+       "all_gather of 24 elements of Float from "},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.all_gather(torch::zeros({24}), torch::zeros({endpoint.world_size(), 24}, kFloat64));
+       },
+       " elements of Double"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.all_gather(
+             torch::zeros({24}),
+             torch::zeros({24, endpoint.world_size() + 1}).narrow(1, 0, endpoint.world_size()));
+       },
+       "and strides ["},
+  };
+  for (const int world : {1, 3}) {
+    for (const auto& wrong : cases) {
+      const auto communicator = cpu_communicator(world);
+      auto before = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
+        return endpoint.allreduce_sum(torch::zeros({3}));
+      });
+      auto works = post_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+        if (static_cast<int>(rank) == world - 1) return wrong.post(endpoint, rank);
+        return endpoint.allreduce_sum(torch::zeros({24}));
+      });
+      INFO("world " << world << ": " << wrong.found);
+      for (auto& work : before) CHECK(error_of(work) == nullptr);  // not those that were in order
+      for (auto& work : works) {
+        try {
+          work.wait();
+          FAIL_CHECK("no error");
+        } catch (const UsageError& error) {
+          CHECK_THAT(error.what(), ContainsSubstring(wrong.found));
+        }
+      }
+      auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
+        return endpoint.allreduce_sum(torch::zeros({3}));
+      });
+      for (auto& work : later) CHECK(error_of(work) != nullptr);
+    }
+  }
+}
+
+TEST_CASE("abort ends the wait for a rank that never comes with the very error it was given") {
+  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  const auto threads_before = thread_count();
+  const auto given = std::make_exception_ptr(std::runtime_error("rank 3 died"));
+  {
+    const auto communicator = cpu_communicator(4, algorithm);
+    std::vector<std::exception_ptr> seen(6);
+    {
+      std::vector<std::jthread> threads;
+      for (int rank = 0; rank < 3; ++rank) {
+        threads.emplace_back([&, rank] {
+          auto& endpoint = communicator->endpoint(rank);
+          auto first = endpoint.allreduce_sum(torch::zeros({100}));
+          auto second = endpoint.broadcast(torch::zeros({100}), 3);
+          seen[static_cast<size_t>(rank)] = error_of(first);
+          seen[static_cast<size_t>(rank) + 3] = error_of(second);
+        });
+      }
+      communicator->endpoint(3).abort(given);
+    }
+    for (const auto& error : seen) CHECK(error == given);
+
+    communicator->endpoint(0).abort(std::make_exception_ptr(std::runtime_error("a later one")));
+    auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
+      return endpoint.allreduce_sum(torch::zeros({100}));
+    });
+    for (auto& work : later) CHECK(error_of(work) == given);
+  }
+  CHECK(thread_count_down_to(threads_before) == threads_before);
+}
+
+TEST_CASE("an abort at any moment ends all ranks, and each collective on all of them or on none") {
+  constexpr int kWorld = 3;
+  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  const auto given = std::make_exception_ptr(std::runtime_error("stop"));
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    const auto communicator = cpu_communicator(kWorld, algorithm);
+    std::vector<std::exception_ptr> seen(kWorld);
+    std::vector<int> done(kWorld);
+    std::atomic<int> posted = 0;
+    {
+      std::vector<std::jthread> threads;
+      for (size_t rank = 0; rank < kWorld; ++rank) {
+        threads.emplace_back([&, rank] {
+          while (!seen[rank]) {
+            ++posted;
+            auto work = communicator->endpoint(static_cast<int>(rank)).allreduce_sum(torch::zeros({50}));
+            seen[rank] = error_of(work);
+            done[rank] += !seen[rank];
+          }
+        });
+      }
+      while (posted < repeat) std::this_thread::yield();
+      communicator->endpoint(repeat % kWorld).abort(given);
+    }
+    REQUIRE((seen == std::vector(kWorld, given)));  // not to be printed
+    REQUIRE(done == std::vector(kWorld, done.front()));
+  }
+}
+
+TEST_CASE("what was posted behind an aborted collective stays untouched") {
+  constexpr int kWorld = 4;
+  constexpr int64_t kElements = 200'000;  // enough for some rank to be at work when the abort comes
+  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  const auto given = std::make_exception_ptr(std::runtime_error("stop"));
+  Tensors first;
+  Tensors second;
+  Tensors before;
+  for (int rank = 0; rank < kWorld; ++rank) {
+    first.push_back(torch::zeros({kElements}));
+    second.push_back(torch::full({kElements}, rank));
+    before.push_back(second.back().clone());
+  }
+  int touched = 0;
+  for (int repeat = 0; repeat < 600; ++repeat) {
+    auto communicator = cpu_communicator(kWorld, algorithm);
+    const auto post = [&](const Tensors& tensors) {
+      return post_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+        return endpoint.allreduce_sum(tensors[rank]);
+      });
+    };
+    auto works = post(first);
+    const auto behind = post(second);
+    for (std::atomic<int> i = 0; i < repeat % 300 * 500; ++i) {  // each time elsewhere in the first
+    }
+    communicator->endpoint(0).abort(given);
+    const bool first_is_over = !error_of(works.front());
+    communicator.reset();  // its threads have ended: whatever they would touch, they have
+    for (size_t i = 0; i < kWorld; ++i) {
+      if (same_bits(second[i], before[i])) continue;
+      touched += !first_is_over;
+      second[i].copy_(before[i]);
+    }
+  }
+  CHECK(touched == 0);
+}
+
+TEST_CASE("in a world of one an abort counts too") {
+  const auto communicator = cpu_communicator(1);
+  const auto given = std::make_exception_ptr(std::runtime_error("stop"));
+  communicator->endpoint(0).abort(given);
+  auto sum = communicator->endpoint(0).allreduce_sum(torch::zeros({3}));
+  auto copy = communicator->endpoint(0).broadcast(torch::zeros({3}), 0);
+  CHECK(error_of(sum) == given);
+  CHECK(error_of(copy) == given);
+}
+
+TEST_CASE("a communicator that goes while ranks wait ends them, and leaves no thread behind") {
+  const auto threads_before = thread_count();
+  for (const int world : {1, 2, 4}) {
+    auto communicator = cpu_communicator(world);
+    CHECK(thread_count() >= threads_before + world);  // one a rank
+    std::vector<Work> works;
+    const auto tensor = torch::zeros({10});
+    for (int i = 0; i < 5 && world > 1; ++i) works.push_back(communicator->endpoint(0).allreduce_sum(tensor));
+    communicator.reset();
+    for (auto& work : works) CHECK_THROWS_WITH(work.wait(), "the communicator is gone");
+    CHECK(thread_count_down_to(threads_before) == threads_before);
+    CHECK(tensor.storage().use_count() == 1);  // nor any hold on the tensor
+  }
+}

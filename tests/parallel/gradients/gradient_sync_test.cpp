@@ -1,0 +1,310 @@
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <lockstep/tests/catch.h>
+#include <chrono>
+#include <thread>
+
+#include <lockstep/models/initialize.h>
+#include <lockstep/models/resnet18.h>
+#include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/timing/trace.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/threads.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// Three layers, of which the second can be left out.
+struct NetImpl : torch::nn::Module {
+  explicit NetImpl(uint64_t seed = 0) {
+    const SeededGenerator generator(seed);  // replicas are built at the same time
+    first = register_module("first", torch::nn::Linear(6, 40));
+    second = register_module("second", torch::nn::Linear(40, 40));
+    third = register_module("third", torch::nn::Linear(40, 3));
+    to(torch::kFloat64);
+  }
+  torch::Tensor forward(torch::Tensor X) {  // (n, 6) -> (n, 3)
+    auto h = torch::tanh(first(X));
+    on_hidden(h);
+    if (use_second) h = torch::tanh(second(h));
+    return third(h);
+  }
+
+  torch::nn::Linear first{nullptr}, second{nullptr}, third{nullptr};
+  bool use_second = true;
+  std::function<void(torch::Tensor&)> on_hidden = [](torch::Tensor&) {};
+};
+
+torch::Tensor inputs(int64_t rows) {  // (rows, 6)
+  return torch::arange(rows * 6, torch::kFloat64).mul(7).remainder(13).view({rows, 6}) / 13;
+}
+
+torch::Tensor loss_of(NetImpl& net, const torch::Tensor& X, int64_t rows) {
+  return net.forward(X).square().sum() / rows;
+}
+
+// Runs one function a rank in worker threads over a communicator.
+struct World {
+  explicit World(int size, Trace* trace = nullptr)
+      : devices(static_cast<size_t>(size), torch::kCPU),
+        workers(devices, 1),
+        communicator(make_communicator({.devices = devices, .threads = 1, .trace = trace})) {}
+
+  void run(const std::function<void(int rank, Endpoint& endpoint)>& task) {
+    workers.run(*communicator, task);
+  }
+
+  std::vector<torch::Device> devices;
+  ReplicaWorkers workers;
+  std::unique_ptr<Communicator> communicator;
+};
+
+// Gradients of plain torch on all rows.
+Params whole_gradients(int64_t rows) {
+  NetImpl net;
+  loss_of(net, inputs(rows), rows).backward();
+  Params gradients;
+  for (const auto& param : net.parameters()) gradients.push_back(param.grad());
+  return gradients;
+}
+
+const std::vector<SyncMode> kModes = {SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped};
+
+}  // namespace
+
+TEST_CASE("in an own loop with a torch optimizer, replicas train as one, after either zero_grad()") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const bool to_none = GENERATE(true, false);
+  constexpr int kWorld = 3;
+  constexpr int64_t kRows = 12;
+  INFO(name_of(kSyncModeNames, mode) << (to_none ? ", gradients dropped" : ", gradients zeroed"));
+
+  NetImpl whole;
+  torch::optim::SGD whole_sgd(whole.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
+  for (int step = 0; step < 4; ++step) {
+    whole_sgd.zero_grad(to_none);
+    loss_of(whole, inputs(kRows), kRows).backward();
+    whole_sgd.step();
+  }
+
+  World world(kWorld);
+  std::vector<Params> trained(kWorld);
+  world.run([&](int rank, Endpoint& endpoint) {
+    NetImpl net(static_cast<uint64_t>(rank));  // attach() gives all of them rank 0's weights
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
+    sync.attach(net);
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
+    const auto X = inputs(kRows).chunk(kWorld)[static_cast<size_t>(rank)];
+    for (int step = 0; step < 4; ++step) {
+      sgd.zero_grad(to_none);
+      loss_of(net, X, kRows).backward();
+      sync.wait();
+      sgd.step();
+    }
+    trained[static_cast<size_t>(rank)] = net.parameters();
+  });
+  for (const auto& params : trained) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      CHECK(max_difference(params[i], whole.parameters()[i]) <= 1e-13);
+      CHECK(params[i].equal(trained[0][i]));
+    }
+  }
+}
+
+TEST_CASE("a replica without rows and a replica with micro-batches give the whole batch's gradients") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const auto expected = whole_gradients(9);
+  World world(3);
+  std::vector<Params> gradients(3);
+  world.run([&](int rank, Endpoint& endpoint) {
+    NetImpl net;
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
+    sync.attach(net);
+    if (rank == 0) {
+      loss_of(net, inputs(9).slice(0, 0, 2), 9).backward();
+      sync.wait();
+    } else if (rank == 1) {
+      sync.flat_gradients().zero_();
+      sync.reduce();
+    } else {
+      sync.set_enabled(false);
+      loss_of(net, inputs(9).slice(0, 2, 5), 9).backward();
+      loss_of(net, inputs(9).slice(0, 5, 8), 9).backward();
+      sync.set_enabled(true);
+      loss_of(net, inputs(9).slice(0, 8, 9), 9).backward();
+      sync.wait();
+    }
+    for (const auto& param : net.parameters()) gradients[static_cast<size_t>(rank)].push_back(param.grad());
+  });
+  for (const auto& replica : gradients) {
+    for (size_t i = 0; i < expected.size(); ++i) {
+      CHECK(max_difference(replica[i], expected[i]) <= 1e-10 * max_abs(expected[i]));
+      CHECK(replica[i].equal(gradients[0][i]));
+    }
+  }
+}
+
+TEST_CASE("a parameter without a gradient is an error that names it, and nobody hangs") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const int careless = GENERATE(0, 1, -1);  // -1: all of them
+  World world(2);
+  std::vector<std::string> errors(2);
+  world.run([&](int rank, Endpoint& endpoint) {
+    NetImpl net;
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
+    sync.attach(net);
+    net.use_second = rank != careless && careless != -1;
+    loss_of(net, inputs(4), 4).backward();
+    try {
+      sync.wait();
+    } catch (const UsageError& error) {
+      errors[static_cast<size_t>(rank)] = error.what();
+    }
+  });
+  for (const auto& error : errors) {
+    CHECK_THAT(error, ContainsSubstring("second.weight, second.bias") && ContainsSubstring("4 of 6") &&
+                          !ContainsSubstring("first"));
+  }
+}
+
+TEST_CASE("two backward passes without a wait between them are an error") {
+  World world(1);
+  world.run([&](int, Endpoint& endpoint) {
+    NetImpl net;
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    loss_of(net, inputs(4), 4).backward();
+    std::string what;
+    try {
+      loss_of(net, inputs(4), 4).backward();
+    } catch (const UsageError& error) {
+      what = error.what();
+    }
+    if (what.find("came twice") == std::string::npos) throw std::runtime_error("not refused: " + what);
+  });
+}
+
+TEST_CASE("a module has one sync, which takes its hooks with it") {
+  World world(1);
+  auto& endpoint = world.communicator->endpoint(0);
+  NetImpl net, other;
+  {
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    CHECK_THROWS_AS(sync.attach(other), UsageError);
+    GradientSync second(endpoint);
+    CHECK_THROWS_WITH(second.attach(net),
+                      ContainsSubstring("first.weight has a post-accumulate hook already"));
+  }
+  for (const auto& param : net.parameters()) param.mutable_grad().zero_();
+  loss_of(net, inputs(4), 4).backward();  // with the sync gone: plain torch
+  loss_of(net, inputs(4), 4).backward();
+  const auto once = whole_gradients(4);
+  for (size_t i = 0; i < once.size(); ++i) {
+    CHECK(max_difference(net.parameters()[i].grad(), 2 * once[i]) <= 1e-12);
+  }
+  GradientSync again(endpoint);
+  CHECK_NOTHROW(again.attach(net));
+}
+
+TEST_CASE("frozen parameters have no gradient and are not waited for") {
+  World world(2);
+  std::vector<std::string> wrong(2);  // not of bool: each replica writes its own, and those share a byte
+  world.run([&](int rank, Endpoint& endpoint) {
+    NetImpl net;
+    net.second->weight.requires_grad_(false);
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    loss_of(net, inputs(4), 8).backward();
+    sync.wait();
+    auto& what = wrong[static_cast<size_t>(rank)];
+    if (net.second->weight.grad().defined()) what += "a gradient ";
+    if (sync.parameters().size() != 5) what += "waited for";
+  });
+  CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("gradients keep the memory format of their parameters") {
+  World world(2);
+  std::vector<std::string> wrong(2);
+  world.run([&](int rank, Endpoint& endpoint) {
+    ResNet18Options options;
+    options.width = 8;
+    ResNet18Impl net(options);
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    torch::cross_entropy_loss(net.forward(torch::rand({2, 1, 28, 28})), torch::tensor({1, 2})).backward();
+    sync.wait();
+    for (const auto& item : net.named_parameters()) {
+      const auto& grad = item->grad();
+      const bool view = grad.is_alias_of(sync.flat_gradients());
+      if (!view || grad.strides() != item->strides()) wrong[static_cast<size_t>(rank)] += item.key() + " ";
+    }
+  });
+  CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("parameters of two dtypes are refused") {
+  World world(1);
+  NetImpl net;
+  net.third->to(torch::kFloat32);
+  GradientSync sync(world.communicator->endpoint(0));
+  CHECK_THROWS_WITH(sync.attach(net), ContainsSubstring("Double") && ContainsSubstring("Float"));
+}
+
+// In the middle of backward, between the third layer's gradients and the first one's, each replica waits
+// until a reduction is over. Were reductions to start only after backward, it would wait for ever; bucketed
+// mode, which does so, shows that none has begun.
+TEST_CASE("in overlapped mode reductions run while backward still runs: by the order of events") {
+  const bool overlapped = GENERATE(true, false);
+  Trace trace;
+  World world(2, &trace);
+  const auto reductions = [&](int rank) {
+    const auto events = trace.events();
+    return std::count_if(events.begin(), events.end(), [&](const auto& event) {
+      return event.rank == rank && event.name.starts_with("allreduce");
+    });
+  };
+  std::vector<int64_t> seen(2, -1);
+  world.run([&](int rank, Endpoint& endpoint) {
+    NetImpl net;
+    net.on_hidden = [&, rank](torch::Tensor& h) {
+      h.register_hook([&, rank](torch::Tensor) {  // before the first layer's gradients
+        const auto deadline = std::chrono::steady_clock::now() + std::chrono::minutes(2);
+        while (overlapped && reductions(rank) == 0 && std::chrono::steady_clock::now() < deadline) {
+          std::this_thread::yield();
+        }
+        seen[static_cast<size_t>(rank)] = reductions(rank);
+      });
+    };
+    GradientSync sync(endpoint, {.mode = overlapped ? SyncMode::kOverlapped : SyncMode::kBucketed,
+                                 .bucket_bytes = 1,  // a bucket a parameter
+                                 .trace = &trace});
+    sync.attach(net);
+    {
+      const Trace::Span span(&trace, "backward", rank);
+      loss_of(net, inputs(4), 8).backward();
+    }
+    sync.wait();
+  });
+  for (const auto count : seen) CHECK((overlapped ? count >= 1 : count == 0));
+  // The same from the trace: some reduction ended before its replica's backward did.
+  const auto events = trace.events();
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto backward = std::find_if(events.begin(), events.end(), [&](const auto& event) {
+      return event.rank == rank && event.name == "backward";
+    });
+    REQUIRE(backward != events.end());
+    const auto within = std::count_if(events.begin(), events.end(), [&](const auto& event) {
+      return event.rank == rank && event.name.starts_with("allreduce") &&
+             event.begin_order > backward->begin_order && event.end_order < backward->end_order;
+    });
+    CHECK((overlapped ? within >= 1 : within == 0));
+  }
+}

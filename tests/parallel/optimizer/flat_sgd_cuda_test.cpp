@@ -1,0 +1,8 @@
+#include <lockstep/tests/parallel/optimizer/flat_sgd_cases.h>
+
+using namespace lockstep::testing;
+
+TEST_CASE("the SGD of the kernel on a GPU is torch's", "[cuda]") {
+  check_flat_sgd<float>(torch::Device("cuda:0"));
+  check_flat_sgd<double>(torch::Device("cuda:0"));
+}

@@ -1,0 +1,239 @@
+// The flat optimizer against torch::optim, which updates one tensor after the other; gradient clipping;
+// arithmetic.
+#include <ATen/Context.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <lockstep/tests/catch.h>
+#include <limits>
+#include <stdexcept>
+
+#include <lockstep/parallel/optimizer/optimizer.h>
+
+using namespace lockstep;
+using torch::kFloat32;
+using torch::kFloat64;
+using torch::Tensor;
+
+namespace {
+
+constexpr int kSteps = 50;
+
+double rate(int step) { return .05 / (1 + .1 * step); }  // another one in every step
+
+Tensor numbers(int64_t n, uint64_t seed, torch::ScalarType dtype) {  // (n)
+  at::manual_seed(seed);
+  return torch::randn({n}, kFloat64).to(dtype);
+}
+
+// A flat tensor as a model of three tensors has it: copies of its parts, as leaves.
+std::vector<Tensor> parts_of(const Tensor& flat) {
+  std::vector<Tensor> parts;
+  for (const auto& part : flat.tensor_split(3)) parts.push_back(part.clone().requires_grad_());
+  return parts;
+}
+
+void set_gradients(const std::vector<Tensor>& params, const Tensor& flat) {
+  const auto parts = flat.tensor_split(3);
+  for (size_t i = 0; i < params.size(); ++i) params[i].mutable_grad() = parts[i].clone();
+}
+
+Tensor flattened(const std::vector<Tensor>& params) {
+  const torch::NoGradGuard no_grad;
+  return torch::cat(params);
+}
+
+// The parameters after kSteps steps of torch's own optimizer (Stock) from the same start.
+template <class Stock, class StockOptions>
+Tensor stock_result(const StockOptions& options, int64_t n, torch::ScalarType dtype, int steps) {
+  const auto params = parts_of(numbers(n, 1, dtype));
+  Stock stock(params, options);
+  for (int step = 0; step < steps; ++step) {
+    set_gradients(params, numbers(n, 100 + static_cast<uint64_t>(step), dtype));
+    stock.param_groups().front().options().set_lr(rate(step));
+    stock.step();
+  }
+  return flattened(params);
+}
+
+Tensor flat_result(const OptimizerOptions& options, int64_t n, torch::ScalarType dtype, int steps) {
+  auto params = numbers(n, 1, dtype);
+  FlatOptimizer optimizer(options, torch::kCPU);
+  for (int step = 0; step < steps; ++step) {
+    auto grads = numbers(n, 100 + static_cast<uint64_t>(step), dtype);
+    optimizer.set_lr(rate(step));
+    optimizer.step(params, grads);
+    if (grads.count_nonzero().item<int64_t>() != 0)
+      throw std::logic_error("the optimizer left gradients behind");
+  }
+  return params;
+}
+
+void clip(Tensor& grads, double max_norm) { grads.mul_(clip_scale(grads, max_norm)); }
+
+double largest_difference(const Tensor& a, const Tensor& b) {
+  if (a.numel() == 0 && b.numel() == 0) return 0;
+  return (a.to(kFloat64) - b.to(kFloat64)).abs().max().item<double>();
+}
+
+// In double to rounding, in float to 50 steps' rounding of numbers around 1; and it has moved at all.
+template <class Stock, class StockOptions>
+void check_alike(const OptimizerOptions& ours, const StockOptions& stock) {
+  for (const int64_t n : {0, 1, 2, 997}) {
+    INFO(n << " elements");
+    CHECK(largest_difference(flat_result(ours, n, kFloat64, kSteps),
+                             stock_result<Stock>(stock, n, kFloat64, kSteps)) < 1e-12);
+    CHECK(largest_difference(flat_result(ours, n, kFloat32, kSteps),
+                             stock_result<Stock>(stock, n, kFloat32, kSteps)) < 2e-5);
+    if (n > 0)
+      CHECK(largest_difference(flat_result(ours, n, kFloat64, kSteps), numbers(n, 1, kFloat64)) > .001);
+  }
+}
+
+torch::optim::SGDOptions stock_sgd(const OptimizerOptions& options) {
+  return torch::optim::SGDOptions(1)
+      .momentum(options.momentum)
+      .weight_decay(options.weight_decay)
+      .nesterov(options.nesterov);
+}
+
+torch::optim::AdamWOptions stock_adamw(const OptimizerOptions& options) {
+  return torch::optim::AdamWOptions(1)
+      .betas({options.beta1, options.beta2})
+      .eps(options.epsilon)
+      .weight_decay(options.weight_decay);
+}
+
+}  // namespace
+
+TEST_CASE("SGD is torch::optim::SGD, with every combination of momentum, Nesterov and weight decay") {
+  for (const double weight_decay : {0., .01}) {
+    for (const double momentum : {0., .9}) {
+      for (const bool nesterov : {false, true}) {
+        if (nesterov && momentum == 0) continue;  // torch refuses that
+        INFO("weight decay " << weight_decay << ", momentum " << momentum << ", nesterov " << nesterov);
+        const OptimizerOptions options{
+            .momentum = momentum, .nesterov = nesterov, .weight_decay = weight_decay};
+        check_alike<torch::optim::SGD>(options, stock_sgd(options));
+      }
+    }
+  }
+}
+
+TEST_CASE("AdamW is torch::optim::AdamW") {
+  for (const double weight_decay : {0., .01}) {
+    INFO("weight decay " << weight_decay);
+    OptimizerOptions options{.kind = OptimizerKind::kAdamW, .weight_decay = weight_decay};
+    check_alike<torch::optim::AdamW>(options, stock_adamw(options));
+    options.beta1 = .8;
+    options.beta2 = .95;
+    options.epsilon = 1e-3;
+    check_alike<torch::optim::AdamW>(options, stock_adamw(options));
+  }
+}
+
+TEST_CASE("a large buffer, which torch's kernels divide among threads, is no different") {
+  constexpr int64_t kLarge = 1'000'003;
+  const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
+  CHECK(largest_difference(flat_result(sgd, kLarge, kFloat64, 3),
+                           stock_result<torch::optim::SGD>(stock_sgd(sgd), kLarge, kFloat64, 3)) < 1e-12);
+  const OptimizerOptions adamw{.kind = OptimizerKind::kAdamW, .weight_decay = .01};
+  CHECK(largest_difference(flat_result(adamw, kLarge, kFloat64, 3),
+                           stock_result<torch::optim::AdamW>(stock_adamw(adamw), kLarge, kFloat64, 3)) <
+        1e-12);
+}
+
+TEST_CASE("the comparison notices each option that differs") {
+  const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
+  const auto expected = stock_result<torch::optim::SGD>(stock_sgd(sgd), 997, kFloat64, kSteps);
+  const auto differs = [&](auto change) {
+    auto other = sgd;
+    change(other);
+    return largest_difference(flat_result(other, 997, kFloat64, kSteps), expected) > 1e-4;
+  };
+  CHECK_FALSE(differs([](OptimizerOptions&) {}));
+  CHECK(differs([](OptimizerOptions& other) { other.momentum = .899; }));
+  CHECK(differs([](OptimizerOptions& other) { other.nesterov = false; }));
+  CHECK(differs([](OptimizerOptions& other) { other.weight_decay = .0099; }));
+  CHECK(differs([](OptimizerOptions& other) { other.kind = OptimizerKind::kAdamW; }));
+}
+
+TEST_CASE("two steps by hand") {
+  // m = 2, p = 1 - .5 * 2 = 0; m = .5 * 2 + 4 = 5, p = 0 - .1 * 5
+  auto params = torch::tensor({1.}, kFloat64);
+  FlatOptimizer sgd({.momentum = .5}, torch::kCPU);
+  sgd.set_lr(.5);
+  sgd.step(params, torch::tensor({2.}, kFloat64));
+  CHECK(params.item<double>() == Approx(0).margin(1e-15));
+  sgd.set_lr(.1);
+  sgd.step(params, torch::tensor({4.}, kFloat64));
+  CHECK(params.item<double>() == Approx(-.5));
+
+  // AdamW's first step is lr against the sign of the gradient, whatever its size, after decay by lr * .1.
+  auto adam_params = torch::tensor({1., 1.}, kFloat64);
+  FlatOptimizer adamw({.kind = OptimizerKind::kAdamW, .weight_decay = .1, .epsilon = 0}, torch::kCPU);
+  adamw.set_lr(.01);
+  adamw.step(adam_params, torch::tensor({1e-3, -1e3}, kFloat64));
+  CHECK(adam_params[0].item<double>() == Approx(1 - .001 - .01));
+  CHECK(adam_params[1].item<double>() == Approx(1 - .001 + .01));
+}
+
+TEST_CASE("parameters that require gradients can be stepped") {
+  auto params = torch::ones({3}).requires_grad_();
+  FlatOptimizer sgd({.momentum = .9}, torch::kCPU);
+  sgd.set_lr(.25);
+  sgd.step(params, torch::ones({3}), torch::tensor(2.F));  // scaled first
+  CHECK(params.detach().equal(torch::full({3}, .5)));
+  CHECK(params.is_leaf());
+}
+
+TEST_CASE("a copy in bfloat16 is the parameters, rounded, after each step") {
+  for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
+    auto params = numbers(997, 1, kFloat32);
+    const auto copy = torch::zeros({997}, torch::kBFloat16);
+    FlatOptimizer optimizer({.kind = kind}, torch::kCPU);
+    optimizer.keep_bf16_weights(copy);
+    optimizer.set_lr(.1);
+    for (uint64_t step = 0; step < 3; ++step) {
+      optimizer.step(params, numbers(997, 100 + step, kFloat32));
+      CHECK(copy.equal(params.to(torch::kBFloat16)));
+    }
+  }
+}
+
+TEST_CASE("clipping is torch's clip_grad_norm_") {
+  for (const int64_t n : {1, 997, 100'003}) {
+    for (const double max_norm : {.5, 1., 1e6}) {
+      auto clipped = numbers(n, 5, kFloat64);
+      auto param = torch::zeros({n}, kFloat64).requires_grad_();
+      param.mutable_grad() = clipped.clone();
+      torch::nn::utils::clip_grad_norm_(param, max_norm);
+      clip(clipped, max_norm);
+      INFO(n << " elements to " << max_norm);
+      CHECK(largest_difference(clipped, param.grad()) < 1e-15);
+    }
+  }
+}
+
+TEST_CASE("clipping by hand: too long is scaled, short enough is left alone") {
+  auto grads = torch::tensor({3., 4.}, kFloat64);
+  clip(grads, 1);
+  CHECK(grads[0].item<double>() ==
+        Approx(.6).epsilon(1e-6));  // 1e-6: torch's small term beside the norm of 5
+  CHECK(grads[1].item<double>() == Approx(.8).epsilon(1e-6));
+
+  auto gentle = numbers(997, 5, kFloat32);
+  const auto before = gentle.clone();
+  clip(gentle, 1000);
+  CHECK(gentle.equal(before));
+
+  auto zeros = torch::zeros({10});
+  clip(zeros, 1);
+  CHECK(zeros.equal(torch::zeros({10})));
+  CHECK(clip_scale(torch::zeros({0}), 1).item<float>() == 1);
+
+  auto broken = torch::tensor({1., std::numeric_limits<double>::quiet_NaN()}, kFloat64);
+  clip(broken, 1);
+  CHECK(broken.isnan().all().item<bool>());  // not hidden
+}

@@ -1,0 +1,56 @@
+// Where a process gets no other thread: each kind of thread that a run starts says so, and the next one
+// works.
+#include <pthread.h>
+
+#include <lockstep/tests/catch.h>
+#include <memory>
+
+#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/parallel/threads/task_thread.h>
+#include <lockstep/parallel/threads/worker_pool.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// While it lives, a new thread's stack would be larger than all addresses, so that none can start.
+class NoThreads {
+ public:
+  NoThreads() {
+    pthread_getattr_default_np(&usual_);
+    pthread_attr_t huge = usual_;
+    pthread_attr_setstacksize(&huge, size_t{1} << 48);
+    pthread_setattr_default_np(&huge);
+  }
+  ~NoThreads() { pthread_setattr_default_np(&usual_); }
+  NoThreads(const NoThreads&) = delete;
+  NoThreads& operator=(const NoThreads&) = delete;
+
+ private:
+  pthread_attr_t usual_;
+};
+
+}  // namespace
+
+#ifndef __SANITIZE_THREAD__  // which starts threads with attributes of its own
+TEST_CASE("a thread that cannot start is an error of memory, with a hint") {
+  {
+    const NoThreads none;
+    try {
+      start_thread([] {});
+      FAIL("it started");
+    } catch (const MemoryError& error) {
+      CHECK_THAT(error.what(), ContainsSubstring("the system starts no other thread: "));
+      CHECK_THAT(error.hint(), ContainsSubstring("fewer replicas or fewer threads"));
+    }
+    CHECK_THROWS_WITH(need_threads(3),
+                      ContainsSubstring("3 threads are needed at once, the system gives 0: "));
+    CHECK_THROWS_AS(WorkerPool(2, [](int) {}), MemoryError);
+    CHECK_THROWS_AS(TaskThread(), MemoryError);
+  }
+  need_threads(3);
+  WorkerPool(2, [](int) {}).run([](int) {});
+}
+#endif

@@ -1,0 +1,227 @@
+// Files that are there whole or not at all, and what is left of processes that are killed.
+
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/utsname.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
+#include <lockstep/tests/catch.h>
+#include <cerrno>
+#include <csignal>
+#include <fstream>
+#include <functional>
+#include <iterator>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/temporary_file.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::TempFolder;
+namespace fs = std::filesystem;
+
+namespace {
+
+void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::vector<fs::path> files_in(const TempFolder& folder) {
+  std::vector<fs::path> paths;
+  for (const auto& entry : fs::directory_iterator(folder.path())) paths.push_back(entry.path());
+  return paths;
+}
+
+// How a process that runs `task` ends; 0: well.
+int status_of(const std::function<void()>& task) {
+  const pid_t child = fork();
+  if (child == 0) {
+    try {
+      task();
+    } catch (...) {
+      _exit(1);
+    }
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  return status;
+}
+
+std::string host() {
+  utsname names{};
+  uname(&names);
+  return names.nodename;
+}
+
+// Lets this process and none of its system calls of these numbers through.
+void refuse_calls(const std::vector<std::pair<int, int>>& errors) {
+  std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
+  for (const auto& [call, error] : errors) {
+    program.push_back(BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, static_cast<uint32_t>(call), 0, 1));
+    program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | static_cast<uint32_t>(error)));
+  }
+  program.push_back(BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW));
+  const sock_fprog filter = {static_cast<unsigned short>(program.size()), program.data()};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0 || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &filter) != 0)
+    throw std::runtime_error("no seccomp");
+}
+
+}  // namespace
+
+TEST_CASE("a new file has its name when it is whole, and what is written then is added to it") {
+  const TempFolder folder;
+  AtomicFile file(folder / "a", false);
+  CHECK(fs::is_empty(folder.path()));
+  file.write("one ");
+  CHECK_FALSE(fs::exists(folder / "a"));
+  file.put_in_place();
+  CHECK(read_file(folder / "a") == "one ");
+  file.write("two");
+  CHECK(read_file(folder / "a") == "one two");
+  CHECK(files_in(folder).size() == 1);
+}
+
+TEST_CASE("a file that appears meanwhile is kept, unless it is to be replaced") {
+  const bool overwrite = GENERATE(false, true);
+  const TempFolder folder;
+  {
+    AtomicFile file(folder / "a", overwrite);
+    file.write("ours");
+    write_file(folder / "a", "theirs");
+    if (overwrite) {
+      file.put_in_place();
+    } else {
+      CHECK_THROWS_WITH(file.put_in_place(), ContainsSubstring("already exists"));
+    }
+  }
+  CHECK(read_file(folder / "a") == (overwrite ? "ours" : "theirs"));
+  CHECK(files_in(folder).size() == 1);
+}
+
+// As file systems that know only one of them, or none.
+TEST_CASE("renaming to a new name replaces nothing by renameat2, by link, and by looking") {
+  std::vector<std::pair<int, int>> refused;
+  const int known = GENERATE(0, 1, 2);
+  if (known > 0) refused.emplace_back(SYS_renameat2, EINVAL);
+  if (known > 1) {
+    refused.emplace_back(SYS_linkat, EPERM);
+#ifdef SYS_link
+    refused.emplace_back(SYS_link, EPERM);
+#endif
+  }
+  const TempFolder folder;
+  const auto from = folder / "from", to = folder / "to", other = folder / "other";
+  write_file(from, "ours");
+  write_file(to, "theirs");
+  const int status = status_of([&] {
+    refuse_calls(refused);
+    if (rename_to_new(from, to) != EEXIST) _exit(2);
+    if (rename_to_new(from, other) != 0) _exit(3);
+    if (rename_to_new(folder / "none", folder / "new") != ENOENT) _exit(4);
+  });
+  CHECK(status == 0);
+  CHECK(read_file(to) == "theirs");
+  CHECK(read_file(other) == "ours");
+  CHECK(files_in(folder).size() == 2);
+}
+
+TEST_CASE("what a killed process has left goes when the next file is written in its folder") {
+  const TempFolder folder;
+  const int status = status_of([&] {
+    AtomicFile file(folder / "a", false);
+    file.write("half");
+    raise(SIGKILL);
+  });
+  REQUIRE(WIFSIGNALED(status));
+  REQUIRE(files_in(folder).size() == 1);
+  CHECK_THAT(files_in(folder)[0].filename().string(), ContainsSubstring(".lockstep-" + host() + "-"));
+  { const AtomicFile next(folder / "b", false); }
+  CHECK(fs::is_empty(folder.path()));
+}
+
+TEST_CASE("the file of a process that still writes is left alone") {
+  const TempFolder folder;
+  int writes[2], ends[2];  // pipes: the child has written; it may end
+  REQUIRE((pipe(writes) == 0 && pipe(ends) == 0));
+  const pid_t child = fork();
+  if (child == 0) {
+    char byte = 'x';
+    AtomicFile file(folder / "a", false);
+    file.write("whole");
+    if (write(writes[1], &byte, 1) != 1 || read(ends[0], &byte, 1) != 1) _exit(1);
+    try {
+      file.put_in_place();
+    } catch (...) {
+      _exit(2);
+    }
+    _exit(0);
+  }
+  char byte;
+  REQUIRE(read(writes[0], &byte, 1) == 1);
+  {
+    AtomicFile next(folder / "b", false);
+    next.write("next");
+    next.put_in_place();
+  }
+  CHECK(files_in(folder).size() == 2);
+  REQUIRE(write(ends[1], &byte, 1) == 1);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK(status == 0);
+  CHECK(read_file(folder / "a") == "whole");
+  for (const int fd : {writes[0], writes[1], ends[0], ends[1]}) ::close(fd);
+}
+
+TEST_CASE("only what a process of this host and user has left is removed, whatever its number") {
+  const TempFolder folder;
+  const auto ours = fs::path(".lockstep-" + host());
+  const auto named = [&](const std::string& end) { return folder / (ours.string() + end); };
+  write_file(named(fmt::format("-{}-7.tmp", getpid())), "a number that is in use again");
+  write_file(folder / ".lockstep-elsewhere.example-1-0.tmp", "another host's");
+  write_file(folder / "w-1-0.tmp", "somebody's");
+  write_file(folder / "outside", "linked to");
+  fs::create_symlink("outside", named("-1-1.tmp"));
+  fs::create_directory(named("-1-2.tmp"));
+  REQUIRE(mkfifo(named("-1-3.tmp").c_str(), 0600) == 0);
+  size_t kept = 6;
+  if (geteuid() == 0) {  // only root can make such a file
+    write_file(named("-1-4.tmp"), "another user's");
+    REQUIRE(chown(named("-1-4.tmp").c_str(), 65534, 65534) == 0);
+    ++kept;
+  }
+  { const AtomicFile next(folder / "b", false); }
+  CHECK_FALSE(fs::exists(named(fmt::format("-{}-7.tmp", getpid()))));
+  CHECK(files_in(folder).size() == kept);
+}
+
+TEST_CASE("a pipe is written directly") {
+  const TempFolder folder;
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  std::string got;
+  std::thread reader([&] { got = read_file(folder / "pipe"); });
+  {
+    AtomicFile file(folder / "pipe", false);  // nothing that --overwrite would have to allow
+    file.write("all");
+    file.put_in_place();
+  }
+  reader.join();
+  CHECK(got == "all");
+  CHECK(files_in(folder).size() == 1);
+  CHECK_THROWS_WITH(need_regular_file(folder / "pipe"), ContainsSubstring("not a regular file"));
+}
