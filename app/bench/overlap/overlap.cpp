@@ -13,6 +13,7 @@
 #include <lockstep/app/bench/overlap/run.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/terminal/logging.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/support/atomic_file.h>
