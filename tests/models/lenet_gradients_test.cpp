@@ -109,7 +109,7 @@ TEST_CASE("LeNet's frozen parameters get no gradient and cost no products, the o
 TEST_CASE("LeNet without a backward pass to come keeps one group of images a thread") {
   const LeNetCase test(80);
   const auto layers = asked_layers();
-  const auto groups = static_cast<size_t>((80 + layers.tracks - 1) / layers.tracks);
+  const auto groups = static_cast<size_t>((80 + layers.lanes - 1) / layers.lanes);
   const Threads guard(1);
   const auto forward = [&](const std::set<size_t>& trained) {
     asked = {};
