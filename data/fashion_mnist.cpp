@@ -33,21 +33,34 @@ constexpr PublishedFile kTestLabels = {"t10k-labels-idx1-ubyte", false,
 constexpr std::string_view kMissingHint =
     "install Debian's package (apt-get install dataset-fashion-mnist), name the folder that holds the files "
     "(--data DIR), or do without files (--data synthetic)";
+constexpr std::string_view kUnreadableHint =
+    "make the folder and its files readable (chmod), or name another folder (--data DIR)";
 constexpr std::string_view kDamagedHint =
     "put the published file in its place (apt-get install --reinstall dataset-fashion-mnist), or do without "
-    "files "
-    "(--data synthetic)";
+    "files (--data synthetic)";
 
-// The plain file where there is one, since it loads faster; else the gzipped one.
+// Whether there is something at this path. Throws DataError where the system does not tell, for example
+// because the folder above may not be read.
+bool path_exists(const std::filesystem::path& path) {
+  std::error_code error;
+  const auto type = std::filesystem::status(path, error).type();
+  if (type == std::filesystem::file_type::none) {
+    throw DataError(fmt::format("cannot read {}: {}", path.string(), error.message()),
+                    std::string(kUnreadableHint));
+  }
+  return type != std::filesystem::file_type::not_found;
+}
+
+// Returns the plain file if it exists, because it loads faster, else the gzipped one.
 std::filesystem::path find_file(const std::filesystem::path& folder, const PublishedFile& file) {
   std::error_code ignored;
-  if (!std::filesystem::is_directory(folder, ignored)) {
+  if (!path_exists(folder) || !std::filesystem::is_directory(folder, ignored)) {
     throw DataError(fmt::format("data folder {} does not exist or is not a folder", folder.string()),
                     std::string(kMissingHint));
   }
   for (const char* ending : {"", ".gz"}) {
     const auto path = folder / (std::string(file.name) + ending);
-    if (std::filesystem::exists(path, ignored)) return path;
+    if (path_exists(path)) return path;
   }
   throw DataError(fmt::format("{} has neither {} nor {}.gz", folder.string(), file.name, file.name),
                   std::string(kMissingHint));

@@ -133,8 +133,17 @@ std::vector<torch::Device> try_all_gpus(int gpus) {
 }
 
 std::string to_string(std::span<const torch::Device> devices) {
+  constexpr size_t kFewestCounted = 3;
   std::vector<std::string> names;
-  for (const auto& device : devices) names.push_back(device.str());
+  for (size_t begin = 0; begin < devices.size();) {
+    size_t end = begin + 1;
+    while (end < devices.size() && devices[end] == devices[begin]) ++end;
+    const size_t equal = end - begin;
+    const auto name = devices[begin].str();
+    if (equal >= kFewestCounted) names.push_back(fmt::format("{} x {}", name, equal));
+    if (equal < kFewestCounted) names.insert(names.end(), equal, name);
+    begin = end;
+  }
   return fmt::format("[{}]", fmt::join(names, ", "));
 }
 

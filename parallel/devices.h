@@ -42,7 +42,7 @@ std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
 torch::Device try_gpu(int i = 0, int gpus = visible_gpus());
 std::vector<torch::Device> try_all_gpus(int gpus = visible_gpus());
 
-// "[cuda:0, cuda:1]"
+// For messages: "[cuda:0, cuda:1]". Three or more equal devices in a row are counted: "[cpu x 64]".
 std::string to_string(std::span<const torch::Device> devices);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Counts in messages: "1 replica", "2 replicas".
+// Counts in messages: "1 replica", "2 replicas", "60,000 images".
 #pragma once
 
 #include <fmt/format.h>
@@ -9,9 +9,20 @@
 
 namespace lockstep {
 
+// "60,000", in every locale.
+inline std::string with_commas(int64_t number) {
+  auto text = fmt::format("{}", number);
+  const size_t first_digit = number < 0 ? 1 : 0;
+  for (size_t end = text.size(); end > first_digit + 3;) {
+    end -= 3;
+    text.insert(end, ",");
+  }
+  return text;
+}
+
 // `noun`: one whose plural ends in s.
 inline std::string counted(int64_t count, std::string_view noun) {
-  return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+  return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
 #include <torch/types.h>
+#include <unistd.h>
 
 #include <lockstep/tests/catch.h>
 #include <array>
@@ -104,6 +105,24 @@ TEST_CASE("a plain file is preferred to a gzipped one beside it") {
   const DataFolder data(/*gzip=*/false);
   for (const File& file : small_set()) write_bytes(data.folder() / (file.name + ".gz"), {'b', 'a', 'd'});
   CHECK(load_fashion_mnist(data.folder()).train.size() == kTrainRows);
+}
+
+TEST_CASE("a file whose state cannot be read is an error that says why") {
+  const DataFolder data(/*gzip=*/false);
+  const auto labels = data.path("train-labels-idx1-ubyte");
+  std::filesystem::remove(labels);
+  std::filesystem::create_symlink(labels.filename(), labels);  // a link to itself
+  CHECK(data.failure() == "cannot read " + labels.string() + ": Too many levels of symbolic links");
+}
+
+TEST_CASE("a data folder without permission to enter it is an error that says so") {
+  if (::geteuid() == 0) SKIP_CASE("root enters every folder");
+  const DataFolder data(/*gzip=*/true);
+  std::filesystem::permissions(data.folder(), std::filesystem::perms::owner_read);
+  const auto failure = data.failure();
+  std::filesystem::permissions(data.folder(), std::filesystem::perms::owner_all);
+  CHECK_THAT(failure, ContainsSubstring("cannot read " + data.folder().string()) &&
+                          ContainsSubstring("Permission denied"));
 }
 
 TEST_CASE("each of the four files truncated at ten places is an error that names it") {

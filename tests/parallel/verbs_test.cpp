@@ -22,12 +22,21 @@ TEST_CASE("device lists") {
   CHECK(list("auto", 0) == "[cpu]");
   CHECK(list("auto", 2) == "[cuda:0]");
   CHECK(list("cpu", 2) == "[cpu]");
-  CHECK(list("cpux4", 0) == "[cpu, cpu, cpu, cpu]");
+  CHECK(list("cpux4", 0) == "[cpu x 4]");
   CHECK(list("cuda", 3) == "[cuda:0, cuda:1, cuda:2]");
   CHECK(list("cuda:0,cuda:1", 2) == "[cuda:0, cuda:1]");
   CHECK(list("cuda:1x2", 2) == "[cuda:1, cuda:1]");
   CHECK(list("cuda:0,cpux2", 1) == "[cuda:0, cpu, cpu]");
   CHECK(list("cuda,cpu", 2) == "[cuda:0, cuda:1, cpu]");
+}
+
+TEST_CASE("a list of devices counts three or more equal ones in a row") {
+  const auto list = [](std::string_view spec) { return to_string(parse_devices(spec, 2)); };
+  CHECK(list("cpux2") == "[cpu, cpu]");
+  CHECK(list("cpux3") == "[cpu x 3]");
+  CHECK(list("cpux64") == "[cpu x 64]");
+  CHECK(list("cuda:0x3,cuda:1x2,cpux4") == "[cuda:0 x 3, cuda:1, cuda:1, cpu x 4]");
+  CHECK(list("cpu,cuda:0,cpux2") == "[cpu, cuda:0, cpu, cpu]");
 }
 
 TEST_CASE("what is not a device list is a usage error that shows it") {
