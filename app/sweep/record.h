@@ -14,15 +14,11 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/report/finding.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/sweep/cell.h>
 
 namespace lockstep {
-
-struct Finding {
-  std::string sentence;
-  Json values = Json::object();
-};
 
 class SweepRecord {
  public:

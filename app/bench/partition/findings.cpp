@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include <lockstep/app/report/report.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

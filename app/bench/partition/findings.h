@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/app/bench/partition/scheme.h>
-#include <lockstep/app/report/report.h>
+#include <lockstep/app/report/finding.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -33,11 +33,6 @@ struct PartitionFigures {
   std::vector<double> stage_shares = {};   // of the time that all layers take on one device
   std::optional<double> micro_ratio = {};  // a step with micro-batches as a multiple of one without, paired
   WayFigures one = {}, network_wise = {}, micro_batches = {}, layer_wise = {}, data_wise = {};
-};
-
-struct Finding {
-  std::string sentence;
-  Json values;
 };
 
 std::vector<Finding> partition_findings(const PartitionFigures& figures);

@@ -14,6 +14,7 @@
 #include <lockstep/app/bench/partition/pipeline.h>
 #include <lockstep/app/bench/partition/scheme.h>
 #include <lockstep/app/bench/partition/tensor_parallel.h>
+#include <lockstep/app/report/bench_options.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
