@@ -8,7 +8,7 @@ trap 'rm -rf "$copy"' EXIT
 
 "$here/include_rules.sh" "$root" || { echo "the tree breaks a rule"; exit 1; }
 
-# breaks FILE LINE: with this line in this file the check must fail and name the file.
+# breaks FILE LINE: adds this line to this file; the check must fail and name the file.
 breaks() {
   fresh_copy
   printf '%s\n' "$2" >> "$copy/$1"
@@ -40,10 +40,15 @@ breaks models/probe.h '#include <CLI/CLI.hpp>'
 breaks parallel/probe.cpp '  std::cerr << "slow";'
 breaks data/probe.cpp '  std::exit(3);'
 
-# One file may know c10d, a second may not.
+breaks parallel/training/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
+breaks app/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
+breaks parallel/probe.cpp '#include <nccl.h>'
+breaks app/bench/scaling/probe.cpp '#include <lockstep/tests/skip.h>'
+
+# One file may know torch's version, a second may not.
 fresh_copy
 for file in parallel/probe_a.cpp app/probe_b.cpp; do
-  echo '#include <torch/csrc/distributed/c10d/TCPStore.hpp>' >> "$copy/$file"
+  echo '#if TORCH_VERSION_MINOR > 11' >> "$copy/$file"
 done
-expect_noticed app/probe_b.cpp 'c10d in two files'
+expect_noticed app/probe_b.cpp 'TORCH_VERSION in two files'
 echo "include rules hold, and each is noticed when broken"

@@ -1,0 +1,91 @@
+#!/usr/bin/env bash
+# structure_test.sh cycles|types|format: one check of the whole tree, and proof that it notices what it looks for.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+root=$(cd "$here/../.." && pwd)
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+fresh_copy() {
+  rm -rf "${copy:?}"/*
+  cp -r "$root"/{app,data,examples,models,parallel,scripts,support,tests} "$root/.clang-format" "$copy"
+}
+
+# expect_noticed CHECK TEXT: the check fails on the copy and names TEXT.
+expect_noticed() {
+  local said
+  if said=$("$1" "$copy"); then echo "not noticed: $2"; exit 1; fi
+  grep -qF -- "$2" <<<"$said" || { printf 'noticed, but "%s" is not in:\n%s\n' "$2" "$said"; exit 1; }
+}
+
+# expect_passes CHECK: the check passes on the copy.
+expect_passes() { "$1" "$copy" || { echo "refused without a reason"; exit 1; }; }
+
+find_cycles() { python3 "$here/include_cycles.py" "$1"; }
+find_types() { python3 "$here/same_types.py" "$1"; }
+
+# Prints the files that clang-format would change; fails when there is one.
+find_format() {
+  ! find "$1"/{app,data,examples,models,parallel,scripts,support,tests} \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \
+    -o -name '*.cuh' \) -print0 | xargs -0 -n 20 -P "$(nproc)" "$clang_format" --dry-run --Werror 2>&1 |
+    sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u | grep .
+}
+
+cycles() {
+  find_cycles "$root"
+  fresh_copy
+  mkdir "$copy/app/probe"
+  echo '#include <lockstep/app/probe/b.h>' >"$copy/app/probe/a.h"
+  expect_passes find_cycles
+  echo '  #  include <lockstep/app/probe/c.h>' >"$copy/app/probe/b.cpp"  # a module is header and source
+  echo '#include <lockstep/app/probe/a.h>' >"$copy/app/probe/c.h"
+  expect_noticed find_cycles 'app/probe/a -> app/probe/b -> app/probe/c -> app/probe/a'
+  fresh_copy
+  echo '#include <lockstep/parallel/probe_b.h>' >"$copy/parallel/probe_a.h"
+  echo '#include <lockstep/parallel/probe_a.h>' >"$copy/parallel/probe_b.h"
+  expect_noticed find_cycles 'parallel/probe_a.h -> parallel/probe_b.h -> parallel/probe_a.h'
+}
+
+# two_types FIRST SECOND: a copy with these definitions in two files.
+two_types() {
+  fresh_copy
+  printf 'namespace lockstep {\n%s\n}\n' "$1" >"$copy/app/probe_a.h"
+  printf 'namespace lockstep {\n%s\n}\n' "$2" >"$copy/app/probe_b.cpp"
+}
+
+types() {
+  find_types "$root"
+  two_types 'struct Probe { int a; };' 'struct Probe { double b; };'
+  expect_noticed find_types 'lockstep::Probe in app/probe_a.h, app/probe_b.cpp'
+  two_types 'enum class Probe : int { kA };' 'class Probe final : public Base { int b; };'
+  expect_noticed find_types 'lockstep::Probe'
+  two_types 'const char* brace = "{"; struct Probe { int a; };' "char brace = '{'; // {"$'\nstruct Probe { float a; };'
+  expect_noticed find_types 'lockstep::Probe'
+  two_types 'namespace inner { struct Probe { int a; }; }' 'namespace inner { struct Probe { long a; }; }'
+  expect_noticed find_types 'lockstep::inner::Probe'
+  # No clash: a type of one file alone, one inside a function or another type, a declaration, and the same text again.
+  two_types 'struct Probe { int a; };' 'namespace { struct Probe { int b; }; }'
+  expect_passes find_types
+  two_types 'struct Probe { int a; };' 'void f() { struct Probe { int b; }; } struct O { struct Probe { int c; }; };'
+  expect_passes find_types
+  two_types 'struct Probe { int a; };' 'struct Probe; struct  Probe {  int a;  };  // same'
+  expect_passes find_types
+}
+
+format() {
+  clang_format=$(command -v clang-format-14 || command -v clang-format) ||
+    { echo "skipped: no clang-format (scripts/setup.sh --lint installs it)"; exit 77; }
+  local version
+  version=$("$clang_format" --version)
+  [[ $version =~ version\ 14\. ]] ||
+    { echo "skipped: versions format differently; this needs clang-format 14, found $version"; exit 77; }
+  find_format "$root" || { echo "clang-format -i changes these files"; exit 1; }
+  fresh_copy
+  rm -rf "$copy"/{app,data,models,parallel,tests}/*
+  expect_passes find_format
+  printf 'int  probe( ) ;\n' >"$copy/support/probe.cpp"
+  expect_noticed find_format support/probe.cpp
+}
+
+"$1"
+echo "the tree passes the check of $1, and what it looks for is noticed"
