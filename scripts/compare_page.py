@@ -1,4 +1,4 @@
-"""The turns of compare_turns.py in the form of docs/performance.md: one table of all cases, and where it was taken."""
+"""The turns of compare_turns.py in the form of docs/results.md: one table of all cases, and where it was taken."""
 import statistics
 
 import compare_goals as goals

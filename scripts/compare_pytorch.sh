@@ -3,7 +3,7 @@
 # the chapters' networks in turn on this machine; prints ms a step and images/s side by side, with the ratios and the
 # goals they are held against, and for LeNet in fp32 the seconds of a whole epoch. lockstep takes part with its own
 # kernels and with torch's (--kernels torch), of LeNet in fp32 also without Winograd's tiles (--kernels direct). At the
-# end all cases stand in one table, in the form of docs/performance.md. Set-up and build come first where they are
+# end all cases stand in one table, in the form of docs/results.md. Set-up and build come first where they are
 # needed. Measure on a machine that does nothing else, on two cores; ResNet-18 needs 16 GB of memory.
 #
 #   scripts/compare_pytorch.sh         LeNet and ResNet-18, fp32 and bf16, one after the other: half an hour

@@ -17,7 +17,7 @@ median counts. So what slows the machine down for a while slows both sides of a 
 Runs: `lockstep train` and scripts/baseline_pytorch.py train LeNet in fp32 from the same weights in the same order of
 rows.
 
-At the end all cases stand in one table of Markdown, in the form of docs/performance.md.
+At the end all cases stand in one table of Markdown, in the form of docs/results.md.
 
 Exit codes: 0 all is well, 1 a goal is missed or the contenders computed different things, 2 usage, 7 output file.
 """

@@ -1,7 +1,7 @@
 // How the OpenMP threads of the program `lockstep` wait for their next loop: they spin for some microseconds,
 // then sleep. By default GCC's OpenMP (libgomp) spins for milliseconds, on cores that other programs want:
 // beside one busy program on two cores a step of LeNet takes twice as long as it does so. Sleeping at once
-// costs a tenth on a quiet machine (docs/performance.md). A setting of the user's own, OMP_WAIT_POLICY or
+// costs a tenth on a quiet machine (docs/results.md). A setting of the user's own, OMP_WAIT_POLICY or
 // GOMP_SPINCOUNT, wins.
 //
 // libgomp reads its environment once, when it is loaded, which is before main(). So the program starts itself
