@@ -23,8 +23,8 @@ BucketBounds bounds_of(const GradientSyncOptions& options) {
   return {.first = small, .others = options.bucket_bytes, .last = small};
 }
 
-// Its memory as one contiguous tensor (n), whatever its memory format: it shares the memory where that has no
-// gaps, else it is a copy.
+// The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
+// otherwise it is a copy.
 torch::Tensor in_memory_order(const torch::Tensor& tensor) {
   if (!tensor.is_non_overlapping_and_dense()) return tensor.flatten();
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
@@ -32,7 +32,7 @@ torch::Tensor in_memory_order(const torch::Tensor& tensor) {
 
 }  // namespace
 
-// Runs for an undefined gradient too, which is one of zeros.
+// Also runs for an undefined gradient.
 class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(GradientSync& sync, int param) : sync_(sync), param_(param) {}
@@ -47,22 +47,22 @@ struct GradientSync::Nodes {
   std::vector<GradAccumulator> accumulators;
 };
 
-GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options)
-    : endpoint_(endpoint), options_(options), nodes_(std::make_unique<Nodes>()) {}
+GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trace* trace)
+    : endpoint_(endpoint), options_(options), trace_(trace), nodes_(std::make_unique<Nodes>()) {}
 
 GradientSync::~GradientSync() {
   for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
 }
 
 void GradientSync::attach(torch::nn::Module& module) {
-  if (progress_) throw UsageError("a gradient sync is attached to one module, and has one already");
+  if (progress_) throw UsageError("this GradientSync is attached to a module already");
   broadcast_module(module, endpoint_);
   Params params;
   for (const auto& item : module.named_parameters()) {
     if (!item.value().requires_grad()) continue;
     if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
       throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
-                       "one gradient sync a module, and no such hooks of your own");
+                       "use one GradientSync per module, and no such hooks of your own");
     }
     names_.push_back(item.key());
     params.push_back(item.value());
@@ -82,12 +82,12 @@ void GradientSync::attach(torch::nn::Module& module) {
 }
 
 void GradientSync::on_gradient(int param) {
-  if (!enabled_) return;
+  if (paused_ > 0) return;
   make_view(param);
   if (!progress_->mark(param)) {
     fail(fmt::format("the gradient of {} came twice in one step", names_[static_cast<size_t>(param)]),
-         "call wait() after each backward; of several micro-batches only the last one runs with the sync "
-         "enabled");
+         "call wait() after each backward; hold a no_sync() during all but the last of several "
+         "micro-batches");
   }
   if (options_.mode == SyncMode::kOverlapped) post_ready_buckets();
 }
@@ -107,7 +107,7 @@ void GradientSync::wait() {
     for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
     fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
                      params_.size() - missing.size(), params_.size(), names),
-         "the loss must depend on every parameter on every replica; freeze the others with "
+         "on every replica the loss must depend on every parameter; freeze the others with "
          "requires_grad_(false)");
   }
   wait_for_buckets();
@@ -122,14 +122,14 @@ void GradientSync::reduce() {
 }
 
 void GradientSync::wait_for_buckets() {
-  const Trace::Span span(options_.trace, "wait for gradients", endpoint_.rank());
+  const Trace::Span span(trace_, "wait for gradients", endpoint_.rank());
   post_ready_buckets();
   for (auto& work : works_) work.wait();
   works_.clear();
   progress_->reset();
 }
 
-// zero_grad() drops the view unless told otherwise; backward then leaves a tensor of its own, or none.
+// zero_grad() may have dropped the view: then backward has left a tensor of its own, or none.
 void GradientSync::make_view(int param) {
   const auto i = static_cast<size_t>(param);
   auto& grad = params_[i].mutable_grad();
@@ -140,7 +140,7 @@ void GradientSync::make_view(int param) {
 
 void GradientSync::fail(const std::string& what, const std::string& hint) {
   const UsageError error(fmt::format("replica {}: {}", endpoint_.rank(), what), hint);
-  endpoint_.abort(std::make_exception_ptr(error));  // or the others would wait for this one
+  endpoint_.abort(std::make_exception_ptr(error));  // otherwise the other replicas would wait for this one
   throw error;
 }
 

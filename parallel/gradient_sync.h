@@ -1,8 +1,8 @@
-// One replica's gradients, summed over all replicas: what PyTorch's DistributedDataParallel does, for any
-// LibTorch module in any training loop.
+// Sums one replica's gradients over all replicas, for any LibTorch module in any training loop. PyTorch has
+// DistributedDataParallel for it.
 //
 //   GradientSync sync(communicator->endpoint(rank));
-//   sync.attach(*net);                 // all replicas now have rank 0's weights
+//   sync.attach(*net);                 // gives all replicas rank 0's weights
 //   for (...) {
 //     optimizer.zero_grad();
 //     (loss_sum / rows_of_all_replicas).backward();
@@ -26,7 +26,7 @@
 namespace lockstep {
 
 enum class SyncMode {
-  kParameterwise,  // after backward, one parameter after the other: the chapter's loop, and the reference
+  kParameterwise,  // after backward, one parameter after the other, as in the chapter: the reference
   kBucketed,       // after backward, in buckets
   kOverlapped,     // in buckets, each as soon as backward has filled it
 };
@@ -38,38 +38,49 @@ inline constexpr Choice<SyncMode> kSyncModeNames[] = {{"parameterwise", SyncMode
 struct GradientSyncOptions {
   SyncMode mode = SyncMode::kOverlapped;
   int64_t bucket_bytes = 25 << 20;  // upper bound of a bucket; the first and the last have at most 1 MB
-  Trace* trace = nullptr;           // outlives the sync
 };
 
-// Used from the replica's own thread. All replicas attach, run backward and wait in step.
+// Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
 //
-// The gradients of all parameters that require one live in one flat buffer; each .grad is a view of it, and
-// wait() makes it one again where zero_grad() has dropped it. A hook on each parameter notes that its
-// gradient is complete; in overlapped mode it also posts the bucket's allreduce, strictly in the order of
-// buckets, so that all replicas post the same collectives whatever the order of their gradients. A gradient
-// that a layer leaves undefined is one of zeros.
+// The gradients of all trained parameters lie in one flat buffer. Each .grad is a view of it; wait() restores
+// the view where zero_grad() has dropped it. A hook on each parameter notes that its gradient is complete. In
+// overlapped mode the hook also posts the bucket's allreduce. Buckets are posted in a fixed order, so that
+// all replicas post the same collectives. An undefined gradient counts as zeros.
 class GradientSync {
  public:
-  explicit GradientSync(Endpoint& endpoint, GradientSyncOptions options = {});
-  ~GradientSync();  // takes its hooks off the parameters, whose gradients stay as they are
+  // Both outlive it; trace may be null.
+  explicit GradientSync(Endpoint& endpoint, GradientSyncOptions options = {}, Trace* trace = nullptr);
+  ~GradientSync();  // removes its hooks from the parameters; their gradients stay as they are
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  // Once. Gives the module rank 0's parameters and buffers, and zero gradients. The module is on the
-  // endpoint's device, in the memory format it will keep. Throws UsageError when parameters differ in dtype
-  // or device, and when one has a post-accumulate hook already.
+  // Call it once. Gives the module rank 0's parameters and buffers, and zero gradients. The module must be on
+  // the endpoint's device, in its final memory format. Throws UsageError when parameters differ in dtype or
+  // device, or when one has a post-accumulate hook already.
   void attach(torch::nn::Module& module);
 
-  // After backward: returns when the gradients are summed (on a GPU: the current stream waits for it). Throws
-  // UsageError that names the parameters which backward did not reach, and what ended a collective.
+  // Call it after backward. Returns when the gradients are summed (on a GPU: the current stream waits for
+  // that). Throws UsageError with the names of the parameters that backward did not reach, or the error that
+  // ended a collective.
   void wait();
 
-  // wait() for gradients that are in the flat buffer without a backward pass that the hooks have seen: from a
-  // graph that was replayed, or zeros of a replica that has no rows in this step.
+  // Like wait(), for gradients in the flat buffer that no hook has seen: of a replayed graph, or the zeros of
+  // a replica that has no rows in this step.
   void reduce();
 
-  // While off, backward only adds to the gradients: for all but the last of a step's micro-batches.
-  void set_enabled(bool enabled) { enabled_ = enabled; }
+  // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
+  // micro-batch of a step. May be nested.
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(GradientSync& sync) : sync_(sync) { ++sync_.paused_; }
+    ~NoSync() { --sync_.paused_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradientSync& sync_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
 
   // (layout().size), all gradients and the gaps between them
   torch::Tensor& flat_gradients() { return gradients_.flat; }
@@ -87,20 +98,21 @@ class GradientSync {
 
   Endpoint& endpoint_;
   const GradientSyncOptions options_;
+  Trace* const trace_;
   std::vector<std::string> names_;
   Params params_;
   FlatLayout layout_;
   FlatTensors gradients_;
-  // Of each parameter, kept since a node belongs to the stream on which it was made: the replica's own, for
-  // the whole run, as a graph's recording demands.
+  // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them
+  // on the replica's stream, which capturing a graph needs.
   struct Nodes;
   std::unique_ptr<Nodes> nodes_;
   std::optional<BucketProgress> progress_;
   std::vector<Work> works_;  // posted since the last wait()
-  bool enabled_ = true;
+  int paused_ = 0;           // NoSyncs that are alive
 };
 
-// All ranks get rank `root`'s parameters and buffers. A collective: every rank calls it.
+// A collective: gives all ranks the parameters and buffers of rank `root`.
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
 
 }  // namespace lockstep

@@ -13,15 +13,15 @@
 namespace lockstep {
 namespace {
 
-// torch hands out 32 streams of a GPU, in turn, and a replica takes two, its own and its communication
-// thread's. Two that were the same could not be captured: one's collectives would be in the other's graph.
+// torch has a pool of 32 streams per GPU and hands them out in rotation. A replica takes two: its own and its
+// communication thread's. Replicas that shared a stream would capture each other's collectives.
 constexpr int kReplicasOnGpu = 16;
 
 void require_own_streams(const std::vector<torch::Device>& devices) {
   for (const auto& device : devices) {
     const auto times = std::count(devices.begin(), devices.end(), device);
     if (device.is_cpu() || times <= kReplicasOnGpu) continue;
-    throw UsageError(fmt::format("{} is listed {} times, and has streams for {} replicas", device.str(),
+    throw UsageError(fmt::format("{} is listed {} times but has streams for only {} replicas", device.str(),
                                  times, kReplicasOnGpu),
                      fmt::format("list a GPU at most {} times", kReplicasOnGpu));
   }
@@ -32,14 +32,14 @@ void require_own_streams(const std::vector<torch::Device>& devices) {
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
   require_own_streams(devices_);
-  need_threads(size() * (threads + 1));  // workers and their helpers, and a thread each for communication
+  need_threads(size() * (threads + 1));  // per replica: a worker, its helpers and a communication thread
   pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
     streams_[static_cast<size_t>(rank)] =
         set_up_replica_thread({.rank = rank, .devices = devices_, .threads = threads});
   });
 }
 
-// How far the caller has queued on its current streams.
+// Marks the ends of what the caller has queued on its current streams.
 ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {
   Marks marks(devices_.size());
   for (size_t i = 0; i < devices_.size(); ++i) {
@@ -51,14 +51,14 @@ ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {
   return marks;
 }
 
-// What this replica does next starts after the mark. In the replica's thread, between two tasks: in the
-// caller's it could be while the stream is being captured, which CUDA refuses.
+// What this replica queues next starts after the caller's mark. Called in the replica's thread, between two
+// tasks: in the caller's thread the stream might be under capture, which CUDA refuses.
 void ReplicaWorkers::follow_caller(const Marks& marks, int rank) const {
   const auto i = static_cast<size_t>(rank);
   if (marks[i]) marks[i]->block(*streams_[i]);
 }
 
-// What the caller queues next starts after what the replicas have queued. Only while no task is under way.
+// What the caller queues next starts after what the replicas have queued. Call it while no task is under way.
 void ReplicaWorkers::lead_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(current_stream(stream->device()), *stream);

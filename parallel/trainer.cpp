@@ -68,7 +68,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       communicator_(make_communicator({.devices = options_.devices,
                                        .threads = options_.threads,
                                        .algorithm = options_.allreduce,
-                                       .trace = options_.replica.sync.trace})),
+                                       .trace = options_.replica.trace})),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()),

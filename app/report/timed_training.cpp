@@ -16,7 +16,7 @@ namespace {
 TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
   auto options = plan.trainer;
   if (trace) {
-    options.replica.sync.trace = trace;
+    options.replica.trace = trace;
     options.replica.cuda_graph = CudaGraph::kOff;  // each part is to be seen
   }
   return options;
@@ -38,20 +38,6 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
   train.seed = options.bench.seed;
   check_combinations(train, find_recipe(train.recipe));
   return make_train_plan(train, data);
-}
-
-nlohmann::ordered_json training_settings(const TrainFlags& options, const TrainPlan& plan) {
-  const auto& recipe = find_recipe(options.recipe);
-  const auto& optimizer = plan.trainer.replica.optimizer;
-  return {{"recipe", plan.recipe},
-          {"model", plan.model},
-          {"data", plan.data.set.name},
-          {"data_origin", plan.data.origin},
-          {"train_rows", plan.data.set.train.size()},
-          {"batch_size", options.batch_size.value_or(recipe.batch_size)},
-          {"lr", options.lr.value_or(rate_of(recipe, optimizer.kind))},
-          {"optimizer", name_of(kOptimizerNames, optimizer.kind)},
-          {"momentum", optimizer.momentum}};
 }
 
 TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)

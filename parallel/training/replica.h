@@ -1,12 +1,12 @@
-// One replica of a training run: a full copy of the model on one device, with its gradients' sync, its
-// optimizer and its rows. To follow a gradient, read step_eagerly(): gather, forward, backward, wait, update.
+// One replica of a training run: a full copy of the model on one device, with its gradient synchronisation,
+// its optimizer and its rows. To follow a gradient, read step_eagerly(): gather, forward, backward, wait,
+// update.
 #pragma once
 
 #include <c10/core/Event.h>
 
 #include <cstdint>
 #include <deque>
-#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -17,8 +17,8 @@
 #include <lockstep/parallel/optimizer/optimizer.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
+#include <lockstep/parallel/training/captured_steps.h>
 #include <lockstep/parallel/training/precision.h>
-#include <lockstep/parallel/training/step_graph.h>
 #include <lockstep/support/notice.h>
 #include <lockstep/support/types.h>
 
@@ -27,33 +27,36 @@ namespace lockstep {
 struct ReplicaOptions {
   GradientSyncOptions sync;
   OptimizerOptions optimizer;
-  double clip_norm = 0;  // of the global gradient; 0: no bound
+  double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
   Precision precision = Precision::kFp32;
-  bool invariant = false;
-  bool wait_for_device = false;             // after each phase, so that the moments on a GPU mean something
-  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with the two above and not with a trace
-  int in_flight = 1;                        // steps queued on a GPU before its thread waits for the oldest
-  Notice notice;                            // told when a step cannot be recorded; may be empty
+  bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas (micro_shards.h)
+  bool wait_for_device = false;             // after each phase, so that a GPU's timestamps are its own
+  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device` or `trace`
+  int in_flight = 1;                        // steps queued on a GPU before the host waits for the oldest
+  Notice notice;                            // told when a step cannot be captured; may be empty
+  Trace* trace = nullptr;                   // of all threads and GPUs; outlives the replica
 };
 
 // A replica's part of one step.
 struct ReplicaStep {
-  // Row numbers, one list a micro-batch. None is empty, unless the replica is invariant.
+  // Row numbers, one list per micro-batch. Only an invariant replica may have empty lists.
   std::vector<std::span<const int64_t>> micro_batches;
   int64_t batch_rows = 0;  // of the global batch
   double lr = 0;
   int64_t number = 0;  // of the step, from 0
 };
 
+// Not thread-safe. Construct and call it in the replica's thread.
 class Replica {
  public:
-  // In the replica's own thread, as all that follows; a collective: the module is moved to the endpoint's
-  // device and gets rank 0's weights.
+  // A collective. Moves the module to the endpoint's device and gives it rank 0's weights.
   Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
           const ReplicaOptions& options);
+  Replica(const Replica&) = delete;
+  Replica& operator=(const Replica&) = delete;
 
-  // A collective. On a GPU it only queues the work; steps of a shape that has been seen before are recorded
-  // and replayed there. Throws FailedError where CudaGraph::kOn asks for that and it cannot be done.
+  // A collective: one step of training. On a GPU it only queues the work, and replays captured steps (see
+  // CapturedSteps::replay for the error).
   StepTimestamps step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
@@ -64,27 +67,17 @@ class Replica {
   int64_t rows_trained() const { return rows_trained_; }
 
  private:
-  // What steps of one shape work on: memory that stays, so that a recording of such a step can be replayed.
-  struct Shape {
-    int64_t batch_rows = 0;           // of the global batch
-    std::vector<torch::Tensor> rows;  // row numbers on the device, one tensor a micro-batch
-    std::vector<Inputs> inputs;       // likewise
-    int eager_steps = 0;
-    std::unique_ptr<StepGraph>
-        graph;  // the whole step if the replica is alone, else its forward and backward
-  };
-
-  Shape& shape_of(const ReplicaStep& step);
-  void prepare(const ReplicaStep& step, Shape& shape);
-  StepTimestamps step_eagerly(Shape& shape);
-  StepTimestamps step_by_graph(Shape& shape);
   void keep_bf16_weights();
-  bool recorded(Shape& shape);
-  void record(Shape& shape);
+  CaptureOptions capture_options() const;
+  StepParts captured_parts();
+  PhaseSpan span(const char* phase);
 
-  void gather(Shape& shape);
-  void forward_backward(Shape& shape, bool post_gradients);
-  void sync_gradients(Shape& shape);
+  void prepare(const ReplicaStep& step, StepShape& shape);
+  StepTimestamps step_eagerly(StepShape& shape);
+  void gather(StepShape& shape);
+  void forward_backward(const StepShape& shape);
+  void forward_backward(const Inputs& inputs, int64_t batch_rows);
+  void sync_gradients(const StepShape& shape);
   void update();
   void add_to_sums(const Outcome& outcome);
   void wait_for_device() const;
@@ -97,20 +90,16 @@ class Replica {
   const std::shared_ptr<const BatchSource> source_;
   GradientSync sync_;
   FlatTensors params_;        // all that are trained
-  FlatTensors bf16_weights_;  // of them in bfloat16, where the model computes with those
+  FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   FlatOptimizer optimizer_;
   torch::Tensor sums_;
-  torch::Tensor never_;      // () double on the device: infinity, which given as a number the host would copy
-  torch::Tensor number_;     // () double on the device: of the step under way
-  int64_t next_number_ = 0;  // what number_ holds, as far as it has been queued
+  torch::Tensor never_;   // () double on the device: infinity. As a number the host would copy it each time
+  torch::Tensor number_;  // () double on the device: number of the step under way
+  int64_t next_number_ = 0;  // what number_ will hold when the queued work is done
   int64_t rows_trained_ = 0;
-  std::optional<DeviceClock> clock_;  // where there is a trace of a GPU's work
-
-  std::map<std::vector<int64_t>, Shape> shapes_;  // by rows of the global batch and of each micro-batch
-  bool use_graphs_ = false;
-  int eager_steps_ = 0;
-  std::unique_ptr<StepGraph> update_graph_;  // of a replica that is not alone
+  std::optional<DeviceClock> clock_;  // on a GPU with a trace
+  CapturedSteps captured_;
   std::deque<c10::Event> queued_;  // on a GPU: the ends of the steps that may still be under way there
 };
 

@@ -1,6 +1,5 @@
-// Work of a GPU that is recorded once and then replayed as a whole: the host's share of a step of many small
-// kernels shrinks to one call. (CUDA graphs:
-// https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)
+// Work of a GPU that is captured once and then replayed by one call of the host, instead of one call per
+// kernel. (CUDA graphs: https://docs.nvidia.com/cuda/cuda-c-programming-guide/#cuda-graphs)
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,7 +11,7 @@
 
 namespace lockstep {
 
-// Whether a GPU's steps are recorded and replayed.
+// Whether a GPU's steps are captured and replayed.
 enum class CudaGraph {
   kAuto,  // where it can be done
   kOn,    // an error where it cannot
@@ -22,29 +21,29 @@ enum class CudaGraph {
 inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
     {"auto", CudaGraph::kAuto}, {"on", CudaGraph::kOn}, {"off", CudaGraph::kOff}};
 
-// What is replayed reads and writes the very memory of the recording: whatever changes from step to step is
-// in tensors that stay where they are, and nothing in it may wait for the GPU. Used from one thread, whose
-// current stream is not the default one.
+// A replay reads and writes the memory that was used at capture. So all that changes from step to step must
+// be in tensors that stay in place, and the work must not wait for the GPU. Not thread-safe: use it from one
+// thread, whose current stream is not the default one.
 class StepGraph {
  public:
-  // Whether work on this device can be recorded; never in a build without CUDA.
+  // Whether work on this device can be captured; always false in a build without CUDA.
   static bool available(torch::Device device);
 
-  // Runs work(), and keeps what it queues on the current stream instead of running that. Memory that is
-  // allocated meanwhile stays the graph's; with `neighbour` both have it in common, for graphs that are
-  // replayed one after the other. Throws what work() throws, and c10::Error where CUDA cannot record
-  // something; the stream can be used as before.
-  explicit StepGraph(const std::function<void()>& work, const StepGraph* neighbour = nullptr);
+  // Runs work() and captures what it queues on the current stream; the GPU does not run it. Memory allocated
+  // meanwhile belongs to the graph. Graphs that are replayed one after the other may share one memory pool:
+  // `shares_pool_with` names such a graph. Throws what work() throws, and c10::Error when CUDA cannot capture
+  // something. The stream can be used after an error.
+  explicit StepGraph(const std::function<void()>& work, const StepGraph* shares_pool_with = nullptr);
   ~StepGraph();
   StepGraph(const StepGraph&) = delete;
   StepGraph& operator=(const StepGraph&) = delete;
 
-  // Queues all of it on the current stream.
+  // Queues the captured work on the current stream.
   void replay();
 
  private:
-  struct Recorded;
-  std::unique_ptr<Recorded> recorded_;
+  struct Captured;
+  std::unique_ptr<Captured> captured_;
 };
 
 }  // namespace lockstep

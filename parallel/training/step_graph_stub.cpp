@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-struct StepGraph::Recorded {};
+struct StepGraph::Captured {};
 
 bool StepGraph::available(torch::Device) { return false; }
 

@@ -333,7 +333,7 @@ TEST_CASE("gradients are summed once a step, whatever the number of micro-batche
     Trace trace;
     auto options = options_for(2);
     options.accumulate = accumulate;
-    options.replica.sync.trace = &trace;
+    options.replica.trace = &trace;
     auto trainer = make_trainer(lenet_factory(), options);
     const auto count = [&](std::string_view what) {
       const auto events = trace.events();

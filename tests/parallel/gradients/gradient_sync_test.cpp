@@ -133,10 +133,11 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
       sync.flat_gradients().zero_();
       sync.reduce();
     } else {
-      sync.set_enabled(false);
-      loss_of(net, inputs(9).slice(0, 2, 5), 9).backward();
-      loss_of(net, inputs(9).slice(0, 5, 8), 9).backward();
-      sync.set_enabled(true);
+      {
+        const auto no_sync = sync.no_sync();
+        loss_of(net, inputs(9).slice(0, 2, 5), 9).backward();
+        loss_of(net, inputs(9).slice(0, 5, 8), 9).backward();
+      }
       loss_of(net, inputs(9).slice(0, 8, 9), 9).backward();
       sync.wait();
     }
@@ -283,9 +284,10 @@ TEST_CASE("in overlapped mode reductions run while backward still runs: by the o
         seen[static_cast<size_t>(rank)] = reductions(rank);
       });
     };
-    GradientSync sync(endpoint, {.mode = overlapped ? SyncMode::kOverlapped : SyncMode::kBucketed,
-                                 .bucket_bytes = 1,  // a bucket a parameter
-                                 .trace = &trace});
+    GradientSync sync(endpoint,
+                      {.mode = overlapped ? SyncMode::kOverlapped : SyncMode::kBucketed,
+                       .bucket_bytes = 1},  // one bucket per parameter
+                      &trace);
     sync.attach(net);
     {
       const Trace::Span span(&trace, "backward", rank);

@@ -1,6 +1,6 @@
-// The Trainer on GPUs of the tests' own making, whose streams refuse what CUDA refuses and whose kernels are
-// queued: the same files as on a real GPU (replica, workers, communicators, step_graph_cuda.cpp, NCCL's) run
-// against them, and must leave what the processor leaves.
+// The Trainer on fake GPUs, whose kernels are queued and whose streams refuse what CUDA refuses. The files
+// are those of a real GPU (replica, workers, communicators, step_graph_cuda.cpp, NCCL's). The results must be
+// those of the CPU.
 #include <lockstep/tests/catch.h>
 #include <cmath>
 #include <future>
@@ -32,7 +32,7 @@ TrainerOptions options_for(const Devices& devices, CudaGraph graph, int in_fligh
   TrainerOptions options;
   options.devices = devices;
   options.in_flight = in_flight;
-  // Another rate in every step, so that one that was captured with the graph would show.
+  // Another rate in every step: a rate kept in the graph would show.
   options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 15, .warmup_steps = 2};
   options.replica.optimizer = {.momentum = .9, .weight_decay = 1e-3};
   options.replica.cuda_graph = graph;
@@ -45,7 +45,7 @@ struct Result {
   Evaluation evaluation;
 };
 
-// Fifteen steps as of epochs whose last batch is smaller; other rows in each.
+// Fifteen steps of epochs with one smaller batch. Each step has other rows.
 Result train(const ModelFactory& factory, const TrainerOptions& options) {
   Trainer trainer(factory, rows_on_device(kRows), rows_on_device(kRows), options);
   Result result;
@@ -60,7 +60,7 @@ Result train(const ModelFactory& factory, const TrainerOptions& options) {
   return result;
 }
 
-Result on_processor(int world = 1) {
+Result on_cpu(int world = 1) {
   return train(two_layers(),
                options_for(Devices(static_cast<size_t>(world), torch::kCPU), CudaGraph::kOff, 1));
 }
@@ -82,7 +82,7 @@ void check_near(const Result& found, const Result& expected) {
   CHECK(found.evaluation.top1 == expected.evaluation.top1);
 }
 
-// A fresh start, and GPUs that are well.
+// Resets all fakes.
 FakeTorchCuda& start() {
   reset_fake_nccl();
   break_gpus(0);
@@ -93,7 +93,7 @@ FakeTorchCuda& start() {
   return torch_cuda;
 }
 
-// Nothing of a capture is left behind.
+// No capture has left anything behind.
 void check_tidy(const FakeTorchCuda& torch_cuda) {
   CHECK(torch_cuda.open_pools == 0);
   CHECK(torch_cuda.used_pools == 0);
@@ -109,7 +109,7 @@ bool capturing(const torch::Tensor& tensor) {
 
 }  // namespace
 
-TEST_CASE("training on GPUs leaves what the processor leaves, captured or not, one step in flight or two") {
+TEST_CASE("training on GPUs gives the results of the CPU, captured or not, with one step in flight or two") {
   auto& torch_cuda = start();
   const auto devices =
       GENERATE(Devices{fake_gpu(0)}, Devices{fake_gpu(0), fake_gpu(1)}, Devices{fake_gpu(0), fake_gpu(0)});
@@ -118,9 +118,9 @@ TEST_CASE("training on GPUs leaves what the processor leaves, captured or not, o
   INFO(devices.size() << " replicas, the last on " << devices.back() << ", graphs " << static_cast<int>(graph)
                       << ", in flight " << in_flight);
   const auto found = train(two_layers(), options_for(devices, graph, in_flight));
-  check_near(found, on_processor(static_cast<int>(devices.size())));
+  check_near(found, on_cpu(static_cast<int>(devices.size())));
   const int world = static_cast<int>(devices.size());
-  // Of each replica: both shapes, and the update apart where gradients are summed in between.
+  // Per replica: one graph per shape, and one for the update where gradients are summed in between.
   CHECK(torch_cuda.captures == (graph == CudaGraph::kOff ? 0 : world == 1 ? 2 : 3 * world));
   CHECK((torch_cuda.replays > 0) == (graph != CudaGraph::kOff));
   check_tidy(torch_cuda);
@@ -153,10 +153,10 @@ TEST_CASE("a step may be handed over while a replica's stream is being captured"
   workers.wait();
   launch(current_stream(fake_gpu(0)), [&] { sum += 100; });  // after what the replicas have queued
   current_stream(fake_gpu(0)).synchronize();
-  CHECK((sum == 120 || sum == 122));  // the first task's graph comes before or after the caller's own work
+  CHECK((sum == 120 || sum == 122));  // the first task's graph runs before or after the caller's work
 }
 
-TEST_CASE("a capture that fails in the middle keeps its first error, and training goes on without") {
+TEST_CASE("a capture that fails reports its first error, and training goes on without graphs") {
   auto& torch_cuda = start();
   const bool tidies_up = GENERATE(true, false);
   const auto devices = GENERATE(Devices{fake_gpu(0)}, Devices{fake_gpu(0), fake_gpu(0)});
@@ -164,7 +164,7 @@ TEST_CASE("a capture that fails in the middle keeps its first error, and trainin
   INFO("torch tidies up " << tidies_up << ", replicas " << devices.size() << ", out of memory "
                           << out_of_memory);
   torch_cuda.tidies_up = tidies_up;
-  // A network that reads a number back, which no capture can.
+  // A network that copies a number to the host, which cannot be captured.
   const auto factory = two_layers([&](const torch::Tensor& X) {
     if (!out_of_memory && capturing(X)) X.sum().item<float>();
   });
@@ -184,14 +184,14 @@ TEST_CASE("a capture that fails in the middle keeps its first error, and trainin
     const std::lock_guard lock(mutex);
     notices.push_back(text);
   };
-  check_near(train(factory, options), on_processor(static_cast<int>(devices.size())));
+  check_near(train(factory, options), on_cpu(static_cast<int>(devices.size())));
   REQUIRE(notices.size() == devices.size());
   for (const auto& notice : notices) CHECK_THAT(notice, ContainsSubstring(words));
   CHECK(torch_cuda.replays == 0);
   check_tidy(torch_cuda);
 }
 
-TEST_CASE("captures on one GPU come one after the other") {
+TEST_CASE("graphs of one GPU are captured one after the other") {
   auto& torch_cuda = start();
   ReplicaWorkers workers({fake_gpu(0), fake_gpu(0)}, 1);
   std::atomic<int> arrived = 0;
@@ -211,7 +211,7 @@ TEST_CASE("captures on one GPU come one after the other") {
   check_tidy(torch_cuda);
 }
 
-TEST_CASE("after a collective that was aborted, no evaluation and no weights are given out") {
+TEST_CASE("after an aborted collective evaluate() and weights() throw") {
   start();
   const bool evaluates = GENERATE(true, false);
   Trainer trainer(two_layers(), rows_on_device(kRows), rows_on_device(kRows),
@@ -223,7 +223,7 @@ TEST_CASE("after a collective that was aborted, no evaluation and no weights are
   for (int i = 0; i < 2; ++i) {
     launch(current_stream(fake_gpu(i)), [open] { open.wait(); });
   }
-  // What is queued from here on fails on the GPU, after every call of NCCL's went well.
+  // From here on collectives fail on the GPU, although NCCL's calls succeed.
   fake_nccl().polls_in_progress = 0;
   fake_nccl().on_abort = [&, done = std::make_shared<std::once_flag>()] {
     std::call_once(*done, [&] { gate.set_value(); });
@@ -235,9 +235,9 @@ TEST_CASE("after a collective that was aborted, no evaluation and no weights are
     CHECK_THROWS_AS(trainer.weights(), PeerError);
 }
 
-TEST_CASE("a trainer that goes waits for its GPUs: what is queued there still reads its data") {
+TEST_CASE("a trainer's destructor waits for its GPUs, which still read its data") {
   start();
-  const auto steps = std::make_shared<std::atomic<int>>(0);  // that a GPU has come to
+  const auto steps = std::make_shared<std::atomic<int>>(0);  // that a GPU has reached
   const auto factory = two_layers(
       [steps](const torch::Tensor& X) { launch(current_stream(X.device()), [steps] { ++*steps; }); });
   auto trainer = std::make_unique<Trainer>(factory, rows_on_device(kRows), rows_on_device(kRows),
@@ -247,7 +247,7 @@ TEST_CASE("a trainer that goes waits for its GPUs: what is queued there still re
   trainer->step(std::vector<int64_t>{1, 2, 3, 4});
   std::jthread opens([&] {
     going.get_future().wait();
-    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // time to go without the GPU
+    for (int i = 0; i < 10'000; ++i) std::this_thread::yield();  // time for a destructor that does not wait
     gate.set_value();
   });
   going.set_value();
@@ -255,7 +255,7 @@ TEST_CASE("a trainer that goes waits for its GPUs: what is queued there still re
   CHECK(*steps == 1);
 }
 
-TEST_CASE("as many replicas on one GPU as have streams of their own, and no more") {
+TEST_CASE("at most 16 replicas share a GPU, each with its own stream") {
   start();
   ReplicaWorkers workers(Devices(16, fake_gpu(2)), 1);
   std::mutex mutex;
@@ -266,5 +266,5 @@ TEST_CASE("as many replicas on one GPU as have streams of their own, and no more
   });
   CHECK(streams.size() == 16);
   CHECK_THROWS_WITH(ReplicaWorkers(Devices(17, fake_gpu(2)), 1),
-                    ContainsSubstring("is listed 17 times, and has streams for 16 replicas"));
+                    ContainsSubstring("is listed 17 times but has streams for only 16 replicas"));
 }

@@ -6,24 +6,24 @@
 
 namespace lockstep {
 
-struct StepGraph::Recorded {
+struct StepGraph::Captured {
   std::function<void()> work;
 };
 
 bool StepGraph::available(torch::Device) { return testing::fake_step_graphs().available; }
 
 StepGraph::StepGraph(const std::function<void()>& work, const StepGraph*)
-    : recorded_(std::make_unique<Recorded>(Recorded{work})) {
+    : captured_(std::make_unique<Captured>(Captured{work})) {
   auto& graphs = testing::fake_step_graphs();
   if (!graphs.refuses.empty()) throw std::runtime_error(graphs.refuses);
-  ++graphs.recorded;
+  ++graphs.captured;
 }
 
 StepGraph::~StepGraph() = default;
 
 void StepGraph::replay() {
   ++testing::fake_step_graphs().replayed;
-  recorded_->work();
+  captured_->work();
 }
 
 namespace testing {

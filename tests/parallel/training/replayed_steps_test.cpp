@@ -1,7 +1,7 @@
-// Steps that are recorded and replayed, against the same steps run one by one. There is no GPU in it: what
-// stands in for a CUDA graph (fake_step_graph.h) keeps the work it is given and does that at each replay. So
-// it shows that all that differs between steps is in tensors, that each shape has its own graph, and what a
-// failure does; that CUDA can record the kernels is for a GPU to show.
+// Compares captured and replayed steps with eager steps. No GPU is used: a fake CUDA graph
+// (fake_step_graph.h) keeps its work and runs it at each replay. The tests show that all that differs between
+// steps is in tensors, that each shape has its own graph, and what happens after a failure. Whether CUDA can
+// capture the kernels only a GPU can show.
 #include <lockstep/tests/catch.h>
 #include <mutex>
 
@@ -23,7 +23,7 @@ namespace {
 
 using Rows = std::vector<int64_t>;
 
-// Twelve steps as of four epochs whose last batch is smaller; other rows in each.
+// Twelve steps of four epochs whose last batch is smaller. Each step has other rows.
 std::vector<Rows> batches() {
   std::vector<Rows> all;
   for (int64_t step = 0; step < 12; ++step) {
@@ -37,7 +37,7 @@ std::vector<Rows> batches() {
 TrainerOptions options_for(int world, CudaGraph graph) {
   TrainerOptions options;
   options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
-  // Another rate in every step, so that one that was recorded with the graph would show.
+  // Another rate in every step: a rate kept in the graph would show.
   options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 12, .warmup_steps = 2};
   options.replica.optimizer = {.momentum = .9, .weight_decay = 1e-3};
   options.replica.cuda_graph = graph;
@@ -88,23 +88,23 @@ void check_same(const Result& found, const Result& expected) {
 
 }  // namespace
 
-TEST_CASE("recorded steps leave the very weights and sums of steps run one by one") {
+TEST_CASE("captured steps give the same weights and sums as eager steps") {
   const int world = GENERATE(1, 2, 3);
   const bool residual = GENERATE(false, true);
   const auto factory = residual ? residual_factory() : lenet_factory();
   INFO("world " << world << (residual ? ", residual network" : ", LeNet"));
   fake_step_graphs() = {.available = true};
   const auto expected = train(factory, options_for(world, CudaGraph::kOff));
-  CHECK(fake_step_graphs().recorded == 0);
+  CHECK(fake_step_graphs().captured == 0);
   const auto found = train(factory, options_for(world, CudaGraph::kOn));
   check_same(found, expected);
-  // Of each replica: both shapes, and the update apart where gradients are summed in between.
-  CHECK(fake_step_graphs().recorded == (world == 1 ? 2 : 3 * world));
-  // Steps 0-2 run as they are; 3 and 4 and so on are replayed, since both shapes have run before.
+  // Per replica: one graph per shape, and one for the update where gradients are summed in between.
+  CHECK(fake_step_graphs().captured == (world == 1 ? 2 : 3 * world));
+  // Steps 0-2 run eagerly. From step 3 on all are replayed, since both shapes have run before.
   CHECK(fake_step_graphs().replayed == 9 * (world == 1 ? 1 : 2 * world));
 }
 
-TEST_CASE("recorded steps with micro-batches, clipping, and replicas without rows") {
+TEST_CASE("captured steps with micro-batches, clipping, and replicas without rows") {
   fake_step_graphs() = {.available = true};
   auto off = options_for(6, CudaGraph::kOff);  // of five rows one replica gets none
   off.accumulate = 2;
@@ -116,7 +116,7 @@ TEST_CASE("recorded steps with micro-batches, clipping, and replicas without row
   CHECK(fake_step_graphs().replayed > 0);
 }
 
-TEST_CASE("recorded steps with AdamW") {
+TEST_CASE("captured steps with AdamW") {
   fake_step_graphs() = {.available = true};
   auto off = options_for(2, CudaGraph::kOff);
   off.replica.optimizer = {.kind = OptimizerKind::kAdamW, .weight_decay = .01};
@@ -127,7 +127,7 @@ TEST_CASE("recorded steps with AdamW") {
   CHECK(fake_step_graphs().replayed > 0);
 }
 
-TEST_CASE("a loss that is not finite is found in the step in which it was, recorded or not") {
+TEST_CASE("a loss that is not finite is reported with its step, captured or not") {
   fake_step_graphs() = {.available = true};
   const int64_t wrong = GENERATE(1, 5, 11);
   auto options = options_for(1, CudaGraph::kOn);
@@ -147,12 +147,12 @@ TEST_CASE("a loss that is not finite is found in the step in which it was, recor
   CHECK(sums.bad->step == wrong);
 }
 
-TEST_CASE("a step that cannot be recorded is an error or a notice, and then runs as it is") {
+TEST_CASE("a step that cannot be captured is an error with kOn; with kAuto it is a notice and runs eagerly") {
   fake_step_graphs() = {.available = true, .refuses = "operation not permitted when stream is capturing"};
   CHECK_THROWS_AS(train(lenet_factory(), options_for(1, CudaGraph::kOn)), FailedError);
   CHECK_THROWS_WITH(
       train(lenet_factory(), options_for(2, CudaGraph::kOn)),
-      ContainsSubstring("a step on cpu cannot be recorded as a CUDA graph: operation not permitted"));
+      ContainsSubstring("a step on cpu cannot be captured as a CUDA graph: operation not permitted"));
   const int world = GENERATE(1, 2);
   auto options = options_for(world, CudaGraph::kAuto);
   std::mutex mutex;
@@ -162,15 +162,15 @@ TEST_CASE("a step that cannot be recorded is an error or a notice, and then runs
     notices.push_back(text);
   };
   check_same(train(lenet_factory(), options), train(lenet_factory(), options_for(world, CudaGraph::kOff)));
-  CHECK(notices.size() == static_cast<size_t>(world));  // one a replica, not one a step
+  CHECK(notices.size() == static_cast<size_t>(world));  // one per replica, not one per step
   CHECK_THAT(notices.front(), ContainsSubstring("; it is queued kernel by kernel"));
 }
 
-TEST_CASE("what must be seen step by step is not recorded") {
+TEST_CASE("with a trace, invariant, auto_split or no GPU nothing is captured") {
   fake_step_graphs() = {.available = true};
   Trace trace;
   auto traced = options_for(2, CudaGraph::kAuto);
-  traced.replica.sync.trace = &trace;
+  traced.replica.trace = &trace;
   auto invariant = options_for(2, CudaGraph::kAuto);
   invariant.replica.invariant = true;
   auto tuned = options_for(2, CudaGraph::kAuto);
@@ -178,5 +178,5 @@ TEST_CASE("what must be seen step by step is not recorded") {
   for (const auto& options : {traced, invariant, tuned}) train(lenet_factory(), options);
   fake_step_graphs().available = false;  // no CUDA in this build, or a CPU
   train(lenet_factory(), options_for(1, CudaGraph::kAuto));
-  CHECK(fake_step_graphs().recorded == 0);
+  CHECK(fake_step_graphs().captured == 0);
 }
