@@ -6,20 +6,23 @@
 
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
 
 std::string values_of(const Recipe& recipe) {
   const auto* times = recipe.per_device ? " x k" : "";  // on k devices
-  auto text = fmt::format("{}, {} epochs, batch {}{}, lr {}{} (adamw {}{})", recipe.model, recipe.epochs,
-                          recipe.batch_size, times, recipe.lr, times, recipe.adamw_lr, times);
+  auto text =
+      fmt::format("{}, {}, batch {}{}, lr {}{} (adamw {}{})", recipe.model, counted(recipe.epochs, "epoch"),
+                  recipe.batch_size, times, recipe.lr, times, recipe.adamw_lr, times);
   if (recipe.momentum > 0) text += fmt::format(", momentum {}", recipe.momentum);
   if (recipe.weight_decay > 0) text += fmt::format(", weight decay {}", recipe.weight_decay);
   if (recipe.schedule != Schedule::kConstant) {
     text += fmt::format(", {} schedule", name_of(kScheduleNames, recipe.schedule));
   }
-  if (recipe.warmup_epochs > 0) text += fmt::format(", {} warm-up epoch", recipe.warmup_epochs);
+  if (recipe.warmup_epochs > 0)
+    text += fmt::format(", {} of warm-up", counted(recipe.warmup_epochs, "epoch"));
   return text + fmt::format("; {}", initialization_text(recipe.initialization));
 }
 

@@ -8,6 +8,7 @@
 #include <lockstep/app/train/plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/cuda_info.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -41,7 +42,7 @@ void need_memory_for(std::span<const TrainPlan> plans) {
   for (const auto& plan : plans) bytes += host_bytes(plan);
   const auto& first = plans.front();
   need_host_memory(bytes,
-                   fmt::format("training {} images a step on {}", first.batch_size,
+                   fmt::format("training {} per step on {}", counted(first.batch_size, "image"),
                                plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
                    "--batch-size, or fewer replicas (--devices)");
 }

@@ -51,6 +51,7 @@ std::vector<double> given_rates(const Results& results) {
 Finding best_cell(const Results& results, int64_t test_rows) {
   const auto* best = best_of(results, [](const auto&) { return true; });
   if (!best) {
+    if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
     return {fmt::format("all {} have diverged: try smaller learning rates",
                         counted(static_cast<int64_t>(results.size()), "cell"))};
   }

@@ -7,6 +7,7 @@
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/synthetic.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -20,7 +21,7 @@ void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const 
   if (!limit) return;
   if (*limit > set.size()) {
     throw UsageError(fmt::format("--limit-{} {} is more than the {} {} images of {}", flag, *limit,
-                                 set.size(), kind, origin),
+                                 with_commas(set.size()), kind, origin),
                      "leave it out to use all of them");
   }
   set = first_rows(set, *limit);
@@ -28,10 +29,9 @@ void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const 
 
 }  // namespace
 
-std::string LoadedData::test_count(const std::locale& locale) const {
-  const auto rows = set.test.size();
-  if (!test_limited()) return fmt::format(locale, "{:L}", rows);
-  return fmt::format(locale, "the first {:L} of {:L}", rows, all_test_rows);
+std::string LoadedData::test_count() const {
+  const auto rows = with_commas(set.test.size());
+  return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
 }
 
 LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <locale>
 #include <optional>
 #include <string>
 
@@ -17,8 +16,8 @@ struct LoadedData {
 
   bool test_limited() const { return set.test.size() < all_test_rows; }
 
-  // How many there are to evaluate on: "10000", or "the first 1000 of 10000"; in this locale's digits.
-  std::string test_count(const std::locale& locale = std::locale::classic()) const;
+  // The number of images to evaluate on: "10,000", or "the first 1,000 of 10,000".
+  std::string test_count() const;
 };
 
 // Only so many rows, the first ones; empty: all.

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <locale>
 
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/plan.h>
@@ -14,18 +13,9 @@
 namespace lockstep {
 namespace {
 
-// "60,000", whatever the machine's locale.
-std::locale thousands() {
-  struct Commas : std::numpunct<char> {
-    char do_thousands_sep() const override { return ','; }
-    std::string do_grouping() const override { return "\3"; }
-  };
-  return {std::locale::classic(), new Commas};  // the locale owns it
-}
-
 std::string data_text(const LoadedData& data) {
-  return fmt::format(thousands(), "{}, {:L} training and {} test images ({})", data.set.name,
-                     data.set.train.size(), data.test_count(thousands()), data.origin);
+  return fmt::format("{}, {} training and {} test images ({})", data.set.name,
+                     with_commas(data.set.train.size()), data.test_count(), data.origin);
 }
 
 std::string batch_text(const TrainPlan& plan) {
@@ -36,17 +26,17 @@ std::string batch_text(const TrainPlan& plan) {
   } else if (!plan.trainer.split.empty()) {
     shard = fmt::format("split {}", fmt::join(sizes, ":"));
   } else {
-    shard = sizes.front() == sizes.back() ? fmt::format("{} a replica", sizes.front())
-                                          : fmt::format("{} or {} a replica", sizes.front(), sizes.back());
+    shard = sizes.front() == sizes.back() ? fmt::format("{} per replica", sizes.front())
+                                          : fmt::format("{} or {} per replica", sizes.front(), sizes.back());
   }
   const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
-  auto text = fmt::format("{} a step, {}; {} an epoch, ", counted(plan.batch_size, "image"), shard,
+  auto text = fmt::format("{} per step, {}; {} per epoch, ", counted(plan.batch_size, "image"), shard,
                           counted(plan.steps_per_epoch, "step"));
   const bool no_full_batch = plan.steps_per_epoch == 1 && last < plan.batch_size;
   text += no_full_batch ? fmt::format("with only {}", counted(last, "image"))
                         : fmt::format("the last with {}", last);
   if (plan.trainer.accumulate > 1) {
-    text += fmt::format("; each share in {} micro-batches", plan.trainer.accumulate);
+    text += fmt::format("; each shard in {} micro-batches", plan.trainer.accumulate);
   }
   return text;
 }
@@ -71,7 +61,7 @@ std::string training_text(const TrainPlan& plan) {
   return text + fmt::format(", seed {}", plan.seed);
 }
 
-bool on_processors(const TrainPlan& plan) {
+bool on_cpus(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
 }
@@ -79,12 +69,12 @@ bool on_processors(const TrainPlan& plan) {
 std::string arithmetic_text(const TrainPlan& plan) {
   const auto precision = plan.trainer.replica.precision;
   std::string text(name_of(kPrecisionNames, precision));
-  if (precision == Precision::kBf16) text += " where layers gain by it, weights and sums in fp32";
-  if (precision == Precision::kBf16 && on_processors(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
-    text += fmt::format("; {} on processors in fp32 alone, which is faster there", plan.model);
+  if (precision == Precision::kBf16) text += " in layers that gain by it, weights and sums in fp32";
+  if (precision == Precision::kBf16 && on_cpus(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+    text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
   }
-  if (plan.kernels == Kernels::kTorch) text += "; torch's kernels alone";
-  if (plan.kernels == Kernels::kDirect) text += "; our kernels without Winograd's tiles";
+  if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
+  if (plan.kernels == Kernels::kDirect) text += "; lockstep's kernels without Winograd tiles";
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
@@ -98,11 +88,11 @@ std::string allreduce_text(Allreduce allreduce) {
     case Allreduce::kRoot:
       return "on the first replica (root)";
     case Allreduce::kRing:
-      return "round a ring (ring)";
+      return "around a ring (ring)";
     case Allreduce::kNccl:
       return fmt::format("by NCCL {} (nccl)", nccl_version());
     default:
-      return "a part on each replica (two_shot)";
+      return "each replica sums one part (two_shot)";
   }
 }
 
@@ -116,27 +106,27 @@ std::string gradients_text(const TrainPlan& plan) {
   const bool overlapped =
       sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
   return fmt::format("summed {} (buckets of at most {} MB), {}",
-                     overlapped ? "while backward still runs" : "after backward", sync.bucket_bytes >> 20,
-                     how);
+                     overlapped ? "during backward" : "after backward", sync.bucket_bytes >> 20, how);
 }
 
 std::string devices_text(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   auto text = fmt::format("{}: {}", to_string(devices), counted(plan.world_size(), "replica"));
-  if (on_processors(plan)) text += fmt::format(" with {} each", counted(plan.trainer.threads, "thread"));
-  return text;
+  if (!on_cpus(plan)) return text;
+  const auto* each = plan.world_size() > 1 ? " each" : "";
+  return text + fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
 }
 
-// How a step comes to a GPU.
+// How a step is sent to a GPU.
 std::string queued_text(const TrainPlan& plan) {
   if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
-  if (plan.world_size() == 1) return "recorded once, then replayed as one CUDA graph";
-  return "recorded once, then replayed as two CUDA graphs with the sums between them";
+  if (plan.world_size() == 1) return "captured once, then replayed as one CUDA graph";
+  return "captured once, then replayed as two CUDA graphs with the sums between them";
 }
 
 std::string steps_text(const TrainPlan& plan) {
   const bool two = steps_in_flight(plan.trainer) == 2;
-  const std::string waits = two ? "the host waits for the step before" : "the host waits for each";
+  const std::string waits = two ? "the host waits for the previous step" : "the host waits for each step";
   return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
 }
 
@@ -150,7 +140,7 @@ std::string describe(const TrainPlan& plan) {
   row("recipe", plan.recipe);
   const auto start =
       plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
-  row("model", fmt::format(thousands(), "{}, {:L} parameters; {}", plan.model, plan.parameter_count, start));
+  row("model", fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start));
   row("data", data_text(plan.data));
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));

@@ -2,12 +2,15 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
@@ -15,19 +18,12 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
-double percent(int64_t part, int64_t whole) { return 100 * share(part, whole); }
 double ms(double seconds) { return 1e3 * seconds; }
 
 int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
 
 std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
   return fmt::format("epoch {:>{}}/{}", epoch, digits(plan.epochs), plan.epochs);
-}
-
-// "auto", or how many images of a full batch each replica gets.
-Json split_of(const TrainPlan& plan) {
-  if (plan.trainer.auto_split) return "auto";
-  return shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
 }
 
 }  // namespace
@@ -40,29 +36,33 @@ StepReport report_of(const StepInterval& interval, double now) {
           .seconds = seconds / steps,
           .images_per_second = static_cast<double>(interval.rows) / seconds,
           .resident_bytes = resident_bytes(),
-          .phases = interval.times / steps};
+          .phases = mean_phases(interval)};
 }
 
 double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
-std::string step_line(const StepReport& report, const TrainPlan& plan) {
-  auto line =
-      fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% | top5 {:5.1f}% | lr {:.1e} | {:.1f} ms",
-                  epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
-                  plan.steps_per_epoch, mean_loss(report.sums), percent(report.sums.top1, report.sums.rows),
-                  percent(report.sums.top5, report.sums.rows), report.lr, ms(report.seconds));
-  if (const auto& phases = report.phases) {
-    line += fmt::format(" (data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f})", ms(phases->data),
-                        ms(phases->compute), ms(phases->sync), ms(phases->update));
-  }
-  return line + fmt::format(" | {:.0f} img/s", report.images_per_second);
+std::optional<StepTimes> mean_phases(const StepInterval& interval) {
+  if (interval.steps == 0) return std::nullopt;
+  return interval.times / static_cast<double>(interval.steps);
 }
 
-std::string epoch_line(const EpochReport& report, const TrainPlan& plan) {
-  return fmt::format(
-      "{} | train loss {:.4f}, acc {:.3f} | test loss {:.4f}, acc {:.3f} | {:.1f} s + {:.1f} s evaluation",
+std::string step_line(const StepReport& report, const TrainPlan& plan) {
+  return fmt::format("{} | step {:>{}}/{} | loss {:.4f} | acc {:.3f} | {:.1f} ms | {} img/s",
+                     epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
+                     plan.steps_per_epoch, mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
+                     ms(report.seconds), with_commas(std::llround(report.images_per_second)));
+}
+
+std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
+  auto text = fmt::format(
+      "{} | train loss {:.4f} acc {:.3f} | test loss {:.4f} acc {:.3f} | {:.1f} s\n    lr {:.3g}",
       epoch_of(report.epoch, plan), mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
-      report.test.loss(), report.test.accuracy(), report.seconds, report.test_seconds);
+      report.test.loss(), report.test.accuracy(), report.seconds, report.lr);
+  if (const auto& phases = report.phases) {
+    text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
+                        ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));
+  }
+  return text;
 }
 
 std::string closing_line(const RunReport& report, const TrainPlan& plan) {
@@ -73,49 +73,9 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan) {
 }
 
 std::string plan_json(const TrainPlan& plan) {
-  const auto& replica = plan.trainer.replica;
-  const auto& optimizer = replica.optimizer;
-  Json devices = Json::array();
-  for (const auto& device : plan.trainer.devices) devices.push_back(device.str());
-  return Json{{"event", "plan"},
-              {"command", command_line()},
-              {"environment", environment_json()},
-              {"recipe", plan.recipe},
-              {"model", plan.model},
-              {"parameters", plan.parameter_count},
-              {"initialization", plan.initialization ? initialization_name(*plan.initialization) : "model"},
-              {"data", plan.data.set.name},
-              {"train_rows", plan.data.set.train.size()},
-              {"test_rows", plan.data.set.test.size()},
-              {"devices", devices},
-              {"threads", plan.trainer.threads},
-              {"batch_size", plan.batch_size},
-              {"split", split_of(plan)},
-              {"epochs", plan.epochs},
-              {"steps_per_epoch", plan.steps_per_epoch},
-              {"total_steps", plan.total_steps},
-              {"optimizer", name_of(kOptimizerNames, optimizer.kind)},
-              {"lr", plan.trainer.lr.lr},
-              {"schedule", name_of(kScheduleNames, plan.trainer.lr.schedule)},
-              {"warmup_epochs", plan.warmup_epochs},
-              {"momentum", optimizer.momentum},
-              {"nesterov", optimizer.nesterov},
-              {"weight_decay", optimizer.weight_decay},
-              {"clip_norm", replica.clip_norm},
-              {"accumulate", plan.trainer.accumulate},
-              {"precision", name_of(kPrecisionNames, replica.precision)},
-              {"sync", name_of(kSyncModeNames, replica.sync.mode)},
-              {"bucket_bytes", replica.sync.bucket_bytes},
-              {"kernels", name_of(kKernelsNames, plan.kernels)},
-              {"cuda_graph", name_of(kCudaGraphNames, replica.cuda_graph)},
-              {"in_flight", steps_in_flight(plan.trainer)},
-              {"allreduce", name_of(kAllreduceNames, plan.trainer.allreduce)},
-              {"bn", name_of(kBnPolicyNames, plan.trainer.bn)},
-              {"deterministic", plan.deterministic},
-              {"invariant", replica.invariant},
-              {"seed", plan.seed},
-              {"memory_estimate_bytes", plan.memory_estimate}}
-      .dump(-1, ' ', false, Json::error_handler_t::replace);  // a command may hold any bytes
+  Json json{{"event", "plan"}, {"command", command_line()}, {"environment", environment_json()}};
+  json.update(plan_fields(plan));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a command may hold any bytes
 }
 
 std::string split_json(int64_t step, const std::vector<double>& shares) {

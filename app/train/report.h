@@ -1,5 +1,5 @@
-// What a training run prints and records: step lines, epoch lines, the curve, the closing line, and the
-// metrics file.
+// The texts of a training run: step lines, epoch lines and the closing line for people, and the lines of the
+// --metrics file.
 #pragma once
 
 #include <cstdint>
@@ -13,9 +13,9 @@
 
 namespace lockstep {
 
-// What the steps since a line have come to.
+// Sums over the steps since a line, or over an epoch's steps.
 struct StepInterval {
-  double begin = 0;  // seconds of the run's clock
+  double begin = 0;  // in seconds of the run's clock
   int64_t steps = 0;
   int64_t rows = 0;
   double lr = 0;  // of the last step
@@ -23,55 +23,64 @@ struct StepInterval {
   StepTimes times{};
 };
 
-// Averages over such an interval.
+// What a step line says: means over an interval.
 struct StepReport {
-  int64_t epoch = 0;  // from 1, as all numbers people see
-  int64_t step = 0;   // within the epoch, from 1
+  int64_t epoch = 0;  // counts from 1
+  int64_t step = 0;   // within the epoch, counts from 1
   TrainSums sums{};
   double lr = 0;
-  double seconds = 0;  // wall time a step
+  double seconds = 0;  // wall time per step
   double images_per_second = 0;
   int64_t resident_bytes = 0;
-  std::optional<StepTimes> phases{};  // seconds a step; empty where the host cannot tell them apart
+  std::optional<StepTimes> phases{};  // seconds per step; empty if the host cannot tell the phases apart
 };
 
 struct EpochReport {
   int64_t epoch = 0;
   TrainSums sums{};
-  double seconds = 0;  // training alone
+  double lr = 0;                      // of the last step
+  std::optional<StepTimes> phases{};  // as in a StepReport, means over the epoch
+  double seconds = 0;                 // training alone
   Evaluation test{};
   double test_seconds = 0;
 };
 
 struct RunReport {
   double test_accuracy = 0;
-  double test_loss = 0;          // the mean over the test images, as the accuracy after the last epoch
-  double train_loss = 0;         // the mean over the last epoch's images, each before its step
-  double seconds_per_epoch = 0;  // training alone, scaled to whole epochs where a limit cut the run short
+  double test_loss = 0;          // mean over the test images, after the last epoch like the accuracy
+  double train_loss = 0;         // mean over the last epoch's images, each before its step
+  double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
   int64_t peak_bytes = 0;
   std::optional<std::string> weights_sha256{};
 };
 
-// Without epoch and step. `now`: when the last of these steps was done.
+// Returns the interval's means; epoch and step stay 0. `now`: when the interval's last step was done.
 StepReport report_of(const StepInterval& interval, double now);
 
-// Of an image.
+// Mean phases of the interval's steps; empty if it has no step.
+std::optional<StepTimes> mean_phases(const StepInterval& interval);
+
+// Per image.
 double mean_loss(const TrainSums& sums);
 
+// Both fit into 80 columns. The rest (top-5 accuracy, memory, the time of the evaluation) is in the metrics.
+// "epoch  1/10 | step  50/235 | loss 2.3028 | acc 0.097 | 2.7 ms | 96,518 img/s"
 std::string step_line(const StepReport& report, const TrainPlan& plan);
-std::string epoch_line(const EpochReport& report, const TrainPlan& plan);
-// The chapter's: "test acc: 0.83, 3.0 sec/epoch on [cuda:0, cuda:1]"; it says where only some of the test
-// images were asked.
+// "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
+// "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.
+std::string epoch_lines(const EpochReport& report, const TrainPlan& plan);
+// In the chapter's format: "test acc: 0.83, 3.0 sec/epoch on [cuda:0, cuda:1]". If only some of the test
+// images were evaluated, it says so.
 std::string closing_line(const RunReport& report, const TrainPlan& plan);
 
-// The same as JSON, one object a line, for --metrics.
+// One line of JSON each, for --metrics.
 std::string plan_json(const TrainPlan& plan);
-// The shares that `--split auto` has settled on, after this step of the run.
+// The shares that `--split auto` has settled on after this step of the run.
 std::string split_json(int64_t step, const std::vector<double>& shares);
 std::string step_json(const StepReport& report);
 std::string epoch_json(const EpochReport& report);
-// The last line tells how the training ended. `status`: stopped, diverged or failed.
+// The last line says how the training ended. `status`: stopped, diverged or failed.
 std::string done_json(const RunReport& report);
 std::string failed_json(std::string_view status, std::string_view reason, int64_t steps);
 

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// Only on the host is a phase over when its call returns.
+// On a GPU a call returns before its work is done, so that the host cannot time the phases.
 bool phases_known(const TrainPlan& plan) {
   return std::all_of(plan.trainer.devices.begin(), plan.trainer.devices.end(),
                      [](const auto& device) { return device.is_cpu(); });
@@ -43,7 +43,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
 
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
-  if (options_.trace) options.replica.sync.trace = &trace_;
+  if (options_.trace) options.replica.trace = &trace_;
   options.replica.notice = [](const std::string& text) { warn(text); };
   return options;
 }
@@ -86,7 +86,7 @@ RunReport TrainRun::run_epochs() {
     run.test_accuracy = report.test.accuracy();
     run.test_loss = report.test.loss();
     run.train_loss = mean_loss(report.sums);
-    print(epoch_line(report, plan_));
+    print(epoch_lines(report, plan_));
     record(epoch_json(report));
     show_curve();
   }
@@ -104,7 +104,6 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.set.train.size());
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
-  epoch_sums_ = {};
   begin_intervals();
   const double begin = clock_();
   step_lines_.start(begin);
@@ -112,21 +111,23 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     const auto first = static_cast<size_t>(step - 1) * batch_size;
     run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
-    // Looking at the clock costs nothing, a line costs a wait for the step.
+    // Reading the clock costs nothing. A line waits for the step.
     if (recorded || (!options_.quiet && step_lines_.due(clock_()))) report_steps(epoch, step, recorded);
     if (steps_done_ == 1 && !recorded) leave_out_first_step();
     stop_if_interrupted(epoch, step);
   }
   take_sums(epoch);  // waits for the last step
   const double end = clock_();
-  EpochReport report{.epoch = epoch, .sums = epoch_sums_, .seconds = end - begin};
+  epoch_.times += trainer_.take_times();
+  EpochReport report{.epoch = epoch, .sums = epoch_.sums, .lr = epoch_.lr, .seconds = end - begin};
+  if (phases_known(plan_)) report.phases = mean_phases(epoch_);
   EvaluationNotice notice(clock_);
   report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     if (!options_.quiet) notice(rows_done, rows);
     stop_if_asked(fmt::format("during the evaluation after epoch {}", epoch));
   });
   report.test_seconds = clock_() - end;
-  if (!std::isfinite(report.test.loss_sum)) {  // the last step left weights that no step has tried
+  if (!std::isfinite(report.test.loss_sum)) {  // no step has used the weights after the last step
     throw NumericError(fmt::format("the test loss after epoch {} was not finite", epoch),
                        diverged_hint(plan_));
   }
@@ -138,28 +139,26 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
   const bool settled = trainer_.split_settled();
   trainer_.step(rows);
   if (!settled && trainer_.split_settled()) report_split();
-  for (auto* interval : {&printed_, &recorded_}) {
+  for (auto* interval : {&epoch_, &printed_, &recorded_}) {
     interval->rows += static_cast<int64_t>(rows.size());
     ++interval->steps;
     interval->lr = lr;
   }
   ++steps_done_;
-  if (steps_done_ == 1) trainer_.synchronize();  // so that its time is its own
+  if (steps_done_ == 1) trainer_.synchronize();  // the first step is timed alone
 }
 
-void TrainRun::begin_intervals() {
-  trainer_.take_times();  // of steps that no line is to speak of: the last ones of an epoch
-  printed_ = recorded_ = {.begin = clock_()};
-}
+void TrainRun::begin_intervals() { epoch_ = printed_ = recorded_ = {.begin = clock_()}; }
 
-// The run's first step includes what happens only once: its time is left out of the averages.
+// The run's first step also does what is done only once. Its time is left out of the means.
 void TrainRun::leave_out_first_step() {
   trainer_.take_times();
-  for (auto* interval : {&printed_, &recorded_}) *interval = {.begin = clock_(), .sums = interval->sums};
+  for (auto* interval : {&epoch_, &printed_, &recorded_}) {
+    *interval = {.begin = clock_(), .lr = interval->lr, .sums = interval->sums};
+  }
 }
 
-// A line for people; in the metrics one of their own interval, whose averages know nothing of the lines
-// between.
+// Prints a step line and, if `recorded`, adds one to the metrics. Each has the means of its own interval.
 void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
   take_sums(epoch);  // waits for the step
   const auto times = trainer_.take_times();
@@ -172,8 +171,7 @@ void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
     interval = {.begin = now};
     return result;
   };
-  printed_.times += times;
-  recorded_.times += times;
+  for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->times += times;
   print(step_line(report(printed_), plan_));
   step_lines_.shown(now);
   if (recorded) record(step_json(report(recorded_)));
@@ -181,7 +179,7 @@ void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
 
 void TrainRun::take_sums(int64_t epoch) {
   const auto sums = trainer_.take_sums();
-  trace_.resolve();  // what GPUs have done is known by now
+  trace_.resolve();  // all GPU work is done by now
   if (sums.bad) {
     const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
     throw NumericError(
@@ -189,21 +187,21 @@ void TrainRun::take_sums(int64_t epoch) {
                     sums.bad->rank, plan_.trainer.devices.at(static_cast<size_t>(sums.bad->rank)).str()),
         diverged_hint(plan_));
   }
-  for (auto* total : {&epoch_sums_, &printed_.sums, &recorded_.sums}) *total += sums;
+  for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->sums += sums;
 }
 
 void TrainRun::report_split() {
   std::vector<std::string> shares;
   for (const double share : trainer_.split()) shares.push_back(fmt::format("{:.3f}", share));
   const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), trainer_.split());
-  print(fmt::format("split settled after step {}: shares {} of a batch, {} images a replica", steps_done_ + 1,
+  print(fmt::format("split settled after step {}: {} of a batch ({} images)", steps_done_ + 1,
                     fmt::join(shares, " : "), fmt::join(sizes, " : ")));
   record(split_json(steps_done_ + 1, trainer_.split()));
 }
 
 void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) {
   if (!interrupt_.signal() && !failed_output_) return;
-  take_sums(epoch);  // weights that are not finite are not to be kept
+  take_sums(epoch);  // throws if the loss is not finite: such weights are not kept
   stop_if_asked(fmt::format("after step {} of epoch {}", step, epoch));
 }
 
@@ -214,7 +212,7 @@ void TrainRun::stop_if_asked(const std::string& where) const {
 
 void TrainRun::show_curve() {
   constexpr int kWidth = 64;
-  constexpr int kHeight = 9;  // spaces the labels of the axis evenly
+  constexpr int kHeight = 9;  // the axis labels are evenly spaced
   if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
   const auto curve = draw_curve(accuracy_, static_cast<int>(plan_.epochs),
                                 std::min(kWidth, terminal_.width()), kHeight, utf8_locale());

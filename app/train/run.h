@@ -1,5 +1,5 @@
-// The loop of a training run: epochs of steps, an evaluation after each, and what is printed and recorded on
-// the way.
+// The loop of a training run: epochs of steps, an evaluation after each epoch, the printed lines and the
+// metrics.
 #pragma once
 
 #include <exception>
@@ -20,16 +20,16 @@ namespace lockstep {
 
 class TrainRun {
  public:
-  // `metrics` may be null. All but the clock are kept by reference and outlive the run.
+  // `metrics` may be null. Keeps references to all arguments but the clock.
   TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, LineFile* metrics,
            SecondsClock clock = steady_seconds);
 
-  // Throws NumericError when the loss is not finite, InterruptedError when a signal came, OutputError when
-  // standard output or the metrics could not be written, each after the step under way, and what training
-  // throws. However it ends, the metrics' last line tells.
+  // Throws after the step under way: NumericError if the loss is not finite, InterruptedError if a signal
+  // came, OutputError if standard output or the metrics cannot be written. Also throws what training throws.
+  // The last line of the metrics always says how the run ended.
   RunReport run();
 
-  // After run(), whether it returned or ended in one of the latter two.
+  // Valid after run() has returned or has thrown InterruptedError or OutputError.
   bool has_trained() const { return steps_done_ > 0; }
   std::vector<NamedTensor> weights() { return trainer_.weights(); }
   const Trace& trace() const { return trace_; }
@@ -40,7 +40,7 @@ class TrainRun {
   RunReport run_epochs();
   void record_failure(std::string_view status, std::string_view reason);
 
-  // Epochs and steps count from 1, as people see them.
+  // Epochs and steps count from 1.
   EpochReport run_epoch(int64_t epoch);
   void run_step(std::span<const int64_t> rows);
   void begin_intervals();
@@ -53,7 +53,7 @@ class TrainRun {
   void show_curve();
   void print(const std::string& line);
   void record(const std::string& json);
-  // A result that cannot be written asks the run to stop, so that what it has learnt is kept.
+  // Calls write(). If that throws OutputError, the run stops after the step under way and keeps its weights.
   void deliver(const std::function<void()>& write);
 
   const TrainPlan& plan_;
@@ -61,16 +61,16 @@ class TrainRun {
   const Terminal& terminal_;
   LineFile* metrics_;
   const InterruptGuard interrupt_{"the step under way to end"};
-  std::exception_ptr failed_output_;  // the first
+  std::exception_ptr failed_output_;  // the first OutputError
   Trace trace_;
   Trainer trainer_;
 
   const SecondsClock clock_;
   LineTimer step_lines_;
   int64_t steps_done_ = 0;        // of the whole run
-  TrainSums epoch_sums_;          // of the epoch under way
-  StepInterval printed_;          // since the last step line
-  StepInterval recorded_;         // since the last one in the metrics, which --log-every alone brings
+  StepInterval epoch_;            // since the epoch's begin
+  StepInterval printed_;          // since the last printed step line
+  StepInterval recorded_;         // since the last step line of the metrics: one every --log-every steps
   std::vector<double> accuracy_;  // on the test set, after each epoch
 };
 

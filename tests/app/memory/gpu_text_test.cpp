@@ -84,13 +84,13 @@ TEST_CASE("out of the processor's memory: torch's own words") {
 TEST_CASE("the plan of a run on GPUs says what will be recorded, and who sums") {
   auto plan = plan_on({kFirst});
   CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0]: 1 replica\n"));
-  CHECK_THAT(describe(plan), ContainsSubstring("recorded once, then replayed as one CUDA graph"));
+  CHECK_THAT(describe(plan), ContainsSubstring("captured once, then replayed as one CUDA graph"));
   plan = plan_on({kFirst, kSecond});
   plan.trainer.allreduce = Allreduce::kNccl;
   CHECK_THAT(describe(plan), ContainsSubstring("summed after backward (buckets of at most 25 MB), by NCCL"));
   CHECK_THAT(describe(plan), ContainsSubstring("as two CUDA graphs with the sums between them"));
   plan.trainer.replica.cuda_graph = CudaGraph::kOff;
-  CHECK_THAT(describe(plan), ContainsSubstring("summed while backward still runs"));
+  CHECK_THAT(describe(plan), ContainsSubstring("summed during backward"));
   CHECK_THAT(describe(plan), ContainsSubstring("queued kernel by kernel"));
   plan = plan_on({kFirst, kCpu});
   plan.trainer.threads = 3;
@@ -100,7 +100,7 @@ TEST_CASE("the plan of a run on GPUs says what will be recorded, and who sums") 
 
 TEST_CASE("what graphs do not go with") {
   TrainFlags options;
-  options.cuda_graph = "on";
+  options.cuda_graph = CudaGraph::kOn;
   CHECK(refusal(options) == "taken");
   auto traced = options, invariant = options, tuned = options;
   traced.trace = "trace.json";
@@ -109,7 +109,7 @@ TEST_CASE("what graphs do not go with") {
   CHECK_THAT(refusal(traced), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--trace"));
   CHECK_THAT(refusal(invariant), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--invariant"));
   CHECK_THAT(refusal(tuned), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--split auto"));
-  traced.cuda_graph = "auto";
+  traced.cuda_graph = CudaGraph::kAuto;
   CHECK(refusal(traced) == "taken");
   CHECK_THROWS_AS(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu}), UsageError);
   CHECK_NOTHROW(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu, kFirst}));

@@ -38,7 +38,7 @@ TEST_CASE("a run that cannot fit into memory is refused, as bench step refuses i
   for (const Words& command :
        {Words{"train", "--metrics", metrics}, Words{"train", "--dry-run"}, Words{"bench", "step"}}) {
     CHECK_THAT(refusal(program(command + words), 8),
-               ContainsSubstring("training 60000 images a step on [cpu] would take ") &&
+               ContainsSubstring("training 60,000 images per step on [cpu] would take ") &&
                    ContainsSubstring("are free\nhint: use a smaller --batch-size, or fewer replicas"));
   }
   CHECK_FALSE(std::filesystem::exists(metrics));

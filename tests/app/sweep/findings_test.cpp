@@ -110,6 +110,8 @@ TEST_CASE("cells that diverged are counted, with the smallest of their rates") {
   CHECK_THAT(some, ContainsSubstring("0.1 on cpu (test acc 0.8000), none on cpux2 (all diverged)"));
   const auto all = text_of({result("cpu", 1, 8, kDiverged), result("cpu", 1, 9, kDiverged)});
   CHECK_THAT(all, ContainsSubstring("all 2 cells have diverged: try smaller learning rates"));
+  CHECK_THAT(text_of({result("cpu", 1, 9, kDiverged)}),
+             ContainsSubstring("the only cell has diverged: try a smaller learning rate"));
   CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 

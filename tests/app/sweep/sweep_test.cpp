@@ -182,7 +182,7 @@ TEST_CASE("a cell that cannot fit into memory is refused before the first trains
       refusal(program({"sweep", "--devices", "cpu", "--recipe", "resnet18-pytorch", "--data", "synthetic",
                        "--batch-size", "16,60000", "--threads", "1", "--precision", "fp64", "--json", path}),
               8);
-  CHECK_THAT(error, ContainsSubstring("training 60000 images a step on [cpu]") &&
+  CHECK_THAT(error, ContainsSubstring("training 60,000 images per step on [cpu]") &&
                         ContainsSubstring("are free") && ContainsSubstring("--batch-size"));
   CHECK_FALSE(fs::exists(path));
 }

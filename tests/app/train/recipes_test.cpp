@@ -52,7 +52,7 @@ TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
     const auto times = recipe.per_device ? devices : 1;
     const auto text = plan(data, {"--recipe", recipe.recipe, "--devices", "cpux" + std::to_string(devices)});
     CHECK_THAT(text, ContainsSubstring("  model      " + recipe.model + "; " + recipe.starts + "\n"));
-    CHECK_THAT(text, ContainsSubstring(" " + std::to_string(recipe.batch * times) + " images a step, "));
+    CHECK_THAT(text, ContainsSubstring(" " + std::to_string(recipe.batch * times) + " images per step, "));
     std::ostringstream lr;
     lr << recipe.lr * static_cast<double>(times);
     CHECK_THAT(text, ContainsSubstring(", SGD, lr " + lr.str() + recipe.rest + ", seed 0\n") &&
@@ -64,9 +64,9 @@ TEST_CASE("an explicit batch size leaves a recipe's rate alone, an explicit rate
   const SmallData data(1000, 10);
   const Words words = {"--recipe", "resnet18-pytorch", "--devices", "cpux2"};
   CHECK_THAT(plan(data, words + Words{"--batch-size", "64"}),
-             ContainsSubstring(" 64 images a step, 32 a replica") && ContainsSubstring("SGD, lr 0.2, "));
+             ContainsSubstring(" 64 images per step, 32 per replica") && ContainsSubstring("SGD, lr 0.2, "));
   CHECK_THAT(plan(data, words + Words{"--lr", ".3"}),
-             ContainsSubstring(" 512 images a step, 256 a replica") && ContainsSubstring("SGD, lr 0.3, "));
+             ContainsSubstring(" 512 images per step, 256 per replica") && ContainsSubstring("SGD, lr 0.3, "));
 }
 
 TEST_CASE("every recipe has a rate for AdamW, which grows with the devices as SGD's does") {
@@ -94,13 +94,13 @@ TEST_CASE("a recipe is its values: the same flags give the same weights") {
                       "--momentum", "0", "--weight-decay", "0"}) == weights_hash({"--data", data.folder()}));
 }
 
-TEST_CASE("with the Fleet recipe every 50th step has a line with loss, top-1 and top-5") {
+TEST_CASE("with the Fleet recipe every 50th step has a line with its loss and accuracy") {
   const SmallData data;
   const auto result = run_process(train({"--data", data.folder(), "--recipe", "resnet18-fleet", "--model",
                                          "lenet", "--batch-size", "6", "--epochs", "1"}));
   REQUIRE(result.exit_code == 0);
   const std::regex step(
-      R"(epoch 1/1 \| step +(\d+)/107 \| loss \d\.\d{4} \| top1 +\d+\.\d% \| top5 +\d+\.\d% \| lr 5\.0e-02 \| .*)");
+      R"(epoch 1/1 \| step +(\d+)/107 \| loss \d\.\d{4} \| acc [01]\.\d{3} \| \d+\.\d ms \| [\d,]+ img/s)");
   Words steps;
   for (const auto& line : lines(result.out)) {
     std::smatch match;

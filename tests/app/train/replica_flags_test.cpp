@@ -101,11 +101,11 @@ TEST_CASE("the plan says how gradients meet") {
   CHECK_THAT(plan({"--devices", "cpu"}), ContainsSubstring("one replica: nothing to sum"));
   CHECK_THAT(plan({"--devices", "cpux2"}),
              ContainsSubstring(
-                 "while backward still runs (buckets of at most 25 MB), a part on each replica (two_shot)"));
+                 "during backward (buckets of at most 25 MB), each replica sums one part (two_shot)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "parameterwise", "--allreduce", "root"}),
              ContainsSubstring("summed parameter by parameter, on the first replica (root)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "bucketed", "--bucket-mb", "3", "--allreduce", "ring"}),
-             ContainsSubstring("summed after backward (buckets of at most 3 MB), round a ring (ring)"));
+             ContainsSubstring("summed after backward (buckets of at most 3 MB), around a ring (ring)"));
 }
 
 TEST_CASE("--trace is JSON with what each replica did when, on its two threads") {
@@ -151,7 +151,7 @@ TEST_CASE("--split deals rows by shares") {
   const SmallData data(128, 10);
   const Words words = {"--limit-train", "128", "--devices", "cpux2"};
   const auto dry = run_process(train(words + Words{"--data", data.folder(), "--split", "3:1", "--dry-run"}));
-  CHECK_THAT(dry.out, ContainsSubstring("128 images a step, split 96:32;"));
+  CHECK_THAT(dry.out, ContainsSubstring("128 images per step, split 96:32;"));
   const auto trace = traced(data, words + Words{"--split", "0:1"});
   CHECK(spans(trace, 0, 0, "forward").empty());
   CHECK(spans(trace, 1, 0, "forward").size() == 1);
@@ -170,9 +170,9 @@ TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
   const auto result = run_process(train({"--data", data.folder(), "--batch-size", "64", "--devices", "cpux2",
                                          "--split", "auto", "--epochs", "4", "--metrics", file}));
   REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out, ContainsSubstring("64 images a step, shares found by timing the first steps;"));
+  CHECK_THAT(result.out, ContainsSubstring("64 images per step, shares found by timing the first steps;"));
   const std::regex settled(
-      R"(split settled after step (\d+): shares (0\.\d{3}) : (0\.\d{3}) of a batch, (\d+) : (\d+) images a replica)");
+      R"(split settled after step (\d+): (0\.\d{3}) : (0\.\d{3}) of a batch \((\d+) : (\d+) images\))");
   int count = 0;
   for (const auto& line : lines(result.out)) {
     std::smatch match;
@@ -187,7 +187,7 @@ TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
   CHECK_THAT(read_bytes(file),
              ContainsSubstring("\"split\":\"auto\"") && ContainsSubstring("{\"event\":\"split\",\"step\":"));
   CHECK_THAT(run_process(train({"--data", data.folder(), "--split", "auto", "--dry-run"})).out,
-             ContainsSubstring("128 images a step, 128 a replica;"));
+             ContainsSubstring("128 images per step, 128 per replica;"));
 }
 
 TEST_CASE("shares that make no sense are refused") {

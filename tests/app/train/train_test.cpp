@@ -14,30 +14,34 @@ using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
-TEST_CASE("train prints its plan, step lines, epoch lines, and the chapter's last line") {
+TEST_CASE("train prints its plan, step lines, epoch lines, and a last line in the chapter's format") {
   const auto result = run_process(train({"--epochs", "2", "--log-every", "2", "--devices", "cpux2"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
   CHECK_THAT(result.out,
              ContainsSubstring("lenet-scratch") && ContainsSubstring("129,068 parameters") &&
                  ContainsSubstring("[cpu, cpu]: 2 replicas with 1 thread each") &&
-                 ContainsSubstring("128 images a step, 64 a replica; 5 steps an epoch, the last with 128"));
+                 ContainsSubstring("128 images per step, 64 per replica; 5 steps per epoch, the last with 128"));
   const std::regex step(
-      R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| top1 +\d+\.\d% \| top5 +\d+\.\d% \| lr 2\.0e-01 \| \d+\.\d ms \(data \d+\.\d, compute \d+\.\d, sync \d+\.\d, update \d+\.\d\) \| \d+ img/s)");
+      R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| acc [01]\.\d{3} \| \d+\.\d ms \| [\d,]+ img/s)");
   const std::regex last_step(R"(epoch 2/2 \| step 5/5 .*)");
   const std::regex epoch(
-      R"(epoch [12]/2 \| train loss \d\.\d{4}, acc \d\.\d{3} \| test loss \d\.\d{4}, acc \d\.\d{3} \| .*)");
-  int steps = 0, last_steps = 0, epochs = 0;
+      R"(epoch [12]/2 \| train loss \d\.\d{4} acc \d\.\d{3} \| test loss \d\.\d{4} acc \d\.\d{3} \| \d+\.\d s)");
+  const std::regex phases(
+      R"(    lr 0\.2 \| ms per step: data \d+\.\d, compute \d+\.\d, sync \d+\.\d, update \d+\.\d)");
+  int steps = 0, last_steps = 0, epochs = 0, phase_lines = 0;
   for (const auto& line : lines(result.out)) {
     steps += std::regex_match(line, step);
     last_steps += std::regex_match(line, last_step);
     epochs += std::regex_match(line, epoch);
+    phase_lines += std::regex_match(line, phases);
     CHECK(line.find('\r') == std::string::npos);    // a pipe gets plain lines,
     CHECK(line.find('\x1b') == std::string::npos);  // without colours
   }
   CHECK(steps == 4);
   CHECK(last_steps == 1);
   CHECK(epochs == 2);
+  CHECK(phase_lines == 2);
   CHECK(std::regex_match(lines(result.out).back(),
                          std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu, cpu\])")));
 }
@@ -177,8 +181,8 @@ TEST_CASE("train --metrics of a run that was stopped ends with a line that says 
   CHECK_THAT(result.err, ContainsSubstring(end.at("reason").get<std::string>()));
 }
 
-TEST_CASE("a step line speaks of its own steps: its parts are no more than the whole") {
-  // 5 steps an epoch, of which the last two have no line.
+TEST_CASE("a step line describes its own steps: its phases take no longer than the whole") {
+  // Each epoch has 5 steps. The last two have no line.
   const auto steps = events_named("step", metrics_of({"--epochs", "3", "--log-every", "3"}));
   for (const auto& step : steps) {
     double parts = 0;
@@ -277,7 +281,7 @@ TEST_CASE("fewer rows than replicas, and fewer than a batch") {
   const auto result = run_process(train({"--limit-train", "3", "--devices", "cpux4", "--epochs", "1"}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out,
-             ContainsSubstring("1 step an epoch, with only 3 images") && ContainsSubstring("step 1/1"));
+             ContainsSubstring("1 step per epoch, with only 3 images") && ContainsSubstring("step 1/1"));
 }
 
 TEST_CASE("demo scratch shows what the chapter shows") {
