@@ -1,0 +1,107 @@
+#!/usr/bin/env python3
+"""commands.py PROGRAM: runs every command that README.md and docs/*.md show, at small size.
+
+A command is a line of a block marked `sh` that begins with `lockstep` or `./scripts/run.sh`, or inline code that does.
+Inline code without a flag is a name, and only its --help runs. The commands of docs/experiments.md are left to scripts/experiments.py, which also compares what they print. The
+commands of a page run in its order in one folder, since some read what others have written. Data are synthetic, and
+sizes are replaced by small ones. A command for GPUs ends with 0 or 5; any other one must end with 0.
+
+Other scripts that a block names must exist and be executable."""
+
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
+         if page.name != "experiments.md"]
+PROGRAMS = ("lockstep", "./scripts/run.sh")
+BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.S | re.M)
+INLINE = re.compile(r"`((?:lockstep|\./scripts/run\.sh) [^`\n]+)`")
+# For flags that a command leaves open, through the environment.
+SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, LIMIT_TEST=64, BATCH_SIZE=16, LIMIT_STEPS=1, EPOCHS=2, ITERATIONS=2,
+             REPEAT=3, SIZE=48, MAX_BYTES="32K", THREADS=1)
+# For flags that a command gives.
+SMALLER = {"--batch-size": "16", "--limit-train": "256", "--limit-test": "64", "--epochs": "2", "--limit-steps": "1",
+           "--repeat": "3", "--threads": "1", "--min-bytes": "1K", "--max-bytes": "32K"}
+WRITES = ("--save", "--metrics", "--trace", "--json", "--output", "plot")
+GPU_REFUSED = 5  # exit code: no such device
+DATA_MISSING = 3  # exit code: the data set is not installed
+
+
+def shown(page):
+    """The command lines of a page, in its order, and the scripts that it names."""
+    text = page.read_text()
+    lines = [(match.start(), line) for match in BLOCKS.finditer(text) for line in match[1].splitlines()]
+    prose = BLOCKS.sub(lambda block: " " * len(block[0]), text)
+    lines += [(match.start(), match[1] if " --" in match[1] else match[1] + " --help") for match in INLINE.finditer(prose)]
+    commands, scripts = [], []
+    for _, line in sorted(lines, key=lambda entry: entry[0]):
+        words = shlex.split(line, comments=True)
+        if not words:
+            continue
+        if words[0] in PROGRAMS:
+            commands.append(tuple(words[1:]))
+        elif "scripts/" in words[0]:
+            scripts.append(words[0])
+    return commands, scripts
+
+
+def made_small(words):
+    words = list(words)
+    for place, flag in enumerate(words[:-1]):
+        if flag in SMALLER:
+            words[place + 1] = SMALLER[flag]
+    return words
+
+
+def accepted(words):
+    """The exit codes with which a command may end, and what is added to it."""
+    if any("cuda" in word for word in words):
+        return (0, GPU_REFUSED), ["--dry-run"] if words[0] == "train" and "--dry-run" not in words else []
+    return ((0, DATA_MISSING) if words[:2] == ["data", "verify"] else (0,)), []
+
+
+def run(program, words, folder, environment):
+    words = made_small(words)
+    codes, more = accepted(words)
+    environment = dict(environment)
+    if words[:1] == ["data"]:
+        del environment["LOCKSTEP_FLAG_DATA"]
+    result = subprocess.run([program, *words, *more], cwd=folder, env=environment, capture_output=True, text=True)
+    if result.returncode in codes:
+        return []
+    return [f"lockstep {shlex.join(words)}\n  ended with {result.returncode}, expected {' or '.join(map(str, codes))}:\n"
+            f"{result.stdout[-500:]}{result.stderr[-1000:]}"]
+
+
+def main():
+    program = os.path.abspath(sys.argv[1])
+    environment = {**os.environ, **{f"LOCKSTEP_FLAG_{name}": str(value) for name, value in SMALL.items()}}
+    found, seen, count, started = [], set(), 0, time.monotonic()
+    for page in PAGES:
+        commands, scripts = shown(page)
+        found += [f"{page.name}: {script} is no executable file" for script in scripts
+                  if not os.access(ROOT / script, os.X_OK)]
+        with tempfile.TemporaryDirectory() as folder:
+            for words in commands:
+                if words in seen and not any(word in WRITES for word in words):
+                    continue
+                seen.add(words)
+                count += 1
+                begun = time.monotonic()
+                found += [f"{page.name}: {problem}" for problem in run(program, words, folder, environment)]
+                print(f"{time.monotonic() - begun:5.1f} s  {page.name}: lockstep {shlex.join(words)}", flush=True)
+    if count == 0:
+        found.append("the pages show no commands")
+    print("\n".join(found) or f"{count} commands of the pages run, in {time.monotonic() - started:.0f} s")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,119 @@
+#!/usr/bin/env python3
+"""pages.py PROGRAM: what can be checked of README.md, CONTRIBUTING.md, CHANGELOG.md and docs/*.md without running it.
+
+  - links into the tree lead to files and headings that exist
+  - README.md has at most 150 lines; lines of text have at most 120 columns (README.md: tables and code too)
+  - all text is ASCII
+  - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
+  - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
+
+import os
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
+CODE = re.compile(r"^```.*?^```$", re.S | re.M)
+MOST_LINES, COLUMNS = 150, 120
+# Of other programs and of the scripts, and flags of earlier versions in the changelog.
+OTHER_PROGRAMS = re.compile(r"scripts/|ctest|cmake|models_tests|CHANGELOG")
+
+
+def anchors(page):
+    """The names that GitHub gives to the headings of a page."""
+    headings = re.findall(r"^#+ (.*)$", CODE.sub("", page.read_text()), re.M)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def broken_links(page, text):
+    found = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", CODE.sub("", text)):
+        if "://" in target:
+            continue
+        name, _, anchor = target.partition("#")
+        file = (page.parent / name) if name else page
+        if not file.exists():
+            found.append(f"{page.name}: no file {target}")
+        elif anchor and anchor not in anchors(file):
+            found.append(f"{page.name}: no heading {target}")
+    return found
+
+
+def wide_lines(page, text):
+    found = []
+    readme = page.name == "README.md"
+    if readme and text.count("\n") > MOST_LINES:
+        found.append(f"README.md has {text.count(chr(10))} lines, at most {MOST_LINES} are wanted")
+    lines = text if readme else CODE.sub(lambda block: "\n" * block[0].count("\n"), text)
+    for number, line in enumerate(lines.splitlines(), 1):
+        if len(line) > COLUMNS and (readme or not line.startswith("|")):
+            found.append(f"{page.name}:{number}: {len(line)} columns, at most {COLUMNS} are wanted")
+        if not line.isascii():
+            found.append(f"{page.name}:{number}: not ASCII")
+    return found
+
+
+def help_of(program, *words):
+    result = subprocess.run([program, *words, "--help"], capture_output=True, text=True, check=True)
+    return result.stdout
+
+
+def all_flags(program):
+    """The flags of each command, also of commands within commands."""
+    flags, commands = {}, [()]
+    while commands:
+        words = commands.pop()
+        text = help_of(program, *words)
+        flags[words] = set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", text))
+        inner = re.search(r"^(?:sub)?commands:\n(.*)", text, re.I | re.S | re.M)
+        names = re.findall(r"^  ([a-z][a-z-]*)  ", inner[1], re.M) if inner else []
+        commands += [(*words, name) for name in names]
+    return flags
+
+
+def unknown_flags(page, text, known):
+    found = []
+    for line in text.splitlines():
+        if OTHER_PROGRAMS.search(line) or OTHER_PROGRAMS.search(page.name):
+            continue
+        for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", line)) - known:
+            found.append(f"{page.name}: no command has {flag}")
+    return found
+
+
+def batch_order_problem(text):
+    code = re.search(r"^```python\n(def batch_order.*?)^```$", text, re.S | re.M)
+    if not code:
+        return ["cli.md: no function batch_order"]
+    names = {}
+    exec(code[1], names)  # our own page
+    for line in (ROOT / "tests/reference/batch_order.txt").read_text().splitlines():
+        seed, epoch, rows, _, *first = line.split()
+        if int(rows) > 100:
+            continue
+        order = names["batch_order"](int(seed), int(epoch), int(rows))
+        if [str(row) for row in order[:8]] != first or sorted(order) != list(range(int(rows))):
+            return [f"cli.md: batch_order({seed}, {epoch}, {rows}) begins with {order[:8]}, expected {first}"]
+    return []
+
+
+def main():
+    flags = all_flags(os.path.abspath(sys.argv[1]))
+    known = set().union(*flags.values())
+    found = [] if len(flags) > 10 else [f"the help lists only the commands {sorted(flags)}"]
+    for page in PAGES:
+        text = page.read_text()
+        found += broken_links(page, text) + wide_lines(page, text) + unknown_flags(page, text, known)
+    reference = (ROOT / "docs/cli.md").read_text()
+    for flag in sorted(known - {"--help"}):
+        if not re.search(rf"{flag}(?![\w-])", reference):
+            found.append(f"cli.md does not name {flag}")
+    found += batch_order_problem(reference)
+    print("\n".join(found) or f"{len(PAGES)} pages, {len(flags)} commands, {len(known)} flags")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
