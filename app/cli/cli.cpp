@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -12,6 +13,7 @@
 #include <lockstep/app/bench/bench.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/help.h>
+#include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
@@ -23,7 +25,9 @@
 #include <lockstep/app/plot/plot.h>
 #include <lockstep/app/sweep/sweep.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/train.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
@@ -38,11 +42,22 @@ std::vector<CLI::Option*> options_of(CLI::App& app) {
   return app.get_options([](CLI::Option*) { return true; });
 }
 
-// Only for the command that is run: a variable meant for `train` must not stop `devices`.
+// Called for the command that is run: a variable meant for `train` must not stop `devices`.
 void read_environment(CLI::App& app) {
   for (auto* option : options_of(app)) {
     if (const auto name = environment_name(app, *option); !name.empty()) option->envname(name);
   }
+}
+
+// CLI11 from 2.4 on ignores a variable whose value a check refuses, instead of ending with the check's words.
+void refuse_ignored_variables(CLI::App& app) {
+  for (auto* option : options_of(app)) {
+    const char* value = option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+    if (option->count() > 0 || !value || !*value) continue;
+    option->add_result(value);
+    option->run_callback();
+  }
+  for (auto* subcommand : app.get_subcommands()) refuse_ignored_variables(*subcommand);
 }
 
 void apply_to_options(CLI::App& app) {
@@ -61,15 +76,14 @@ void collect_variables(CLI::App& app, std::vector<std::string>& names) {
   for (auto* subcommand : subcommands_of(app)) collect_variables(*subcommand, names);
 }
 
-// What all their names begin with would make any two of them similar.
+// Compared without the prefix, which would make any two names similar.
 std::optional<std::string> nearest_variable(const std::string& name, std::vector<std::string> known) {
   for (auto& variable : known) variable.erase(0, kVariablePrefix.size());
   const auto near = nearest(name.substr(kVariablePrefix.size()), known);
   return near ? std::optional(std::string(kVariablePrefix) + *near) : std::nullopt;
 }
 
-// A misspelt variable has no effect, which its owner wants to know. It is no error: it may be meant for
-// another version.
+// A misspelt variable has no effect. It is not an error: it may be meant for another version.
 void warn_of_unknown_variables(CLI::App& app) {
   std::vector<std::string> known;
   collect_variables(app, known);
@@ -84,6 +98,40 @@ void warn_of_unknown_variables(CLI::App& app) {
   }
 }
 
+CLI::App& subcommand_named(CLI::App& command, const std::string& name) {
+  std::vector<std::string> names;
+  for (auto* subcommand : subcommands_of(command)) {
+    if (subcommand->get_name() == name) return *subcommand;
+    names.push_back(subcommand->get_name());
+  }
+  const auto near = nearest(name, names);
+  throw UsageError(fmt::format("unknown subcommand {}", in_quotes(name)),
+                   near ? fmt::format("did you mean '{}'?", *near) : "'lockstep help' lists all subcommands");
+}
+
+// words: {"bench", "step"} for the help of `lockstep bench step`.
+void show_help(CLI::App& root, const std::vector<std::string>& words) {
+  auto* command = &root;
+  auto name = root.get_name();
+  for (const auto& word : words) {
+    command = &subcommand_named(*command, word);
+    name += " " + word;
+  }
+  write_stdout(root.get_formatter()->make_help(command, name, CLI::AppFormatMode::Normal));
+}
+
+void setup_help(CLI::App& app) {
+  auto* help = app.add_subcommand("help", "Show the help of a subcommand");
+  const auto words = std::make_shared<std::vector<std::string>>();
+  help->add_option("SUBCOMMAND", *words, "The subcommand; none: the program");
+  help->callback([&app, words] { show_help(app, *words); });
+}
+
+void setup_version(CLI::App& app) {
+  auto* version = app.add_subcommand("version", "Show the version");
+  version->callback([] { write_stdout(version_text() + "\n"); });
+}
+
 }  // namespace
 
 std::unique_ptr<CLI::App> build_cli() {
@@ -92,8 +140,8 @@ std::unique_ptr<CLI::App> build_cli() {
   app->formatter(std::make_shared<HelpFormatter>());
   app->option_defaults()->always_capture_default();  // the help shows each default
   app->set_help_flag("-h,--help", "Show this help");
-  app->set_version_flag("--version", version_text, "Show the version");
-  app->add_option("--color", "Colours: on a terminal, always or never")
+  app->set_version_flag("-V,--version", version_text, "Show the version");
+  app->add_option("--color", "Colours; auto: only on a terminal")
       ->default_str("auto")
       ->check(one_of({"auto", "always", "never"}));
   app->footer("Every flag can also be set in the environment: --batch-size as LOCKSTEP_FLAG_BATCH_SIZE.");
@@ -108,12 +156,16 @@ std::unique_ptr<CLI::App> build_cli() {
   setup_demo(*app);
   setup_devices(*app);
   setup_data(*app);
+  setup_help(*app);
+  setup_version(*app);
   app->footer("'lockstep SUBCOMMAND --help' lists the flags of a subcommand. " + app->get_footer());
 
   apply_conventions(*app);
   app->parse_complete_callback([root = app.get()] {
+    refuse_ignored_variables(*root);
     set_up_logging(Terminal(STDERR_FILENO, color_mode(*root)));
     warn_of_unknown_variables(*root);
+    warn_of_renamed_values(*root);
   });
   return app;
 }
@@ -124,11 +176,14 @@ void apply_conventions(CLI::App& app) {
   if (!subcommands.empty()) app.require_subcommand(1);
   for (auto* subcommand : subcommands) apply_conventions(*subcommand);
   app.preparse_callback([&app](size_t) { read_environment(app); });
+  if (!app.get_parent()) app.parse_complete_callback([&app] { refuse_ignored_variables(app); });
 }
 
 std::string environment_name(const CLI::App& app, const CLI::Option& option) {
   const bool action = &option == app.get_help_ptr() || &option == app.get_version_ptr();
   if (action || option.get_lnames().empty()) return "";
+  // Elsewhere --json takes a file: its variable must not stop `devices`, whose --json takes no value.
+  if (option.check_name("--json") && option.get_items_expected_max() == 0) return "";
   std::string name(kVariablePrefix);
   for (const char c : option.get_lnames().front()) {
     name += c == '-' ? '_' : static_cast<char>(std::toupper(static_cast<unsigned char>(c)));

@@ -54,8 +54,13 @@ int count(const std::string& text, const std::string& part) {
 // Tags that begin so: "<path style=" and, within the style, this colour.
 int count_filled(const std::string& svg, const std::string& color) {
   int found = 0;
-  for (size_t at = 0; (at = svg.find("<path style=", at)) != std::string::npos; ++at) {
-    found += svg.substr(at, svg.find('>', at) - at).find("fill:rgb(" + color) != std::string::npos;
+  for (size_t at = 0; (at = svg.find("<path ", at)) != std::string::npos; ++at) {
+    auto tag = svg.substr(at, svg.find('>', at) - at);
+    std::erase(tag, ' ');
+    // As cairo 1.16 writes it, and as 1.18 does.
+    const bool filled = tag.find("fill:rgb(" + color) != std::string::npos ||
+                        tag.find("fill=\"rgb(" + color) != std::string::npos;
+    found += filled;
   }
   return found;
 }
