@@ -10,7 +10,7 @@ namespace lockstep {
 class ProfilerRange {
  public:
   explicit ProfilerRange(const std::string& name);
-  ~ProfilerRange();
+  ~ProfilerRange();  // NOLINT(performance-trivially-destructible): it is not in a build with CUDA
   ProfilerRange(const ProfilerRange&) = delete;
   ProfilerRange& operator=(const ProfilerRange&) = delete;
 };

@@ -157,7 +157,7 @@ cairo_status_t append(void* bytes, const unsigned char* data, unsigned length) {
 Layout measured_layout(const Figure& figure) {
   const Surface surface(cairo_image_surface_create(CAIRO_FORMAT_A8, 1, 1), &cairo_surface_destroy);
   CairoCanvas canvas(surface.get());
-  const auto layout = lay_out(figure, canvas);
+  auto layout = lay_out(figure, canvas);
   check(cairo_status(canvas.context()));
   return layout;
 }

@@ -66,9 +66,9 @@ double place_legend(const Figure& figure, double top, Layout& layout, Canvas& ca
   const double column = kLegendSample + widest + kLegendGap;
   const auto columns = static_cast<size_t>(std::max(1., std::floor((room + kLegendGap) / column)));
   for (size_t i = 0; i < layout.legend.size(); ++i) {
-    const auto row = static_cast<double>(i / columns);
+    const auto row = i / columns;
     layout.legend[i].at = {kMargin + column * static_cast<double>(i % columns),
-                           top + kLegendGap / 2 + kLegendRow * (row + .5)};
+                           top + kLegendGap / 2 + kLegendRow * (static_cast<double>(row) + .5)};
   }
   return layout.legend.back().at.y + kLegendRow / 2;
 }

@@ -92,6 +92,7 @@ std::vector<std::optional<Rectangle>> place_labels(const std::vector<LabelledPoi
                                                    const std::vector<std::vector<Position>>& lines,
                                                    const Rectangle& area, double height) {
   std::vector<Rectangle> taken;
+  taken.reserve(points.size());
   for (const auto& point : points) taken.push_back(marker_box(point));
   std::vector<std::optional<Rectangle>> result(points.size());
   for (size_t i = 0; i < points.size(); ++i) {

@@ -26,9 +26,12 @@ find_types() { python3 "$here/same_types.py" "$1"; }
 
 # Prints the files that clang-format would change; fails when there is one.
 find_format() {
-  ! find "$1"/{app,data,examples,models,parallel,scripts,support,tests} \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' \
-    -o -name '*.cuh' \) -print0 | xargs -0 -n 20 -P "$(nproc)" "$clang_format" --dry-run --Werror 2>&1 |
-    sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u | grep .
+  local found
+  found=$(find "$1"/{app,data,examples,models,parallel,scripts,support,tests} \
+    \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 |
+    { xargs -0 "$clang_format" --dry-run --Werror 2>&1 || true; } |
+    sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
+  [ -z "$found" ] || { echo "$found"; return 1; }
 }
 
 cycles() {

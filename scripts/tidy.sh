@@ -1,0 +1,71 @@
+#!/usr/bin/env bash
+# scripts/tidy.sh [FILE...]: checks sources with clang-tidy 14 and the settings of .clang-tidy. Needs no build.
+#
+#   scripts/tidy.sh                        the sources that need no torch: two minutes on two cores
+#   scripts/tidy.sh parallel/trainer.cpp   this source; one that needs torch takes half a minute
+#   scripts/tidy.sh --list                 prints the sources that the first form checks
+#
+# Exit code: 0 when there is no finding, 1 when there is one, 77 when clang-tidy is missing or of another version.
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
+folders=(app data models parallel support)
+
+# The files that include torch, directly or through headers of this tree.
+need_torch() {
+  local found more
+  found=$(grep -rlE '^#include <(torch|ATen|c10)/' "${folders[@]}" | sort)
+  while :; do
+    more=$({ echo "$found" && sed -n 's|.*\.h$|#include <lockstep/&>|p' <<<"$found" |
+      grep -rlF -f - "${folders[@]}"; } | sort -u)
+    [ "$more" != "$found" ] || break
+    found=$more
+  done
+  echo "$found"
+}
+
+# models/cpu/ is written for g++ alone: clang does not know its vectors.
+list_sources() {
+  find "${folders[@]}" -name '*.cpp' ! -path 'models/cpu/*' ! -name '*_cuda.cpp' | sort | grep -vxF -f <(need_torch)
+}
+
+find_clang_tidy() {
+  clang_tidy=$(type -P clang-tidy-14 || type -P clang-tidy) ||
+    { say "skipped: no clang-tidy; scripts/setup.sh --lint installs it"; exit 77; }
+  [[ $("$clang_tidy" --version) =~ version\ 14\. ]] ||
+    { say "skipped: versions find different things; this needs clang-tidy 14"; exit 77; }
+}
+
+# check_sources FLAG...: checks the sources on stdin, some at a time on each core.
+check_sources() {
+  xargs -P "$(nproc)" -n 4 bash -c 'tidy=$1 flags=$2; shift 2
+    # shellcheck disable=SC2086  # several flags
+    "$tidy" --quiet "$@" -- $flags 2>&1 | { grep -vE "^[0-9]+ warnings? (and [0-9]+ errors? )?generated" || true; }
+    exit "${PIPESTATUS[0]}"' - "$clang_tidy" "$*"
+}
+
+case ${1:-} in
+  --help | -h)
+    show_help "${BASH_SOURCE[0]}"
+    exit
+    ;;
+esac
+[ $# -eq 0 ] || [ "$1" = --list ] || mapfile -t sources < <(realpath --relative-to="$root" "$@")
+cd "$root"
+[ "${1:-}" != --list ] || { list_sources; exit; }
+find_clang_tidy
+[ $# -gt 0 ] || mapfile -t sources < <(list_sources)
+
+# Headers are included as <lockstep/folder/name.h>.
+include=$(mktemp -d)
+trap 'rm -rf "$include"' EXIT
+mkdir "$include/lockstep" "$include/first"
+ln -s "$root"/{app,data,models,parallel,support,tests} "$include/lockstep/"
+ln -s /usr/include/fmt "$include/first/fmt"  # before torch's own
+torch=$(torch_folder)/include
+if printf '%s\n' "${sources[@]}" | check_sources -std=c++20 "-I$include" -isystem "$include/first" -isystem "$torch" \
+  -isystem "$torch/torch/csrc/api/include" -isystem /usr/include/cairo -DSPDLOG_FMT_EXTERNAL -DUSE_DISTRIBUTED \
+  -DUSE_C10D_GLOO; then
+  say "clang-tidy finds nothing in ${#sources[@]} sources"
+else
+  say "clang-tidy has findings"
+  exit 1
+fi
