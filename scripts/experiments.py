@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""docs/experiments.md is what it says: this runs its commands.
+"""Runs the commands of docs/experiments.md.
 
-  scripts/experiments.py refresh --program build/release/lockstep    runs every command and puts what it prints into the page
-  scripts/experiments.py check --program build/release/lockstep      runs every command at small size and compares what is printed
-                                                                     with the page: the same tables, all checks OK
+  scripts/experiments.py refresh --program PROGRAM    runs every command and puts its output into the page
+  scripts/experiments.py check --program PROGRAM      runs every command at small size and compares its output with the
+                                                      page: the same tables, all checks OK
+  scripts/experiments.py readme --program PROGRAM     runs the README's training and puts its output, shortened, there
 
-A command is a block of the page marked `sh` with lines that begin with `lockstep`; the block marked `text` behind it is what it printed.
-Commands run in the page's order in one folder, since some draw what others have written; pictures that they draw are kept beside the page.
-For `check` every flag that a command leaves open is made small through the environment; data are synthetic."""
+PROGRAM is the built lockstep. Commands are the lines of a block marked `sh` that begin with `lockstep`. The block
+marked `text` after it is their output. Commands run in the page's order in one folder, since some draw what others have
+written. Their pictures are kept beside the page. `check` uses synthetic data and sets every flag that a command leaves
+open to a small value, through the environment."""
 
 import argparse
 import os
@@ -19,7 +21,12 @@ import subprocess
 import sys
 import tempfile
 
-PAGE = pathlib.Path(__file__).resolve().parent.parent / "docs" / "experiments.md"
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "experiments.md"
+README = ROOT / "README.md"
+README_BLOCK = re.compile(r"(<!-- output of \./scripts/run\.sh ([^,]+),[^\n]*-->\n```text\n).*?(```\n<!-- end of output -->)",
+                          re.S)
+README_ROWS = ("recipe", "model", "devices", "batch", "training")  # of the plan
 BLOCKS = re.compile(r"```sh\n(?P<commands>(?:lockstep [^\n]*\n)+)```\n\n```text\n(?P<output>.*?)```\n", re.S)
 SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, BATCH_SIZE=32, LIMIT_STEPS=1, ITERATIONS=2, REPEAT=3, SIZE=48, MAX_BYTES="32K",
              THREADS=1)
@@ -27,7 +34,7 @@ PICTURES = (".svg",)
 
 
 def run(program, commands, folder, environment):
-    """What the block's commands print, each behind the others. Ends the script where one fails."""
+    """Returns the output of the block's commands. Ends the script when one fails."""
     printed = []
     for line in commands.strip().splitlines():
         words = shlex.split(line.split(" #")[0])
@@ -39,7 +46,7 @@ def run(program, commands, folder, environment):
 
 
 def headings(output):
-    """The titles of every table, in words: the line between one that is only '#' and one that has nothing but units."""
+    """The titles of every table, in words: the line between a lone '#' and a line of units."""
     lines = output.splitlines()
     units = re.compile(r"#( +\([^)]*\))* *$")
     return [tuple(line.split()) for before, line, behind in zip(lines, lines[1:], lines[2:])
@@ -47,7 +54,7 @@ def headings(output):
 
 
 def labels(output):
-    """What a run without tables prints on the left: 'recipe', 'epoch', 'test acc', ..."""
+    """The words on the left of a run without tables: 'recipe', 'epoch', 'test acc', ..."""
     return set(re.findall(r"^ *([a-z][a-z ]*?)(?: {2,}|: | +\d)", output, re.M))
 
 
@@ -98,13 +105,33 @@ def refresh(program, page, only):
     return 0
 
 
+def shortened(output):
+    """Some rows of the plan, the first and the last step line, and everything after the last one."""
+    lines = output.splitlines()
+    steps = [number for number, line in enumerate(lines) if line.startswith("epoch") and "| step" in line]
+    rows = [line for line in lines[1:steps[0]] if line.split()[:1] and line.split()[0] in README_ROWS]
+    kept = [lines[0], *rows, "  ...", lines[steps[0]], "  ...", *lines[steps[-1]:]]
+    return "".join(line + "\n" for line in kept)
+
+
+def refresh_readme(program):
+    text = README.read_text()
+    block = README_BLOCK.search(text)
+    with tempfile.TemporaryDirectory() as folder:
+        output = run(program, "lockstep " + block[2], folder, os.environ)
+    README.write_text(text[:block.start()] + block[1] + shortened(output) + block[3] + text[block.end():])
+    return 0
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=["check", "refresh"])
+    parser.add_argument("what", choices=["check", "readme", "refresh"])
     parser.add_argument("--program", required=True, help="the built lockstep")
     parser.add_argument("--only", default="", metavar="WORDS", help="refresh only blocks whose commands contain these words")
     arguments = parser.parse_args()
     program, page = os.path.abspath(arguments.program), PAGE.read_text()
+    if arguments.what == "readme":
+        return refresh_readme(program)
     return check(program, page) if arguments.what == "check" else refresh(program, page, arguments.only)
 
 
