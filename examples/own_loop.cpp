@@ -1,4 +1,4 @@
-// A training loop of your own with a torch optimizer, made data-parallel by five lines (marked >).
+// Your own training loop with a torch optimizer. Five lines (marked >) make it data-parallel.
 //
 //   own_loop [DEVICES]       default: cpux2
 #include <torch/torch.h>
@@ -11,7 +11,7 @@
 #include <lockstep/parallel/replica_workers.h>
 
 int main(int argc, char** argv) {
-  constexpr int64_t kRows = 512;  // of a step, over all replicas
+  constexpr int64_t kRows = 512;  // per step, over all replicas
   torch::manual_seed(0);
   const auto X = torch::rand({kRows, 3}), y = X.matmul(torch::tensor({{1.f}, {-2.f}, {3.f}})) + .5f;
 

@@ -1,4 +1,4 @@
-// A model and data of your own, trained on two replicas with lockstep's trainer.
+// Your own model and data, trained on two replicas with lockstep's Trainer.
 //
 //   own_model [DEVICES]      default: cpux2
 #include <torch/torch.h>
@@ -19,7 +19,7 @@ struct Net : torch::nn::Module {
   torch::nn::Linear first, second;
 };
 
-// Rows by their numbers, on one device.
+// The data on one device. A batch is gathered by row numbers.
 struct Rows : lockstep::BatchSource {
   Rows(torch::Tensor images, torch::Tensor labels) : X(images), y(labels) {}
   int64_t size() const override { return X.size(0); }

@@ -1,13 +1,13 @@
-// What a program's main thread does for its replicas: it keeps out of their way.
+// Set-up of the main thread of a program that trains.
 #pragma once
 
 namespace lockstep {
 
-// For the thread that drives a Trainer or ReplicaWorkers, before it computes anything: from now on it
-// computes alone. The helpers that OpenMP would keep for it count as busy although they sleep, and where
-// there are more threads than cores libgomp no longer lets the replicas' threads stay awake from one loop to
-// the next: a step of LeNet on two threads takes a tenth longer. Process-wide for threads that have not
-// computed yet; replicas set a number of their own.
+// Makes the calling thread compute without helper threads. Call it in the thread that drives a Trainer or
+// ReplicaWorkers, before any computation. OpenMP counts helper threads as busy even while they sleep. With
+// more threads than cores, libgomp then puts the replicas' threads to sleep between loops, and a step of
+// LeNet on two threads takes a tenth longer. Affects all threads of the process that have not computed yet;
+// replicas set their own number of threads.
 void leave_cores_to_replicas();
 
 }  // namespace lockstep

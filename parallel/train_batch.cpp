@@ -11,9 +11,9 @@
 namespace lockstep {
 namespace {
 
-// Forward and backward of one replica: its gradients are added into params[i].grad.
+// Forward and backward of one replica: adds its gradients to params[i].grad.
 ShardSums compute_gradients(const Inputs& shard, const Params& params, const Network& net) {
-  if (shard.y.size(0) == 0) {  // no rows, no gradient: it keeps its zeros
+  if (shard.y.size(0) == 0) {  // without rows the gradients stay zero
     return torch::zeros({3}, torch::TensorOptions(torch::kFloat64).device(shard.X.device()));
   }
   const auto outcome = classification_outcome(net(shard.X, params), shard.y);
@@ -21,7 +21,7 @@ ShardSums compute_gradients(const Inputs& shard, const Params& params, const Net
   return sums_of(outcome);
 }
 
-// The chapter's loop: the first parameter's gradient on all devices, then the second's, ...
+// The chapter's loop: sums the first parameter's gradient over all devices, then the second's, ...
 void sum_gradients(std::span<Params> device_params) {
   const torch::NoGradGuard no_grad;
   for (size_t i = 0; i < device_params.front().size(); ++i) {
@@ -40,11 +40,11 @@ std::vector<ShardSums> train_batch(std::span<const Inputs> shards, std::span<Par
   if (batch_size == 0) throw UsageError("a batch of 0 rows cannot be trained on");
 
   std::vector<ShardSums> sums(shards.size());
-  workers.run([&](int rank) {  // each replica in its own thread: they compute at the same time
+  workers.run([&](int rank) {  // each replica in its own thread, at the same time
     const auto i = static_cast<size_t>(rank);
     sums[i] = compute_gradients(shards[i], device_params[i], net);
   });
-  workers.run([&](int rank) {  // in a worker: the caller's own threads would linger on the replicas' cores
+  workers.run([&](int rank) {  // in a worker, to keep the caller's threads off the replicas' cores
     if (rank == 0) sum_gradients(device_params);
   });
   workers.run([&](int rank) { sgd(device_params[static_cast<size_t>(rank)], lr, batch_size); });

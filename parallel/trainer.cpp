@@ -18,10 +18,10 @@ double seconds_between(StepTimestamps::Clock::time_point begin, StepTimestamps::
   return std::chrono::duration<double>(end - begin).count();
 }
 
-// A phase is over when the slowest replica is done with it.
-StepTimes slowest(const std::vector<StepTimestamps>& moments) {
-  auto last = moments.front();
-  for (const auto& replica : moments) {
+// A phase ends when the slowest replica is done with it.
+StepTimes slowest(const std::vector<StepTimestamps>& times) {
+  auto last = times.front();
+  for (const auto& replica : times) {
     last.start = std::min(last.start, replica.start);
     last.data = std::max(last.data, replica.data);
     last.compute = std::max(last.compute, replica.compute);
@@ -32,6 +32,11 @@ StepTimes slowest(const std::vector<StepTimestamps>& moments) {
           .compute = seconds_between(last.data, last.compute),
           .sync = seconds_between(last.compute, last.sync),
           .update = seconds_between(last.sync, last.update)};
+}
+
+TrainerOptions validated(TrainerOptions options) {
+  options.validate();
+  return options;
 }
 
 // Cuts rows into parts of these sizes, in order.
@@ -46,12 +51,6 @@ std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const s
 
 }  // namespace
 
-int steps_in_flight(const TrainerOptions& options) {
-  const auto& devices = options.devices;
-  const bool gpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
-  return options.in_flight.value_or(gpu ? 2 : 1);
-}
-
 TrainSums& TrainSums::operator+=(const TrainSums& other) {
   loss += other.loss;
   top1 += other.top1;
@@ -63,7 +62,7 @@ TrainSums& TrainSums::operator+=(const TrainSums& other) {
 
 Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
                  TrainerOptions options)
-    : options_(std::move(options)),
+    : options_(validated(std::move(options))),
       workers_(options_.devices, options_.threads),
       communicator_(make_communicator({.devices = options_.devices,
                                        .threads = options_.threads,
@@ -74,10 +73,9 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_.emplace(world_size());
-  if (options_.replica.invariant) check_invariant_world(world_size());
   build_models(factory);
   auto replica_options = options_.replica;
-  replica_options.wait_for_device |= options_.auto_split;  // a GPU's time shows only when it is waited for
+  replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
   workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(rank);
@@ -93,55 +91,54 @@ void Trainer::build_models(const ModelFactory& factory) {
   generator.set_state(state);
 }
 
-// What is queued on the GPUs reads data and writes buffers that are given back here, whatever stream it is
-// on.
+// Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
 Trainer::~Trainer() {
   const auto quietly = [](const auto& action) {
     try {
       action();
-    } catch (...) {  // nobody has asked how those steps went
+    } catch (...) {  // a destructor does not throw
     }
   };
-  quietly([&] { land(0); });
+  quietly([&] { wait_for_steps(0); });
   for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
 
 void Trainer::step(std::span<const int64_t> rows) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
-  Flight dealt{.rows = {rows.begin(), rows.end()}, .steps = {}, .moments = {}};
-  dealt.steps = deal(dealt.rows);
-  dealt.moments.resize(dealt.steps.size());
-  auto& flight = flights_.emplace_back(std::move(dealt));
-  workers_.start(*communicator_, [this, &flight](int rank, Endpoint&) {
+  StepInFlight next{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}};
+  next.steps = replica_steps(next.rows);
+  next.times.resize(next.steps.size());
+  auto& step = steps_under_way_.emplace_back(std::move(next));
+  workers_.start(*communicator_, [this, &step](int rank, Endpoint&) {
     const auto i = static_cast<size_t>(rank);
-    flight.moments[i] = replicas_[i]->step(flight.steps[i]);
+    step.times[i] = replicas_[i]->step(step.steps[i]);
   });
   rows_ += static_cast<int64_t>(rows.size());
   ++steps_taken_;
-  // While shares are being found, each step is dealt by what the one before has shown.
-  land(split_settled() ? in_flight_ - 1 : 0);
+  // Until the shares are settled, each step's shares depend on the times of the step before.
+  wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
 }
 
-// Waits until at most so many steps are under way.
-void Trainer::land(int under_way) {
+// Waits until at most `under_way` steps are under way.
+void Trainer::wait_for_steps(int under_way) {
   workers_.wait(under_way);
-  for (; flights_.size() > static_cast<size_t>(under_way); flights_.pop_front()) {
-    times_ += slowest(flights_.front().moments);
-    if (tuner_) watch_split(flights_.front());
+  for (; steps_under_way_.size() > static_cast<size_t>(under_way); steps_under_way_.pop_front()) {
+    times_ += slowest(steps_under_way_.front().times);
+    if (tuner_) tune_split(steps_under_way_.front());
   }
 }
 
 StepTimes Trainer::take_times() {
-  land(0);
+  wait_for_steps(0);
   return std::exchange(times_, {});
 }
 
 void Trainer::synchronize() {
-  land(0);
+  wait_for_steps(0);
   workers_.synchronize();
 }
 
-std::vector<ReplicaStep> Trainer::deal(std::span<const int64_t> rows) const {
+std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   std::vector<ReplicaStep> steps(
       replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_taken_});
@@ -161,23 +158,23 @@ std::vector<ReplicaStep> Trainer::deal(std::span<const int64_t> rows) const {
   return steps;
 }
 
-void Trainer::watch_split(const Flight& flight) {
+void Trainer::tune_split(const StepInFlight& step) {
   std::vector<int64_t> rows;
   std::vector<double> seconds;
-  for (size_t i = 0; i < flight.steps.size(); ++i) {
+  for (size_t i = 0; i < step.steps.size(); ++i) {
     int64_t own = 0;
-    for (const auto part : flight.steps[i].micro_batches) own += static_cast<int64_t>(part.size());
+    for (const auto part : step.steps[i].micro_batches) own += static_cast<int64_t>(part.size());
     rows.push_back(own);
-    seconds.push_back(seconds_between(flight.moments[i].start, flight.moments[i].compute));
+    seconds.push_back(seconds_between(step.times[i].start, step.times[i].compute));
   }
   tuner_->observe(rows, seconds);
 }
 
 TrainSums Trainer::take_sums() {
-  land(0);
+  wait_for_steps(0);
   std::vector<torch::Tensor> sums;
   for (const auto& replica : replicas_) sums.push_back(replica->sums().cpu());  // waits for the replica
-  throw_if_aborted();  // or they are of gradients that were never summed
+  throw_if_aborted();  // after an aborted collective the sums mean nothing
   TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
   for (int rank = 0; rank < world_size(); ++rank) {
     const auto& host = sums[static_cast<size_t>(rank)];
@@ -193,15 +190,16 @@ TrainSums Trainer::take_sums() {
   return total;
 }
 
-// For those who have waited for the GPUs: a collective that failed there has not told its own caller.
+// Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
+// first.
 void Trainer::throw_if_aborted() {
   if (const auto error = communicator_->endpoint(0).error()) std::rethrow_exception(error);
 }
 
 void Trainer::with_shared_buffers(const std::function<void()>& action) {
-  land(0);
+  wait_for_steps(0);
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
-  // In the replicas' threads, whose streams their memory belongs to.
+  // In the replicas' threads, since the memory belongs to their streams.
   const auto end = [&] { workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); }); };
   try {
     workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
@@ -214,9 +212,9 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
   } catch (...) {
     try {
       end();
-    } catch (const std::exception&) {  // the first error is the one to tell
+    } catch (const std::exception&) {  // the first error is thrown
     }
-    throw_if_aborted();  // or what an aborted collective left was found to be no number
+    throw_if_aborted();  // the cause, if an aborted collective left numbers that are not finite
     throw;
   }
   end();

@@ -23,14 +23,14 @@ FlatLayout flat_layout(std::span<const int64_t> numels) {
 std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, const FlatLayout& layout,
                                  int64_t element_size, const BucketBounds& bounds) {
   const auto bytes = [&](size_t i) { return aligned(numels[i]) * element_size; };
-  // The last bucket takes tensors from the front of the registration while they fit, at least one.
-  size_t tail = 0;  // tensors [0, tail) are the last bucket's
+  // The last bucket takes the first registered tensors that fit, at least one.
+  size_t tail = 0;  // tensors [0, tail) belong to the last bucket
   for (int64_t sum = 0; tail < numels.size() && (tail == 0 || sum + bytes(tail) <= bounds.last); ++tail) {
     sum += bytes(tail);
   }
 
   std::vector<Bucket> buckets;
-  int64_t sum = 0;  // bytes in the bucket that is being filled
+  int64_t sum = 0;  // bytes in the current bucket
   for (size_t i = numels.size(); i-- > 0;) {
     const auto bound = buckets.size() <= 1 ? bounds.first : bounds.others;
     const bool opens = buckets.empty() || i + 1 == tail || (i >= tail && sum + bytes(i) > bound);

@@ -1,7 +1,7 @@
-// Where each gradient lies in one flat buffer, how that is cut into buckets, and which bucket may be reduced.
+// The layout of all gradients in one flat buffer, its buckets, and which bucket can be reduced next.
 //
-// Backward makes gradients roughly in the reverse of the order in which the parameters were registered, so
-// the buffer is laid out in that order: what is ready first lies first. (After PyTorch DDP: S. Li et al.,
+// Backward computes gradients roughly in reverse order of the parameters' registration. The buffer has the
+// same reverse order, so that its first bucket is complete first. (After PyTorch DDP: S. Li et al.,
 // "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020, section 3.2.)
 //
 // No torch in here, so that ThreadSanitizer can watch it.
@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-// Offsets are in elements. Tensors begin at multiples of 16 elements (64 bytes of float: a cache line, and
-// what vector loads like); the gaps belong to nobody and stay zero.
+// Offsets are in elements. Tensors begin at multiples of 16 elements (64 bytes of float: a cache line,
+// aligned for vector loads). The gaps between them stay zero.
 struct FlatLayout {
   std::vector<int64_t> offset;  // of tensor i, in the order of registration; the last one lies first
   int64_t size = 0;             // elements in all, gaps included
@@ -22,7 +22,7 @@ struct FlatLayout {
 
 FlatLayout flat_layout(std::span<const int64_t> numels);
 
-// A piece of the flat buffer that is reduced as one: whole tensors, with the gaps behind them.
+// A part of the flat buffer that one collective reduces: whole tensors, each with the gap behind it.
 struct Bucket {
   int64_t begin = 0;  // elements, [begin, end)
   int64_t end = 0;
@@ -30,32 +30,32 @@ struct Bucket {
   int last = 0;
 };
 
-// Upper bounds in bytes; a tensor larger than its bucket's bound is a bucket by itself, none is ever cut.
+// Upper bounds in bytes. A tensor larger than the bound gets its own bucket; no tensor is cut.
 struct BucketBounds {
-  int64_t first = 1 << 20;  // a small one, so that the first reduction starts early
+  int64_t first = 1 << 20;  // small, so that the first reduction starts early
   int64_t others = 25 << 20;
-  int64_t last = 1 << 20;  // a small one, since nothing is left to hide the last reduction behind
+  int64_t last = 1 << 20;  // small, since no computation hides the last reduction
 };
 
-// In the order in which they are reduced: together they cover the buffer.
+// Returns buckets that cover the buffer, in the order in which they are reduced.
 std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, const FlatLayout& layout,
                                  int64_t element_size, const BucketBounds& bounds);
 
-// Keeps count of the gradients that have arrived during one backward pass. All replicas start the same
-// buckets in the same order, whatever the order in which their gradients arrive.
+// Counts the gradients that are complete during one backward pass. take_ready() returns buckets in a fixed
+// order, so that all replicas reduce them in the same order.
 class BucketProgress {
  public:
   explicit BucketProgress(std::vector<Bucket> buckets);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 
-  // False if this tensor had been marked already since the last reset().
+  // Marks a tensor as complete. Returns false if it was marked already since the last reset().
   bool mark(int tensor);
 
-  // The next bucket in order if all its tensors are marked, else -1. It is not returned again.
+  // Returns the next bucket in order if all its tensors are marked, else -1. Returns each bucket once.
   int take_ready();
 
-  // Tensors that are not marked, ascending.
+  // Returns the tensors that are not marked, ascending.
   std::vector<int> missing() const;
 
   void reset();

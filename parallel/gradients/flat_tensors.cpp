@@ -31,14 +31,15 @@ FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
     if (tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device()) continue;
     throw UsageError(fmt::format("parameters differ in type or device: {} and {}", type_and_device(first),
                                  type_and_device(tensor)),
-                     "one replica's parameters share one dtype and one device");
+                     "give all parameters of a replica one dtype and one device");
   }
   result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
     const auto dense = tensor.is_non_overlapping_and_dense();
     const auto strides = dense ? tensor.strides().vec() : tensor.contiguous().strides().vec();
-    // Made from the storage: what autograd knows as a view, zero_grad(false) refuses to detach.
+    // Made from the storage, so that autograd does not know it as a view: zero_grad(false) cannot detach
+    // views.
     result.views.push_back(torch::empty({0}, result.flat.options())
                                .set_(result.flat.storage(), layout.offset[i], tensor.sizes(), strides));
   }

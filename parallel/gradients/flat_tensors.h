@@ -1,5 +1,5 @@
-// Many tensors in one: parameters, gradients or momentum of a replica as views of one flat buffer, so that
-// one operation updates them all and one collective reduces a whole bucket.
+// Many tensors as views of one flat buffer: a replica's parameters, gradients or momentum. One operation
+// updates them all, and one collective reduces a whole bucket.
 #pragma once
 
 #include <torch/types.h>
@@ -15,18 +15,18 @@ namespace lockstep {
 
 struct FlatTensors {
   torch::Tensor flat;  // (layout.size), zero in the gaps
-  Params views;        // into flat, each with the sizes and strides of the tensor it stands for
+  Params views;        // of flat, each with the sizes and strides of its original tensor
 };
 
-// Number of elements of each.
+// Returns the number of elements of each tensor.
 std::vector<int64_t> numels_of(const Params& tensors);
 
-// A buffer of zeros for tensors shaped like these (channels_last too: strides are kept). Throws UsageError
-// when they differ in dtype or device: one flat buffer has one of each.
+// Returns a buffer of zeros with views like these tensors; strides are kept, as those of channels_last.
+// Throws UsageError when the tensors differ in dtype or device.
 FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout);
 
-// Moves the values of these parameters into a flat buffer: each becomes a view of it (the same tensor
-// objects, so that modules and optimizers that hold them follow).
+// Moves the values of these parameters into a flat buffer. Each parameter becomes a view of it and stays the
+// same tensor object, so that modules and optimizers that hold it follow.
 FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout);
 
 }  // namespace lockstep

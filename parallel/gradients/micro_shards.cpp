@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// The sum of a row of 2^k tensors in the fixed tree: neighbours first.
+// The sum of 2^k tensors in the fixed tree, which first adds adjacent ones.
 torch::Tensor tree_sum(std::vector<torch::Tensor> parts) {
   while (parts.size() > 1) {
     for (size_t i = 0; i < parts.size() / 2; ++i) parts[i] = parts[2 * i] + parts[2 * i + 1];
@@ -22,7 +22,7 @@ torch::Tensor tree_sum(std::vector<torch::Tensor> parts) {
 void check_invariant_world(int world) {
   if (world >= 1 && world <= kMicroShards && kMicroShards % world == 0) return;
   throw UsageError(
-      fmt::format("--invariant cuts each batch into {} parts, which {} replicas cannot share evenly",
+      fmt::format("invariant cuts each batch into {} parts, which {} replicas cannot share evenly",
                   kMicroShards, world),
       "use 1, 2, 4 or 8 replicas");
 }
@@ -33,7 +33,7 @@ MicroShardSum::MicroShardSum(torch::nn::Module& module, torch::Tensor gradients,
   const auto add = [&](const auto& norm) {
     if (!norm || !norm->options.track_running_stats()) return;
     if (!norm->options.momentum()) {
-      throw UsageError("--invariant needs batch norms with a momentum, one here averages over all steps",
+      throw UsageError("invariant needs batch norms with a momentum, but one here averages over all steps",
                        "give the batch norm a momentum, such as 0.1");
     }
     for (const auto& running : {norm->running_mean, norm->running_var}) {
@@ -53,7 +53,7 @@ void MicroShardSum::begin() {
   const torch::NoGradGuard no_grad;
   gradients_.zero_();
   if (has_rows_.empty()) keep_statistics();
-  // From zero, one pass leaves momentum x its own statistics: exactly what it would have added.
+  // Starting from zero, a pass leaves momentum x its own statistics.
   for (auto& statistics : statistics_) statistics.running.zero_();
 }
 
@@ -69,7 +69,7 @@ void MicroShardSum::end(bool has_rows) {
   push(gradients_.clone());
 }
 
-// Adds the new leaf to the tree: as a binary counter carries.
+// Adds a leaf to the tree, as a binary counter adds one.
 void MicroShardSum::push(torch::Tensor sum) {
   int level = 0;
   while (!partials_.empty() && partials_.back().level == level) {
@@ -82,7 +82,7 @@ void MicroShardSum::push(torch::Tensor sum) {
 
 void MicroShardSum::reduce() {
   const torch::NoGradGuard no_grad;
-  const auto own = partials_.front().sum;  // the one that is left: all of the replica's micro-shards
+  const auto own = partials_.front().sum;  // of all micro-shards of the replica
   auto all = torch::empty({endpoint_.world_size(), own.numel()}, own.options());
   endpoint_.all_gather(own, all).wait();
   gradients_.copy_(tree_sum(all.unbind(0)));
@@ -93,7 +93,7 @@ void MicroShardSum::reduce() {
 
 void MicroShardSum::update_statistics() {
   if (statistics_.empty()) return;
-  // Which micro-shards of all replicas had rows, in their order.
+  // Which micro-shards had rows, over all replicas and in order.
   std::vector<int64_t> own_rows(has_rows_.begin(), has_rows_.end());
   const auto flags = torch::tensor(own_rows, torch::kInt64).to(gradients_.device());
   auto all_flags = torch::empty({kMicroShards}, flags.options());

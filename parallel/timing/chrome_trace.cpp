@@ -8,7 +8,6 @@
 #include <set>
 #include <utility>
 
-
 namespace lockstep {
 namespace {
 
@@ -36,7 +35,7 @@ void write_chrome_trace(const Trace& trace, AtomicFile& file, const Notice& noti
   const auto add = [&](const Json& event) { file.write(event.dump() + ",\n"); };
   file.write("[\n");
   std::set<int> ranks;
-  std::set<std::pair<int, int>> tracks;  // a processor's replica has none of a GPU
+  std::set<std::pair<int, int>> tracks;  // a replica on a CPU has no GPU tracks
   for (const auto& event : trace.events()) {
     const int track = static_cast<int>(event.track);
     if (ranks.insert(event.rank).second) {

@@ -1,4 +1,4 @@
-// A trace as Chrome's trace format, for chrome://tracing and ui.perfetto.dev.
+// Writes a trace in Chrome's trace format, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
 #include <string>
@@ -10,9 +10,9 @@
 
 namespace lockstep {
 
-// Writes each replica as a process with a thread per track, times in microseconds, and puts the file in
-// place. Calls `notice` when the trace was full. names: the ranks' processes; ranks beyond them are "replica
-// N". Throws OutputError.
+// Writes each replica as a process with one thread per track, times in microseconds, and puts the file in
+// place. Tells `notice` when the trace has dropped events. names: names of the ranks' processes; the default
+// is "replica N". Throws OutputError.
 void write_chrome_trace(const Trace& trace, AtomicFile& file, const Notice& notice = {},
                         const std::vector<std::string>& names = {});
 

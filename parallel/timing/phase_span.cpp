@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// The stream passes an event between two moments that the host can tell; of a few tries the one in which
-// these lie closest together counts.
+// The stream passes an event between two times that the host reads. The try with the shortest time between
+// them gives the origin.
 DeviceClock::DeviceClock(const c10::Stream& stream, Trace& trace) : stream_(stream), trace_(trace) {
   double closest = std::numeric_limits<double>::infinity();
   for (int i = 0; i < 5; ++i) {
@@ -63,7 +63,7 @@ PhaseSpan::~PhaseSpan() {
   try {
     clock_->add_span(name_, rank_, on_device(track_), begin_, clock_->mark());
   } catch (const std::exception&) {
-    // A GPU that has failed tells every later caller, too, and those can throw.
+    // A failed GPU reports its error to every later caller, too, and those can throw.
     clock_->drop_span();
   }
 }

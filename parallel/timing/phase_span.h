@@ -1,5 +1,5 @@
-// A phase of a replica's work, in the trace and in a profiler: when its thread was in it, and on a GPU also
-// when the work that it queued ran there.
+// A phase of a replica's work, in the trace and in a profiler: when its thread ran it, and on a GPU also when
+// the GPU ran the queued work.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -13,19 +13,19 @@
 
 namespace lockstep {
 
-// What a stream's events say in a trace's own time. Used from the thread whose stream it is.
+// Converts the times of a stream's events to the trace's time. Call it from the stream's own thread.
 class DeviceClock {
  public:
-  // Waits for the stream, to learn how its time and the trace's relate: to some microseconds, and never so
-  // that an event would be later than it was. The trace outlives the clock.
+  // Waits for the stream to compare its time with the trace's. The error is some microseconds, and never
+  // shows an event too late. The trace must outlive the clock.
   DeviceClock(const c10::Stream& stream, Trace& trace);
 
   using Mark = std::shared_ptr<c10::Event>;  // with timing
-  Mark mark() const;                         // when the stream comes this far
+  Mark mark() const;                         // when the stream reaches this point
 
-  // Adds what ran between two marks to the trace, as soon as it has run; the host does not wait.
+  // Adds the span between two marks to the trace as soon as the GPU has passed them. The host does not wait.
   void add_span(std::string name, int rank, Trace::Track track, const Mark& begin, const Mark& end);
-  // Counts one that cannot be told.
+  // Counts a span whose times are unknown.
   void drop_span() { trace_.drop(); }
 
  private:
@@ -35,10 +35,10 @@ class DeviceClock {
   double origin_seconds_ = 0;  // the trace's time just before the stream passed origin_
 };
 
-// From its construction to its destruction. With no trace it only marks the range for a profiler.
+// A span from its construction to its destruction. Without a trace it is only a range for a profiler.
 class PhaseSpan {
  public:
-  // clock: of the calling thread's stream; none on a CPU or without a trace. It outlives the span.
+  // clock: of the calling thread's stream; empty on a CPU or without a trace. It must outlive the span.
   PhaseSpan(Trace* trace, const std::string& name, int rank, Trace::Track track,
             std::optional<DeviceClock>& clock);
   ~PhaseSpan();

@@ -5,12 +5,12 @@
 
 namespace lockstep {
 
-// Seconds between the moments at which the slowest replica was done with each part. On GPUs work is only
-// queued, so that there they say nothing but their sum.
+// Seconds until the slowest replica was done with each part of a step. On GPUs the host only queues the work:
+// there only the sum means something.
 struct StepTimes {
   double data = 0;     // gathering the rows
   double compute = 0;  // forward and backward
-  double sync = 0;     // summing gradients over the replicas: what backward did not hide
+  double sync = 0;     // waiting for the sums of gradients after backward
   double update = 0;   // the optimizer
 
   StepTimes& operator+=(const StepTimes& other);
@@ -20,6 +20,7 @@ struct StepTimes {
 // When one replica was done with each part of a step.
 struct StepTimestamps {
   using Clock = std::chrono::steady_clock;
+  static Clock::time_point now() { return Clock::now(); }
   Clock::time_point start{}, data{}, compute{}, sync{}, update{};
 };
 

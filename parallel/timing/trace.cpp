@@ -34,7 +34,7 @@ void Trace::begin(Event& event) {
   std::tie(event.begin, event.begin_order) = now();
 }
 
-// Takes its place in the order and in the list at once, or another thread's later end could be listed first.
+// Takes the time and adds the event under one lock: otherwise a later end of another thread could come first.
 void Trace::end(Event event) {
   const std::lock_guard lock(mutex_);
   std::tie(event.end, event.end_order) = now();
@@ -65,7 +65,7 @@ void Trace::resolve() {
     std::optional<Event> event;
     try {
       event = pending();
-    } catch (const std::exception&) {  // its GPU has failed; what is known of the others stays
+    } catch (const std::exception&) {  // its GPU has failed; other events stay
       ++dropped_;
       return true;
     }

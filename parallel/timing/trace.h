@@ -1,4 +1,4 @@
-// What each thread of a run did when, for `--trace` and for tests that look at the order of events.
+// When each thread of a run did what: for a trace file, and for tests of the order of events.
 #pragma once
 
 #include <chrono>
@@ -14,10 +14,10 @@
 
 namespace lockstep {
 
-// Safe to use from all threads at once. No torch in here.
+// Thread-safe. Does not depend on torch.
 class Trace {
  public:
-  // A replica's two threads, and what their work kept a GPU's streams busy with.
+  // A replica's two threads, and the two streams of its GPU.
   enum class Track { kCompute, kCommunication, kDeviceCompute, kDeviceCommunication };
 
   struct Event {
@@ -26,13 +26,13 @@ class Trace {
     Track track = Track::kCompute;
     double begin = 0;  // seconds since the trace was made
     double end = 0;
-    // Place among all beginnings and ends in the order in which they happened: exact where times are equal.
+    // Positions in the order of all beginnings and ends, which also holds where times are equal.
     int64_t begin_order = 0;
     int64_t end_order = 0;
   };
 
-  // Measures from its construction to its destruction, and is a range for a profiler that watches the
-  // program. With no trace it is only that.
+  // An event from its construction to its destruction, and a range for a profiler. Without a trace it is only
+  // the range.
   class Span {
    public:
     Span(Trace* trace, std::string name, int rank, Track track = Track::kCompute);
@@ -46,27 +46,27 @@ class Trace {
     const ProfilerRange range_;
   };
 
-  // Remembers `capacity` events, the first ones, so that a long run does not fill the memory.
+  // Keeps the first `capacity` events, so that a long run does not fill the memory.
   explicit Trace(size_t capacity = 200'000) : capacity_(capacity) {}
 
   std::vector<Event> events() const;  // in the order of their ends
-  size_t dropped() const;             // beyond the capacity, or lost with a GPU that failed
+  size_t dropped() const;             // beyond the capacity, or lost with a failed GPU
 
   double seconds() const;  // since the trace was made
 
-  // An event that is known later, such as what a GPU has been doing: each resolve() asks for it until there
-  // is an answer. Its places in the order are those of the moment at which it is known.
+  // An event whose times are known later, such as a GPU's. Each resolve() asks for it until it is known. Its
+  // positions in the order are those of that resolve().
   using Pending = std::function<std::optional<Event>()>;
   void add_later(Pending pending);
-  void drop();  // one that will never be known: dropped() counts it
+  void drop();  // an event that will never be known: dropped() counts it
   void resolve();
 
  private:
   using Clock = std::chrono::steady_clock;
   void begin(Event& event);
   void end(Event event);
-  void keep(Event event);  // the mutex is held, as in the next
-  // Seconds since start_, and the next place in the order. The mutex is held.
+  void keep(Event event);  // call it with the mutex held
+  // Seconds since start_, and the next position in the order. Call it with the mutex held.
   std::pair<double, int64_t> now();
 
   const size_t capacity_;

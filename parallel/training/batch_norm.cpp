@@ -29,7 +29,7 @@ SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPo
   for (auto& buffer : buffers_) {
     own_.push_back(buffer.clone());
     if (policy == BnPolicy::kAverage && buffer.is_floating_point()) {
-      // Weighted in double, so that equal statistics stay what they are.
+      // In double, so that equal statistics keep their bits.
       auto sum = buffer.to(torch::kFloat64) * weight;
       endpoint.allreduce_sum(sum).wait();
       buffer.copy_(sum);
@@ -44,7 +44,7 @@ SharedBuffers::~SharedBuffers() {
   try {
     for (size_t i = 0; i < own_.size(); ++i) buffers_[i].copy_(own_[i]);
   } catch (const std::exception&) {
-    // A GPU that has failed; the buffers are lost with it, and every later use of it throws.
+    // The GPU has failed. Its buffers are lost, and every later use of it throws.
   }
 }
 

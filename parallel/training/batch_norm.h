@@ -1,7 +1,7 @@
-// Which batch-norm statistics a set of replicas is evaluated and saved with.
+// The batch-norm statistics with which replicas are evaluated and saved.
 //
-// While training each replica normalises with the statistics of its own rows and keeps running averages of
-// its own (as torch's DataParallel and DistributedDataParallel do). LibTorch's data_parallel loses them
+// In training each replica normalises with the statistics of its own rows and keeps its own running averages,
+// as torch's DataParallel and DistributedDataParallel do. LibTorch's data_parallel loses them
 // (pytorch/pytorch#21144).
 #pragma once
 
@@ -17,18 +17,18 @@ namespace lockstep {
 
 enum class BnPolicy {
   kRoot,     // rank 0's
-  kAverage,  // the mean over replicas, weighted by the rows that each has trained on
+  kAverage,  // the mean over the replicas, weighted by the rows that each has trained on
 };
 
 inline constexpr Choice<BnPolicy> kBnPolicyNames[] = {{"root", BnPolicy::kRoot},
                                                       {"average", BnPolicy::kAverage}};
 
-// While it lives, the module's buffers are the policy's, the same on every replica; then each replica has its
-// own again. Making one is a collective: every replica makes one, in its own thread. Floating-point buffers
-// follow the policy, others (counters) are rank 0's.
+// While it lives, the module's buffers are those of the policy, the same on every replica. Its destructor
+// restores each replica's own. Its constructor is a collective: every replica calls it in its own thread.
+// Floating-point buffers follow the policy; others (counters) are rank 0's.
 class SharedBuffers {
  public:
-  // rows: what this replica has trained on. Where no replica has any, all weigh the same.
+  // rows: number of rows that this replica has trained on. If all have 0, all weigh the same.
   SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows);
   ~SharedBuffers();
   SharedBuffers(const SharedBuffers&) = delete;

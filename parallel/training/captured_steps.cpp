@@ -9,8 +9,6 @@
 namespace lockstep {
 namespace {
 
-StepTimestamps::Clock::time_point now() { return StepTimestamps::Clock::now(); }
-
 // Eager steps before the first capture: libraries set themselves up and choose their kernels, the optimizer
 // makes its buffers, torch's allocator finds its sizes.
 constexpr int kEagerSteps = 3;
@@ -45,13 +43,13 @@ void CapturedSteps::count_eager_step(StepShape& shape) {
 
 std::optional<StepTimestamps> CapturedSteps::replay(StepShape& shape) {
   if (!captured(shape)) return std::nullopt;
-  StepTimestamps times{.data = now()};
+  StepTimestamps times{.data = StepTimestamps::now()};
   shape.graph->replay();
-  times.compute = now();
+  times.compute = StepTimestamps::now();
   if (!options_.alone) parts_.sync();
-  times.sync = now();
+  times.sync = StepTimestamps::now();
   if (!options_.alone) update_graph_->replay();
-  times.update = now();
+  times.update = StepTimestamps::now();
   return times;
 }
 

@@ -23,7 +23,7 @@ torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precisi
   return sums_of(model.loss_sum(block));
 }
 
-// Calls `progress` from the replicas' threads, and keeps what it throws.
+// Calls `progress` from the replicas' threads, and keeps its exception.
 class ProgressReport {
  public:
   ProgressReport(const EvaluationProgress& progress, int64_t rows) : progress_(progress), rows_(rows) {}
@@ -33,7 +33,7 @@ class ProgressReport {
   void add(int64_t rows) {
     const std::lock_guard lock(mutex_);
     done_ += rows;
-    if (!progress_ || stopped_ || done_ == rows_) return;  // all: finish() says so, when the sums are there
+    if (!progress_ || stopped_ || done_ == rows_) return;  // after the last block finish() calls it
     try {
       progress_(done_, rows_);
     } catch (...) {
@@ -59,7 +59,7 @@ class ProgressReport {
 Evaluation add_up(const std::vector<torch::Tensor>& sums, int64_t rows) {
   Evaluation result{.rows = rows};
   for (const auto& sum : sums) {
-    const auto host = sum.cpu();  // waits for the device: the numbers are needed now
+    const auto host = sum.cpu();  // waits for the device
     result.loss_sum += host[0].item<double>();
     result.top1 += host[1].item<int64_t>();
     result.top5 += host[2].item<int64_t>();

@@ -1,4 +1,4 @@
-// Accuracy on a whole data set, computed on all devices at once.
+// Evaluates a whole data set on all devices at once.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Rows that a replica evaluates at a time.
+// Rows that a replica evaluates at once.
 inline constexpr int64_t kEvaluationBlock = 256;
 
 struct Evaluation {
@@ -26,21 +26,21 @@ struct Evaluation {
   double top5_accuracy() const { return static_cast<double>(top5) / static_cast<double>(rows); }
 };
 
-// Told after each block how many rows the replicas are done with (on GPUs: have queued), by one replica's
-// thread at a time, and last by the caller's, with all of them. What it throws ends the evaluation: the
-// replicas stop after the block under way, and the caller gets the exception.
+// Callback after each block, with the number of rows that the replicas have evaluated (on GPUs: queued). The
+// replicas' threads call it, one at a time; the caller's thread makes the last call, with all rows. When it
+// throws, the replicas stop after their current block, and evaluate() throws the exception.
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
 
-// The set is cut into blocks of kEvaluationBlock rows, dealt whole to the replicas in turn, and the blocks'
-// sums are added in their order: the counts are the same to the last row on any number of devices.
-// models[i] (all with the same weights and statistics) and sources[i] are on workers.devices()[i], every
-// source holds the whole set. Modules are in evaluation mode meanwhile, and in training mode afterwards.
-// Throws UsageError when the set is empty, and what `progress` (which may be empty) throws.
+// Cuts the set into blocks of kEvaluationBlock rows, which the replicas take in rotation, and adds the
+// blocks' sums in order: the counts are exactly the same on any number of devices. models[i] (all with the
+// same weights and statistics) and sources[i] are on workers.devices()[i]; every source holds the whole set.
+// Modules are in evaluation mode meanwhile, and in training mode afterwards. Throws UsageError when the set
+// is empty, and what `progress` throws. `progress` may be empty.
 Evaluation evaluate(std::span<const Model> models,
                     std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
                     ReplicaWorkers& workers, const EvaluationProgress& progress = {});
 
-// One source a replica, made once per distinct device.
+// Returns one source per replica. Calls the factory once per distinct device.
 std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
                                                             const SourceFactory& factory);
 

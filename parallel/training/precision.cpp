@@ -18,11 +18,11 @@ void set_arithmetic(Precision precision, bool deterministic) {
   context.setAllowTF32CuDNN(tf32);
   context.setDeterministicAlgorithms(deterministic, /*warn_only=*/false);
   context.setDeterministicCuDNN(deterministic);
-  // New memory need not be filled for it: no kernel here reads what it has not written.
+  // New memory need not be filled: no kernel here reads what it has not written.
   context.setDeterministicFillUninitializedMemory(false);
-  // cuBLAS repeats its results only with a workspace of fixed size, which it reads here at its first call.
+  // cuBLAS repeats its results only with a workspace of fixed size. It reads this variable at its first call.
   if (deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
-  context.setBenchmarkCuDNN(!deterministic);  // chooses the faster convolution by timing
+  context.setBenchmarkCuDNN(!deterministic);  // picks the fastest convolution by timing
 }
 
 AutocastGuard::AutocastGuard(Precision precision, torch::Device device)

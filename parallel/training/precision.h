@@ -1,4 +1,4 @@
-// In which arithmetic a model computes.
+// The arithmetic in which a model computes.
 #pragma once
 
 #include <torch/types.h>
@@ -9,8 +9,8 @@ namespace lockstep {
 
 enum class Precision {
   kFp32,
-  kTf32,  // on GPUs float matrix products and convolutions round their inputs to 10 bits; elsewhere fp32
-  kBf16,  // layers that gain by it compute in bfloat16 (torch's autocast); weights and sums stay float
+  kTf32,  // on GPUs float matmuls and convolutions round their inputs to 10 bits; on CPUs fp32
+  kBf16,  // layers that profit compute in bfloat16 (torch's autocast); fp32 masters, sums in float
   kFp64,  // for checks
 };
 
@@ -19,17 +19,17 @@ inline constexpr Choice<Precision> kPrecisionNames[] = {{"fp32", Precision::kFp3
                                                         {"bf16", Precision::kBf16},
                                                         {"fp64", Precision::kFp64}};
 
-// What parameters, gradients and inputs are kept in.
+// The type of parameters, gradients and inputs.
 torch::ScalarType dtype_of(Precision precision);
 
-// Settings of the whole process, for before the first computation: whether GPUs may use TF32, and with
-// `deterministic` that a second run gives the same bits: kernels whose result depends on timing are refused,
-// and none is chosen by timing.
+// Sets the arithmetic of the whole process. Call it before the first computation. GPUs use TF32 only with
+// kTf32. With `deterministic` a second run gives the same bits: kernels whose result depends on timing throw,
+// and no kernel is chosen by timing.
 void set_arithmetic(Precision precision, bool deterministic);
 
-// While it lives, the calling thread's forward passes on this device compute in bfloat16 where `precision` is
-// kBf16; the others need nothing here and leave the thread as it is. The backward pass follows by itself. May
-// be nested; what was set before comes back.
+// While it lives, the calling thread's forward passes on this device compute in bfloat16 if `precision` is
+// kBf16; with other precisions it does nothing. The backward pass follows by itself. May be nested; the
+// destructor restores the previous settings.
 class AutocastGuard {
  public:
   AutocastGuard(Precision precision, torch::Device device);

@@ -11,12 +11,6 @@
 #include <lockstep/support/stream.h>
 
 namespace lockstep {
-namespace {
-
-StepTimestamps::Clock::time_point now() { return StepTimestamps::Clock::now(); }
-
-}  // namespace
-
 Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
                  const ReplicaOptions& options)
     : options_(options),
@@ -76,7 +70,7 @@ void Replica::keep_bf16_weights() {
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
-  const auto start = now();
+  const auto start = StepTimestamps::now();
   prepare(step, shape);
   const auto replayed = captured_.replay(shape);
   auto times = replayed ? *replayed : step_eagerly(shape);
@@ -110,13 +104,13 @@ void Replica::prepare(const ReplicaStep& step, StepShape& shape) {
 StepTimestamps Replica::step_eagerly(StepShape& shape) {
   StepTimestamps times;
   gather(shape);
-  times.data = now();
+  times.data = StepTimestamps::now();
   forward_backward(shape);  // in overlapped mode it also starts to sum the gradients
-  times.compute = now();
+  times.compute = StepTimestamps::now();
   sync_gradients(shape);
-  times.sync = now();
+  times.sync = StepTimestamps::now();
   update();
-  times.update = now();
+  times.update = StepTimestamps::now();
   captured_.count_eager_step(shape);
   return times;
 }

@@ -11,12 +11,12 @@
 
 namespace lockstep {
 
-// Moves a module's parameters and buffers to a device; those of floating point to `dtype`, others (counters)
-// keep theirs, where Module::to() would convert them too.
+// Moves a module's parameters and buffers to a device and converts floating-point ones to `dtype`. Others
+// (counters) keep their type, which Module::to() would convert.
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype);
 
-// The parameter of that name on that device, of the first replica there. Throws DeviceError, "not initialized
-// on <device>", with the devices that have it, when no replica is there; UsageError for an unknown name.
+// Returns this parameter of the first replica on the device. Throws UsageError for an unknown name, and
+// DeviceError ("not initialized on <device>", with the devices that have it) when no replica is there.
 torch::Tensor read_parameter(std::span<const Model> replicas, std::string_view name, torch::Device device);
 
 }  // namespace lockstep

@@ -9,10 +9,10 @@
 namespace lockstep {
 namespace {
 
-constexpr int kIgnoredSteps = 2;  // after a change of shapes: caches, buffers and kernels settle
-constexpr int kTimedSteps = 5;    // of a look; the median of an odd number is one of them
-constexpr int kMaxLooks = 5;
-constexpr double kStill = .02;  // shares that move by less than this part have settled
+constexpr int kIgnoredSteps = 2;  // after a change of shapes: caches, buffers and kernels warm up
+constexpr int kTimedSteps = 5;    // per round; odd, so that the median is one of them
+constexpr int kMaxRounds = 5;
+constexpr double kSettled = .02;  // relative change below which a share has settled
 
 }  // namespace
 
@@ -24,7 +24,7 @@ SplitTuner::SplitTuner(int world)
 void SplitTuner::observe(std::span<const int64_t> rows, std::span<const double> seconds) {
   if (settled_ || ++steps_ <= kIgnoredSteps) return;
   for (size_t i = 0; i < costs_.size(); ++i) {
-    // No time at all is no measurement: it would make a replica infinitely fast.
+    // A time of 0 is no measurement: the replica would be infinitely fast.
     if (rows[i] > 0 && seconds[i] > 0) costs_[i].push_back(seconds[i] / static_cast<double>(rows[i]));
   }
   if (steps_ == kIgnoredSteps + kTimedSteps) adjust();
@@ -33,7 +33,7 @@ void SplitTuner::observe(std::span<const int64_t> rows, std::span<const double> 
 void SplitTuner::adjust() {
   std::vector<double> speeds;
   for (size_t i = 0; i < costs_.size(); ++i) {
-    // A replica that had no rows (a batch smaller than the world) keeps the share it has.
+    // A replica without rows (in a batch smaller than the world) keeps its share.
     speeds.push_back(costs_[i].empty() ? 0 : 1 / median(costs_[i]));
   }
   const double known_shares =
@@ -47,7 +47,7 @@ void SplitTuner::adjust() {
     moved = std::max(moved, std::abs(share / shares_[i] - 1));
     shares_[i] = share;
   }
-  settled_ = moved < kStill || ++looks_ == kMaxLooks;
+  settled_ = moved < kSettled || ++rounds_ == kMaxRounds;
   steps_ = 0;
   for (auto& costs : costs_) costs.clear();
 }

@@ -1,4 +1,4 @@
-// Shares of a batch for unequal devices, found by timing them (`--split auto`).
+// Finds shares of a batch for unequal devices by timing them.
 #pragma once
 
 #include <cstdint>
@@ -7,27 +7,28 @@
 
 namespace lockstep {
 
-// Watches what each replica needs for its rows over the first steps, gives each a share in proportion to its
-// speed, looks again, and settles when the shares no longer move. (What a step costs besides its rows makes a
-// second look worth while.) Knows no clock: it is told.
+// Gives each replica a share in proportion to its speed over some steps, and repeats that until the shares no
+// longer move. (One round is not enough, since a part of a step's time does not depend on its rows.) Reads no
+// clock itself.
 class SplitTuner {
  public:
   explicit SplitTuner(int world);
 
-  // Shares of the batch, positive, of sum 1.
+  // Shares of the batch: positive, with sum 1.
   const std::vector<double>& shares() const { return shares_; }
   bool settled() const { return settled_; }
 
-  // A step in which replica i needed seconds[i] for rows[i]. Does nothing once settled.
+  // Records a step in which replica i took seconds[i] for rows[i]. Does nothing once settled.
   void observe(std::span<const int64_t> rows, std::span<const double> seconds);
 
  private:
   void adjust();
 
   std::vector<double> shares_;
-  std::vector<std::vector<double>> costs_;  // one list a replica: seconds a row in the steps of this look
-  int steps_ = 0;                           // since the last change of shares
-  int looks_ = 0;
+  std::vector<std::vector<double>>
+      costs_;      // one list per replica: seconds per row in the steps of this round
+  int steps_ = 0;  // since the last change of shares
+  int rounds_ = 0;
   bool settled_ = false;
 };
 

@@ -64,7 +64,7 @@ TEST_CASE("logits, loss, gradients and one update are those of Python's torch") 
   CHECK(torch::stack(sums).sum(0)[0].item<double>() ==
         Approx(python.at("loss_sum").get<double>()).epsilon(1e-12));
 
-  const auto gradients = stock_gradients(net->parameters(), batch.X, batch.y);
+  const auto gradients = torch_gradients(net->parameters(), batch.X, batch.y);
   const auto names = net->named_parameters().keys();
   for (size_t i = 0; i < names.size(); ++i) {
     const auto& expected = python.at("params").at(names[i]);

@@ -1,4 +1,4 @@
-// A GPU's gradients beside double ones, and replicas that share a GPU beside each other.
+// Compares a GPU's gradients with double ones, and replicas that share a GPU with each other.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <map>
@@ -22,8 +22,8 @@ using namespace lockstep::testing;
 namespace {
 
 using Rows = std::vector<int64_t>;
-using Weights = std::map<std::string, torch::Tensor>;       // parameters alone, on the host
-using Errors = std::map<std::string, std::vector<double>>;  // by parameter, one a batch
+using Weights = std::map<std::string, torch::Tensor>;       // parameters only, on the host
+using Errors = std::map<std::string, std::vector<double>>;  // by parameter, one per batch
 
 constexpr double kLr = 100;  // large, so that the weights after a step are its gradient
 constexpr size_t kBatches = 3;
@@ -33,7 +33,7 @@ ModelFactory network(const std::string& name, int64_t width, Kernels kernels = K
   ResNet18Options options;
   options.width = width;
   options.kernels = kernels;
-  // From the chapters' weights, small beside their biases, float sums would lose too much to tell anything.
+  // The chapters' weights are too small: next to their biases float sums would lose too many digits.
   options.initialization = Initialization::kTorch;
   return model_factory<ResNet18Impl>(options);
 }
@@ -54,7 +54,7 @@ Weights weights_of(Trainer& trainer, int rank = 0) {
   return weights;
 }
 
-// Of the mean loss over the rows, in double.
+// Gradients of the mean loss over the rows, in double.
 Weights exact_gradient(const ModelFactory& factory, const ImageSet& data, const Rows& rows) {
   WholeBatch whole(factory, torch::optim::SGDOptions(.1));
   torch::Tensor numbers;
@@ -68,7 +68,7 @@ Weights exact_gradient(const ModelFactory& factory, const ImageSet& data, const 
   return exact;
 }
 
-// What `lockstep train` makes of it.
+// The gradients of a Trainer.
 Weights trained_gradient(const ModelFactory& factory, const ImageSet& data, const Rows& rows,
                          const std::string& device, Precision precision) {
   set_arithmetic(precision, /*deterministic=*/false);
@@ -86,8 +86,8 @@ Weights trained_gradient(const ModelFactory& factory, const ImageSet& data, cons
   return after;
 }
 
-// Largest error of each parameter's gradient relative to its largest element. A bias before a batch
-// normalisation has no gradient but rounding, and is left out.
+// Largest error of each parameter's gradient relative to its largest element. Leaves out biases before a
+// batch norm, whose gradient is only rounding.
 void add_errors(Errors& errors, const Weights& found, const Weights& exact) {
   double largest = 0;
   for (const auto& [name, gradient] : exact) largest = std::max(largest, max_abs(gradient));
@@ -99,7 +99,7 @@ void add_errors(Errors& errors, const Weights& found, const Weights& exact) {
 
 struct Comparison {
   Errors host;   // fp32 on the CPU
-  Errors other;  // what is compared
+  Errors other;  // of the device under test
 };
 
 Comparison compare(const ModelFactory& factory, int64_t rows, const std::string& device,
@@ -120,9 +120,9 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-// The parameters whose error is more than 3 times the CPU's, and more than 1e-5. Where a pre-activation lies
-// within rounding of 0, two right computations may take a ReLU's two sides, and differ by far more than
-// rounding; so the median over the batches is held against what the CPU makes of the worst of them.
+// Returns the parameters whose median error over the batches is above 1e-5 and above 3 times the CPU's worst.
+// Not the worst of both: where a pre-activation lies within rounding of 0, two correct computations may take
+// different sides of a ReLU and differ by far more than rounding.
 std::vector<std::string> wrong_parameters(const Comparison& comparison) {
   std::vector<std::string> wrong;
   for (const auto& [name, errors] : comparison.other) {
@@ -144,7 +144,7 @@ bool all_same_bits(const Weights& a, const Weights& b) {
 
 }  // namespace
 
-TEST_CASE("a GPU's fp32 gradients are as near to double as the CPU's", "[cuda]") {
+TEST_CASE("a GPU's fp32 gradients are as close to double as the CPU's", "[cuda]") {
   const auto name = GENERATE(as<std::string>(), "lenet", "resnet18");
   const int64_t rows = GENERATE(8, 33);
   INFO(name << ", " << rows << " rows");
@@ -153,9 +153,8 @@ TEST_CASE("a GPU's fp32 gradients are as near to double as the CPU's", "[cuda]")
   CHECK(wrong_parameters(comparison).empty());
 }
 
-// The rule itself, which has to find out what rounds more than it says. (Our own kernels of LeNet stay in
-// fp32.)
-TEST_CASE("gradients in bfloat16 are not taken for fp32 ones") {
+// Checks the comparison itself. (Lockstep's kernels of LeNet stay in fp32, so this uses torch's.)
+TEST_CASE("the comparison of fp32 gradients fails for bfloat16 ones") {
   const auto factory = network("lenet", 0, Kernels::kTorch);
   CHECK(wrong_parameters(compare(factory, 8, "cpu", Precision::kFp32)).empty());
   CHECK(wrong_parameters(compare(factory, 8, "cpu", Precision::kBf16)).size() >= 6);

@@ -1,4 +1,4 @@
-// The same promises on a GPU. Skipped where there is none.
+// Replicas and the verbs on a GPU. Skipped without one.
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <lockstep/tests/catch.h>
@@ -34,7 +34,7 @@ std::vector<Params> replicas(std::span<const torch::Device> devices) {
 
 }  // namespace
 
-TEST_CASE("every replica on a GPU has a stream of its own", "[cuda]") {
+TEST_CASE("every replica on a GPU has its own stream", "[cuda]") {
   ReplicaWorkers workers(parse_devices("cuda:0x4"), 1);
   std::vector<c10::StreamId> streams(4);
   const c10::impl::VirtualGuardImpl guard(torch::kCUDA);
@@ -43,10 +43,10 @@ TEST_CASE("every replica on a GPU has a stream of its own", "[cuda]") {
   CHECK(std::find(streams.begin(), streams.end(), guard.getStream(kGpu).id()) == streams.end());
 }
 
-TEST_CASE("run() orders the replicas' work after the caller's and before what follows", "[cuda]") {
+TEST_CASE("the replicas' work in run() follows the caller's earlier work and precedes its later work",
+          "[cuda]") {
   ReplicaWorkers workers(parse_devices("cuda:0x3"), 1);
-  constexpr int64_t kSize = int64_t{1}
-                            << 24;  // large enough for a kernel to be under way when the next is queued
+  constexpr int64_t kSize = int64_t{1} << 24;  // large, so that a kernel still runs when the next is queued
   for (int round = 0; round < 20; ++round) {
     auto data = torch::zeros({3, kSize}, kGpu);
     for (int i = 0; i < 10; ++i) data.add_(1);
@@ -66,7 +66,7 @@ TEST_CASE("allreduce between a GPU and the host", "[cuda]") {
   CHECK(tensors[1].is_cpu());
 }
 
-TEST_CASE("replicas on a GPU take the step of the whole batch and stay bit-identical", "[cuda]") {
+TEST_CASE("replicas on a GPU take the same step as the whole batch and stay bit-identical", "[cuda]") {
   const auto spec = GENERATE(as<std::string>(), "cuda:0", "cuda:0x2", "cuda:0x3", "cuda:0,cpu");
   const int64_t rows = GENERATE(1, 7, 257);
   INFO(spec << ", " << rows << " rows");
@@ -77,7 +77,7 @@ TEST_CASE("replicas on a GPU take the step of the whole batch and stay bit-ident
   train_batch(batch.X, batch.y, params, lenet, .2, workers);
 
   const LeNet initial(0, torch::kFloat64);
-  const auto gradients = stock_gradients(initial->parameters(), batch.X, batch.y);
+  const auto gradients = torch_gradients(initial->parameters(), batch.X, batch.y);
   for (size_t i = 0; i < gradients.size(); ++i) {
     INFO("parameter " << i);
     const double step = .2 / static_cast<double>(rows);

@@ -9,7 +9,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("each replica's thread has its own number of threads, cores, and backward") {
+TEST_CASE("each replica's thread has its own number of threads, its own cores and its own backward") {
   const auto allowed = allowed_cores();
   const int threads = GENERATE(1, 2);
   const int world = GENERATE(1, 2, 3);
@@ -31,10 +31,10 @@ TEST_CASE("each replica's thread has its own number of threads, cores, and backw
     CHECK(seen_cores[i] == cores_for_worker(allowed, rank, world, threads));
     CHECK_FALSE(multithreaded[i]);
   }
-  CHECK(allowed_cores() == allowed);  // the caller's own thread is left alone
+  CHECK(allowed_cores() == allowed);  // the caller's own thread keeps its cores
 }
 
-TEST_CASE("an exception in one replica reaches the caller, and the workers go on") {
+TEST_CASE("an exception in one replica reaches the caller, and the workers can be used again") {
   ReplicaWorkers workers(std::vector<torch::Device>(3, torch::kCPU), 1);
   CHECK_THROWS_WITH(workers.run([](int rank) {
     if (rank == 1) throw std::runtime_error("replica 1");

@@ -50,9 +50,8 @@ Params expected_update(const Params& initial, const Params& gradients, int64_t r
   return updated;
 }
 
-// The gradient that every replica holds before its update, read from the update itself: weights of zero that
-// take a step of lr = -rows become the gradient, digit by digit. The network adds the initial weights to
-// them.
+// The gradient that every replica holds before its update, read from the update itself: weights of zero
+// become exactly the gradient in a step with lr = -rows. The network adds the initial weights to them.
 Params summed_gradients(int world, const Batch& batch) {
   Replicas replicas(world, batch.X.scalar_type());
   const auto initial = get_params(replicas.params[0], torch::kCPU);
@@ -81,11 +80,11 @@ Params to(const Params& params, torch::ScalarType dtype) {
 }  // namespace
 
 TEST_CASE(
-    "in double, the gradient and one update of k replicas equal the whole batch's from torch's own layers") {
+    "in double, the gradient and one update of k replicas equal those of torch's layers on the whole batch") {
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat64);
   const LeNet net(0, torch::kFloat64);
-  const auto expected = stock_gradients(net->parameters(), batch.X, batch.y);
+  const auto expected = torch_gradients(net->parameters(), batch.X, batch.y);
   const auto updated = expected_update(net->parameters(), expected, rows);
   for (const int world : {1, 2, 3, 4, 8}) {
     const auto gradients = summed_gradients(world, batch);
@@ -102,18 +101,18 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("in float, k replicas are as near to the double gradient as the whole batch in float is") {
+TEST_CASE("in float, the gradient of k replicas is as close to the double one as that of the whole batch") {
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat32);
   const LeNet net(0);
   const auto exact =
-      stock_gradients(to(net->parameters(), torch::kFloat64), batch.X.to(torch::kFloat64), batch.y);
-  const auto whole = stock_gradients(net->parameters(), batch.X, batch.y);
+      torch_gradients(to(net->parameters(), torch::kFloat64), batch.X.to(torch::kFloat64), batch.y);
+  const auto whole = torch_gradients(net->parameters(), batch.X, batch.y);
   for (const int world : {1, 2, 3, 4, 8}) {
     const auto gradients = summed_gradients(world, batch);
     for (size_t i = 0; i < exact.size(); ++i) {
       INFO(rows << " rows, " << world << " replicas, parameter " << i);
-      // The whole batch's is by torch's kernels, ours may round a little more.
+      // The whole batch is computed by torch's kernels; lockstep's may round a little more.
       const double allowed = std::max(3 * max_difference(whole[i], exact[i]), 2e-6 * max_abs(exact[i]));
       CHECK(max_difference(gradients[i], exact[i]) <= allowed);
     }
@@ -144,13 +143,13 @@ TEST_CASE("weights move on all replicas") {
     for (size_t i = 0; i < params.size(); ++i) {
       INFO("parameter " << i);
       CHECK_FALSE(params[i].equal(initial->parameters()[i]));
-      CHECK(max_abs(params[i].grad()) == 0);  // ready for the next step
+      CHECK(max_abs(params[i].grad()) == 0);  // zeroed for the next step
     }
   }
 }
 
 TEST_CASE("the sums over the shards are those of the batch") {
-  // Logits are the first ten pixels, so that every count can be made by hand.
+  // Logits are the first ten pixels, so that the expected counts are known.
   const Network pixels = [](const torch::Tensor& X, const Params& params) {
     return X.flatten(1).slice(1, 0, 10) + params[0];
   };

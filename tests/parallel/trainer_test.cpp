@@ -57,7 +57,8 @@ ModelFactory small_residual_factory(bool batch_norm = false) {
   return model_factory<ResNet18Impl>(options);
 }
 
-// Every parameter of every replica has moved as the whole batch's has, up to 1e-10 of its largest gradient.
+// Every parameter of every replica has changed as in training on the whole batch, up to 1e-10 of its largest
+// gradient.
 void check_moved_alike(Trainer& trainer, const WholeBatch& whole, const Params& largest, double lr) {
   const auto expected = whole.module().named_parameters();
   for (int rank = 0; rank < trainer.world_size(); ++rank) {
@@ -79,7 +80,7 @@ void check_against_whole_batch(const ModelFactory& factory, TrainerOptions optio
   const auto rows = std::make_shared<RowSource>(32);
   auto trainer = make_trainer(factory, options, rows);
   WholeBatch whole(factory, sgd);
-  Params largest;  // |g| over the steps so far, one a parameter
+  Params largest;  // sum of max |g| over the steps so far, one per parameter
   for (const auto& batch : kBatches) {
     trainer.step(batch);
     const auto gradients = whole.step(rows->batch(batch));
@@ -108,15 +109,17 @@ void check_every_pair(const ModelFactory& factory) {
 
 }  // namespace
 
-TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, LeNet") {
+TEST_CASE("k replicas take the same steps as the whole batch: every allreduce x every sync mode, LeNet") {
   check_every_pair(lenet_factory());
 }
 
-TEST_CASE("k replicas take the steps of the whole batch: every allreduce x every sync, a residual network") {
+TEST_CASE(
+    "k replicas take the same steps as the whole batch: every allreduce x every sync mode, residual "
+    "network") {
   check_every_pair(small_residual_factory());
 }
 
-TEST_CASE("momentum, weight decay, Nesterov and micro-batches take the steps of torch's SGD") {
+TEST_CASE("momentum, weight decay, Nesterov and micro-batches give the same steps as torch's SGD") {
   const int accumulate = GENERATE(1, 3);
   auto options = options_for(2);
   options.accumulate = accumulate;
@@ -125,13 +128,13 @@ TEST_CASE("momentum, weight decay, Nesterov and micro-batches take the steps of 
                             torch::optim::SGDOptions(.2).momentum(.9).nesterov(true).weight_decay(.01));
 }
 
-TEST_CASE("an uneven split changes nothing but who does what") {
+TEST_CASE("an uneven split gives the same steps") {
   auto options = options_for(3);
   options.split = {5, 0, 2.5};
   check_against_whole_batch(lenet_factory(), options, torch::optim::SGDOptions(.2));
 }
 
-TEST_CASE("the comparison would notice another learning rate") {
+TEST_CASE("the comparison fails for another learning rate") {
   auto options = options_for(2);
   options.replica.precision = Precision::kFp64;
   const auto rows = std::make_shared<RowSource>(32);
@@ -171,7 +174,7 @@ TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") 
   }
 }
 
-TEST_CASE("replicas of one device share one source, and a step asks for each of its rows once") {
+TEST_CASE("replicas on one device share one source, and a step reads each of its rows once") {
   int factory_calls = 0;
   const auto rows = std::make_shared<RowSource>(32);
   const SourceFactory counting = [&](torch::Device) {
@@ -187,13 +190,14 @@ TEST_CASE("replicas of one device share one source, and a step asks for each of 
   for (const auto row : batch) CHECK(asked.at(row) == 1);
 }
 
-TEST_CASE("sums are read once") {
+TEST_CASE("take_sums() returns the sums since its last call") {
   auto trainer = make_trainer(lenet_factory(), options_for(2));
   trainer.step(kBatches[0]);
   trainer.step(kBatches[1]);
   const auto sums = trainer.take_sums();
   CHECK(sums.rows == 21);
-  CHECK(sums.loss / 21 == Approx(std::log(10)).epsilon(.01));  // weights near zero know nothing yet
+  CHECK(sums.loss / 21 ==
+        Approx(std::log(10)).epsilon(.01));  // small initial weights: all classes equally likely
   CHECK(sums.top5 >= sums.top1);
   const auto none = trainer.take_sums();
   CHECK(none.rows == 0);
@@ -219,11 +223,11 @@ TEST_CASE("evaluation counts the same rows on any number of replicas") {
     CHECK(result.top5 == among_five);
     CHECK(result.loss() == Approx(loss).epsilon(1e-5));
     if (world == 1) first_loss = result.loss_sum;
-    CHECK(result.loss_sum == first_loss);  // to the last bit
+    CHECK(result.loss_sum == first_loss);  // the same bits
   }
 }
 
-TEST_CASE("evaluation tells how far it is, to the last row") {
+TEST_CASE("evaluation reports its progress, to the last row") {
   const auto test = std::make_shared<RowSource>(600);  // blocks of 256, 256 and 88 rows
   for (const int world : {1, 2, 5}) {
     auto trainer = make_trainer(lenet_factory(), options_for(world), test);
@@ -238,7 +242,7 @@ TEST_CASE("evaluation tells how far it is, to the last row") {
   }
 }
 
-TEST_CASE("what is thrown while evaluation tells how far it is ends it, and the trainer goes on") {
+TEST_CASE("an exception of the progress callback ends the evaluation, and the trainer can be used again") {
   struct Enough : std::exception {};
   const auto test = std::make_shared<RowSource>(2000);
   const int world = GENERATE(1, 2, 5);
@@ -256,7 +260,7 @@ TEST_CASE("what is thrown while evaluation tells how far it is ends it, and the 
   CHECK(trainer.evaluate().loss_sum == whole.loss_sum);
 }
 
-TEST_CASE("all replicas start from the first one's weights, and one construction's numbers are drawn") {
+TEST_CASE("all replicas start from the first one's weights, and only its construction draws random numbers") {
   int built = 0;
   const ModelFactory differing = [&] {
     const auto drawn = torch::rand({1}).item<double>();
@@ -281,7 +285,7 @@ TEST_CASE("all replicas start from the first one's weights, and one construction
 TEST_CASE("an error in one replica ends the step on all, is thrown once, and leaves no thread behind") {
   const int guilty = GENERATE(0, 1, 2);
   const auto mode = GENERATE(SyncMode::kParameterwise, SyncMode::kOverlapped);
-  leave_cores_to_replicas();  // or torch would start a thread for this one, and keep it
+  leave_cores_to_replicas();  // otherwise torch would start a thread for this one and keep it
   const auto before = thread_count();
   {
     int built = 0;
@@ -301,12 +305,12 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
     auto trainer = make_trainer(failing, options);
     trainer.step(kBatches[0]);
     CHECK_THROWS_AS(trainer.step(kBatches[0]), Mishap);
-    CHECK_THROWS(trainer.step(kBatches[0]));  // it is over, and says so instead of hanging
+    CHECK_THROWS(trainer.step(kBatches[0]));  // throws instead of hanging
   }
   CHECK(thread_count_down_to(before) == before);
 }
 
-TEST_CASE("a loss that is not finite is known by its step and its replica") {
+TEST_CASE("a loss that is not finite is reported with its step and replica") {
   int built = 0;
   const ModelFactory poisoned = [&] {
     auto model = lenet_factory()();
@@ -328,7 +332,7 @@ TEST_CASE("a loss that is not finite is known by its step and its replica") {
   CHECK(sums.bad->rank == 1);
 }
 
-TEST_CASE("gradients are summed once a step, whatever the number of micro-batches") {
+TEST_CASE("gradients are summed once per step for any number of micro-batches") {
   for (const int accumulate : {1, 4}) {
     Trace trace;
     auto options = options_for(2);
@@ -344,7 +348,7 @@ TEST_CASE("gradients are summed once a step, whatever the number of micro-batche
     const auto before = count("allreduce");
     trainer.step(kBatches[0]);
     CHECK(count("backward") == accumulate);
-    CHECK(count("allreduce") - before == 1);  // LeNet is one bucket
+    CHECK(count("allreduce") - before == 1);  // LeNet fits in one bucket
   }
 }
 
@@ -370,11 +374,11 @@ TEST_CASE("the learning rate follows its schedule") {
   CHECK(max_difference(trainer.weights()[0].tensor, whole.module().parameters()[0]) <= 1e-14);
 }
 
-TEST_CASE("in bf16 a model that can compute with copies of its weights does, with the same bits as without") {
+TEST_CASE("in bf16 a model gets bf16 weights if it can use them, with the same bits as without") {
   const int world = GENERATE(1, 2);
   const auto plain = small_residual_factory(/*batch_norm=*/true);
   std::mutex mutex;
-  std::vector<Params> copies;  // of all replicas, which have the same bits
+  std::vector<Params> bf16_weights;  // of all replicas, which have the same bits
   const ModelFactory without = [&] {
     auto model = plain();
     model.use_bf16_weights = {};
@@ -385,7 +389,7 @@ TEST_CASE("in bf16 a model that can compute with copies of its weights does, wit
     model.use_bf16_weights = [&, use = model.use_bf16_weights](const Params& given) {
       use(given);
       const std::lock_guard lock(mutex);
-      copies.push_back(given);
+      bf16_weights.push_back(given);
     };
     return model;
   };
@@ -395,7 +399,7 @@ TEST_CASE("in bf16 a model that can compute with copies of its weights does, wit
   options.replica.optimizer.momentum = .9;
   auto expected = make_trainer(without, options);
   auto found = make_trainer(with, options);
-  CHECK(copies.size() == static_cast<size_t>(world));
+  CHECK(bf16_weights.size() == static_cast<size_t>(world));
   for (const auto& rows : kBatches) {
     if (rows.size() < 4) continue;  // a batch norm needs more than one value
     expected.step(rows);
@@ -408,16 +412,16 @@ TEST_CASE("in bf16 a model that can compute with copies of its weights does, wit
     CHECK(weights[i].tensor.equal(expected_weights[i].tensor));
   }
   const auto params = found.model(0).module->parameters();
-  REQUIRE(copies[0].size() == params.size());
-  for (size_t i = 0; i < params.size(); ++i) CHECK(copies[0][i].equal(params[i].to(torch::kBFloat16)));
+  REQUIRE(bf16_weights[0].size() == params.size());
+  for (size_t i = 0; i < params.size(); ++i) CHECK(bf16_weights[0][i].equal(params[i].to(torch::kBFloat16)));
 
   auto fp32 = options_for(1);
-  copies.clear();
+  bf16_weights.clear();
   make_trainer(with, fp32);
-  CHECK(copies.empty());
+  CHECK(bf16_weights.empty());
 }
 
-TEST_CASE("with two steps in flight the same is trained, sum for sum") {
+TEST_CASE("with two steps in flight training gives the same sums and weights") {
   const auto trained = [](int in_flight) {
     auto options = options_for(3);
     options.in_flight = in_flight;
@@ -442,8 +446,8 @@ TEST_CASE("with two steps in flight the same is trained, sum for sum") {
   }
 }
 
-TEST_CASE("in flight means that step() returns while replicas are at work") {
-  std::latch returned(1);  // nobody computes before step() has returned
+TEST_CASE("with two steps in flight step() returns while the replicas compute") {
+  std::latch returned(1);  // no replica computes before step() has returned
   const ModelFactory waiting = [&] {
     auto model = lenet_factory()();
     model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
@@ -457,7 +461,7 @@ TEST_CASE("in flight means that step() returns while replicas are at work") {
   auto trainer = make_trainer(waiting, options);
   Rows batch = kBatches[0];
   trainer.step(batch);
-  batch.assign(16, 99);  // no row of the data: the trainer has its own copy
+  batch.assign(16, 99);  // not rows of the data: the trainer has copied the batch
   returned.count_down();
   CHECK(trainer.take_times().compute > 0);
   CHECK(trainer.take_times().compute == 0);
@@ -465,8 +469,9 @@ TEST_CASE("in flight means that step() returns while replicas are at work") {
 }
 
 TEST_CASE(
-    "what fails in a step in flight comes out of a later call, and a trainer may go with steps under way") {
-  leave_cores_to_replicas();  // or torch would start a thread for this one, and keep it
+    "an error of a step in flight is thrown by a later call, and a trainer may be destroyed before its steps "
+    "end") {
+  leave_cores_to_replicas();  // otherwise torch would start a thread for this one and keep it
   const auto before = thread_count();
   {
     const ModelFactory failing = [] {

@@ -1,4 +1,4 @@
-// The scratch LeNet from torch's own layers, loss and optimizer: what lockstep's results are held against.
+// The scratch LeNet from torch's own layers, loss and optimizer: the reference for lockstep's results.
 #pragma once
 
 #include <torch/torch.h>
@@ -16,23 +16,23 @@ inline torch::nn::Sequential torch_lenet(torch::ScalarType dtype) {
   return net;
 }
 
-// Stock linear layers hold their weights transposed.
-inline torch::Tensor as_stock(const torch::Tensor& param) { return param.dim() == 2 ? param.t() : param; }
+// torch's linear layers hold their weights transposed.
+inline torch::Tensor as_torch(const torch::Tensor& param) { return param.dim() == 2 ? param.t() : param; }
 
 inline void copy_into(torch::nn::Sequential& net, const Params& params) {
   const torch::NoGradGuard no_grad;
-  auto stock = net->parameters();
-  for (size_t i = 0; i < stock.size(); ++i) stock[i].copy_(as_stock(params[i]));
+  auto own = net->parameters();
+  for (size_t i = 0; i < own.size(); ++i) own[i].copy_(as_torch(params[i]));
 }
 
 // The gradient of the summed loss over all rows.
-inline Params stock_gradients(const Params& params, const torch::Tensor& X, const torch::Tensor& y) {
+inline Params torch_gradients(const Params& params, const torch::Tensor& X, const torch::Tensor& y) {
   auto net = torch_lenet(X.scalar_type());
   copy_into(net, params);
   torch::nn::CrossEntropyLoss loss(torch::nn::CrossEntropyLossOptions().reduction(torch::kSum));
   loss(net->forward(X), y).backward();
   Params gradients;
-  for (const auto& param : net->parameters()) gradients.push_back(as_stock(param.grad()));
+  for (const auto& param : net->parameters()) gradients.push_back(as_torch(param.grad()));
   return gradients;
 }
 

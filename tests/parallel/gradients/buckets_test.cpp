@@ -28,7 +28,7 @@ std::vector<Bucket> plan(const Sizes& numels, int64_t element_size, const Bucket
   return plan_buckets(numels, flat_layout(numels), element_size, bounds);
 }
 
-// Sizes of every kind: 0, 1, around the alignment, and now and then a large one.
+// Random sizes: 0, 1, around the alignment, and some large ones.
 Sizes random_sizes(std::mt19937& random) {
   Sizes numels(random() % 30);
   for (auto& numel : numels) {
@@ -78,12 +78,12 @@ TEST_CASE("buckets by hand: a small first one, large ones, a small last one") {
   // 20 tensors of 64 bytes: 4 make up the first bucket, 2 the last, 10 and then 4 the ones between.
   CHECK(plan(Sizes(20, 16), 4, bounds) ==
         std::vector<Bucket>{{0, 64, 16, 19}, {64, 224, 6, 15}, {224, 288, 2, 5}, {288, 320, 0, 1}});
-  // The same of 8 bytes an element: half as many tensors.
+  // With 8 bytes per element: half as many tensors.
   CHECK(plan(Sizes(10, 16), 8, bounds) ==
         std::vector<Bucket>{{0, 32, 8, 9}, {32, 112, 3, 7}, {112, 144, 1, 2}, {144, 160, 0, 0}});
   // The gaps count: 1 element takes as much as 16.
   CHECK(plan(Sizes(20, 1), 4, bounds) == plan(Sizes(20, 16), 4, bounds));
-  // Tensors larger than their bound: each alone, and never joined by the smaller ones beside them.
+  // A tensor larger than the bound gets its own bucket, without the smaller ones next to it.
   CHECK(plan({16, 1600, 16, 1600, 16}, 4, bounds) ==
         std::vector<Bucket>{
             {0, 16, 4, 4}, {16, 1616, 3, 3}, {1616, 1632, 2, 2}, {1632, 3232, 1, 1}, {3232, 3248, 0, 0}});
@@ -97,12 +97,12 @@ TEST_CASE("the standard bounds are 1, 25, ..., 25, 1 megabytes") {
   CHECK(tensors == std::vector<int>{1, 25, 13, 1});
 }
 
-TEST_CASE("where everything is small there is one bucket; without tensors there is none") {
+TEST_CASE("small tensors make one bucket, no tensors make none") {
   CHECK(plan({100, 16, 1}, 4, {}) == std::vector<Bucket>{{0, 144, 0, 2}});
   CHECK(plan({7}, 4, {}) == std::vector<Bucket>{{0, 16, 0, 0}});
   CHECK(plan({}, 4, {}).empty());
   CHECK(plan({}, 0, {}).empty());
-  CHECK(plan({0, 0}, 4, {}) == std::vector<Bucket>{{0, 0, 0, 1}});  // tensors all the same: their hooks count
+  CHECK(plan({0, 0}, 4, {}) == std::vector<Bucket>{{0, 0, 0, 1}});  // empty tensors have hooks, too
 }
 
 TEST_CASE("bounds of 0 make each tensor a bucket, in the reverse of the order of registration") {
@@ -110,7 +110,7 @@ TEST_CASE("bounds of 0 make each tensor a bucket, in the reverse of the order of
         std::vector<Bucket>{{0, 16, 3, 3}, {16, 48, 2, 2}, {48, 64, 1, 1}, {64, 80, 0, 0}});
 }
 
-TEST_CASE("buckets cover the buffer exactly once and keep to their bounds") {
+TEST_CASE("buckets cover the buffer exactly once and respect their bounds") {
   std::mt19937 random(2);
   for (int repeat = 0; repeat < 2000; ++repeat) {
     const auto numels = random_sizes(random);
@@ -131,7 +131,7 @@ TEST_CASE("buckets cover the buffer exactly once and keep to their bounds") {
       const bool is_last = b + 1 == buckets.size();
       const auto bound = is_last ? bounds.last : b == 0 ? bounds.first : bounds.others;
       if (bucket.first < bucket.last) REQUIRE(bytes(bucket, element_size) <= bound);
-      // No bucket but the last two leaves out a tensor that would have fitted.
+      // Only the last two buckets may leave out a tensor that would have fitted.
       if (b + 2 < buckets.size()) {
         const auto more = plan(Sizes{numels[static_cast<size_t>(bucket.first - 1)]}, element_size, bounds);
         REQUIRE(bytes(bucket, element_size) + bytes(more.front(), element_size) > bound);
@@ -144,7 +144,7 @@ TEST_CASE("buckets cover the buffer exactly once and keep to their bounds") {
   }
 }
 
-TEST_CASE("buckets are taken strictly in order, as early as that allows, whatever the order of arrival") {
+TEST_CASE("buckets are taken in order and as early as possible, for any order of gradients") {
   // 5 tensors in buckets of 2, 1 and 2.
   BucketProgress progress(std::vector<Bucket>{{0, 32, 3, 4}, {32, 48, 2, 2}, {48, 80, 0, 1}});
   std::vector<int> arrivals{0, 1, 2, 3, 4};
@@ -172,13 +172,13 @@ TEST_CASE("buckets are taken strictly in order, as early as that allows, whateve
   CHECK(permutations == 120);
 }
 
-TEST_CASE("a tensor counts once, the missing ones are named, and a reset starts anew") {
+TEST_CASE("a tensor is marked once, missing ones are listed, and reset() unmarks all") {
   BucketProgress progress(plan({16, 0, 16, 16}, 4, {.first = 64, .others = 64, .last = 0}));
   REQUIRE(progress.buckets().size() == 3);  // tensors 3 | 2 1 | 0: the empty one costs nothing
   CHECK(progress.missing() == std::vector<int>{0, 1, 2, 3});
 
   CHECK(progress.mark(2));
-  CHECK_FALSE(progress.mark(2));  // or its bucket would pass for full
+  CHECK_FALSE(progress.mark(2));  // otherwise its bucket would count as full
   CHECK(progress.mark(3));
   CHECK_FALSE(progress.mark(3));
   CHECK(progress.missing() == std::vector<int>{0, 1});
@@ -194,7 +194,7 @@ TEST_CASE("a tensor counts once, the missing ones are named, and a reset starts 
   CHECK(progress.missing().empty());
 }
 
-TEST_CASE("with no tensors there is nothing to wait for") {
+TEST_CASE("without tensors nothing is missing") {
   BucketProgress progress(plan({}, 4, {}));
   CHECK(progress.take_ready() == -1);
   CHECK(progress.missing().empty());

@@ -20,7 +20,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Three layers, of which the second can be left out.
+// Three layers. The second can be left out.
 struct NetImpl : torch::nn::Module {
   explicit NetImpl(uint64_t seed = 0) {
     const SeededGenerator generator(seed);  // replicas are built at the same time
@@ -49,7 +49,7 @@ torch::Tensor loss_of(NetImpl& net, const torch::Tensor& X, int64_t rows) {
   return net.forward(X).square().sum() / rows;
 }
 
-// Runs one function a rank in worker threads over a communicator.
+// Runs a function per rank in worker threads, with a communicator.
 struct World {
   explicit World(int size, Trace* trace = nullptr)
       : devices(static_cast<size_t>(size), torch::kCPU),
@@ -78,7 +78,7 @@ const std::vector<SyncMode> kModes = {SyncMode::kParameterwise, SyncMode::kBucke
 
 }  // namespace
 
-TEST_CASE("in an own loop with a torch optimizer, replicas train as one, after either zero_grad()") {
+TEST_CASE("in a loop with a torch optimizer replicas train as one, with either kind of zero_grad()") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const bool to_none = GENERATE(true, false);
   constexpr int kWorld = 3;
@@ -151,7 +151,7 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
   }
 }
 
-TEST_CASE("a parameter without a gradient is an error that names it, and nobody hangs") {
+TEST_CASE("a parameter without a gradient is an error that names it, and no replica hangs") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const int careless = GENERATE(0, 1, -1);  // -1: all of them
   World world(2);
@@ -174,7 +174,7 @@ TEST_CASE("a parameter without a gradient is an error that names it, and nobody 
   }
 }
 
-TEST_CASE("two backward passes without a wait between them are an error") {
+TEST_CASE("two backward passes without a wait() between them are an error") {
   World world(1);
   world.run([&](int, Endpoint& endpoint) {
     NetImpl net;
@@ -191,7 +191,7 @@ TEST_CASE("two backward passes without a wait between them are an error") {
   });
 }
 
-TEST_CASE("a module has one sync, which takes its hooks with it") {
+TEST_CASE("a module has one GradientSync, whose destructor removes its hooks") {
   World world(1);
   auto& endpoint = world.communicator->endpoint(0);
   NetImpl net, other;
@@ -204,7 +204,7 @@ TEST_CASE("a module has one sync, which takes its hooks with it") {
                       ContainsSubstring("first.weight has a post-accumulate hook already"));
   }
   for (const auto& param : net.parameters()) param.mutable_grad().zero_();
-  loss_of(net, inputs(4), 4).backward();  // with the sync gone: plain torch
+  loss_of(net, inputs(4), 4).backward();  // without a GradientSync: plain torch
   loss_of(net, inputs(4), 4).backward();
   const auto once = whole_gradients(4);
   for (size_t i = 0; i < once.size(); ++i) {
@@ -214,9 +214,10 @@ TEST_CASE("a module has one sync, which takes its hooks with it") {
   CHECK_NOTHROW(again.attach(net));
 }
 
-TEST_CASE("frozen parameters have no gradient and are not waited for") {
+TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
   World world(2);
-  std::vector<std::string> wrong(2);  // not of bool: each replica writes its own, and those share a byte
+  std::vector<std::string> wrong(
+      2);  // not vector<bool>, whose elements share a byte: replicas write at the same time
   world.run([&](int rank, Endpoint& endpoint) {
     NetImpl net;
     net.second->weight.requires_grad_(false);
@@ -259,10 +260,10 @@ TEST_CASE("parameters of two dtypes are refused") {
   CHECK_THROWS_WITH(sync.attach(net), ContainsSubstring("Double") && ContainsSubstring("Float"));
 }
 
-// In the middle of backward, between the third layer's gradients and the first one's, each replica waits
-// until a reduction is over. Were reductions to start only after backward, it would wait for ever; bucketed
-// mode, which does so, shows that none has begun.
-TEST_CASE("in overlapped mode reductions run while backward still runs: by the order of events") {
+// In the middle of backward, between the gradients of the third and the first layer, each replica waits until
+// a reduction is done. If reductions started only after backward, it would wait until its deadline. In
+// bucketed mode they do, and the test checks that none has begun.
+TEST_CASE("in overlapped mode reductions run during backward: by the order of events") {
   const bool overlapped = GENERATE(true, false);
   Trace trace;
   World world(2, &trace);

@@ -1,4 +1,4 @@
-// Row N1: the number of replicas does not change a bit of the result.
+// Invariant training: the number of replicas does not change a bit of the result.
 #include <lockstep/tests/catch.h>
 #include <numeric>
 
@@ -55,18 +55,18 @@ ModelFactory residual() {
 
 }  // namespace
 
-TEST_CASE("with --invariant, 1, 2, 4 and 8 replicas give bitwise the same LeNet after 20 steps") {
+TEST_CASE("invariant: 1, 2, 4 and 8 replicas give bitwise the same LeNet after 20 steps") {
   const auto factory = model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32);
   const auto alone = trained(factory, 1, true, 20);
   for (const int world : {2, 4, 8}) {
     INFO(world << " replicas");
     CHECK(differing(trained(factory, world, true, 20), alone) == 0);
   }
-  // Without it they do not: the comparison can tell.
+  // The comparison notices a difference: without `invariant` there is one.
   CHECK(differing(trained(factory, 2, false, 20), trained(factory, 1, false, 20)) > 0);
 }
 
-TEST_CASE("with --invariant, batch-norm statistics do not depend on the number of replicas either") {
+TEST_CASE("invariant: batch-norm statistics do not depend on the number of replicas") {
   const auto alone = trained(residual(), 1, true, 3);
   for (const int world : {2, 8}) {
     INFO(world << " replicas");
@@ -74,7 +74,7 @@ TEST_CASE("with --invariant, batch-norm statistics do not depend on the number o
   }
 }
 
-TEST_CASE("the invariant step is the whole batch's step") {
+TEST_CASE("an invariant step is the same as the whole batch's step") {
   const auto rows = std::make_shared<RowSource>(67);
   auto trainer =
       make_trainer(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), 2, true, rows, Precision::kFp64);
@@ -91,8 +91,8 @@ TEST_CASE("the invariant step is the whole batch's step") {
   }
 }
 
-// A batch norm that sees micro-shard after micro-shard: its averages by hand.
-TEST_CASE("with --invariant, running averages take the micro-shards in their order") {
+// Compares the running averages with those of a batch norm that sees one micro-shard after the other.
+TEST_CASE("invariant: running averages take the micro-shards in order") {
   const auto rows = std::make_shared<RowSource>(20);
   ResNet18Options options;
   options.width = 8;
@@ -119,7 +119,7 @@ TEST_CASE("with --invariant, running averages take the micro-shards in their ord
   }
 }
 
-TEST_CASE("a world that does not divide eight is refused") {
+TEST_CASE("invariant: a number of replicas that does not divide eight is refused") {
   const int world = GENERATE(3, 5, 6, 7);
   CHECK_THROWS_AS(make_trainer(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), world, true,
                                std::make_shared<RowSource>(4)),

@@ -1,4 +1,4 @@
-// Threads collect what they see; the main thread asserts, since Catch2's assertions are not thread-safe.
+// Threads collect results and the main thread asserts, since Catch2's assertions are not thread-safe.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <latch>
@@ -17,7 +17,7 @@ using Track = Trace::Track;
 
 namespace {
 
-// A moment of an event: its place in the order, and its time.
+// A beginning or end: its position in the order, and its time.
 std::vector<std::pair<int64_t, double>> moments(const std::vector<Trace::Event>& events) {
   std::vector<std::pair<int64_t, double>> all;
   for (const auto& event : events) {
@@ -30,7 +30,7 @@ std::vector<std::pair<int64_t, double>> moments(const std::vector<Trace::Event>&
 
 }  // namespace
 
-TEST_CASE("a span says what, who and where, and lies inside the one around it") {
+TEST_CASE("a span has a name, a rank and a track, and lies inside the enclosing span") {
   Trace trace;
   {
     const Trace::Span outer(&trace, "step", 3);
@@ -64,7 +64,8 @@ TEST_CASE("with no trace a span does nothing") {
   CHECK(trace.dropped() == 0);
 }
 
-TEST_CASE("threads trace at once: every moment has its place, and events are listed as they ended") {
+TEST_CASE(
+    "several threads may trace: beginnings and ends have an order, and events are listed by their ends") {
   constexpr size_t kThreads = 4;
   constexpr size_t kSpans = 20'000;
   Trace trace;
@@ -78,7 +79,7 @@ TEST_CASE("threads trace at once: every moment has its place, and events are lis
           const Trace::Span span(&trace, std::to_string(i), static_cast<int>(t));
       });
     }
-    for (int i = 0; i < 10; ++i) trace.events();  // reading meanwhile is safe too
+    for (int i = 0; i < 10; ++i) trace.events();  // reading is safe meanwhile
   }
   const auto events = trace.events();
   REQUIRE(events.size() == kThreads * kSpans);
@@ -106,7 +107,7 @@ TEST_CASE("threads trace at once: every moment has its place, and events are lis
   CHECK(next.size() == kThreads);
 }
 
-TEST_CASE("what one thread ends before another begins comes first") {
+TEST_CASE("an event that ends before another thread's begins comes first") {
   Trace trace;
   std::latch first_ended(1);
   {
@@ -126,7 +127,7 @@ TEST_CASE("what one thread ends before another begins comes first") {
   CHECK(events[0].end <= events[1].begin);
 }
 
-TEST_CASE("a full trace keeps the first events and counts the others") {
+TEST_CASE("a full trace keeps the first events and counts the rest") {
   Trace trace(3);
   for (int i = 0; i < 5; ++i) const Trace::Span span(&trace, std::to_string(i), i);
   const auto events = trace.events();
@@ -140,7 +141,7 @@ TEST_CASE("a full trace keeps the first events and counts the others") {
   CHECK(none.dropped() == 1);
 }
 
-TEST_CASE("an event that is known later is asked for until it is known, and then not again") {
+TEST_CASE("resolve() asks for a pending event until it is known, and then no more") {
   Trace trace(2);
   int asked = 0;
   trace.add_later([&]() -> std::optional<Trace::Event> {
@@ -160,7 +161,7 @@ TEST_CASE("an event that is known later is asked for until it is known, and then
   CHECK(events[1].track == Track::kDeviceCompute);
   CHECK(events[1].begin == .25);
   CHECK(events[1].end == .5);
-  CHECK(events[1].begin_order > events[0].end_order);  // its place is that of the moment at which it is known
+  CHECK(events[1].begin_order > events[0].end_order);  // its position is that of resolve()
   CHECK(events[1].end_order > events[1].begin_order);
   trace.add_later([] { return Trace::Event{.name = "one too many"}; });
   trace.resolve();
@@ -168,7 +169,7 @@ TEST_CASE("an event that is known later is asked for until it is known, and then
   CHECK(trace.dropped() == 1);
 }
 
-TEST_CASE("what can never be known is counted, and the rest is kept") {
+TEST_CASE("events that can never be known are counted as dropped, and the others are kept") {
   Trace trace;
   trace.add_later(
       []() -> std::optional<Trace::Event> { throw std::runtime_error("an illegal memory access"); });
@@ -177,6 +178,6 @@ TEST_CASE("what can never be known is counted, and the rest is kept") {
   CHECK(trace.dropped() == 1);
   REQUIRE(trace.events().size() == 1);
   CHECK(trace.events().front().name == "forward");
-  trace.resolve();  // nothing is asked twice
+  trace.resolve();  // no event is asked for twice
   CHECK(trace.dropped() == 1);
 }

@@ -1,6 +1,5 @@
-// Row N4 end to end: replicas whose loss takes a given time a row, and `--split auto` finds which is slower.
-// Nothing in the product knows of it: the model does it, by resting rather than by computing, so that what
-// else runs on the machine has no say in it.
+// TrainerOptions::auto_split end to end: a model whose loss takes a given time per row, longer on one
+// replica. The model sleeps instead of computing, so that other load on the machine does not matter.
 #include <lockstep/tests/catch.h>
 #include <torch/nn/modules/linear.h>
 
@@ -21,13 +20,13 @@ using namespace lockstep::testing;
 namespace {
 
 constexpr int64_t kBatch = 256;
-constexpr auto kRestARow = std::chrono::milliseconds(1);  // its own few flops count for nothing beside it
+constexpr auto kSleepPerRow = std::chrono::milliseconds(1);  // far longer than its few flops
 constexpr int kAttempts = 3;
 
-// The model of replica 1, the second that is built, rests `slower` times as long.
+// The model of replica 1, the second that is built, sleeps `slower` times as long.
 ModelFactory resting_factory(int slower) {
   return [slower, built = std::make_shared<int>(0)] {
-    const auto rest = kRestARow * ((*built)++ == 1 ? slower : 1);
+    const auto rest = kSleepPerRow * ((*built)++ == 1 ? slower : 1);
     const auto net = std::make_shared<torch::nn::LinearImpl>(784, 10);
     return Model{net, [net, rest](const Inputs& rows) {
                    std::this_thread::sleep_for(rest * rows.y.size(0));
@@ -50,8 +49,8 @@ std::vector<int64_t> settled_rows(int slower) {
   return shard_sizes(kBatch, trainer.world_size(), trainer.split());
 }
 
-// Whether replica 0 comes to so many rows. Between 128 and 192 lie 64; a quarter of that is left to a machine
-// that wakes sleepers late, and one that was held up for long may try again.
+// Whether replica 0 settles near this number of rows. The tolerance is a quarter of the 64 rows between 128
+// and 192, for machines that wake sleepers late. Tries again after a long delay of the machine.
 bool settles_near(int64_t rows, int slower) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto settled = settled_rows(slower)[0];

@@ -35,7 +35,7 @@ ModelFactory residual(int64_t width) {
 }  // namespace
 
 TEST_CASE(
-    "shared buffers are the root's or the mean by rows, and each replica has its own again afterwards") {
+    "shared buffers are the root's or the mean by rows, and afterwards each replica has its own again") {
   const auto policy = GENERATE(BnPolicy::kRoot, BnPolicy::kAverage);
   const bool any_rows = GENERATE(true, false);
   const std::vector<torch::Device> devices(3, torch::kCPU);
@@ -63,9 +63,9 @@ TEST_CASE(
   }
 }
 
-// Per-replica statistics: each half is normalised by itself, the gradients are added, and each replica's
-// running averages are those of its own half. LibTorch's data_parallel loses them (pytorch/pytorch#21144).
-TEST_CASE("two replicas with batch norm are two halves by hand, with the statistics of either policy") {
+// Each half is normalised with its own statistics, the gradients are added, and each replica's running
+// averages are those of its half. LibTorch's data_parallel loses them (pytorch/pytorch#21144).
+TEST_CASE("two replicas with batch norm match two halves computed by hand, with either policy") {
   const auto policy = GENERATE(BnPolicy::kRoot, BnPolicy::kAverage);
   const auto rows = std::make_shared<RowSource>(12);
   TrainerOptions options;
@@ -103,7 +103,7 @@ TEST_CASE("two replicas with batch norm are two halves by hand, with the statist
   for (const auto& [name, tensor] : weights) {
     INFO(name);
     if (const auto* param = params.find(name)) {
-      // Absolute for biases before a batch norm, whose true gradient is zero.
+      // An absolute bound for biases before a batch norm, whose true gradient is zero.
       CHECK(max_difference(tensor, *param) <= 1e-10 * max_abs(*param) + 1e-12);
       continue;
     }
@@ -119,7 +119,7 @@ TEST_CASE("two replicas with batch norm are two halves by hand, with the statist
   }
 }
 
-TEST_CASE("an evaluation that is stopped gives each replica its own statistics back") {
+TEST_CASE("after a stopped evaluation each replica has its own statistics again") {
   const auto rows = std::make_shared<RowSource>(12);
   TrainerOptions options;
   options.devices = {torch::kCPU, torch::kCPU};
@@ -140,7 +140,7 @@ TEST_CASE("an evaluation that is stopped gives each replica its own statistics b
   CHECK(mean.equal(own));
 }
 
-TEST_CASE("one replica with batch norm is plain torch, and evaluation uses the running averages") {
+TEST_CASE("one replica with batch norm matches plain torch, and evaluation uses the running averages") {
   const auto rows = std::make_shared<RowSource>(12);
   TrainerOptions options;
   options.devices = {torch::kCPU};

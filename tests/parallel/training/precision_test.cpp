@@ -1,4 +1,4 @@
-// In which arithmetic the calling thread, and the process, compute.
+// The arithmetic of a thread, and of the process.
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
@@ -16,47 +16,47 @@ using torch::Tensor;
 
 namespace {
 
-torch::ScalarType product_dtype() { return torch::ones({4, 4}).mm(torch::ones({4, 4})).scalar_type(); }
+torch::ScalarType matmul_dtype() { return torch::ones({4, 4}).mm(torch::ones({4, 4})).scalar_type(); }
 
 }  // namespace
 
-TEST_CASE("within an autocast guard products are bfloat16, and before and after it they are not") {
-  CHECK(product_dtype() == kFloat32);
+TEST_CASE("matmuls are bfloat16 while an autocast guard lives, and float before and after") {
+  CHECK(matmul_dtype() == kFloat32);
   {
     const AutocastGuard guard(Precision::kBf16, torch::kCPU);
-    CHECK(product_dtype() == torch::kBFloat16);
+    CHECK(matmul_dtype() == torch::kBFloat16);
     {
       const AutocastGuard inner(Precision::kBf16, torch::kCPU);
-      CHECK(product_dtype() == torch::kBFloat16);
+      CHECK(matmul_dtype() == torch::kBFloat16);
     }
-    CHECK(product_dtype() == torch::kBFloat16);
+    CHECK(matmul_dtype() == torch::kBFloat16);
     {
       const AutocastGuard other_device(Precision::kBf16, torch::kCUDA);
-      CHECK(product_dtype() == torch::kBFloat16);
+      CHECK(matmul_dtype() == torch::kBFloat16);
     }
-    CHECK(product_dtype() == torch::kBFloat16);
+    CHECK(matmul_dtype() == torch::kBFloat16);
   }
-  CHECK(product_dtype() == kFloat32);
+  CHECK(matmul_dtype() == kFloat32);
   try {
     const AutocastGuard guard(Precision::kBf16, torch::kCPU);
     throw std::runtime_error("a failing layer");
   } catch (const std::runtime_error&) {
   }
-  CHECK(product_dtype() == kFloat32);
+  CHECK(matmul_dtype() == kFloat32);
 }
 
 TEST_CASE("the other precisions leave autocast as it is") {
   for (const auto precision : {Precision::kFp32, Precision::kTf32, Precision::kFp64}) {
     const AutocastGuard guard(precision, torch::kCPU);
-    CHECK(product_dtype() == kFloat32);
+    CHECK(matmul_dtype() == kFloat32);
     const AutocastGuard on(Precision::kBf16, torch::kCPU);
     const AutocastGuard again(precision, torch::kCPU);
-    CHECK(product_dtype() == torch::kBFloat16);
+    CHECK(matmul_dtype() == torch::kBFloat16);
   }
-  CHECK(product_dtype() == kFloat32);
+  CHECK(matmul_dtype() == kFloat32);
 }
 
-TEST_CASE("an autocast guard gives back what the caller had set") {
+TEST_CASE("an autocast guard restores the caller's settings") {
   at::autocast::set_autocast_dtype(at::kCPU, torch::kFloat16);
   { const AutocastGuard guard(Precision::kBf16, torch::kCPU); }
   CHECK(at::autocast::get_autocast_dtype(at::kCPU) == torch::kFloat16);
@@ -69,16 +69,16 @@ TEST_CASE("an autocast guard gives back what the caller had set") {
   at::autocast::set_autocast_dtype(at::kCPU, torch::kBFloat16);
 }
 
-TEST_CASE("an autocast guard is its own thread's affair") {
+TEST_CASE("an autocast guard affects only its own thread") {
   const AutocastGuard guard(Precision::kBf16, torch::kCPU);
   torch::ScalarType elsewhere{};
-  std::jthread([&] { elsewhere = product_dtype(); }).join();
+  std::jthread([&] { elsewhere = matmul_dtype(); }).join();
   CHECK(elsewhere == kFloat32);
   std::jthread([&] { const AutocastGuard other(Precision::kBf16, torch::kCPU); }).join();
-  CHECK(product_dtype() == torch::kBFloat16);
+  CHECK(matmul_dtype() == torch::kBFloat16);
 }
 
-TEST_CASE("with autocast weights and their gradients stay float") {
+TEST_CASE("with autocast the fp32 masters and their gradients stay float") {
   const auto weights = torch::ones({4, 4}).requires_grad_();
   Tensor loss;
   {
@@ -87,10 +87,10 @@ TEST_CASE("with autocast weights and their gradients stay float") {
   }
   loss.backward();
   CHECK(weights.grad().scalar_type() == kFloat32);
-  CHECK(weights.grad().equal(torch::full({4, 4}, 2.F)));  // each weight met two rows of ones
+  CHECK(weights.grad().equal(torch::full({4, 4}, 2.F)));  // each weight is multiplied by two rows of ones
 }
 
-TEST_CASE("each guard sees the weights as they are then, not a copy kept from the last one") {
+TEST_CASE("each guard converts the current weights, not those of an earlier guard") {
   const auto weights = torch::ones({4, 4}).requires_grad_();
   for (const float value : {1.F, 2.F, 3.F}) {
     weights.detach().fill_(value);
@@ -103,14 +103,14 @@ TEST_CASE("each guard sees the weights as they are then, not a copy kept from th
   }
 }
 
-TEST_CASE("parameters are kept in float, but for fp64") {
+TEST_CASE("parameters are float, except with fp64") {
   CHECK(dtype_of(Precision::kFp32) == kFloat32);
   CHECK(dtype_of(Precision::kTf32) == kFloat32);
   CHECK(dtype_of(Precision::kBf16) == kFloat32);
   CHECK(dtype_of(Precision::kFp64) == kFloat64);
 }
 
-TEST_CASE("TF32 and determinism are as asked for") {
+TEST_CASE("set_arithmetic() sets TF32 and determinism") {
   auto& context = at::globalContext();
   for (const bool deterministic : {true, false}) {
     for (const auto precision : {Precision::kTf32, Precision::kFp32, Precision::kBf16, Precision::kFp64}) {

@@ -20,7 +20,7 @@ Model small_residual() {
   return model_factory<ResNet18Impl>(options)();
 }
 
-// A module that holds one parameter, on that device.
+// A module with one parameter, on this device.
 Model holder(torch::Device device) {
   auto module = std::make_shared<torch::nn::Module>();
   module->register_parameter("weight", torch::zeros({2}, device));
@@ -29,7 +29,7 @@ Model holder(torch::Device device) {
 
 }  // namespace
 
-TEST_CASE("moving a module converts floating point alone: counters stay int64") {
+TEST_CASE("moving a module converts only floating point: counters stay int64") {
   const auto model = small_residual();
   auto& module = *model.module;
   const auto counter = [&] { return module.named_buffers()["1.num_batches_tracked"]; };
@@ -53,7 +53,7 @@ TEST_CASE("moving a module converts floating point alone: counters stay int64") 
   CHECK(module.parameters()[0].grad().scalar_type() == torch::kFloat64);
 }
 
-TEST_CASE("moving a module keeps strides, and moves nothing that is there already") {
+TEST_CASE("moving a module keeps strides, and does not copy what is there already") {
   const auto model = small_residual();
   auto weight = model.module->parameters()[0];  // (4, 1, 3, 3)
   auto wide = model.module->named_parameters()["resnet_block1.0.conv1.weight"];
@@ -70,15 +70,15 @@ TEST_CASE("moving a module keeps strides, and moves nothing that is there alread
   CHECK(wide.strides().vec() == strides);
 }
 
-TEST_CASE("a parameter is read on the device that was asked for") {
-  // The meta device is in every build, and needs no hardware.
+TEST_CASE("read_parameter() returns the parameter on the requested device") {
+  // The meta device needs no hardware.
   const std::vector<Model> replicas = {holder(torch::kMeta), holder(torch::kCPU), holder(torch::kCPU)};
   CHECK(read_parameter(replicas, "weight", torch::kMeta).is_same(replicas[0].module->parameters()[0]));
-  // Of several replicas on a device, the first one's.
+  // With several replicas on a device, the first one's.
   CHECK(read_parameter(replicas, "weight", torch::kCPU).is_same(replicas[1].module->parameters()[0]));
 }
 
-TEST_CASE("a parameter that is not there: which device has none, which have one, which names there are") {
+TEST_CASE("errors of read_parameter() name the device without it, the devices with it, or a known name") {
   const std::vector<Model> replicas = {small_residual(), small_residual()};
   const torch::Device gpu(torch::kCUDA, 1);
   CHECK_THROWS_AS(read_parameter(replicas, "0.weight", gpu), DeviceError);

@@ -1,4 +1,4 @@
-// Replicas here are arithmetic: so many seconds a row and a step.
+// Replicas are simulated: a time per row and a time per step.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <cmath>
@@ -20,7 +20,7 @@ struct Speed {
   double per_step = 0;
 };
 
-// Whole rows of these shares; what rounding down leaves goes to those that lost most.
+// Rows for these shares: rounds down, and gives the remaining rows to the largest remainders.
 Rows rows_of(const std::vector<double>& shares, int64_t batch) {
   Rows rows;
   std::vector<double> lost;
@@ -46,7 +46,7 @@ Seconds seconds_of(const std::vector<Speed>& speeds, const Rows& rows) {
 
 constexpr int kMostSteps = 100;
 
-// Shares are positive and of sum 1 at all times.
+// Shares are positive, with sum 1.
 void check_shares(const SplitTuner& tuner) {
   double sum = 0;
   for (const double share : tuner.shares()) {
@@ -56,7 +56,8 @@ void check_shares(const SplitTuner& tuner) {
   REQUIRE(sum == Approx(1).epsilon(1e-12));
 }
 
-// Steps until it settled; kMostSteps where it did not. disturb: what is done to a step's measurement.
+// Returns the number of steps until the tuner settled, at most kMostSteps. disturb: changes a step's
+// measurement.
 int settle(
     SplitTuner& tuner, const std::vector<Speed>& speeds, int64_t batch,
     const std::function<void(int step, Seconds&)>& disturb = [](int, Seconds&) {}) {
@@ -73,7 +74,7 @@ int settle(
 
 }  // namespace
 
-TEST_CASE("shares are even until something has been measured") {
+TEST_CASE("shares are even before any measurement") {
   CHECK(SplitTuner(2).shares() == std::vector<double>{.5, .5});
   CHECK(SplitTuner(4).shares() == std::vector<double>(4, .25));
   CHECK_FALSE(SplitTuner(2).settled());
@@ -89,23 +90,23 @@ TEST_CASE("a replica three times as fast gets three quarters of the rows") {
   CHECK(rows_of(four.shares(), 256) == Rows{128, 64, 32, 32});
 }
 
-TEST_CASE("what a step costs besides its rows is found out by looking again") {
+TEST_CASE("further rounds find shares for steps with a cost besides their rows") {
   // 40 + 192 = 40 + 3 * 64
   const std::vector<Speed> speeds{{1, 40}, {3, 40}};
-  SplitTuner one_look(2);
-  while (one_look.shares().front() == .5) {
-    const auto rows = rows_of(one_look.shares(), 256);
-    one_look.observe(rows, seconds_of(speeds, rows));
+  SplitTuner one_round(2);
+  while (one_round.shares().front() == .5) {
+    const auto rows = rows_of(one_round.shares(), 256);
+    one_round.observe(rows, seconds_of(speeds, rows));
   }
-  CHECK_FALSE(one_look.settled());
-  CHECK(std::abs(rows_of(one_look.shares(), 256)[1] - 64) > 6);  // 10 % away
+  CHECK_FALSE(one_round.settled());
+  CHECK(std::abs(rows_of(one_round.shares(), 256)[1] - 64) > 6);  // 10 % away
 
   SplitTuner tuner(2);
   CHECK(settle(tuner, speeds, 256) < kMostSteps);
   CHECK(std::abs(rows_of(tuner.shares(), 256)[1] - 64) <= 3);  // 5 %
 }
 
-TEST_CASE("where the cost of a step differs too, the replicas end up equally long busy") {
+TEST_CASE("with different costs per step the replicas settle at equal times") {
   const std::vector<Speed> speeds{{1, 100}, {3, 10}};  // 100 + 169.5 = 10 + 3 * 86.5
   SplitTuner tuner(2);
   CHECK(settle(tuner, speeds, 256) < kMostSteps);
@@ -122,7 +123,7 @@ TEST_CASE("equal replicas stay even") {
   }
 }
 
-TEST_CASE("one replica has nothing to find out") {
+TEST_CASE("one replica is settled at once") {
   SplitTuner tuner(1);
   CHECK(tuner.settled());
   tuner.observe(Rows{256}, Seconds{1});
@@ -137,7 +138,7 @@ TEST_CASE("a replica without rows keeps its share, the others divide theirs") {
   CHECK(tuner.shares()[0] > tuner.shares()[1]);
 }
 
-TEST_CASE("a measurement of no time at all is none") {
+TEST_CASE("a measurement of 0 seconds is ignored") {
   SplitTuner tuner(2);
   const auto zero = [](int step, Seconds& seconds) {
     if (step % 3 == 0) seconds[0] = 0;
@@ -150,15 +151,15 @@ TEST_CASE("a measurement of no time at all is none") {
   CHECK(never.shares() == std::vector<double>{.5, .5});
 }
 
-TEST_CASE("single slow steps and the first ones after a change do not count") {
+TEST_CASE("single slow steps and the first ones after a change are ignored") {
   SplitTuner tuner(2);
   int since_change = 0;
   double share = .5;
   const auto disturb = [&](int step, Seconds& seconds) {
     since_change = tuner.shares().front() == share ? since_change + 1 : 1;
     share = tuner.shares().front();
-    if (since_change <= 2) seconds[1] *= 50;  // buffers and kernels are made
-    if (step % 7 == 4) seconds[0] *= 20;      // something else ran
+    if (since_change <= 2) seconds[1] *= 50;  // buffers and kernels warm up
+    if (step % 7 == 4) seconds[0] *= 20;      // another process ran
   };
   CHECK(settle(tuner, {{1}, {3}}, 256, disturb) < kMostSteps);
   CHECK(rows_of(tuner.shares(), 256) == Rows{192, 64});
@@ -177,7 +178,7 @@ TEST_CASE("with 5 % of noise it settles near the right shares") {
   CHECK(rows_of(tuner.shares(), 256)[1] == Approx(64).epsilon(.08));
 }
 
-TEST_CASE("it settles after five looks of seven steps however the speeds change, and then stays") {
+TEST_CASE("it settles after at most five rounds of seven steps, even if speeds keep changing") {
   SplitTuner tuner(2);
   int steps = 0;
   for (; !tuner.settled() && steps < kMostSteps; ++steps) {

@@ -1,4 +1,4 @@
-// A network that is small enough for the fake GPUs, and rows for it that live on one of them.
+// A network small enough for the fake GPUs, and rows for it on one of them.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -28,7 +28,7 @@ class TwoLayersImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& X) {
     if (looks_) looks_(X);
     const auto hidden = torch::addmm(inner_bias_, X.flatten(1), inner_).tanh();
-    if (is_training()) {  // as a batch normalisation keeps its averages
+    if (is_training()) {  // like the running averages of a batch norm
       const torch::NoGradGuard no_grad;
       mean_.mul_(.9).add_(hidden.detach().mean(0), .1);
     }

@@ -39,7 +39,7 @@ Pools& pools() {
   return all;
 }
 
-// From the begin of a capture to its end, a GPU's generator belongs to one thread; two at once are counted.
+// From the begin of a capture to its end one thread uses the GPU's generator. Counts races of two threads.
 std::array<std::atomic<int>, 8> at_generator{};
 
 struct AtGenerator {

@@ -1,5 +1,5 @@
-// torch's CUDA graphs over the fake GPUs, with what torch 2.11 and 2.15 leave to do after a capture that
-// failed, and with the one random generator of a GPU that all captures there share.
+// A fake of torch's CUDA graphs on fake GPUs. A failed capture leaves the same things undone as in torch 2.11
+// or 2.15. All captures on a GPU share its one random generator.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,18 @@
 namespace lockstep::testing {
 
 struct FakeTorchCuda {
-  // A failed capture's pool is closed and released by torch, as 2.15 does; else as 2.11: the caller has to.
+  // True, as in torch 2.15: torch closes and releases a failed capture's pool. False, as in 2.11: the caller
+  // must.
   std::atomic<bool> tidies_up = true;
 
-  // What has happened.
-  std::atomic<int> captures = 0;  // that succeeded
+  // Counts.
+  std::atomic<int> captures = 0;  // successful ones
   std::atomic<int> replays = 0;
-  std::atomic<int> open_pools = 0;       // that memory still goes to
-  std::atomic<int> used_pools = 0;       // times that a pool is in use
-  std::atomic<int> generator_users = 0;  // graphs that are with a generator
-  std::atomic<int> races = 0;            // two threads were at one GPU's generator
-  std::atomic<int> unasked_errors = 0;   // that cudaGetLastError() would still tell
+  std::atomic<int> open_pools = 0;       // pools that still receive allocations
+  std::atomic<int> used_pools = 0;       // uses of pools by graphs
+  std::atomic<int> generator_users = 0;  // graphs registered with a generator
+  std::atomic<int> races = 0;            // times that two threads used one GPU's generator
+  std::atomic<int> unasked_errors = 0;   // errors that cudaGetLastError() would still return
   std::atomic<bool> generator_captures = false;
 };
 

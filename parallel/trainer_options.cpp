@@ -1,0 +1,116 @@
+#include <lockstep/parallel/trainer_options.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/gradients/micro_shards.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+void refuse_if(bool wrong, const std::string& what, const std::string& hint) {
+  if (wrong) throw UsageError(what, hint);
+}
+
+bool any_gpu(const std::vector<torch::Device>& devices) {
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
+}
+
+bool equal(const GradientSyncOptions& a, const GradientSyncOptions& b) {
+  return a.mode == b.mode && a.bucket_bytes == b.bucket_bytes;
+}
+
+void check_ranges(const TrainerOptions& options) {
+  const auto at_least_1 = [](const char* name, int64_t value) {
+    refuse_if(value < 1, fmt::format("{} is {}", name, value), "it must be at least 1");
+  };
+  refuse_if(options.devices.empty(), "there is no device to train on", "list one device per replica");
+  at_least_1("threads", options.threads);
+  at_least_1("accumulate", options.accumulate);
+  at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
+  const int in_flight = steps_in_flight(options);
+  refuse_if(in_flight < 1 || in_flight > 2, fmt::format("in_flight is {}", in_flight), "it must be 1 or 2");
+  const double clip_norm = options.replica.clip_norm;
+  refuse_if(!(clip_norm >= 0), fmt::format("clip_norm is {}", clip_norm),
+            "it must be a positive number, or 0 for no bound");
+}
+
+void check_split(const TrainerOptions& options) {
+  if (options.split.empty()) return;
+  refuse_if(options.auto_split, "split gives the shares, but auto_split finds others by timing",
+            "set one of them");
+  try {
+    shard_sizes(0, static_cast<int>(options.devices.size()), options.split);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("split cannot be used: {}", error.what()), error.hint());
+  }
+}
+
+void check_invariant(const TrainerOptions& options) {
+  if (!options.replica.invariant) return;
+  check_invariant_world(static_cast<int>(options.devices.size()));
+  refuse_if(!options.split.empty() || options.auto_split,
+            "invariant cuts every batch into eight equal parts, but split and auto_split choose other shares",
+            "leave split empty and auto_split false");
+  refuse_if(options.accumulate > 1,
+            "invariant computes every batch in eight parts, but accumulate asks for other micro-batches",
+            "leave accumulate at 1");
+  refuse_if(!equal(options.replica.sync, {}),
+            "invariant adds whole gradients in a fixed tree, so sync has no effect",
+            "leave sync at its default");
+  refuse_if(options.bn != BnPolicy::kRoot,
+            "invariant gives all replicas the same batch-norm statistics, so bn has no effect",
+            "leave bn at BnPolicy::kRoot");
+}
+
+void check_cuda_graph(const TrainerOptions& options) {
+  const auto& replica = options.replica;
+  const auto& devices = options.devices;
+  if (replica.cuda_graph != CudaGraph::kOn) return;
+  const std::string hint = "use CudaGraph::kAuto";
+  refuse_if(replica.trace, "CudaGraph::kOn replays whole steps, but a trace needs the phases of each", hint);
+  refuse_if(replica.invariant,
+            "CudaGraph::kOn replays whole steps, but invariant handles the parts of each one by one", hint);
+  refuse_if(options.auto_split,
+            "CudaGraph::kOn replays steps with fixed shares, but auto_split changes the shares", hint);
+  refuse_if(replica.wait_for_device,
+            "CudaGraph::kOn replays whole steps, but wait_for_device waits within each", hint);
+  refuse_if(std::none_of(devices.begin(), devices.end(), StepGraph::available),
+            fmt::format("CudaGraph::kOn needs a GPU, but the devices are {}", to_string(devices)), hint);
+}
+
+void check_optimizer(const OptimizerOptions& optimizer) {
+  if (optimizer.kind == OptimizerKind::kAdamW) {
+    refuse_if(optimizer.momentum != 0 || optimizer.nesterov,
+              "momentum and nesterov are options of SGD, but the optimizer is AdamW",
+              "leave them out, or use OptimizerKind::kSgd");
+  } else {
+    refuse_if(optimizer.nesterov && optimizer.momentum == 0,
+              "nesterov is a form of momentum, but momentum is 0", "set momentum, such as 0.9");
+  }
+}
+
+}  // namespace
+
+void TrainerOptions::validate() const {
+  check_ranges(*this);
+  check_split(*this);
+  check_invariant(*this);
+  check_cuda_graph(*this);
+  check_optimizer(replica.optimizer);
+  refuse_if(replica.precision == Precision::kTf32 && !any_gpu(devices),
+            fmt::format("Precision::kTf32 needs a GPU, but the devices are {}", to_string(devices)),
+            "use Precision::kFp32 or Precision::kBf16");
+}
+
+int steps_in_flight(const TrainerOptions& options) {
+  return options.in_flight.value_or(any_gpu(options.devices) ? 2 : 1);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,163 @@
+// What TrainerOptions::validate() refuses, and with which words.
+#include <lockstep/tests/catch.h>
+#include <functional>
+#include <limits>
+
+#include <lockstep/models/lenet.h>
+#include <lockstep/parallel/timing/trace.h>
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/classification.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/whole_batch.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Change = std::function<void(TrainerOptions&)>;
+
+TrainerOptions two_replicas() {
+  TrainerOptions options;
+  options.devices = {torch::kCPU, torch::kCPU};
+  return options;
+}
+
+// The message of validate() for these options after the change. Empty: they are accepted.
+std::string refusal(const Change& change) {
+  auto options = two_replicas();
+  change(options);
+  try {
+    options.validate();
+  } catch (const UsageError& error) {
+    CHECK_FALSE(error.hint().empty());
+    CHECK_THAT(error.what() + error.hint(), !ContainsSubstring("--"));  // a library knows no flags
+    return error.what();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("options that make sense are accepted") {
+  CHECK(refusal([](auto&) {}).empty());
+  CHECK(refusal([](auto& options) { options.split = {3, 1}; }).empty());
+  CHECK(refusal([](auto& options) { options.auto_split = true; }).empty());
+  CHECK(refusal([](auto& options) { options.in_flight = 1; }).empty());
+  CHECK(refusal([](auto& options) { options.in_flight = 2; }).empty());
+  CHECK(refusal([](auto& options) { options.replica.invariant = true; }).empty());
+  CHECK(refusal([](auto& options) { options.replica.optimizer.kind = OptimizerKind::kAdamW; }).empty());
+  CHECK(
+      refusal([](auto& options) { options.replica.optimizer = {.momentum = .9, .nesterov = true}; }).empty());
+  Trace trace;
+  CHECK(refusal([&](auto& options) { options.replica.trace = &trace; }).empty());  // kAuto: no graphs
+}
+
+TEST_CASE("values out of range are refused") {
+  CHECK_THAT(refusal([](auto& options) { options.devices.clear(); }), ContainsSubstring("no device"));
+  CHECK(refusal([](auto& options) { options.threads = 0; }) == "threads is 0");
+  CHECK(refusal([](auto& options) { options.accumulate = 0; }) == "accumulate is 0");
+  CHECK(refusal([](auto& options) { options.replica.sync.bucket_bytes = 0; }) == "bucket_bytes is 0");
+  CHECK(refusal([](auto& options) { options.in_flight = 0; }) == "in_flight is 0");
+  CHECK(refusal([](auto& options) { options.in_flight = 3; }) == "in_flight is 3");
+  CHECK(refusal([](auto& options) { options.replica.clip_norm = -1; }) == "clip_norm is -1");
+  CHECK_THAT(
+      refusal([](auto& options) { options.replica.clip_norm = std::numeric_limits<double>::quiet_NaN(); }),
+      ContainsSubstring("clip_norm is nan"));
+}
+
+TEST_CASE("a split needs one share per replica, and auto_split takes none") {
+  CHECK_THAT(refusal([](auto& options) {
+               options.split = {1, 1, 1};
+             }),
+             ContainsSubstring("split cannot be used") && ContainsSubstring("for 2 replicas"));
+  CHECK_THAT(refusal([](auto& options) {
+               options.split = {1, -1};
+             }),
+             ContainsSubstring("split cannot be used"));
+  CHECK_THAT(refusal([](auto& options) {
+               options.split = {0, 0};
+             }),
+             ContainsSubstring("split cannot be used"));
+  CHECK_THAT(refusal([](auto& options) {
+               options.split = {1, 1};
+               options.auto_split = true;
+             }),
+             ContainsSubstring("split") && ContainsSubstring("auto_split"));
+}
+
+TEST_CASE("invariant refuses what it cannot follow") {
+  const auto refused = [](const Change& change) {
+    return refusal([&](TrainerOptions& options) {
+      options.replica.invariant = true;
+      change(options);
+    });
+  };
+  const auto names = [](const char* option) {
+    return ContainsSubstring("invariant") && ContainsSubstring(option);
+  };
+  CHECK_THAT(refused([](auto& options) { options.devices.resize(3, torch::kCPU); }),
+             ContainsSubstring("3 replicas"));
+  CHECK_THAT(refused([](auto& options) { options.split = {3, 1}; }), names("split"));
+  CHECK_THAT(refused([](auto& options) { options.auto_split = true; }), names("auto_split"));
+  CHECK_THAT(refused([](auto& options) { options.accumulate = 2; }), names("accumulate"));
+  CHECK_THAT(refused([](auto& options) { options.replica.sync.mode = SyncMode::kBucketed; }), names("sync"));
+  CHECK_THAT(refused([](auto& options) { options.replica.sync.bucket_bytes = 1 << 20; }), names("sync"));
+  CHECK_THAT(refused([](auto& options) { options.bn = BnPolicy::kAverage; }), names("bn"));
+}
+
+TEST_CASE("CudaGraph::kOn refuses what looks into each step, and devices without graphs") {
+  const auto refused = [](const Change& change) {
+    return refusal([&](TrainerOptions& options) {
+      options.replica.cuda_graph = CudaGraph::kOn;
+      change(options);
+    });
+  };
+  const auto names = [](const char* option) {
+    return ContainsSubstring("CudaGraph::kOn") && ContainsSubstring(option);
+  };
+  Trace trace;
+  CHECK_THAT(refused([&](auto& options) { options.replica.trace = &trace; }), names("trace"));
+  CHECK_THAT(refused([](auto& options) { options.replica.invariant = true; }), names("invariant"));
+  CHECK_THAT(refused([](auto& options) { options.auto_split = true; }), names("auto_split"));
+  CHECK_THAT(refused([](auto& options) { options.replica.wait_for_device = true; }),
+             names("wait_for_device"));
+  CHECK_THAT(refused([](auto&) {}), names("needs a GPU, but the devices are [cpu, cpu]"));
+}
+
+TEST_CASE("TF32 needs a GPU among the devices") {
+  CHECK_THAT(refusal([](auto& options) { options.replica.precision = Precision::kTf32; }),
+             ContainsSubstring("Precision::kTf32 needs a GPU, but the devices are [cpu, cpu]"));
+  CHECK(refusal([](auto& options) {
+          options.replica.precision = Precision::kTf32;
+          options.devices.emplace_back(torch::kCUDA, 0);
+        }).empty());
+}
+
+TEST_CASE("momentum and nesterov must suit the optimizer") {
+  CHECK_THAT(refusal([](auto& options) { options.replica.optimizer.nesterov = true; }),
+             ContainsSubstring("momentum is 0"));
+  CHECK_THAT(refusal([](auto& options) {
+               options.replica.optimizer = {.kind = OptimizerKind::kAdamW, .momentum = .9};
+             }),
+             ContainsSubstring("AdamW"));
+  CHECK_THAT(refusal([](auto& options) {
+               options.replica.optimizer = {.kind = OptimizerKind::kAdamW, .nesterov = true};
+             }),
+             ContainsSubstring("AdamW"));
+}
+
+TEST_CASE("a Trainer validates its options before it builds anything") {
+  auto options = two_replicas();
+  options.replica.invariant = true;
+  options.accumulate = 2;
+  int built = 0;
+  const ModelFactory counting = [&] {
+    ++built;
+    return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32)();
+  };
+  const auto rows = std::make_shared<RowSource>(4);
+  CHECK_THROWS_AS(Trainer(counting, source(rows), source(rows), options), UsageError);
+  CHECK(built == 0);
+}
