@@ -23,7 +23,7 @@ TEST_CASE("flags that make no sense together are refused before anything is read
   const TempFolder folder;
   const auto file = (folder / "f").string();
   const std::vector<Case> cases = {
-      {{"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}, "clock"},
+      {{"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}, "vary between runs"},
       {{"--invariant", "--split", "3:1"}, {"--invariant", "--split"}, "eight equal parts"},
       {{"--invariant", "--split", "auto"}, {"--invariant", "--split"}, "eight equal parts"},
       {{"--invariant", "--accumulate", "2"}, {"--invariant", "--accumulate"}, "one by one"},

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/cli/flag_words.h>
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/devices.h>
 #include <lockstep/app/train/curve.h>
@@ -11,6 +12,15 @@
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
+
+TEST_CASE("a library's hints name the program's flags") {
+  CHECK(with_flags("use CudaGraph::kAuto or CudaGraph::kOff") == "use --cuda-graph auto or --cuda-graph off");
+  CHECK(with_flags("use allreduce two_shot, or list each GPU once") ==
+        "use --allreduce two_shot, or list each GPU once");
+  CHECK(with_flags("use the device list cpu, or cpux2") == "use --devices cpu, or cpux2");
+  CHECK(with_flags("use --allreduce ring").size() == 20);  // it stays as it is
+  CHECK(with_flags("").empty());
+}
 
 TEST_CASE("edit distance counts insertions, deletions, replacements and swaps") {
   // Worked out by hand; "ca" to "abc" is 3 where no character is edited twice, 2 where that is allowed.

@@ -1,0 +1,30 @@
+#include <lockstep/app/cli/flag_words.h>
+
+#include <string_view>
+#include <utility>
+
+namespace lockstep {
+namespace {
+
+struct Words {
+  std::string_view library;
+  std::string_view flag;
+};
+
+constexpr Words kWords[] = {{"CudaGraph::kAuto", "--cuda-graph auto"},
+                            {"CudaGraph::kOff", "--cuda-graph off"},
+                            {"use allreduce ", "use --allreduce "},
+                            {"use the device list ", "use --devices "}};
+
+}  // namespace
+
+std::string with_flags(std::string hint) {
+  for (const auto& words : kWords) {
+    for (size_t at = 0; (at = hint.find(words.library, at)) != std::string::npos; at += words.flag.size()) {
+      hint.replace(at, words.library.size(), words.flag);
+    }
+  }
+  return hint;
+}
+
+}  // namespace lockstep
