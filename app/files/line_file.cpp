@@ -2,11 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/app/terminal/terminal.h>
+
 namespace lockstep {
 
+LineFile::LineFile(const std::string& path, bool overwrite) {
+  if (path != kStandardOutput) file_.emplace(path, overwrite);
+}
+
 void LineFile::append_line(std::string_view line) {
-  file_.write(fmt::format("{}\n", line));
-  if (!in_place_) file_.put_in_place();
+  const auto text = fmt::format("{}\n", line);
+  if (!file_) return write_stdout(text);
+  file_->write(text);
+  if (!in_place_) file_->put_in_place();
   in_place_ = true;
 }
 

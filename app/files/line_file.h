@@ -1,6 +1,7 @@
-// A file that takes the results of a run, line by line.
+// A file of lines, such as the metrics of a run.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -8,19 +9,22 @@
 
 namespace lockstep {
 
-// Opened before the work starts, so that a path that cannot be written stops a run at once and not at its
-// end. Until the first line is written an existing file keeps its content, and nothing is left of a new one;
-// with that line it gets its name, and from then on it holds whole lines at any moment.
+inline constexpr std::string_view kStandardOutput = "-";
+
+// Open it before the work starts: a path that cannot be written then stops the run at once. An existing file
+// keeps its content until the first line is written, and a new file does not exist before. From then on the
+// file holds whole lines at any moment.
 class LineFile {
  public:
-  // Throws OutputError as AtomicFile does.
-  LineFile(const std::string& path, bool overwrite) : file_(path, overwrite) {}
+  // Opens the file at `path`, or standard output if it is kStandardOutput. Throws OutputError like
+  // AtomicFile.
+  LineFile(const std::string& path, bool overwrite);
 
-  // Adds a newline. The line is handed to the system before this returns. Throws OutputError (disk full).
+  // Writes the line and a newline at once. Throws OutputError (for example: disk full).
   void append_line(std::string_view line);
 
  private:
-  AtomicFile file_;
+  std::optional<AtomicFile> file_;  // empty: standard output
   bool in_place_ = false;
 };
 

@@ -61,7 +61,7 @@ std::string table_heading(const std::vector<Column>& columns) {
 }
 
 BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings)
-    : bench_(std::move(bench)), interrupt_("the measurement under way to end and the results to be written") {
+    : bench_(std::move(bench)), interrupt_("the current measurement and the results") {
   check_distinct_files({{"--json", options.json}});
   if (options.json) file_.emplace(*options.json, options.overwrite);
   settings["repeat"] = options.repeat;

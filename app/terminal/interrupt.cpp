@@ -20,20 +20,20 @@ constexpr std::array<Guarded, 3> kGuarded = {{{SIGINT, "Ctrl-C", ExitCode::kInte
                                               {SIGTERM, "SIGTERM", ExitCode::kTerminate},
                                               {SIGHUP, "SIGHUP", ExitCode::kHangup}}};
 
-// A handler can reach nothing but variables of static storage.
+// A signal handler may use only variables of static storage.
 struct Reply {
-  bool installed = false;      // the handler, for this signal
-  std::array<char, 200> text;  // to say when it comes
+  bool installed = false;      // whether the handler is installed for this signal
+  std::array<char, 200> text;  // printed when the signal comes
   size_t length = 0;
 };
 std::array<Reply, kGuarded.size()> replies;  // written only while no handler is installed
 std::atomic<int> noted_signal{0};
-int guards = 0;  // that live, one within the other
+int guards = 0;  // alive now, nested
 static_assert(std::atomic<int>::is_always_lock_free);
 
 const Guarded& guarded(int signal) { return *std::ranges::find(kGuarded, signal, &Guarded::signal); }
 
-// Calls only what a handler may.
+// The handler. Calls only async-signal-safe functions.
 void note(int signal) {
   const int error = errno;
   int none = 0;
@@ -47,15 +47,16 @@ void note(int signal) {
     if (kGuarded[i].signal != signal) continue;
     (void)!::write(STDERR_FILENO, replies[i].text.data(), replies[i].length);
   }
-  if (!first) raise(signal);  // came while the first one was handled
+  if (!first) raise(signal);  // it came while the first one was handled
   errno = error;
 }
 
 void prepare(Reply& reply, const Guarded& guarded, const std::string& awaited) {
-  // A terminal shows ^C on the line where the cursor stands.
+  // A terminal prints ^C at the cursor, so the message starts on a new line.
   const auto* line_break = isatty(STDERR_FILENO) ? "\n" : "";
-  const auto text = fmt::format("{}lockstep: {} noted, waiting for {}; a second one ends at once\n",
-                                line_break, guarded.name, awaited);
+  const auto text =
+      fmt::format("{}lockstep: {} noted, waiting for {}; a second signal ends the program at once\n",
+                  line_break, guarded.name, awaited);
   reply.length = std::min(text.size(), reply.text.size());
   std::copy_n(text.begin(), reply.length, reply.text.begin());
 }
@@ -68,10 +69,10 @@ InterruptedError::InterruptedError(int signal, const std::string& where)
 InterruptGuard::InterruptGuard(const std::string& awaited) {
   if (guards++ > 0) return;
   noted_signal = 0;
-  // All signals of the handler wait for each other, so that the first one's is whole.
+  // While the handler runs, the other signals wait: the first message is printed whole.
   struct sigaction noting {};
   noting.sa_handler = note;
-  noting.sa_flags = SA_RESTART;  // nobody's read or write fails because of it
+  noting.sa_flags = SA_RESTART;  // no read or write fails with EINTR
   for (const auto& guarded : kGuarded) sigaddset(&noting.sa_mask, guarded.signal);
   for (size_t i = 0; i < kGuarded.size(); ++i) {
     sigaction(kGuarded[i].signal, nullptr, &old_[i]);

@@ -1,4 +1,4 @@
-// Stopping a run from outside, cleanly.
+// Stops a run cleanly after a signal.
 #pragma once
 
 #include <array>
@@ -10,27 +10,27 @@
 
 namespace lockstep {
 
-// Work that stopped because SIGINT, SIGTERM or SIGHUP asked for it. `where`: as in "after step 7 of epoch 2".
+// The work was stopped by SIGINT, SIGTERM or SIGHUP. `where`: for example "after step 7 of epoch 2".
 class InterruptedError : public Error {
  public:
   InterruptedError(int signal, const std::string& where);
 };
 
-// While it lives, the first SIGINT, SIGTERM or SIGHUP is noted, for the work to stop at a point of its
-// choice, and standard error says so at once; the second one ends the process. A signal that was ignored
-// before (nohup) stays ignored. A guard within another one's life notes and says what that one does.
+// While a guard lives, the first SIGINT, SIGTERM or SIGHUP is only noted, and a message goes to standard
+// error. The work can then stop where it wants. The second signal ends the process. A signal that was ignored
+// before (nohup) stays ignored. A nested guard shares the outer guard's state and message.
 class InterruptGuard {
  public:
-  // awaited: what is waited for then, as in "the step under way".
+  // awaited: what the message says the program waits for, for example "the current step".
   explicit InterruptGuard(const std::string& awaited);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  // The signal, once one has come.
+  // The first signal noted, if any.
   std::optional<int> signal() const;
 
-  // Throws InterruptedError once one has come.
+  // Throws InterruptedError if a signal has been noted.
   void stop_if_signalled(const std::string& where) const;
 
  private:

@@ -60,7 +60,7 @@ class TrainRun {
   const TrainFlags& options_;
   const Terminal& terminal_;
   LineFile* metrics_;
-  const InterruptGuard interrupt_{"the step under way to end"};
+  const InterruptGuard interrupt_{"the current step"};
   std::exception_ptr failed_output_;  // the first OutputError
   Trace trace_;
   Trainer trainer_;

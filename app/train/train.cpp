@@ -11,6 +11,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/validators.h>
@@ -33,6 +34,9 @@
 #include <lockstep/data/safetensors.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
@@ -45,34 +49,61 @@ void add_epochs(CLI::App& train, TrainFlags& options) {
 void add_devices(CLI::App& train, TrainFlags& options) {
   train
       .add_option("--devices", options.devices,
-                  "One replica a device: auto, cpu, cpux2, cuda, cuda:0,cuda:1, cuda:0x2")
+                  "One replica per entry: auto, cpu, cpux2, cuda, cuda:0,cuda:1, cuda:0x2")
       ->type_name("LIST");
 }
 
-void add_watch(CLI::App& train, TrainFlags& options) {
-  train.add_option("--log-every", options.log_every, "Steps between two step lines")->check(positive_int());
+void add_output_flags(CLI::App& train, TrainFlags& options) {
+  train.add_option("--log-every", options.log_every, "Print a step line every N steps")
+      ->check(positive_int());
   train
       .add_option("--metrics", options.metrics,
-                  "Also write the plan, step lines and epoch lines to this file, as JSON lines")
+                  "Also write the plan, step and epoch lines as JSON lines to this file; '-': to standard "
+                  "output instead of the text")
       ->type_name("FILE");
   train
       .add_option("--trace", options.trace,
-                  "Write what each replica did when to this file, for chrome://tracing or ui.perfetto.dev")
+                  "Write a timeline of every replica to this file, for chrome://tracing or ui.perfetto.dev")
       ->type_name("FILE");
   train
       .add_option("--save", options.save,
-                  "Write the weights to this safetensors file at the end, or when the run is stopped")
+                  "Write the weights to this safetensors file at the end, also when the run is stopped")
       ->type_name("FILE");
-  train.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
+  train.add_flag("--overwrite", options.overwrite, "Replace existing output files");
   train.add_flag("--print-weights-hash", options.print_weights_hash,
                  "Print the SHA-256 of all weights after the last step");
-  train.add_flag("--quiet", options.quiet, "Only warnings and the last line");
-  train.add_flag("--dry-run", options.dry_run, "Check everything, print the plan, write and train nothing");
+  train.add_flag("--quiet", options.quiet, "Print only warnings and the last line");
+  train.add_flag("--dry-run", options.dry_run, "Check everything and print the plan, but train nothing");
+  train.add_flag("--json", options.json, "With --dry-run: print the plan as JSON");
 }
 
-// Writes what was to be kept of the run, as far as it got. Throws what one of them threw when the others are
-// written.
-void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, std::optional<AtomicFile>& trace) {
+bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
+
+void check_json(const TrainFlags& options) {
+  if (!options.json || options.dry_run) return;
+  throw UsageError("--json prints the plan of a --dry-run, this run trains",
+                   "use --metrics - to get the run as JSON lines, or add --dry-run");
+}
+
+// The files of a run, opened before any work: a path that cannot be written stops the run at once. A dry run
+// opens them too, and leaves nothing behind.
+struct OutputFiles {
+  std::optional<LineFile> metrics;
+  std::optional<AtomicFile> trace;
+
+  explicit OutputFiles(const TrainFlags& options) {
+    check_distinct_files({{"--metrics", metrics_on_stdout(options) ? std::nullopt : options.metrics},
+                          {"--trace", options.trace},
+                          {"--save", options.save}});
+    if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
+    if (options.trace) trace.emplace(*options.trace, options.overwrite);
+    if (options.save) check_can_save(*options.save, options.overwrite);
+  }
+};
+
+// Writes the weights and the trace of the steps taken. If one cannot be written, still writes the other and
+// then throws the first error.
+void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, OutputFiles& files) {
   std::exception_ptr failed;
   const auto attempt = [&](const std::function<void()>& write, const std::string& done) {
     try {
@@ -87,25 +118,35 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, std::
     attempt([&] { save_weights(run.weights(), plan.model, *options.save, options.overwrite); },
             fmt::format("weights saved to {}\n", *options.save));
   }
-  if (trace && run.has_trained()) {
-    attempt([&] { write_chrome_trace(run.trace(), *trace, warn); },
+  if (files.trace && run.has_trained()) {
+    attempt([&] { write_chrome_trace(run.trace(), *files.trace, warn); },
             fmt::format("trace written to {}\n", *options.trace));
   }
   if (failed) std::rethrow_exception(failed);
 }
 
-// After a signal.
+// What a stopped run waits for.
 std::string awaited(const TrainFlags& options) {
   const bool files = options.save || options.trace;
-  return files ? "the step under way to end and the files to be written" : "the step under way to end";
+  return files ? "the current step and the output files" : "the current step";
+}
+
+void print_plan(const TrainPlan& plan, const TrainFlags& options) {
+  if (options.dry_run && (options.json || metrics_on_stdout(options))) {
+    write_stdout(plan_json(plan) + "\n");
+  } else if (!options.quiet) {
+    write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
+  }
+  for (const auto& notice : machine_notices(plan)) warn(notice);
+  if (const auto notice = rate_notice(plan)) warn(*notice);
 }
 
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options) {
+  if (metrics_on_stdout(options)) return;  // the metrics' last line says it all
   if (!options.quiet) {
     if (report.steps % plan.steps_per_epoch != 0) {
-      write_stdout(
-          fmt::format("stopped after {} steps (--limit-steps): sec/epoch is scaled to an epoch of {} steps\n",
-                      report.steps, plan.steps_per_epoch));
+      write_stdout(fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
+                               counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
     }
     write_stdout(fmt::format("peak memory: {:.0f} MB resident ({:.0f} MB estimated)\n",
                              static_cast<double>(report.peak_bytes) / 1e6,
@@ -127,47 +168,40 @@ void setup_train(CLI::App& app) {
   add_replica_flags(*train, *options);
   add_optimizer_flags(*train, *options);
   add_engine_flags(*train, *options);
-  add_watch(*train, *options);
+  add_output_flags(*train, *options);
+  group_flags(*train);
   train->callback([options, train] { run_train(*options, color_mode(*train)); });
 }
 
-void run_train(const TrainFlags& options, ColorMode color) {
+void run_train(TrainFlags options, ColorMode color) {
   const InterruptGuard interrupt(awaited(options));
+  check_json(options);
   check_combinations(options, find_recipe(options.recipe));
-  check_distinct_files(
-      {{"--metrics", options.metrics}, {"--trace", options.trace}, {"--save", options.save}});
-  // Before any work, so that a path that cannot be written stops the run at once. A dry run tells that too:
-  // it opens the files and leaves nothing behind.
-  std::optional<LineFile> metrics;
-  std::optional<AtomicFile> trace;
-  if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
-  if (options.trace) trace.emplace(*options.trace, options.overwrite);
-  if (options.save) check_can_save(*options.save, options.overwrite);
-
+  if (metrics_on_stdout(options)) options.quiet = true;
+  OutputFiles files(options);
   const auto plan = make_train_plan(options);
   need_memory_for(std::span(&plan, 1));
-  const Terminal terminal(STDOUT_FILENO, color);
-  if (!options.quiet) write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
-  for (const auto& notice : machine_notices(plan)) warn(notice);
-  if (const auto notice = rate_notice(plan)) warn(*notice);
+  print_plan(plan, options);
   interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return;
-  TrainRun run(plan, options, terminal, metrics ? &*metrics : nullptr);
+
+  const Terminal terminal(STDOUT_FILENO, color);
+  TrainRun run(plan, options, terminal, files.metrics ? &*files.metrics : nullptr);
   RunReport report;
   try {
     report = run.run();
   } catch (const InterruptedError&) {
-    keep(run, plan, options, trace);
+    keep(run, plan, options, files);
     throw;
   } catch (const OutputError&) {
-    keep(run, plan, options, trace);
+    keep(run, plan, options, files);
     throw;
   } catch (const c10::OutOfMemoryError& error) {
     throw out_of_memory(error.what_without_backtrace(), plan);
   }
-  keep(run, plan, options, trace);
+  keep(run, plan, options, files);
   print_end(report, plan, options);
-  interrupt.stop_if_signalled("when all was done");
+  interrupt.stop_if_signalled("after the run was done");
 }
 
 }  // namespace lockstep

@@ -7,6 +7,6 @@
 namespace lockstep {
 
 void setup_train(CLI::App& app);
-void run_train(const TrainFlags& flags, ColorMode color);
+void run_train(TrainFlags flags, ColorMode color);
 
 }  // namespace lockstep

@@ -276,7 +276,7 @@ TEST_CASE("a signal that is noted is answered at once, with what is waited for")
   REQUIRE(pipe(ends) == 0);
   const int status = status_of([&] {
     dup2(ends[1], STDERR_FILENO);
-    const InterruptGuard guard("the step under way to end");
+    const InterruptGuard guard("the current step");
     raise(SIGINT);
   });
   CHECK(status == 0);
@@ -285,7 +285,7 @@ TEST_CASE("a signal that is noted is answered at once, with what is waited for")
   const auto count = ::read(ends[0], text.data(), text.size());
   ::close(ends[0]);
   CHECK(std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))) ==
-        "lockstep: Ctrl-C noted, waiting for the step under way to end; a second one ends at once\n");
+        "lockstep: Ctrl-C noted, waiting for the current step; a second signal ends the program at once\n");
 }
 
 TEST_CASE("a file is no terminal, and has colours only where they are demanded") {

@@ -19,9 +19,8 @@ using lockstep::testing::TempFolder;
 TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
   const auto result = stopped_run({"--log-every", "1"}, SIGINT, "step 2/5");
   CHECK(result.exit_code == 130);
-  CHECK_THAT(result.err,
-             ContainsSubstring("lockstep: Ctrl-C noted, waiting for the step under way to end; ") &&
-                 ContainsSubstring("stopped by Ctrl-C after step"));
+  CHECK_THAT(result.err, ContainsSubstring("lockstep: Ctrl-C noted, waiting for the current step; ") &&
+                             ContainsSubstring("stopped by Ctrl-C after step"));
   CHECK_THAT(result.out, !ContainsSubstring("test acc:") && !ContainsSubstring("saved"));
 }
 
