@@ -24,12 +24,12 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "experiments.md"
 README = ROOT / "README.md"
-README_BLOCK = re.compile(r"(<!-- output of \./scripts/run\.sh ([^,]+),[^\n]*-->\n```text\n).*?(```\n<!-- end of output -->)",
-                          re.S)
+README_BLOCK = re.compile(r"(<!-- output of \./scripts/run\.sh ([^,]+),[^\n]*-->\n```text\n).*?"
+                          r"(```\n<!-- end of output -->)", re.S)
 README_ROWS = ("recipe", "model", "devices", "batch", "training")  # of the plan
 BLOCKS = re.compile(r"```sh\n(?P<commands>(?:lockstep [^\n]*\n)+)```\n\n```text\n(?P<output>.*?)```\n", re.S)
-SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, BATCH_SIZE=32, LIMIT_STEPS=1, ITERATIONS=2, REPEAT=3, SIZE=48, MAX_BYTES="32K",
-             THREADS=1)
+SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, BATCH_SIZE=32, LIMIT_STEPS=1, ITERATIONS=2, REPEAT=3, SIZE=48,
+             MAX_BYTES="32K", THREADS=1)
 PICTURES = (".svg",)
 
 
@@ -127,7 +127,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=["check", "readme", "refresh"])
     parser.add_argument("--program", required=True, help="the built lockstep")
-    parser.add_argument("--only", default="", metavar="WORDS", help="refresh only blocks whose commands contain these words")
+    parser.add_argument("--only", default="", metavar="WORDS",
+                        help="refresh only blocks whose commands contain these words")
     arguments = parser.parse_args()
     program, page = os.path.abspath(arguments.program), PAGE.read_text()
     if arguments.what == "readme":
