@@ -1,4 +1,4 @@
-// The backward pass of batch_norm_kernels.h, by three kernels; see support/cuda_kernel.h.
+// The backward pass of batch_norm_kernels.h, in three kernels: see support/cuda_kernel.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_fold.h>
@@ -6,18 +6,18 @@
 
 namespace lockstep {
 
-// In a layer's workspace; what they are for: finish_gradients().
+// Pointers into a layer's workspace. finish_gradients() explains the last three.
 template <class T>
 struct BatchNormBackwardPass {
   BatchNormBackward<T> layer;
   BatchNormTiles sum_tiles;
-  float* partials;  // (2, chunks, c) of dz and of dz (x - origin)
+  float* partials;  // (2, chunks, c) sums of dz and of dz (x - origin)
   float* of_dz;     // (c)
   float* of_x;      // (c)
   float* constant;  // (c)
 };
 
-// N channels of dz and of x - origin in one row; i: the first of them in (rows, c).
+// Loads N channels of dz and of x - origin from one row. i: index of the first of them in (rows, c).
 template <int N, class T>
 __device__ void load_backward(const BatchNormBackward<T>& layer, int64_t i, const float (&origin)[N],
                               float (&dz)[N], float (&x)[N]) {
@@ -26,7 +26,7 @@ __device__ void load_backward(const BatchNormBackward<T>& layer, int64_t i, cons
   load(layer.y + i, y);
   load(layer.x + i, x);
   for (int k = 0; k < N; ++k) {
-    dz[k] = y[k] <= 0 ? 0 : dz[k];  // NaN goes on, as torch's ReLU lets it
+    dz[k] = y[k] <= 0 ? 0 : dz[k];  // keeps the gradient if y is NaN, as torch does
     x[k] -= origin[k];
   }
 }

@@ -1,4 +1,5 @@
-// What becomes of a channel's sums over all rows, in double; for kernels and for processors.
+// Turns a channel's sums over all rows into statistics and gradients, in double. For CUDA kernels and for
+// CPUs.
 #pragma once
 
 #include <cmath>
@@ -7,8 +8,8 @@
 
 namespace lockstep {
 
-// sum and squares: of x - origin. Makes the channel's centre, invstd, running statistics, and scale and shift
-// of z = (x - origin) scale + shift.
+// sum and squares are the sums of x - origin and of its square over the rows. Writes the channel's centre,
+// invstd and running statistics, and the scale and shift of z = (x - origin) scale + shift.
 template <class T, class In>
 LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T, In>& layer, int64_t channel, double sum,
                                             double squares, float* scales, float* shifts) {
@@ -31,11 +32,11 @@ LOCKSTEP_HOST_DEVICE void finish_statistics(const BatchNormForward<T, In>& layer
   follow(layer.running_var[channel], variance * n / (n - 1));
 }
 
-// sum and products: of dz = dy where y > 0, else 0, and of dz (x - origin). With x counted from the origin,
-// so that mean is centre,
+// sum and products are the sums of dz and of dz (x - origin) over the rows, where dz is dy if y > 0, else 0.
+// With x and mean counted from the origin, so that mean is centre,
 //   dbias = sum(dz),  dweight = invstd sum(dz (x - mean)),
-//   dx = weight invstd (dz - dbias / rows - (x - mean) invstd dweight / rows)  =  of_dz dz + of_x x +
-//   constant
+//   dx = weight invstd (dz - dbias / rows - (x - mean) invstd dweight / rows)
+//      = of_dz dz + of_x x + constant
 template <class T, class In>
 LOCKSTEP_HOST_DEVICE void finish_gradients(const BatchNormBackward<T, In>& layer, int64_t channel, double sum,
                                            double products, float* of_dzs, float* of_xs, float* constants) {

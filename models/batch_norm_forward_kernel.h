@@ -1,4 +1,4 @@
-// The forward pass of batch_norm_kernels.h, by three kernels; see support/cuda_kernel.h.
+// The forward pass of batch_norm_kernels.h, in three kernels: see support/cuda_kernel.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_fold.h>
@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-// In a layer's workspace.
+// Pointers into a layer's workspace.
 template <class T>
 struct BatchNormForwardPass {
   BatchNormForward<T> layer;
   BatchNormTiles sum_tiles;
-  float* partials;  // (2, chunks, c) of x - origin and of its square
-  float* scale;     // (c) z = (x - origin) scale + shift
+  float* partials;  // (2, chunks, c) sums of x - origin and of its square
+  float* scale;     // (c): z = (x - origin) scale + shift
   float* shift;     // (c)
 };
 

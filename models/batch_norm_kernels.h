@@ -1,13 +1,13 @@
-// Batch normalisation, the addition of a residual and ReLU of a training step by kernels that read and write
-// each activation once a pass. Needs no torch; batch_norm_relu.h is what a network calls.
+// CUDA kernels for batch normalisation in training, the addition of a residual, and ReLU. Each pass reads and
+// writes an activation once. Needs no torch. Networks call batch_norm_relu.h instead.
 //
-// With x (rows, c) and mean and variance of each channel over the rows,
+// With x (rows, c), and mean and variance of each channel over the rows,
 //   z = (x - mean) invstd weight + bias [+ residual],   y = relu(z),   invstd = 1 / sqrt(variance + eps)
-// (Ioffe and Szegedy, "Batch Normalization", 2015). T is float or Bf16; everything else is float, sums over
-// many rows are finished in double. Results are the same to the last bit in every run, on every GPU.
+// (Ioffe and Szegedy, "Batch Normalization", 2015). T is float or Bf16; everything else is float. Sums over
+// many rows are finished in double. Results have the same bits in every run, on every GPU.
 //
-// Channels are shifted by their value in row 0, the origin: the squares of what is left lose no digits to a
-// large mean.
+// Each channel is shifted by its value in row 0, the origin. The squares of the shifted values lose no digits
+// to a large mean.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,19 @@
 
 namespace lockstep {
 
-// Each returns before the work is done. They throw DeviceError where a kernel cannot be started, and in a
-// build without CUDA.
+// Each returns before the work is done. Throws DeviceError when a kernel cannot be started, and in a build
+// without CUDA.
 void batch_norm_relu_forward(const BatchNormForward<float>& layer, CUstream_st* stream);
 void batch_norm_relu_forward(const BatchNormForward<Bf16>& layer, CUstream_st* stream);
 void batch_norm_relu_backward(const BatchNormBackward<float>& layer, CUstream_st* stream);
 void batch_norm_relu_backward(const BatchNormBackward<Bf16>& layer, CUstream_st* stream);
 
-// Whether they can be called, with memory of a GPU or of the host.
+// Whether these functions can be called, with memory of a GPU or of the host.
 bool batch_norm_kernels_take(bool gpu_memory);
 
-// How a kernel's blocks of kThreads cover (rows, c): a thread has `vector` neighbouring channels, `lanes`
-// threads lie beside each other and `lines` such rows of threads below; grid (chunks, tiles).
+// How a kernel's blocks of kThreads cover (rows, c). A thread has `vector` neighbouring channels. A row of
+// `lanes` threads covers neighbouring channels, and a block has `lines` such rows. The grid is (chunks,
+// tiles).
 struct BatchNormTiles {
   static constexpr int kThreads = 256;
 
@@ -37,11 +38,11 @@ struct BatchNormTiles {
   int lines;           // kThreads / lanes
   int64_t tiles;       // of lanes * vector channels
   int64_t chunks;      // of rows
-  int64_t chunk_rows;  // but for the last one's
+  int64_t chunk_rows;  // of each chunk but the last
 };
 
-// `rows_each`: how many rows a thread has at least, where there are so many; more where there would be over
-// max_blocks.
+// `rows_each`: rows of a thread, at least, if there are that many. A thread gets more if there would be more
+// than max_blocks blocks.
 inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int64_t rows_each,
                                        int64_t max_blocks) {
   const int64_t vectors = c / vector;
@@ -61,7 +62,8 @@ inline BatchNormTiles batch_norm_sum_tiles(int64_t rows, int64_t c, int vector) 
   return batch_norm_tiles(rows, c, vector, /*rows_each=*/4, /*max_blocks=*/512);
 }
 
-// floats: two partial sums for each chunk and channel, and three coefficients for each channel.
+// Size of the workspace in floats: two partial sums for each chunk and channel, and three coefficients for
+// each channel.
 inline int64_t batch_norm_workspace(int64_t rows, int64_t c) {
   int64_t chunks = 0;
   for (const int vector : {1, 4, 8}) {

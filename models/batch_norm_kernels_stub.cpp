@@ -1,4 +1,4 @@
-// The twin of batch_norm_kernels.cu for a build without CUDA.
+// The functions of batch_norm_kernels.cu for a build without CUDA.
 #include <lockstep/models/batch_norm_kernels.h>
 #include <lockstep/support/error.h>
 

@@ -1,16 +1,17 @@
-// What a fused batch normalisation of a training step is given and makes: see batch_norm_kernels.h. Pointers
-// are to memory of the device that computes. No other include: sources for one processor's capability read
-// this, too.
+// Arguments of a fused batch normalisation in training: see batch_norm_kernels.h. Pointers are to memory of
+// the device that computes. The only include is <stdint.h>: sources for one CPU capability include this
+// header too (cpu/lanes.h).
 #pragma once
 
 #include <stdint.h>
 
 namespace lockstep {
 
-// Numbers whose bits are one of `passed`, the first of them in the lowest.
+// How many values one element of `passed` has bits for, the first in the lowest bit.
 inline constexpr int kPassedWord = 16;
 
-// T, of activations, is float or Bf16; so is In, of what is normalised and its gradient, if those are other.
+// T is the type of activations, float or Bf16. In is the type of what is normalised and of its gradient: T or
+// float.
 template <class T, class In = T>
 struct BatchNormForward {
   int64_t rows = 0;  // at least 2
@@ -19,7 +20,7 @@ struct BatchNormForward {
   const T* residual = nullptr;       // (rows, c), may be null
   const float* weight = nullptr;     // (c)
   const float* bias = nullptr;       // (c)
-  const float* conv_bias = nullptr;  // (c), may be null: what x lacks, so that running_mean can count it
+  const float* conv_bias = nullptr;  // (c), may be null: not in x, but in running_mean
   double eps = 0;
   double momentum = 0;            // running = running + momentum (batch's - running)
   float* running_mean = nullptr;  // (c)
@@ -28,15 +29,15 @@ struct BatchNormForward {
   float* centre = nullptr;        // (c) mean - origin
   float* invstd = nullptr;        // (c)
   float* workspace = nullptr;     // (batch_norm_workspace(rows, c)), on a GPU
-  uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a processor: what ReLU lets pass
+  uint16_t* passed = nullptr;     // (rows, c / kPassedWord), on a CPU: where ReLU passes z
 };
 
 template <class T, class In = T>
 struct BatchNormBackward {
   int64_t rows = 0;
   int64_t c = 0;
-  const In* x = nullptr;  // these as forward had and made them
-  const T* y = nullptr;   // on a GPU
+  const In* x = nullptr;  // (rows, c); this and the next four as in forward
+  const T* y = nullptr;   // (rows, c), on a GPU
   const float* weight = nullptr;
   const float* centre = nullptr;
   const float* invstd = nullptr;
@@ -46,7 +47,7 @@ struct BatchNormBackward {
   float* dweight = nullptr;          // (c)
   float* dbias = nullptr;            // (c)
   float* workspace = nullptr;        // (batch_norm_workspace(rows, c)), on a GPU
-  const uint16_t* passed = nullptr;  // on a processor, where bits are less to read than y
+  const uint16_t* passed = nullptr;  // on a CPU, instead of y: fewer bytes to read
 };
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Calls body(T{}, In{}) with the kernels' names for the types of the result and of x.
+// Calls body(T{}, In{}): the kernels' types of the result and of x.
 template <class Body>
 void with_types(torch::ScalarType result, const torch::Tensor& x, const Body& body) {
   if (result == torch::kFloat32) {
@@ -51,8 +51,8 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
               "Expected more than 1 value per channel when training, got input size ", x.sizes());
   TORCH_CHECK(!residual.defined() || (residual.sizes() == x.sizes() && residual.scalar_type() == type &&
                                       residual.device() == x.device()),
-              "the residual is not like the result: ", residual.sizes(), ", ", residual.scalar_type(),
-              " and ", x.sizes(), ", ", type);
+              "the residual does not match the result: ", residual.sizes(), ", ", residual.scalar_type(),
+              ", expected ", x.sizes(), ", ", type);
   for (const auto* tensor :
        {&layer.weight, &layer.bias, &layer.running_mean, &layer.running_var, &layer.conv_bias}) {
     if (tensor == &layer.conv_bias && !tensor->defined()) continue;
@@ -63,15 +63,14 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
   }
 }
 
-// On a processor by its own kernels, unless tests have brought those of GPUs there.
+// Also true on a CPU in tests that emulate the GPU kernels there.
 bool takes_gpu_kernels(torch::Device device) { return batch_norm_kernels_take(device.is_cuda()); }
 
 torch::Tensor workspace_for(const torch::Tensor& x, int64_t rows, int64_t c) {
   return takes_gpu_kernels(x.device()) ? floats(x, batch_norm_workspace(rows, c)) : torch::Tensor();
 }
 
-// What the backward pass asks about ReLU: nothing that y does not say, but kernels for processors keep it in
-// bits.
+// Where ReLU passed its input, in bits, for the backward pass of the CPU kernels. GPU kernels read y instead.
 torch::Tensor passed_for(const torch::Tensor& x) {
   if (takes_gpu_kernels(x.device())) return {};
   return torch::empty({x.numel() / kPassedWord}, x.options().dtype(torch::kUInt16));
@@ -101,8 +100,8 @@ void run_backward(const BatchNormBackward<T, In>& pass, torch::Device device,
 
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
  public:
-  // conv_bias is an argument so that its gradient's node is reached, with none: the true one is 0. The
-  // residual and it come last: the gradients' places are counted over the tensors that there are.
+  // conv_bias is an argument so that backward() reaches its node; it gets no gradient, since the true one is
+  // 0. residual and conv_bias come last: needs_input_grad() counts only the tensors that are defined.
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_in,
                                const torch::Tensor& weight, const torch::Tensor& bias,
                                const std::optional<torch::Tensor>& residual_in,
@@ -140,7 +139,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       run_forward(pass, x.device(), kernels);
     });
     context->saved_data["residual"] = residual.defined();
-    context->saved_data["kernels"] = reinterpret_cast<int64_t>(&kernels);
+    save_kernels(context, kernels);
     const auto kept = passed.defined() ? torch::Tensor() : y;
     context->save_for_backward({x, kept, passed, weight, centre, invstd});
     return y;
@@ -150,7 +149,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     refuse_double_backward("batch normalisation with ReLU");
     const auto saved = context->get_saved_variables();
     const auto& x = saved[0];
-    const auto* kernels = reinterpret_cast<const CpuKernels<float>*>(context->saved_data["kernels"].toInt());
+    const auto& kernels = saved_kernels<CpuKernels<float>>(context);
     const c10::DeviceGuard guard(x.device());
     const auto dy = in_channels_last(gradients[0]);
     const int64_t c = x.size(1);
@@ -178,7 +177,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
       pass.workspace = data_or_null<float>(workspace);
-      run_backward(pass, x.device(), *kernels);
+      run_backward(pass, x.device(), kernels);
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
   }
@@ -195,7 +194,7 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
-  // Kernels for GPUs have one type of activations.
+  // GPU kernels take x and the result in one type.
   const auto taken = takes_gpu_kernels(x.device()) ? x.to(type_of_result(x, layer)) : x;
   const auto given = [](const torch::Tensor& tensor) {
     return tensor.defined() ? std::optional(tensor) : std::nullopt;

@@ -1,5 +1,5 @@
-// Batch normalisation in training mode, with the ReLU behind it and the residual between them, in as few
-// passes over memory as there can be (batch_norm_kernels.h).
+// Batch normalisation in training mode, the addition of a residual, and ReLU, fused into one operation that
+// reads and writes memory as few times as possible (batch_norm_kernels.h).
 #pragma once
 
 #include <torch/types.h>
@@ -14,31 +14,30 @@ namespace lockstep {
 struct FusedBatchNorm {
   torch::Tensor weight;
   torch::Tensor bias;
-  torch::Tensor running_mean;  // follows the batch's, by `momentum`
+  torch::Tensor running_mean;  // moves towards the batch's by `momentum`
   torch::Tensor running_var;
-  // What the convolution before it would have added, undefined for nothing. The normalisation takes it away
-  // again, so nothing is added to x; running_mean counts it. Its true gradient is 0: .grad stays as it was,
-  // its post-accumulate hooks run.
+  // Bias of the convolution before it; undefined for none. Normalisation removes a bias, so it is not added
+  // to x and counts only in running_mean. Its true gradient is 0: .grad stays as it was, and its
+  // post-accumulate hooks run.
   torch::Tensor conv_bias = {};
-  // The result's and the residual's, if not x's: bfloat16 with an x of float, of which a processor rounds
-  // nothing but the result (a GPU rounds x first).
+  // dtype of the result and of the residual, if not that of x. With float x and a bfloat16 result a CPU
+  // rounds only the result; a GPU rounds x first.
   std::optional<torch::ScalarType> dtype = {};
   double momentum = .1;
   double eps = 1e-5;
-  std::optional<CpuCapability> capability =
-      {};  // whose kernels compute on a processor, if not cpu_capability()'s
+  std::optional<CpuCapability> capability = {};  // on a CPU: kernels for this one, not cpu_capability()'s
 };
 
-// Whether fused_batch_norm_relu() makes results of this kind: float or bfloat16, on a GPU in a build with
-// CUDA, on a processor with a multiple of 16 channels.
+// Whether fused_batch_norm_relu() computes results of this dtype: float or bfloat16, on a GPU in a build with
+// CUDA, or on a CPU if `channels` is a multiple of 16.
 bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels);
 
-// relu(batch_norm(x) + residual), (n, c, h, w) in channels_last and `layer`'s dtype whatever autocast says; a
-// residual is like it, undefined for none. Statistics are float; the result is rounded once. A torch
-// operation as any other: differentiable in x, residual, weight and bias, on torch's current stream,
-// repeatable to the last bit. The running statistics are changed at once; the counter of batches is the
-// caller's. Throws c10::Error where x has less than two values a channel, as torch does, and for tensors that
-// do not fit each other.
+// Returns relu(batch_norm(x) + residual), (n, c, h, w) in channels_last, in `layer`'s dtype even under
+// autocast. residual has the result's shape, dtype and device; undefined for none. Statistics are float; the
+// result is rounded once. A torch operation like any other: differentiable in x, residual, weight and bias,
+// on torch's current stream, with the same bits in every run. Updates the running statistics before it
+// returns; the caller counts batches. Throws c10::Error if x has fewer than two values per channel, as torch
+// does, and for tensors that do not fit each other.
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual = {});
 

@@ -1,6 +1,5 @@
-// What the kernels of batch_norm_forward_kernel.h and batch_norm_backward_kernel.h share: where a thread
-// stands in (rows, c), and two sums over the rows of each channel in a fixed order. See
-// support/cuda_kernel.h.
+// Shared by batch_norm_forward_kernel.h and batch_norm_backward_kernel.h: a thread's place in (rows, c), and
+// two sums over the rows of each channel in a fixed order. See support/cuda_kernel.h.
 #pragma once
 
 #include <initializer_list>
@@ -10,7 +9,8 @@
 
 namespace lockstep {
 
-// Channels channel .. channel + N - 1 of the rows first, first + lines, ... below last; none outside of c.
+// A thread's place: channels channel .. channel + N - 1 of the rows first, first + lines, ... below last.
+// inside: whether the channels are below c; a thread outside has no work.
 template <int N>
 struct BatchNormPlace {
   __device__ BatchNormPlace(const BatchNormTiles& tiles, int64_t rows, int64_t c)
@@ -26,8 +26,8 @@ struct BatchNormPlace {
   bool inside;
 };
 
-// Calls body(row) for each row of `at`, for four without a branch between them where there are so many: so
-// their loads are under way at once.
+// Calls body(row) for each row of `at`, four rows at a time without a branch between them, so that their
+// loads overlap.
 template <int N, class Body>
 __device__ void for_rows(const BatchNormPlace<N>& at, int64_t lines, const Body& body) {
   int64_t row = at.first;
@@ -53,8 +53,8 @@ __device__ void store(T* to, const float (&values)[N]) {
   *reinterpret_cast<Vector<T, N>*>(to) = vector;
 }
 
-// Adds up `sums`, one of each of kThreads threads that stand in rows of `lanes`, over the rows, pair by pair.
-// The result is that of the threads of row 0. Thread t's k-th sum stands at sums[k][t].
+// Adds up `sums` over the lines of a block, pair by pair. A block's threads lie in lines of `lanes`; the
+// results are in the threads of line 0. Thread t's k-th sum is at sums[k][t].
 template <int K, class T>
 __device__ void add_lines(T (&sums)[K][BatchNormTiles::kThreads], int lanes) {
   const int thread = static_cast<int>(threadIdx.x);
@@ -65,7 +65,7 @@ __device__ void add_lines(T (&sums)[K][BatchNormTiles::kThreads], int lanes) {
   }
 }
 
-// Each block's sums of its chunk: partials (2, chunks, c).
+// Stores each block's sums of its chunk in partials (2, chunks, c).
 template <int N>
 __device__ void store_partials(const float (&a)[N], const float (&b)[N], const BatchNormPlace<N>& at,
                                const BatchNormTiles& tiles, int64_t c, float* partials) {
@@ -85,7 +85,7 @@ __device__ void store_partials(const float (&a)[N], const float (&b)[N], const B
   store(partials + (tiles.chunks + blockIdx.x) * c + at.channel, total_b);
 }
 
-// The last step is by blocks of kThreads threads too: kFoldLanes channels, the chunks dealt over the lines.
+// fold_partials() runs in blocks of kThreads threads: kFoldLanes channels, the chunks dealt over the lines.
 inline constexpr int kFoldLanes = 8;
 
 struct BatchNormSums {
@@ -114,12 +114,13 @@ __device__ inline BatchNormSums fold_partials(const float* partials, int64_t chu
   return {sums[0][threadIdx.x], sums[1][threadIdx.x], channel, line == 0 && channel < c};
 }
 
-// Chooses the vector: `wide` where channels and pointers allow it, else 1. Calls body(integral constant).
+// A vector width as a type.
 template <int N>
 struct VectorWidth {
   static constexpr int kWidth = N;
 };
 
+// Calls body(VectorWidth<N>): N fills a vector if the channels and the pointers' alignment allow it, else 1.
 template <class T, class Body>
 void with_vector_width(int64_t c, std::initializer_list<const void*> pointers, const Body& body) {
   constexpr int kWide = kVectorBytes / sizeof(T);
@@ -138,7 +139,8 @@ inline dim3 grid_of(const BatchNormTiles& tiles) {
 
 inline dim3 fold_grid(int64_t c) { return {static_cast<unsigned>(ceil_div(c, kFoldLanes)), 1, 1}; }
 
-// For kernels that write each element: enough rows a thread for it to keep its channels' coefficients.
+// For kernels that write each element: a thread has enough rows to make loading its channels' coefficients
+// cheap.
 inline BatchNormTiles batch_norm_map_tiles(int64_t rows, int64_t c, int vector) {
   return batch_norm_tiles(rows, c, vector, /*rows_each=*/8, /*max_blocks=*/int64_t{1} << 30);
 }

@@ -12,10 +12,10 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-class Bf16Of : public torch::autograd::Function<Bf16Of> {
+class Bf16WeightOf : public torch::autograd::Function<Bf16WeightOf> {
  public:
   static torch::Tensor forward(AutogradContext*, const torch::Tensor& /*param*/, const torch::Tensor& bf16) {
-    return bf16.detach();  // a handle of its own, for the graph to hang on
+    return bf16.detach();  // a new tensor on the same memory, which can have a node of its own
   }
 
   static variable_list backward(AutogradContext*, const variable_list& gradients) {
@@ -37,7 +37,7 @@ void Bf16Weights::use(const std::vector<torch::Tensor>& params,
   if (bf16_weights.empty()) return;
   if (bf16_weights.size() != params.size()) {
     throw UsageError(
-        fmt::format("{} bfloat16 copies were given for {} parameters", bf16_weights.size(), params.size()));
+        fmt::format("{} bf16 weights were given for {} parameters", bf16_weights.size(), params.size()));
   }
   for (size_t i = 0; i < params.size(); ++i) {
     const auto& param = params[i];
@@ -46,10 +46,11 @@ void Bf16Weights::use(const std::vector<torch::Tensor>& params,
         bf16.sizes() != param.sizes() || bf16.strides() != param.strides() ||
         bf16.device() != param.device()) {
       weights_.clear();
-      throw UsageError(fmt::format(
-          "the copy of parameter {} is not like it: a float parameter needs a bfloat16 copy of the same "
-          "sizes, strides and device",
-          i));
+      throw UsageError(
+          fmt::format("the bf16 weight of parameter {} does not match it: a float parameter needs a bfloat16 "
+                      "weight of the "
+                      "same sizes, strides and device",
+                      i));
     }
     weights_.emplace(param.unsafeGetTensorImpl(), bf16);
   }
@@ -58,7 +59,7 @@ void Bf16Weights::use(const std::vector<torch::Tensor>& params,
 torch::Tensor Bf16Weights::of(const torch::Tensor& param, const torch::Tensor& X) const {
   const auto bf16 = weights_.find(param.unsafeGetTensorImpl());
   if (bf16 == weights_.end() || !computes_in_bf16(X)) return param;
-  return Bf16Of::apply(param, bf16->second);
+  return Bf16WeightOf::apply(param, bf16->second);
 }
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// bfloat16 copies of a network's parameters that somebody else keeps (an optimizer that writes both), so that
-// autocast need not convert the parameters in every step.
+// bf16 weights: bfloat16 versions of a network's fp32 parameters (masters), kept up to date by an optimizer
+// that writes both. With them autocast does not have to convert the parameters in every step.
 #pragma once
 
 #include <torch/types.h>
@@ -11,12 +11,14 @@ namespace lockstep {
 
 class Bf16Weights {
  public:
-  // One for each of params, in their order: bfloat16, with the parameter's sizes, strides and device. Kept,
-  // not copied. None: there are no copies any more. Throws UsageError for others.
+  // Uses these bf16 weights from now on: one for each of params, in their order, bfloat16 with the
+  // parameter's sizes, strides and device. They are kept, not copied. An empty list ends their use. Throws
+  // UsageError if they do not match params.
   void use(const std::vector<torch::Tensor>& params, const std::vector<torch::Tensor>& bf16_weights);
 
-  // What a layer computes with: param's copy where there is one and X's device is under autocast to bfloat16,
-  // else param. The copy's gradient becomes param's, as float. Undefined for an undefined param.
+  // Returns the tensor that a layer computes with: param's bf16 weight if there is one and X's device is
+  // under autocast to bfloat16, else param. The bf16 weight's gradient becomes param's, as float. Returns an
+  // undefined tensor for an undefined param.
   torch::Tensor of(const torch::Tensor& param, const torch::Tensor& X) const;
 
  private:

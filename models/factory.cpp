@@ -24,7 +24,7 @@ struct KnownModel {
   int64_t (*training_flops_per_row)();
 };
 
-// The chapter's LeNet is eight tensors of fixed size with one start.
+// LeNet has eight tensors of fixed size and one initialization.
 ModelFactory lenet_factory(const ModelSpec& spec) {
   if (spec.channels != 1 || spec.classes != 10) {
     throw DataError(
@@ -62,7 +62,7 @@ ResNet18Options resnet18_options(const ModelSpec& spec) {
 
 ModelFactory resnet18_factory(const ModelSpec& spec) {
   const auto options = resnet18_options(spec);
-  check_options(options);  // now, and not when the first replica is built
+  check_options(options);  // before the first replica is built
   return model_factory<ResNet18Impl>(options);
 }
 
@@ -70,12 +70,12 @@ std::vector<ModelLayer> resnet18_layers(const ModelSpec& spec) {
   return ResNet18Impl(resnet18_options(spec)).layers();
 }
 
-bool lenet_is_own(const ModelSpec& spec, torch::DeviceType device) {
-  return lenet_has_own_kernels(spec.kernels, spec.dtype, device);
+bool lenet_by_lockstep(const ModelSpec& spec, torch::DeviceType device) {
+  return lenet_has_lockstep_kernels(spec.kernels, spec.dtype, device);
 }
 
 int64_t lenet_activations(const ModelSpec& spec, torch::DeviceType device) {
-  return lenet_activations_per_row(lenet_is_own(spec, device));
+  return lenet_activations_per_row(lenet_by_lockstep(spec, device));
 }
 
 constexpr std::array kModels = {
@@ -84,11 +84,11 @@ constexpr std::array kModels = {
                .activations_per_row = lenet_activations,
                .floats_per_row =
                    [](const auto& spec, auto device) {
-                     return lenet_is_own(spec, device) ? lenet_activations(spec, device) : 0;
+                     return lenet_by_lockstep(spec, device) ? lenet_activations(spec, device) : 0;
                    },
                .working_bytes =
                    [](const auto& spec, auto device, auto threads) {
-                     return lenet_is_own(spec, device) ? lenet_working_bytes(threads) : 0;
+                     return lenet_by_lockstep(spec, device) ? lenet_working_bytes(threads) : 0;
                    },
                .layers = lenet_layers,
                .training_flops_per_row = lenet_training_flops_per_row},

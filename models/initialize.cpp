@@ -12,10 +12,10 @@ namespace {
 
 namespace init = torch::nn::init;
 
-// One for the process, as the generator it guards.
-std::mutex& generator_turns() {
-  static std::mutex turns;
-  return turns;
+// Guards the one generator of the process.
+std::mutex& generator_mutex() {
+  static std::mutex mutex;
+  return mutex;
 }
 
 // weight (out, in) or (out, in, k, k), bias (out)
@@ -58,11 +58,11 @@ void initialize(torch::nn::Module& net, Initialization how) {
   }
 }
 
-SeededGenerator::SeededGenerator(uint64_t seed) : turn_(generator_turns()) {
+SeededGenerator::SeededGenerator(uint64_t seed) : lock_(generator_mutex()) {
   auto generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   state_ = generator.get_state();
-  // Not torch::manual_seed, which seeds the devices' generators too.
+  // torch::manual_seed() would seed the devices' generators too.
   generator.set_current_seed(seed);
 }
 

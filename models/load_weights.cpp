@@ -29,10 +29,10 @@ std::map<std::string, torch::Tensor> tensors_of(torch::nn::Module& module) {
 void load_weights_into(torch::nn::Module& module, std::span<const NamedTensor> weights) {
   constexpr const char* kHint = "these are weights of another model";
   auto missing = tensors_of(module);
-  const auto own = missing;
+  const auto tensors = missing;
   for (const auto& [name, tensor] : weights) {
-    const auto place = own.find(name);
-    if (place == own.end())
+    const auto place = tensors.find(name);
+    if (place == tensors.end())
       throw WeightsError(fmt::format("the model has no parameter named {}", name), kHint);
     if (place->second.sizes() != tensor.sizes()) {
       throw WeightsError(
@@ -40,16 +40,16 @@ void load_weights_into(torch::nn::Module& module, std::span<const NamedTensor> w
           kHint);
     }
     if (missing.erase(name) == 0)
-      throw WeightsError(fmt::format("there are two tensors named {}", name), "each name may stand once");
+      throw WeightsError(fmt::format("there are two tensors named {}", name), "each name may occur once");
   }
   if (!missing.empty()) {
     throw WeightsError(
         fmt::format("{} of the model's {} parameters and buffers have no weights: {}{}", missing.size(),
-                    own.size(), missing.begin()->first, missing.size() > 1 ? ", ..." : ""),
+                    tensors.size(), missing.begin()->first, missing.size() > 1 ? ", ..." : ""),
         kHint);
   }
   const torch::NoGradGuard no_grad;
-  for (const auto& [name, tensor] : weights) own.at(name).detach().copy_(tensor);
+  for (const auto& [name, tensor] : weights) tensors.at(name).detach().copy_(tensor);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Weights from outside into a module.
+// Loads weights into a module.
 #pragma once
 
 #include <span>
@@ -11,8 +11,8 @@ class Module;
 
 namespace lockstep {
 
-// Copies every tensor into the parameter or buffer of its name, whatever their dtypes. Throws WeightsError,
-// and changes nothing, unless the names are exactly the module's and the shapes agree.
+// Copies each tensor into the parameter or buffer of the same name; dtypes may differ. Throws WeightsError,
+// and changes nothing, unless the names are exactly the module's and the shapes are equal.
 void load_weights_into(torch::nn::Module& module, std::span<const NamedTensor> weights);
 
 }  // namespace lockstep

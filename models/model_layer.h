@@ -1,4 +1,4 @@
-// A network's layers one by one, for measuring them.
+// A network's layers one by one, for benchmarks.
 #pragma once
 
 #include <torch/types.h>
@@ -12,16 +12,17 @@ namespace lockstep {
 
 struct ModelLayer {
   std::string name;
-  int64_t count = 1;           // layers of this kind and size that the network has
+  int64_t count = 1;           // layers of this kind and size in the network
   std::vector<int64_t> input;  // sizes of a row of X
-  bool first = false;          // X are the images: nobody wants its gradient
-  // Of them, those whose X on a processor is float though the network computes in bfloat16: sums that the
-  // convolution before them has not rounded.
+  bool first = false;          // X is a batch of images and needs no gradient
+  // How many of them take float X on a CPU though the network computes in bfloat16: the convolution before
+  // them does not round its sums.
   int64_t unrounded = 0;
-  // Floating point operations of a row's products, computed directly; 0 for layers that have none.
+  // Floating point operations per row, computed directly; 0 for layers other than convolutions and linear
+  // ones.
   int64_t forward_flops = 0, backward_flops = 0;
-  // The layer's output for X (n, input...), by the kernels that compute it in the network and with its
-  // parameters, to which backward() adds their gradients. Keeps the network alive.
+  // Returns the layer's output for X (n, input...), with the network's kernels and parameters; backward()
+  // adds to the parameters' gradients. Keeps the network alive.
   std::function<torch::Tensor(const torch::Tensor& X)> forward;
 };
 

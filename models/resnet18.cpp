@@ -23,7 +23,7 @@ using torch::nn::BatchNorm2dImpl;
 using torch::nn::Conv2dImpl;
 using torch::nn::LinearImpl;
 
-// Padded so that stride 1 keeps the image's size.
+// Its padding keeps the image size with stride 1.
 std::shared_ptr<Conv2dImpl> make_conv(int64_t in, int64_t out, int64_t kernel, int64_t stride) {
   return std::make_shared<Conv2dImpl>(
       torch::nn::Conv2dOptions(in, out, kernel).stride(stride).padding(kernel / 2));
@@ -33,14 +33,14 @@ std::shared_ptr<BatchNorm2dImpl> make_batch_norm(int64_t channels) {
   return std::make_shared<BatchNorm2dImpl>(torch::nn::BatchNormOptions(channels));
 }
 
-// What a convolution of X computes in: autocast converts all but double.
+// The dtype in which a convolution of X computes: autocast converts all but double.
 torch::ScalarType computed_in(const torch::Tensor& X) {
   const auto device = X.device().type();
   const bool converted = at::autocast::is_autocast_enabled(device) && X.scalar_type() != torch::kFloat64;
   return converted ? at::autocast::get_autocast_dtype(device) : X.scalar_type();
 }
 
-// Whether the batch normalisation of a convolution of X is to be fused with what follows.
+// Whether this batch normalisation after a convolution of X is fused with the operations after it.
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
   return settings.kernels != Kernels::kTorch && batch_norm && batch_norm->is_training() &&
@@ -50,7 +50,7 @@ bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>
 
 enum class Bias { kAdded, kLeftOut };
 
-// conv3x3() is for these alone.
+// The only convolutions that conv3x3() computes.
 bool has_stride_1_and_border_1(const torch::nn::detail::ConvNdOptions<2>& options) {
   const auto& padding = std::get<torch::ExpandingArray<2>>(options.padding());
   const auto all = [](const torch::ExpandingArray<2>& values, int64_t value) {
@@ -75,9 +75,9 @@ torch::Tensor convolve(const Conv2dImpl& conv, const torch::Tensor& X, const Lay
                     *conv.options.stride(), *padding);
 }
 
-// The first convolution, which on a processor is computed in float under autocast, too. All layers carry its
+// The first convolution. On a CPU it is computed in float even under autocast: every layer carries its
 // rounding on, which was a third of the squared error of the logits, for a thousandth of the network's
-// products.
+// multiplications.
 torch::Tensor convolve_images(const Conv2dImpl& conv, const torch::Tensor& X, const LayerSettings& settings,
                               Bias bias = Bias::kAdded) {
   if (settings.kernels == Kernels::kTorch || !X.is_cpu() || computed_in(X) != torch::kBFloat16)
@@ -86,7 +86,7 @@ torch::Tensor convolve_images(const Conv2dImpl& conv, const torch::Tensor& X, co
   return convolve(conv, X.to(torch::kFloat32), settings, bias);
 }
 
-// relu(batch_norm(h + conv's bias) + residual), h being what conv has made without its bias.
+// relu(batch_norm(h + conv's bias) + residual), where h is conv's output without its bias.
 torch::Tensor fused_relu(const Conv2dImpl& conv, BatchNorm2dImpl& batch_norm, const torch::Tensor& h,
                          const torch::Tensor& residual = {}) {
   batch_norm.num_batches_tracked.add_(1);
@@ -107,7 +107,7 @@ int64_t halved(int64_t size, int64_t stride) { return (size + stride - 1) / stri
 
 enum class Input { kImages, kActivations };
 
-// For images of height x width. batch_norm: what normalises the result, null for nothing.
+// The layer of a convolution, for images of height x width. batch_norm normalises the result; null for none.
 ModelLayer layer_of(const std::shared_ptr<Conv2dImpl>& conv,
                     const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
                     std::shared_ptr<const LayerSettings> settings, int64_t height, int64_t width,
@@ -129,14 +129,13 @@ ModelLayer layer_of(const std::shared_ptr<Conv2dImpl>& conv,
           }};
 }
 
-// In place: nothing that made h needs it for its backward pass (a batch normalisation and a convolution keep
-// their inputs).
+// ReLU works in place: the operations before it keep their inputs for the backward pass, not h.
 torch::Tensor normalised_relu(const std::shared_ptr<BatchNorm2dImpl>& batch_norm, const torch::Tensor& h) {
   auto y = batch_norm ? batch_norm->forward(h) : h;
   return torch::relu_(y);
 }
 
-// With the ReLU behind it, for what conv makes of `input`.
+// The layer of a batch normalisation and its ReLU, after conv of `input`.
 ModelLayer layer_of(const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
                     const std::shared_ptr<Conv2dImpl>& conv, std::shared_ptr<const LayerSettings> settings,
                     int64_t height, int64_t width, Input input = Input::kActivations) {
@@ -153,8 +152,8 @@ ModelLayer layer_of(const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
           }};
 }
 
-// contiguous() would leave alone a tensor with a dimension of size 1 that both formats lay out alike, and
-// torch would go on taking its strides for the other format's.
+// contiguous() would return the same tensor if a dimension of size 1 makes both formats lie alike, and torch
+// would still take its strides for the other format's.
 torch::Tensor channels_last_copy(const torch::Tensor& weight) {
   return torch::empty(weight.sizes(), weight.options(), torch::MemoryFormat::ChannelsLast).copy_(weight);
 }
@@ -217,7 +216,7 @@ std::vector<ModelLayer> ResidualImpl::layers(int64_t height, int64_t width) cons
 ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
   check_options(options);
   settings->kernels = options.kernels;
-  // The chapters' names are those of nested Sequentials: a layer's place is its name.
+  // Names are those of nested Sequentials in the chapters: the name of a layer is its place.
   const SeededGenerator generator(options.seed);
   stem = register_module("0", make_conv(options.channels, options.width, 3, 1));
   if (options.batch_norm) stem_bn = register_module("1", make_batch_norm(options.width));

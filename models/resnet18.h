@@ -1,6 +1,6 @@
-// ResNet-18 as the concise multi-GPU chapters write it for small images: a 3x3 convolution of stride 1 at the
-// start and no max-pooling (He et al., "Deep Residual Learning for Image Recognition", 2015, has 7x7, stride
-// 2 and a max-pool), a bias in every convolution, no batch normalisation on the shortcuts.
+// ResNet-18 as the concise multi-GPU chapters write it for small images: it starts with a 3x3 convolution of
+// stride 1 and has no max-pooling (He et al., "Deep Residual Learning for Image Recognition", 2015, has 7x7,
+// stride 2 and a max-pool), a bias in every convolution, and no batch normalisation on the shortcuts.
 #pragma once
 
 #include <torch/nn/module.h>
@@ -31,22 +31,22 @@ struct ResNet18Options {
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   Initialization initialization = Initialization::kNormal;
-  // But for stock: in training mode batch normalisation, ReLU and the addition before it are one operation
-  // where fused_batch_norm_available(). It rounds less, and the biases of the convolutions before it get no
-  // gradient (.grad stays as it was, their hooks run): what they add, the normalisation takes away. With
-  // auto, in any mode, conv3x3() computes the convolutions of 3 x 3 and stride 1 that conv3x3_takes(). Under
-  // autocast to bfloat16 on a processor the first convolution is computed in float.
+  // Unless kTorch: in training mode batch normalisation, the addition before ReLU and ReLU are one operation
+  // if fused_batch_norm_available(). It rounds less. The biases of the convolutions before it get no gradient
+  // (.grad stays as it was, their hooks run), since the normalisation removes them. With kAuto conv3x3()
+  // computes the 3x3 convolutions of stride 1 that conv3x3_takes(), in any mode. Under autocast to bfloat16
+  // on a CPU the first convolution is computed in float.
   Kernels kernels = Kernels::kAuto;
 };
 
-// Of ResNet-18, whatever the options.
+// The same for all options.
 inline constexpr int64_t kStages = 4;
 inline constexpr int64_t kBlocksPerStage = 2;
 
 // Throws UsageError unless the sizes are positive and dtype is floating point.
 void check_options(const ResNet18Options& options);
 
-// How all layers of one network compute.
+// Shared by all layers of a network.
 struct LayerSettings {
   Kernels kernels = Kernels::kAuto;
   Bf16Weights bf16_weights;
@@ -71,34 +71,34 @@ class ResidualImpl : public torch::nn::Module {
 
 // Parameters and buffers have the names and the order of the chapters' Python network, so that weights can be
 // exchanged by name: "0.weight" (the first convolution), "1.running_mean", "resnet_block2.0.conv3.bias",
-// "fc.1.weight". 11,175,818 parameters as the chapters have it.
+// "fc.1.weight". The chapters' options give 11,175,818 parameters.
 //
-// 4-D weights are kept in torch's channels_last format, in which oneDNN and cuDNN compute fastest, and so is
-// all that flows between the layers; the values are those of any other format. Whoever replaces a weight's
-// memory with set_data() should keep its strides.
+// 4-D weights and all activations are in torch's channels_last format, in which oneDNN and cuDNN compute
+// fastest; the values do not depend on it. Code that replaces a weight's memory with set_data() should keep
+// its strides.
 class ResNet18Impl : public torch::nn::Module {
  public:
-  // On the host. The initial weights are bit for bit those of Python's torch.manual_seed(seed), the chapters'
-  // network and net.apply(init_weights), then converted to dtype: networks of all dtypes start alike. Leaves
-  // torch's process-wide generator as it was; thread rules as SeededGenerator's. Throws as check_options()
-  // does.
+  // Builds the network on the host. The initial weights have the bits of Python's torch.manual_seed(seed),
+  // the chapters' network and net.apply(init_weights), then are converted to dtype: networks of all dtypes
+  // start alike. Leaves torch's process-wide generator as it was; for threads see SeededGenerator. Throws as
+  // check_options() does.
   explicit ResNet18Impl(const ResNet18Options& options = {});
 
-  // X (n, channels, h, w) of the parameters' dtype and device, in any memory format; returns logits (n,
-  // classes). n may be 0 in evaluation mode. Training mode refuses a batch that leaves a batch normalisation
-  // a single value per channel (n = 1 and an image of 8x8 or less).
+  // Returns logits (n, classes). X (n, channels, h, w) has the parameters' dtype and device and any memory
+  // format. n may be 0 in evaluation mode. Training mode refuses a batch that leaves a batch normalisation a
+  // single value per channel (n = 1 and an image of 8x8 or smaller).
   torch::Tensor forward(const torch::Tensor& X);
 
-  // For images of height x width: each kind once. Without what adds the shortcuts and means over the images.
+  // Returns the layers for images of height x width, each kind once. The additions of the shortcuts and the
+  // means over the images are left out.
   std::vector<ModelLayer> layers(int64_t height = 28, int64_t width = 28) const;
 
-  // From now on, under autocast to bfloat16, convolutions and the linear layer multiply by these instead of
-  // by copies that autocast makes, in training and evaluation: one for each of parameters(), in their order
-  // (see Bf16Weights::use(), which also says what is thrown). Whoever gives them keeps them up to date.
-  // None: as before.
+  // From now on convolutions and the linear layer multiply by these bf16 weights under autocast to bfloat16,
+  // in training and evaluation, instead of converting the parameters: one for each of parameters(), in their
+  // order. The caller keeps them up to date. An empty list ends this. Throws as Bf16Weights::use() does.
   void use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights);
 
-  // As torch::nn::Module has them, but the batch normalisations' counters stay int64, as in Python.
+  // As torch::nn::Module's, but the counters of the batch normalisations stay int64, as in Python.
   using torch::nn::Module::to;
   void to(torch::Device device, torch::Dtype dtype, bool non_blocking = false) override;
   void to(torch::Dtype dtype, bool non_blocking = false) override;
@@ -112,22 +112,22 @@ class ResNet18Impl : public torch::nn::Module {
 };
 TORCH_MODULE(ResNet18);
 
-// Elements that one row of a batch, X (1, channels, height, width), makes the forward and backward pass hold:
-// what the layers keep for the backward pass, and the gradients alive at once in it. For the memory estimate
-// of a plan.
+// How many elements the forward and backward pass hold per row of a batch X (n, channels, height, width):
+// those that the layers keep for the backward pass, and the gradients that exist at once in it. For the
+// memory estimate of a plan.
 int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                      int64_t width = 28);
 
-// Those of them that are float under autocast to bfloat16, too: sums that a batch normalisation takes
-// unrounded.
+// How many of them are float under autocast to bfloat16, too: sums of a convolution that a batch
+// normalisation takes unrounded.
 int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height = 28,
                                 int64_t width = 28);
 
-// Bytes that our kernels hold at once beside them, whatever the rows, with so many threads; see
-// working_bytes().
+// Bytes that lockstep's kernels hold at once beside them, whatever the number of rows, with this many
+// threads; see working_bytes().
 int64_t resnet18_working_bytes(const ResNet18Options& options, torch::DeviceType device, int64_t threads);
 
-// See models/factory.h. Images of height x width.
+// See models/factory.h. For images of height x width.
 int64_t resnet18_training_flops_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                         int64_t width = 28);
 

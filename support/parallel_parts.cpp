@@ -13,7 +13,7 @@ void parallel_parts(int64_t parts, const std::function<void(int64_t part)>& body
 void parallel_ranges(int64_t count, int64_t parts,
                      const std::function<void(int64_t first, int64_t last, int64_t part)>& body) {
   parallel_parts(parts, [&](int64_t part) {
-    const int64_t first = part * count / parts, last = (part + 1) * count / parts;
+    const int64_t first = part_begin(count, part, parts), last = part_begin(count, part + 1, parts);
     if (first < last) body(first, last, part);
   });
 }

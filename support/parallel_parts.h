@@ -14,6 +14,9 @@ namespace lockstep {
 // is the caller's alone.
 void parallel_parts(int64_t parts, const std::function<void(int64_t part)>& body);
 
+// The first of `count` items in part `part` of `parts`, whose sizes differ by one at most.
+inline int64_t part_begin(int64_t count, int64_t part, int64_t parts) { return part * count / parts; }
+
 // Cuts 0, ..., count - 1 into `parts` ranges, in their order and of sizes that differ by one at most, and
 // runs body(first, last, part) for each that is not empty, as parallel_parts() does: it has first, ..., last
 // - 1. A part's range depends on the numbers given alone, so that sums of the ranges, added in their order,

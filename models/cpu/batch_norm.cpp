@@ -20,7 +20,8 @@ const BatchNormPasses<T, In>& batch_norm_passes(const CpuKernels<float>& kernels
   }
 }
 
-// Two sums over all rows for each channel, (2, c), of pass(first row, last row, scratch, sums).
+// Returns two sums over all rows for each channel, (2, c). pass(first row, last row, scratch, sums) adds
+// those of a range of rows.
 template <class Pass>
 std::vector<double> sums_over_rows(int64_t rows, int64_t c, int threads, const Pass& pass) {
   const auto size = static_cast<size_t>(2 * c), all = static_cast<size_t>(threads) * size;

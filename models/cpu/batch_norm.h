@@ -1,5 +1,5 @@
-// The fused batch normalisation of batch_norm_kernels.h on a processor. Needs no torch; batch_norm_relu.h is
-// what a network calls.
+// The fused batch normalisation of batch_norm_kernels.h on a CPU. Needs no torch. Networks call
+// batch_norm_relu.h instead.
 #pragma once
 
 #include <lockstep/models/batch_norm_layers.h>
@@ -7,9 +7,8 @@
 
 namespace lockstep {
 
-// T is float or Bf16, In the same or float; rows at least 1, c a multiple of 16. y, dx and dresidual are
-// aligned to 64 bytes. Both use so many threads, each for rows of its own; sums over threads are in a fixed
-// order.
+// T is float or Bf16; In is T or float. rows >= 1, c is a multiple of 16. y, dx and dresidual are aligned to
+// 64 bytes. Each of `threads` threads computes its own rows; sums over threads are in a fixed order.
 template <class T, class In>
 void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const CpuKernels<float>& kernels,
                                     int threads);

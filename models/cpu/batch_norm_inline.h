@@ -1,6 +1,6 @@
-// A BatchNormPasses table, for the capability whose source includes this. Every pass waits for memory: what
-// is computed in it costs next to nothing, and it reads arrays from one end to the other, which processors
-// are best at (16 channels of all rows at a time took two to three times as long).
+// A BatchNormPasses table for the capability whose source includes this header. Memory bounds every pass: its
+// arithmetic costs next to nothing. Each pass reads arrays from one end to the other, which CPUs prefetch
+// best; 16 channels of all rows at a time took two to three times as long.
 #pragma once
 
 #include <lockstep/models/cpu/batch_norm_passes.h>
@@ -9,11 +9,11 @@
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// Rows whose sums are taken in float before they are added to those in double: one chain over all rows would
-// lose digits, and conversions of every number time.
+// How many rows are summed in float before the sum is added in double. One chain in float over all rows would
+// lose digits; converting every number would take time.
 inline constexpr int64_t kRowsInFloat = 16;
 
-// add(row, channel, first sum, second sum), for all rows and kLanes channels at a time.
+// Calls add(row, channel, first sum, second sum) for all rows, kLanes channels at a time.
 template <class Add>
 inline void sum_rows(int64_t c, int64_t first, int64_t last, float* scratch, double* sums, const Add& add) {
   for (int64_t begin = first; begin < last; begin += kRowsInFloat) {
@@ -31,7 +31,7 @@ inline void sum_rows(int64_t c, int64_t first, int64_t last, float* scratch, dou
   }
 }
 
-// kLanes channels of dz and of x - origin in one row.
+// Loads kLanes channels of dz and of x - origin from one row.
 template <class T, class In>
 inline void load_backward(const BatchNormBackward<T, In>& layer, int64_t row, int64_t channel,
                           Lanes<float>& dz, Lanes<float>& x) {
@@ -55,7 +55,7 @@ inline void batch_norm_statistics(const BatchNormForward<T, In>& layer, int64_t 
   });
 }
 
-// kLanes channels in one row; returns which of them ReLU lets pass.
+// Writes y for kLanes channels of one row. Returns where ReLU passes z, as bits.
 template <class T, class In>
 inline uint32_t apply_to(const BatchNormForward<T, In>& layer, const float* scale, const float* shift,
                          int64_t row, int64_t channel) {

@@ -1,6 +1,6 @@
-// The passes of batch_norm_kernels.h over an activation, on a processor: its memory is the host's, c a
-// multiple of 16, what is written aligned to 64 bytes. A pass is cut into ranges of rows for threads to
-// share. Needs no torch: see lanes.h.
+// The passes of batch_norm_kernels.h over an activation, on a CPU. Memory is the host's, c is a multiple of
+// 16, and outputs are aligned to 64 bytes. Threads share a pass by ranges of rows. Needs no torch: see
+// lanes.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_layers.h>
@@ -14,15 +14,15 @@ struct BatchNormPasses {
   void (*statistics)(const BatchNormForward<T, In>& layer, int64_t first, int64_t last, float* scratch,
                      double* sums);
 
-  // y = relu((x - origin) scale + shift + residual), and what of it passed
+  // y = relu((x - origin) scale + shift + residual), and `passed`.
   void (*apply)(const BatchNormForward<T, In>& layer, const float* scale, const float* shift, int64_t first,
                 int64_t last);
 
-  // Adds dz and dz (x - origin) to sums (2, c), where dz is dy of what ReLU let pass.
+  // Adds dz and dz (x - origin) to sums (2, c), where dz is dy if ReLU passed z, else 0.
   void (*gradient_sums)(const BatchNormBackward<T, In>& layer, int64_t first, int64_t last, float* scratch,
                         double* sums);
 
-  // dx = of_dz dz + of_x (x - origin) + constant, dresidual = dz
+  // dx = of_dz dz + of_x (x - origin) + constant, dresidual = dz.
   void (*input_gradient)(const BatchNormBackward<T, In>& layer, const float* of_dz, const float* of_x,
                          const float* constant, int64_t first, int64_t last);
 };

@@ -1,4 +1,4 @@
-// What our kernels on processors ask of their tensors.
+// Checks the arguments of lockstep's CPU kernels.
 #pragma once
 
 #include <torch/types.h>
@@ -10,10 +10,10 @@ namespace lockstep {
 
 using ShapedTensors = std::vector<std::pair<torch::Tensor, std::vector<int64_t>>>;
 
-// Throws c10::Error unless each tensor has its shape and this type, and is on a processor.
+// Throws c10::Error unless each tensor has its shape and this type and is on a CPU.
 void check_params(torch::ScalarType type, const ShapedTensors& params);
 
-// The same for kernels of numbers of type T, float or double.
+// The same for kernels that compute in T, float or double.
 template <class T>
 void check_params(const ShapedTensors& params) {
   check_params(c10::CppTypeToScalarType<T>::value, params);

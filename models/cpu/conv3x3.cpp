@@ -18,18 +18,16 @@ using torch::autograd::variable_list;
 
 constexpr int64_t kChannels = Conv3x3Shape::kChannels;
 
-// (n, c, h, w) as (n, h, w, c), copied where it does not lie like that.
-torch::Tensor channels_behind(const torch::Tensor& tensor) {
-  return tensor.permute({0, 2, 3, 1}).contiguous();
-}
+// Returns (n, c, h, w) as contiguous (n, h, w, c); copies if needed.
+torch::Tensor channels_last(const torch::Tensor& tensor) { return tensor.permute({0, 2, 3, 1}).contiguous(); }
 
-// (n, c, h, w) that lies in memory as (n, h, w, c). No view of another tensor: torch's operations may then
+// Returns (n, c, h, w) that lies in memory as (n, h, w, c). It is not a view, so that torch's operations can
 // change a result in place.
 torch::Tensor empty_channels_last(torch::IntArrayRef sizes, const torch::TensorOptions& options) {
   return torch::empty(sizes, options, torch::MemoryFormat::ChannelsLast);
 }
 
-// `count` pieces of memory, each as many bytes from the next.
+// `count` pieces of memory of bytes_each bytes, one after another.
 struct Memory {
   Memory(int64_t count, int64_t bytes_each)
       : tensor(torch::empty({count * bytes_each}, torch::kUInt8)), each(bytes_each) {}
@@ -41,15 +39,14 @@ struct Memory {
   uint8_t* start = tensor.data_ptr<uint8_t>();
 };
 
-// The part of `count` things that one of `parts` has.
 Range part_of(int64_t count, int64_t part, int64_t parts) {
-  return {part * count / parts, (part + 1) * count / parts};
+  return {part_begin(count, part, parts), part_begin(count, part + 1, parts)};
 }
 Range times(Range range, int64_t factor) { return {range.first * factor, range.last * factor}; }
 
-// How threads share sums over tiles for all filters: as many of them as there is a way for, by filters rather
-// than by tiles. Each part of the tiles needs sums of its own, of all filters (38 MB at 512 channels); a part
-// of the filters needs none, but all its threads transform the same inputs.
+// How threads share sums over tiles for all filters. It uses as many of them as divide into parts, by filters
+// rather than by tiles: each part of the tiles needs its own sums of all filters (38 MB at 512 channels); a
+// part of the filters needs none, but all its threads transform the same inputs.
 struct Shares {
   Shares(int64_t threads, int64_t all_tiles, int64_t panels) {
     for (int64_t part = 1; part <= std::min(threads, panels); ++part) {
@@ -60,7 +57,7 @@ struct Shares {
   int64_t filters = 1, tiles = 1;
 };
 
-// One convolution. What goes in has its channels behind, what comes out lies so in memory.
+// One convolution. Inputs are (n, h, w, c); results are (n, c, h, w) that lie in memory as (n, h, w, c).
 template <class T>
 struct Conv3x3Work {
   using Number = Computed<T>;
@@ -80,7 +77,7 @@ struct Conv3x3Work {
 
   int64_t tiles_of(const torch::Tensor& images) const { return images.size(0) * kernels.tiles(shape); }
 
-  // Runs body(tiles, scratch), each thread with tiles of its own.
+  // Runs body(tiles, scratch) in threads that share the tiles.
   template <class Body>
   void over_tiles(const torch::Tensor& images, const Body& body) const {
     const int64_t tiles = tiles_of(images), parts = std::min(tiles, threads);
@@ -146,12 +143,12 @@ Conv3x3Work<T> work_of(const torch::Tensor& x, const torch::Tensor& filters,
 template <class T>
 class Conv3x3Function : public torch::autograd::Function<Conv3x3Function<T>> {
  public:
-  // The bias comes last: the gradients' places are counted over the tensors that there are.
+  // bias comes last: needs_input_grad() counts only the tensors that are defined.
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& x_in,
                                const torch::Tensor& weight, const std::optional<torch::Tensor>& bias,
                                const Conv3x3Kernels<T>* kernels) {
-    const auto x = channels_behind(x_in), filters = channels_behind(weight);
-    context->saved_data["kernels"] = reinterpret_cast<int64_t>(kernels);
+    const auto x = channels_last(x_in), filters = channels_last(weight);
+    save_kernels(context, *kernels);
     context->saved_data["bias"] = bias.has_value();
     context->save_for_backward({x, filters});
     const auto added = bias ? bias->contiguous() : torch::Tensor();
@@ -162,9 +159,8 @@ class Conv3x3Function : public torch::autograd::Function<Conv3x3Function<T>> {
     refuse_double_backward("convolutions of 3 x 3");
     const auto saved = context->get_saved_variables();
     const auto &x = saved[0], &filters = saved[1];
-    const auto* kernels = reinterpret_cast<const Conv3x3Kernels<T>*>(context->saved_data["kernels"].toInt());
-    const auto work = work_of(x, filters, *kernels);
-    const auto dy = channels_behind(gradients[0]);
+    const auto work = work_of(x, filters, saved_kernels<Conv3x3Kernels<T>>(context));
+    const auto dy = channels_last(gradients[0]);
     torch::Tensor dx, dweight, dbias;
     if (context->needs_input_grad(0)) dx = work.input_gradient(dy, filters);
     if (context->needs_input_grad(1)) dweight = work.filter_gradient(x, dy);
@@ -185,7 +181,7 @@ bool conv3x3_takes(const torch::Tensor& x, torch::ScalarType type, const torch::
 int64_t conv3x3_bytes(const Conv3x3Shape& shape, int64_t threads) {
   const auto& kernels = *cpu_kernels<float>().conv3x3;
   const Shares shares(threads, /*all_tiles=*/threads, shape.out / kChannels);
-  // What either direction holds, and malloc keeps from one to the other.
+  // The forward and the backward pass hold this at once: malloc keeps the memory of one for the other.
   return kernels.prepared_bytes(shape) + shares.tiles * kernels.sums_bytes(shape) +
          threads * kernels.scratch_bytes(shape);
 }
@@ -193,7 +189,7 @@ int64_t conv3x3_bytes(const Conv3x3Shape& shape, int64_t threads) {
 torch::Tensor conv3x3(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias) {
   if (x.scalar_type() == torch::kFloat32) return conv3x3_by(*cpu_kernels<float>().conv3x3, x, weight, bias);
   TORCH_CHECK(x.scalar_type() == torch::kBFloat16 && fast_bf16_kernels(),
-              "our convolution takes floats, and bfloat16 on processors with AVX512_BF16, got ",
+              "lockstep's convolution takes floats, and bfloat16 on CPUs with AVX512_BF16, got ",
               x.scalar_type());
   return conv3x3_by(*fast_bf16_kernels()->conv3x3, x, weight, bias);
 }
@@ -203,7 +199,7 @@ torch::Tensor conv3x3_by(const Conv3x3Kernels<T>& kernels, const torch::Tensor& 
                          const torch::Tensor& weight, const torch::Tensor& bias) {
   const int64_t in = x.size(1), out = weight.size(0);
   TORCH_CHECK(x.numel() > 0 && weight.numel() > 0 && in % kChannels == 0 && out % kChannels == 0,
-              "our convolution takes at least one image and multiples of 64 channels, got ", x.sizes(),
+              "lockstep's convolution takes at least one image and multiples of 64 channels, got ", x.sizes(),
               " and ", weight.sizes());
   check_params(kScalarType<T>, {{x, x.sizes().vec()}});
   check_params(kScalarType<Computed<T>>, {{weight, {out, in, 3, 3}}});

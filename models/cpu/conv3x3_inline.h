@@ -1,7 +1,7 @@
-// The functions of a Conv3x3Kernels table, for the capability whose source includes this: Winograd's tiles
-// (winograd.h) with channels in the lanes. In float tiles of 4 x 4 outputs, 36 products for 16 outputs
-// instead of 144; in bfloat16 of 2 x 2, 16 for 4 instead of 36, since larger ones add up numbers that have
-// too few digits for it.
+// The functions of a Conv3x3Kernels table for the capability whose source includes this header: Winograd's
+// tiles (winograd.h) with channels in the lanes. In float tiles have 4 x 4 outputs: 36 multiplications for 16
+// outputs instead of 144. In bfloat16 they have 2 x 2: 16 for 4 outputs instead of 36. Larger tiles would add
+// up numbers that have too few digits for it.
 #pragma once
 
 #include <lockstep/models/cpu/conv3x3_layout.h>
@@ -26,7 +26,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
 
   static int64_t tiles(const Conv3x3Shape& shape) { return Tiles{shape}.of_an_image(); }
   static int64_t prepared_bytes(const Conv3x3Shape& shape) {
-    // For input_gradient() rows and columns are exchanged, and with them what lies between panels.
+    // For input_gradient() rows and columns are exchanged, and with them the gaps between panels.
     const int64_t forward = filter_slices(nullptr, shape.in, shape.out).bytes();
     const int64_t backward = filter_slices(nullptr, shape.out, shape.in).bytes();
     return forward > backward ? forward : backward;
@@ -34,10 +34,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
   static int64_t sums_bytes(const Conv3x3Shape& shape) { return sum_slices(nullptr, shape).bytes(); }
   static int64_t scratch_bytes(const Conv3x3Shape& shape) {
     const auto most = [](int64_t a, int64_t b) { return a > b ? a : b; };
-    const Conv3x3Shape turned{shape.height, shape.width, shape.out, shape.in};
+    const Conv3x3Shape exchanged{shape.height, shape.width, shape.out, shape.in};
     return most(sums_scratch(nullptr, shape).bytes(shape),
                 most(convolution_scratch(nullptr, shape).bytes(shape),
-                     convolution_scratch(nullptr, turned).bytes(turned)));
+                     convolution_scratch(nullptr, exchanged).bytes(exchanged)));
   }
 
   static void prepare(const Number* filters, const Conv3x3Shape& shape, bool for_input_gradient,
@@ -62,7 +62,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
     streams_done();
   }
 
-  // The same convolution of dy, by the same filters turned by half a circle, from out to in.
+  // The same convolution of dy with the same filters, rotated by 180 degrees, from out to in channels.
   static void input_gradient(const Number* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
                              void* scratch, T* dx) {
     convolve(dy, prepared, nullptr, tiles, {shape.height, shape.width, shape.out, shape.in}, scratch, dx);
@@ -107,7 +107,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
       gather_together<kOutputs, Tile::kA, Number>({dy, tiles, shape.out, /*border=*/0, zeros}, block, outputs,
                                                   doutputs);
       for (int slice = 0; slice < kSlices; ++slice) {
-        // Whole elements: what is beside the tiles that have a product here is 0 in dy.
+        // Whole elements: beside the tiles that have a product here, dy is 0.
         const Range tiles_here = with_product(block, slice);
         const int64_t first = tiles_here.first / kTogether;
         const auto depth = static_cast<int>((tiles_here.last + kTogether - 1) / kTogether - first);
@@ -169,10 +169,10 @@ struct Conv3x3 : Conv3x3Layout<T> {
     return reinterpret_cast<const Value*>(numbers);
   }
 
-  // Of kLanes rows of the filters' slices, kLanes columns in the lanes.
+  // The nine taps of kLanes filters and kLanes inputs: kLanes rows, with columns in the lanes.
   using FilterTaps = Lanes<Number>[9][kLanes];
 
-  // Of kLanes filters with kLanes inputs, which are the columns for an input gradient.
+  // Loads the taps of kLanes filters and kLanes inputs. Inputs are the columns for an input gradient.
   static void load_taps(const Number* filters, int64_t in, bool for_input_gradient, FilterTaps& taps) {
     for (int tap = 0; tap < 9; ++tap) {
       for (int i = 0; i < kLanes; ++i) {
@@ -184,7 +184,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
     }
   }
 
-  // The points of one row: taps kLanes apart, points kTogether.
+  // Transforms one row of taps to points. Taps are kLanes apart, points kTogether.
   static void filter_points(const Lanes<Number>* taps, Lanes<Number>* points) {
     Lanes<Number> half[kPoints][3];
     for (int i = 0; i < 3; ++i) to_points<Number, Tile::kG>(taps + i * kLanes, 3 * kLanes, &half[0][i], 3);
@@ -192,8 +192,8 @@ struct Conv3x3 : Conv3x3Layout<T> {
       to_points<Number, Tile::kG>(half[i], 1, points + i * kPoints * kTogether, kTogether);
   }
 
-  // use(slice, points) for kLanes channels of a tile: matrix times (kSize x kSize pixels) times its
-  // transpose.
+  // Calls use(slice, points) for kLanes channels of a tile, where points = matrix times (kSize x kSize
+  // pixels) times the transposed matrix.
   template <int kSize, const auto& matrix, class Value, class Use>
   static void tile_points(const Value* const* pixel, int64_t c, const Use& use) {
     Lanes<Number> pixels[kSize][kSize], half[kPoints][kSize], points[kPoints];
@@ -209,7 +209,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
     }
   }
 
-  // The points of some tiles, one behind the other.
+  // Transforms the tiles of a block to points, one tile after another.
   template <int kSize, const auto& matrix, class Value>
   static void gather(const Images<const Value>& images, const Block& block, const Rows& slices) {
     const int64_t channels = images.channels, stride = slices.slice_stride();
@@ -228,7 +228,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
     }
   }
 
-  // The points of some tiles, kTogether of them in an element.
+  // Transforms the tiles of a block to points, kTogether tiles in one element.
   template <int kSize, const auto& matrix, class Value>
   static void gather_together(const Images<const Value>& images, const Block& block, Range channels,
                               const Rows& slices) {
@@ -251,7 +251,7 @@ struct Conv3x3 : Conv3x3Layout<T> {
     }
   }
 
-  // The outputs of some tiles from their points.
+  // Transforms the points of the tiles of a block to outputs.
   template <class Value>
   static void scatter(const Sums& slices, const Number* bias, const Block& block,
                       const Images<Value>& images) {

@@ -1,11 +1,10 @@
-// Where the numbers of conv3x3_inline.h lie while they are transformed.
+// Memory layout of the transformed numbers of conv3x3_inline.h.
 //
-// Transformed numbers lie slice by slice, one slice for each of a tile's points; a slice of some tiles is a
-// matrix (tiles, channels), and what was a convolution is its product with the filters' slice (in, out).
-// Matrices are kept in panels of 64 columns, one behind the other, so that a product reads memory from front
-// to back; panels and slices lie 16 numbers further apart than they need be, since addresses that are equal
-// in their last 12 bits share few lines of the cache. An element of a matrix that is multiplied is a number,
-// or in bfloat16 two neighbours of a sum (multiply.h).
+// There is one slice for each of a tile's points. A slice of some tiles is a matrix (tiles, channels), and
+// the convolution becomes its matrix product with the filters' slice (in, out). A matrix lies in panels of 64
+// columns, one after another, so that a matrix product reads memory from front to back. Panels and slices
+// have gaps of 16 numbers between them, because addresses with the same last 12 bits share few lines of the
+// cache. An element of a factor is a number, or in bfloat16 a pair of neighbours of a sum (multiply.h).
 #pragma once
 
 #include <lockstep/models/cpu/conv3x3_kernels.h>
@@ -26,7 +25,7 @@ struct Conv3x3Element<Bf16> {
   static constexpr int kOutputs = 2;
 };
 
-// kTogether numbers as one element at `to`, for kLanes columns: two rows of pairs become one.
+// Packs kTogether numbers into one element at `to`, for kLanes columns: in bfloat16 two rows into pairs.
 template <class T>
 inline Lanes<T> together(const Lanes<T>* values, const T*) {
   return *values;
@@ -48,15 +47,15 @@ template <class T>
 struct Conv3x3Layout {
   using Number = Computed<T>;
   using Element = typename Conv3x3Element<T>::Type;
-  static constexpr int kTogether = sizeof(Element) / sizeof(T);  // numbers of an element
+  static constexpr int kTogether = sizeof(Element) / sizeof(T);  // numbers in an element
   using Tile = WinogradTile<Conv3x3Element<T>::kOutputs, /*window=*/3>;
   static constexpr int kOutputs = Tile::kOutputs, kPoints = Tile::kPoints, kSlices = kPoints * kPoints;
   static constexpr int kPanel = Conv3x3Shape::kChannels;
   static constexpr int kApart = 16;
-  // All transformed filters are read for each so many tiles; at 512 channels they come from memory.
+  // All transformed filters are read once for this many tiles; with 512 channels they come from memory.
   static constexpr int kTilesAtOnce = 132 * kTogether;
 
-  // A matrix of each slice, in panels of `width` columns.
+  // One matrix per slice, in panels of `width` columns.
   template <class E>
   struct Slices {
     E* at;
@@ -65,7 +64,7 @@ struct Conv3x3Layout {
     int64_t panel_stride() const { return rows * width + kApart; }
     int64_t slice_stride() const { return columns / width * panel_stride() + kApart; }
     int64_t bytes() const { return kSlices * slice_stride() * int64_t(sizeof(E)); }
-    // Where the column of a row is in slice 0.
+    // Address of an element in slice 0.
     E* place(int64_t row, int64_t column) const {
       return at + column / width * panel_stride() + row * width + column % width;
     }
@@ -74,7 +73,7 @@ struct Conv3x3Layout {
     }
   };
 
-  // Filters as the right side of a product from `from` to `to` channels.
+  // Filters as the right factor of a matrix product, from `from` to `to` channels.
   static Slices<Element> filter_slices(const void* at, int64_t from, int64_t to) {
     return {static_cast<Element*>(const_cast<void*>(at)), from / kTogether, to};
   }
@@ -82,8 +81,8 @@ struct Conv3x3Layout {
     return {static_cast<Number*>(const_cast<void*>(at)), shape.out, shape.in};
   }
 
-  // What the caller's scratch memory holds, for some tiles: two sets of slices and a pixel, of the widest
-  // type.
+  // Division of the caller's scratch memory, for some tiles: two sets of slices, and one pixel of the larger
+  // number of channels.
   template <class First, class Second>
   struct Scratch {
     First first;
@@ -104,13 +103,13 @@ struct Conv3x3Layout {
   };
   using Rows = Slices<Element>;
   using Sums = Slices<Number>;
-  // Of a convolution: (tiles, in), whose elements hold neighbouring channels, and (tiles, out).
+  // For a convolution: (tiles, in), whose elements hold neighbouring channels, and (tiles, out).
   static Scratch<Rows, Sums> convolution_scratch(void* memory, const Conv3x3Shape& shape) {
     return {memory,
             {nullptr, kTilesAtOnce, shape.in / kTogether, kPanel / kTogether},
             {nullptr, kTilesAtOnce, shape.out}};
   }
-  // Of sums over tiles: (tiles, in) and (tiles, out), whose elements hold neighbouring tiles.
+  // For sums over tiles: (tiles, in) and (tiles, out), whose elements hold neighbouring tiles.
   static Scratch<Rows, Rows> sums_scratch(void* memory, const Conv3x3Shape& shape) {
     return {memory,
             {nullptr, kTilesAtOnce / kTogether, shape.in},

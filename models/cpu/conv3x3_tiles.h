@@ -1,4 +1,4 @@
-// Where the pixels of Winograd's tiles are in images of (height, width, channels).
+// Places of the pixels of Winograd's tiles in images of (height, width, channels).
 #pragma once
 
 #include <lockstep/models/cpu/conv3x3_kernels.h>
@@ -6,10 +6,10 @@
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// How one side of an image is cut into tiles of kOutputs. What is missing to a multiple of that is missing to
-// the last tiles, to each the same or one more: 14 is 4 + 4 + 3 + 3. A short tile leaves out the product at
-// infinity, which is for the last of kOutputs alone (winograd.h): three outputs of a filter with three taps
-// are five products, not six.
+// Division of one side of an image into tiles of at most kOutputs outputs. If the side is not a multiple of
+// kOutputs, the last tiles are shorter, and lengths differ by one at most: 14 is 4 + 4 + 3 + 3. A short tile
+// leaves out the product at infinity, which only the last of kOutputs outputs needs (winograd.h): three
+// outputs of a filter with three taps take five products, not six.
 template <int kOutputs>
 struct Conv3x3Side {
   explicit Conv3x3Side(int64_t size) : tiles((size + kOutputs - 1) / kOutputs) {
@@ -22,11 +22,11 @@ struct Conv3x3Side {
   int64_t first(int64_t tile) const { return tile * most - (tile < with_most ? 0 : tile - with_most); }
 
   int64_t tiles;
-  int64_t most;       // outputs, of so many tiles
-  int64_t with_most;  // while the others have one less
+  int64_t most;       // outputs of each of the first with_most tiles
+  int64_t with_most;  // the others have one output less
 };
 
-// Tiles of kOutputs x kOutputs outputs, of all images.
+// Tiles of kOutputs x kOutputs outputs in all images.
 template <int kOutputs>
 struct Conv3x3Tiles {
   const Conv3x3Shape& shape;
@@ -42,9 +42,9 @@ struct Conv3x3Tiles {
     return {image, rows - image * down.tiles, tile - rows * across.tiles};
   }
 
-  // Calls use(i, offset of the pixel) for the size x size pixels of a tile that begin `border` above and left
-  // of its outputs; -1 for those that a short tile does not have and those outside of the image. Offsets are
-  // in pixels.
+  // Calls use(i, offset of the pixel) for the size x size pixels of a tile, which begin `border` pixels above
+  // and left of its outputs. The offset is in pixels; it is -1 for pixels that a short tile does not have and
+  // for those outside the image.
   template <class Use>
   void pixels(int64_t tile, int size, int border, const Use& use) const {
     const Place at = place(tile);
@@ -62,12 +62,12 @@ struct Conv3x3Tiles {
   static int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
 };
 
-// Some tiles, in an order in which those are neighbours that have all their rows, and those that have all
-// their columns.
+// Some tiles, ordered so that the tiles with all their rows are consecutive, and so are those with all their
+// columns.
 template <int kOutputs, int kMost>
 struct Conv3x3Block {
   Conv3x3Block(const Conv3x3Tiles<kOutputs>& tiles, Range range) {
-    int kinds[kMost];  // of four: all rows; all rows and columns; all columns; neither
+    int kinds[kMost];  // 0: all rows; 1: all rows and columns; 2: all columns; 3: neither
     int64_t of_kind[4] = {};
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto at = tiles.place(i);
@@ -84,7 +84,7 @@ struct Conv3x3Block {
     count = range.last - range.first;
   }
 
-  // Those that have a product for a slice, whose rows and columns may be at infinity.
+  // The tiles that have a product in a slice whose rows or columns are at infinity.
   Range with(bool rows_at_infinity, bool columns_at_infinity) const {
     if (rows_at_infinity && columns_at_infinity) return {whole_columns.first, whole_rows.last};
     return rows_at_infinity ? whole_rows : columns_at_infinity ? whole_columns : Range{0, count};
@@ -100,16 +100,16 @@ inline constexpr bool kReadOnly = false;
 template <class Value>
 inline constexpr bool kReadOnly<const Value> = true;
 
-// Where the kSize x kSize pixels of neighbouring tiles are.
+// Addresses of the kSize x kSize pixels of kTiles tiles.
 template <class Value, int kOutputs, int kSize, int kTiles>
 struct Conv3x3Pixels {
   Value* at[kTiles][kSize * kSize];
 
-  // Asks for kLanes channels of the columns that the tiles to the left do not have too. Rows of a tile lie as
-  // far apart as an image is wide, which a processor does not guess in time: to ask for the next tile's while
-  // one is computed takes 20 % off a convolution of 28 x 28 images.
+  // Prefetches kLanes channels of the columns that the tile to the left does not have. Rows of a tile lie as
+  // far apart as an image is wide, which a CPU does not predict in time: prefetching the next tile while one
+  // is computed takes 20 % off a convolution of 28 x 28 images.
   //
-  // Always inlined, or else GCC sees a function without an effect and leaves its calls out.
+  // Always inlined: otherwise GCC sees a function without an effect and drops its calls.
   [[gnu::always_inline]] void prefetch(int64_t c) const {
     for (const auto& tile : at) {
 #pragma GCC unroll 36
@@ -120,8 +120,8 @@ struct Conv3x3Pixels {
   }
 };
 
-// Images of which tiles are read or written. Tiles begin `border` pixels above and left of their outputs;
-// what of them is outside of the image is at `elsewhere`.
+// Images whose tiles are read or written. Tiles begin `border` pixels above and left of their outputs. Pixels
+// outside the image are at `elsewhere`.
 template <class Value, int kOutputs>
 struct Conv3x3Images {
   Value* values;
@@ -130,7 +130,7 @@ struct Conv3x3Images {
   int border;
   Value* elsewhere;
 
-  // kTiles of a block, from its `first` on; behind its last all are elsewhere.
+  // Addresses of kTiles tiles of a block from tile `first` on. Behind its last tile all pixels are elsewhere.
   template <int kMost, int kSize, int kTiles>
   void find(const Conv3x3Block<kOutputs, kMost>& block, int64_t first,
             Conv3x3Pixels<Value, kOutputs, kSize, kTiles>* pixels) const {

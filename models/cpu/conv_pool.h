@@ -1,12 +1,12 @@
 // A convolution with stride 1, its bias, ReLU and average pooling of 2 x 2 as one operation, for the images
 // of one group: x (in, side, side), filters (out, in, window, window), bias (out), pooled (out, pooled,
-// pooled), each element of x and pooled with all its lanes. Only those outputs of the convolution that
-// pooling uses are computed.
+// pooled). Each element of x and pooled has all its lanes. Only the outputs of the convolution that pooling
+// uses are computed.
 //
 // Direct sums in registers: a block of output channels times the four outputs of a pooled cell, or of
-// weights, or of inputs, stays there while everything that is added to it streams by. (Blocking as in M.
-// Dukhan, "The indirect convolution algorithm", 2019, and oneDNN's direct kernels, with images instead of
-// channels in the lanes.)
+// weights, or of inputs, stays there while all its terms are read once. (Blocking as in M. Dukhan, "The
+// indirect convolution algorithm", 2019, and oneDNN's direct kernels, with images instead of channels in the
+// lanes.)
 #pragma once
 
 #include <lockstep/models/cpu/lanes.h>
@@ -21,20 +21,21 @@ struct ConvPool {
   static constexpr int kSide = kSide_;      // of x
   static constexpr int kWindow = kWindow_;  // of a filter
   static constexpr int kPooled = kPooled_;  // of pooled
-  static constexpr int kRow = 2 * kPooled;  // of what is pooled
+  static constexpr int kRow = 2 * kPooled;  // side of the outputs that are pooled
   static constexpr int kTaps = kWindow * kWindow;
   static constexpr int kFilter = kIn * kTaps;
   static_assert(kRow + kWindow - 1 <= kSide);
 };
 
-// Output channels at a time: what 32 wide or 16 narrower registers hold, with four sums or kWindow for each.
+// Output channels at a time: as many as 32 wide or 16 narrower registers hold, with four sums or kWindow sums
+// each.
 inline constexpr int kBlock = LOCKSTEP_LANES == 16 ? 5 : 2;
-// Groups whose filter gradients are summed lane by lane before the lanes are: 64 images.
+// How many groups are summed lane by lane before their lanes are added up, for filter gradients: 64 images.
 inline constexpr int kGroups = 64 / kLanes;
-// Input channels at a time in gather_input_gradient(), each with a row of sums.
+// Input channels at a time in gather_input_gradient(), with a row of sums each.
 inline constexpr int kInputBlock = LOCKSTEP_LANES == 16 ? 2 : 1;
 
-// The four sums of a pooled cell for kBlock channels, bias included; corner: x of the cell's first output.
+// The four sums of a pooled cell for kBlock channels, with bias. corner: x at the cell's first output.
 template <class T, class Shape>
 inline void cell_sums(const Lanes<T>* corner, const T* filters, const T* bias, Lanes<T> (&sum)[kBlock][4]) {
   constexpr int kSide = Shape::kSide;
@@ -60,8 +61,8 @@ inline void cell_sums(const Lanes<T>* corner, const T* filters, const T* bias, L
   }
 }
 
-// ReLU and pooling of a cell's four outputs. Bit i of `signs` is set where the i-th passes ReLU. (NaN passes,
-// as in torch.)
+// ReLU and pooling of a cell's four outputs. Bit i of `signs` is set if ReLU passes the i-th. (NaN passes, as
+// in torch.)
 template <class T>
 inline void pool_cell(const Lanes<T> (&outputs)[4], Lanes<T>* pooled, Bytes* signs) {
   const Lanes<T> zero = {};
@@ -95,8 +96,8 @@ inline void conv_pool(const Lanes<T>* x, const T* filters, const T* bias, Lanes<
   }
 }
 
-// The gradient of the convolution's outputs, (out, 2 pooled, 2 pooled), from that of `pooled`; adds its sums
-// to dbias.
+// Computes the gradient of the convolution's outputs, (out, 2 pooled, 2 pooled), from that of `pooled`, and
+// adds its sums to dbias.
 template <class T, class Shape>
 inline void unpool(const Lanes<T>* dpooled, const Bytes* signs, Lanes<T>* dconv, T* dbias) {
   constexpr int kPooled = Shape::kPooled, kRow = Shape::kRow;
@@ -118,7 +119,7 @@ inline void unpool(const Lanes<T>* dpooled, const Bytes* signs, Lanes<T>* dconv,
   }
 }
 
-// Adds the gradient of the filters over `groups` groups, whose x and dconv lie one behind the other.
+// Adds the gradient of the filters over `groups` groups, whose x and dconv lie one after another.
 template <class T, class Shape>
 inline void add_filter_gradient(const Lanes<T>* x, const Lanes<T>* dconv, int groups, T* dfilters) {
   constexpr int kSide = Shape::kSide, kWindow = Shape::kWindow, kRow = Shape::kRow;
@@ -149,7 +150,7 @@ inline void add_filter_gradient(const Lanes<T>* x, const Lanes<T>* dconv, int gr
   }
 }
 
-// The gradient of x, all of it: a row at a time gathers from the gradients of the outputs that saw it.
+// Computes the whole gradient of x. A row at a time gathers from the gradients of the outputs that use it.
 template <class T, class Shape>
 inline void gather_input_gradient(const Lanes<T>* dconv, const T* filters, Lanes<T>* dx) {
   constexpr int kSide = Shape::kSide, kWindow = Shape::kWindow, kRow = Shape::kRow;
@@ -181,7 +182,7 @@ inline void gather_input_gradient(const Lanes<T>* dconv, const T* filters, Lanes
   }
 }
 
-// These functions as one of the two ways to compute a layer; conv_pool_winograd.h has the other.
+// These functions as one way to compute a layer; WinogradConvPool is the other.
 template <class T, class Shape>
 struct DirectConvPool {
   static constexpr int kTransformed = 0, kSums = Shape::kOut * Shape::kFilter;

@@ -1,8 +1,8 @@
-// conv_pool.h's operation by Winograd's tiles of 4 x 4 outputs (winograd.h): for windows of 5 x 5, 64
-// products for 16 outputs instead of 400.
+// The operation of conv_pool.h with Winograd's tiles of 4 x 4 outputs (winograd.h): for windows of 5 x 5, 64
+// multiplications for 16 outputs instead of 400.
 //
 // Transformed numbers lie slice by slice. A slice has one of a tile's 8 x 8 points, of all channels and
-// tiles; what was a convolution is, within it, a product of two small matrices.
+// tiles. Within it the convolution is a matrix product of two small matrices.
 #pragma once
 
 #include <lockstep/models/cpu/conv_pool.h>
@@ -12,8 +12,7 @@ namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
 // Output channels whose products are transformed back while they are in the second-level cache.
 inline constexpr int kOutBlock = 10;
-// Input channels at a time, beside kBlock output channels, of which the filters' gradient is summed in
-// registers.
+// Input channels at a time, with kBlock output channels, whose filter gradients are summed in registers.
 inline constexpr int kFilterBlock = 4;
 
 template <class T, class Shape>
@@ -21,16 +20,16 @@ struct WinogradConvPool {
   using Tile = WinogradTile</*outputs=*/4, Shape::kWindow>;
   static constexpr int kIn = Shape::kIn, kOut = Shape::kOut, kSide = Shape::kSide, kRow = Shape::kRow;
   static constexpr int kPoints = Tile::kPoints, kSlices = kPoints * kPoints;
-  static constexpr int kAcross = kRow / Tile::kOutputs;  // tiles beside each other
+  static constexpr int kAcross = kRow / Tile::kOutputs;  // tiles next to each other
   static constexpr int kTiles = kAcross * kAcross;
-  static constexpr int kPairs = kOut * kIn;  // of channels, each with a filter
+  static constexpr int kPairs = kOut * kIn;  // of channels, with one filter each
   static_assert(kTiles == 4 && kRow % Tile::kOutputs == 0 && kOut % kOutBlock == 0 &&
                 kOutBlock % kBlock == 0);
   static_assert(kIn % kBlock == 0 && kIn % kFilterBlock == 0);
 
-  static constexpr int kTransformed = kSlices * kPairs;  // elements, as are:
-  static constexpr int kSums = kSlices * kPairs;
-  static constexpr int kForwardScratch = kSlices * kTiles * (kIn + kOutBlock);  // with lanes, as is:
+  static constexpr int kTransformed = kSlices * kPairs;                         // in elements
+  static constexpr int kSums = kSlices * kPairs;                                // in elements
+  static constexpr int kForwardScratch = kSlices * kTiles * (kIn + kOutBlock);  // in Lanes
   static constexpr int kBackwardScratch = kGroups * kTiles * (kPoints * (kOut + 2 * kIn) + kSlices * kIn);
 
   // filters (out, in, window, window) -> (slices, out, in).
@@ -75,9 +74,9 @@ struct WinogradConvPool {
     }
   }
 
-  // Adds to `sums` and leaves in `scratch` what input_gradient() needs, each where its layer is wanted. One
-  // row of points after the other: of several groups the transformed gradients of all points would not fit
-  // into the second-level cache.
+  // Adds to `sums` and leaves in `scratch` what input_gradient() needs, each if its layer is wanted. One row
+  // of points after another: with all points the transformed gradients of several groups would not fit into
+  // the second-level cache.
   static void backward(const Lanes<T>* x, const Lanes<T>* dconv, int groups, const T* transformed,
                        LeNetWanted wanted, T* sums, Lanes<T>* scratch) {
     const auto [outputs, inputs, back, halves] = backward_parts(scratch);
@@ -106,7 +105,7 @@ struct WinogradConvPool {
     }
   }
 
-  // dx (in, side, side) of one of the groups that backward() has seen.
+  // dx (in, side, side) of one of the groups that backward() was called for.
   static void input_gradient(int group, const Lanes<T>*, const T*, const Lanes<T>* scratch, Lanes<T>* dx) {
     const Lanes<T>* halves =
         backward_parts(const_cast<Lanes<T>*>(scratch)).halves + group * kIn * kTiles * kSlices;
@@ -122,7 +121,7 @@ struct WinogradConvPool {
     }
   }
 
-  // The filters' gradient, from the sums of all groups.
+  // The gradient of the filters from the sums of all groups.
   static void filter_gradient(const T* sums, T* dfilters) {
     constexpr int kWindow = Shape::kWindow;
     for (int first = 0; first < kPairs; first += kLanes) {
@@ -139,12 +138,12 @@ struct WinogradConvPool {
   }
 
  private:
-  // Each for kGroups groups.
+  // Each part has room for kGroups groups.
   struct BackwardParts {
-    Lanes<T>* outputs;  // (points, group, out, tiles): outputs' gradient transformed, of one row of points
+    Lanes<T>* outputs;  // (points, group, out, tiles): transformed gradient of the outputs, one row of points
     Lanes<T>* inputs;   // (points, group, in, tiles): the transformed inputs
-    Lanes<T>* back;     // (points, group, in, tiles): the gradient of those
-    Lanes<T>* halves;   // (group, in, tiles, points, points): the same of all rows, columns transformed back
+    Lanes<T>* back;     // (points, group, in, tiles): the gradient of `inputs`
+    Lanes<T>* halves;   // (group, in, tiles, points, points): `back` of all rows, columns transformed back
   };
   static BackwardParts backward_parts(Lanes<T>* scratch) {
     constexpr int kRowOfPoints = kGroups * kTiles * kPoints;
@@ -156,8 +155,8 @@ struct WinogradConvPool {
     return (tile / kAcross * side + tile % kAcross) * Tile::kOutputs;
   }
 
-  // out (kOuter, tiles) = weights in, with in (kInner, tiles) and weights (kOuter, kInner), whose strides are
-  // given.
+  // out (kOuter, tiles) = weights in, with in (kInner, tiles) and weights (kOuter, kInner) with the given
+  // strides.
   template <int kInner, int kOuter, int kInnerStride, int kOuterStride>
   static void product(const Lanes<T>* in, const T* weights, Lanes<T>* out) {
     for (int outer = 0; outer < kOuter; outer += kBlock) {
@@ -183,8 +182,8 @@ struct WinogradConvPool {
     }
   }
 
-  // A tile's outputs from its points, in slices that lie kOutBlock x tiles apart; bias, ReLU and pooling of
-  // its 2 x 2 cells.
+  // Computes a tile's outputs from its points, in slices kOutBlock x tiles apart, then bias, ReLU and pooling
+  // of its 2 x 2 cells.
   static void pool_tile(const Lanes<T>* points, T bias, Lanes<T>* pooled, Bytes* signs) {
     constexpr int kOutputs = Tile::kOutputs, kSlice = kOutBlock * kTiles;
     Lanes<T> half[kOutputs][kPoints], outputs[kOutputs][kOutputs];
@@ -202,7 +201,7 @@ struct WinogradConvPool {
     }
   }
 
-  // Row `row` of the points of all tiles of values (channels, side, side) of one group.
+  // Computes row `row` of the points of all tiles of values (channels, side, side) of one group.
   template <const auto& matrix, int kChannels, int kSideOf, int row>
   static void one_row_of_points(const Lanes<T>* values, Lanes<T>* points) {
     for (int at = 0; at < kChannels * kTiles; ++at) {
@@ -212,7 +211,7 @@ struct WinogradConvPool {
       to_points<T, matrix>(half, 1, points + at, kGroups * kChannels * kTiles);
     }
   }
-  // A function for each row, so that the factors 0 and 1 cost nothing.
+  // One function per row, so that the factors 0 and 1 cost nothing.
   template <const auto& matrix, int kChannels, int kSideOf, int... rows>
   static void row_of_points(int row, const Lanes<T>* values, Lanes<T>* points, NumberList<rows...>) {
     using Row = void (*)(const Lanes<T>*, Lanes<T>*);
@@ -224,7 +223,7 @@ struct WinogradConvPool {
   static void add_filter_sums(const Lanes<T>* doutputs, const Lanes<T>* inputs, int groups, T* sums) {
     for (int o = 0; o < kOut; o += kBlock) {
       constexpr int kCount = kBlock * kIn;
-      Lanes<T> totals[kCount + kLanes];  // the last kLanes are there for whole registers to be read
+      Lanes<T> totals[kCount + kLanes];  // kLanes more, since whole registers are read
       for (int i = kCount; i < kCount + kLanes; ++i) totals[i] = Lanes<T>{};
       for (int c = 0; c < kIn; c += kFilterBlock) {
         Lanes<T> sum[kBlock][kFilterBlock] = {};

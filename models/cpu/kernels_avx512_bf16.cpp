@@ -1,5 +1,5 @@
-// Convolutions in bfloat16 alone: all else is computed in float, for which kernels_avx512.cpp has the same
-// instructions.
+// Only convolutions in bfloat16: everything else computes in float, with the instructions of
+// kernels_avx512.cpp.
 #define LOCKSTEP_LANES 16
 #define LOCKSTEP_LANES_NAMESPACE lanes_avx512_bf16
 #define LOCKSTEP_BF16_PRODUCTS

@@ -1,4 +1,4 @@
-// A CpuKernels table, for the capability whose source includes this.
+// A CpuKernels table for the capability whose source includes this header.
 #pragma once
 
 #include <lockstep/models/cpu/batch_norm_inline.h>

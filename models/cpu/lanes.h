@@ -1,9 +1,8 @@
-// A number for each of kLanes images at once: what the kernels of models/cpu/ compute with, so that they read
-// like the arithmetic of one image. Included by one source per capability of processors, which says how wide
-// a register is (LOCKSTEP_LANES) and in which namespace of its own all of it lives
-// (LOCKSTEP_LANES_NAMESPACE): the sources are compiled for different processors, and nothing that the linker
-// might merge (an inline function of the standard library or of torch) may come from one of them. Hence no
-// other includes.
+// Vectors of kLanes numbers, one per image (or channel): with them the kernels of models/cpu/ read like the
+// arithmetic of one image. Each CPU capability has one source that includes this header. It says how wide a
+// register is (LOCKSTEP_LANES) and names the namespace of everything here (LOCKSTEP_LANES_NAMESPACE). The
+// sources are compiled for different CPUs, so none may contain anything that the linker could merge with
+// another's, such as an inline function of the standard library or of torch. Hence no other includes.
 #pragma once
 
 #include <stdint.h>
@@ -14,8 +13,8 @@ namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
 inline constexpr int kLanes = LOCKSTEP_LANES;
 
-// GCC's vectors; arithmetic and comparisons work lane by lane, an operand that is one number serves all
-// lanes.
+// GCC's vectors: arithmetic and comparisons work lane by lane, and an operand that is one number applies to
+// all lanes.
 template <class T>
 struct LanesOf;
 template <>
@@ -34,7 +33,7 @@ template <class T>
 using Integers = typename LanesOf<T>::Integers;
 typedef uint8_t Bytes __attribute__((vector_size(LOCKSTEP_LANES)));
 
-// 0, 1, ... for expressions that the compiler is to see as many times.
+// The numbers 0, 1, ..., count - 1 as template arguments, to expand an expression once for each.
 template <int... number>
 struct NumberList {};
 template <int count>
@@ -51,7 +50,7 @@ inline T sum_of(const Lanes<T>& values) {
   return sum;
 }
 
-// The numbers of memory that is aligned for one of them only.
+// Vectors in memory that is aligned for one number only.
 template <class T>
 struct UnalignedOf {
   typedef typename LanesOf<T>::Values Values __attribute__((aligned(sizeof(T)), may_alias));
@@ -69,7 +68,7 @@ inline void store(const Lanes<Computed<T>>& values, T* to) {
 typedef uint32_t UpperHalves __attribute__((vector_size(4 * LOCKSTEP_LANES)));
 typedef uint16_t Bf16s __attribute__((vector_size(2 * LOCKSTEP_LANES), aligned(2), may_alias));
 
-// By one instruction, of which GCC 12 makes five for 16 lanes: 3 % of a step of ResNet-18 in bfloat16.
+// One instruction, for which GCC 12 makes five with 16 lanes: 3 % of a step of ResNet-18 in bfloat16.
 inline UpperHalves widened(const Bf16s& values) {
 #if LOCKSTEP_LANES == 16
   typedef int16_t Halves __attribute__((vector_size(32)));
@@ -81,8 +80,8 @@ inline UpperHalves widened(const Bf16s& values) {
 inline Lanes<float> load(const Bf16* from) {
   return (Lanes<float>)(widened(*reinterpret_cast<const Bf16s*>(from)) << 16);
 }
-// In the upper halves, to the nearest, of two equally near to the one with an even last bit. (Adding may
-// carry into the exponent, which is right; what is no number must not become infinite by it.)
+// Rounds to bfloat16 in the upper halves: to the nearest, ties to even. Adding may carry into the exponent,
+// which is right; NaN is handled apart, since the carry could make it infinite.
 inline UpperHalves rounded_to_bf16(const Lanes<float>& values) {
   const auto bits = (UpperHalves)values;
   const UpperHalves rounded = bits + 0x7fff + ((bits >> 16) & 1);
@@ -96,8 +95,8 @@ inline void store<Bf16>(const Lanes<float>& values, Bf16* to) {
   *reinterpret_cast<Bf16s*>(to) = to_bf16(values);
 }
 
-// Bit i: whether lane i of a comparison holds. GCC adds them up lane by lane: 15 % of a batch norm's forward
-// pass in bfloat16.
+// Bit i of the result: whether lane i of a comparison holds. GCC would compute it lane by lane: 15 % of a
+// batch norm's forward pass in bfloat16.
 inline uint32_t bits_of(const Integers<float>& holds) {
 #if LOCKSTEP_LANES == 16
   return __builtin_ia32_cvtd2mask512(holds);
@@ -110,7 +109,7 @@ inline uint32_t bits_of(const Integers<float>& holds) {
 #endif
 }
 
-// The values of lanes whose bit is 1, others are 0.
+// The values of the lanes whose bit is 1; 0 in the others.
 template <int... lane>
 inline Lanes<float> values_where(uint32_t bits, const Lanes<float>& values, NumberList<lane...>) {
   const Integers<float> bit_of_lane = {(1 << lane)...};
@@ -120,7 +119,7 @@ inline Lanes<float> values_where(uint32_t bits, const Lanes<float>& values) {
   return values_where(bits, values, NumbersTo<kLanes>());
 }
 
-// The numbers for the first `count` lanes; the others are 0.
+// Loads numbers for the first `count` lanes; the others are 0.
 template <class T>
 inline Lanes<T> load_some(const T* from, int count) {
   if (count == kLanes) return load(from);
@@ -134,8 +133,8 @@ inline void store_some(const Lanes<T>& values, int count, T* to) {
   for (int i = 0; i < count; ++i) to[i] = values[i];
 }
 
-// Two registers in pieces of `width` lanes: the even pieces of both, a's first piece, b's first, a's third,
-// ...; and the odd ones likewise.
+// Two registers in pieces of `width` lanes. even_pieces: the even pieces of both, a's first, b's first, a's
+// third, b's third, ... odd_pieces: the odd ones in the same order.
 template <int width, class V, int... lane>
 inline V even_pieces(const V& a, const V& b, NumberList<lane...>) {
   return __builtin_shufflevector(a, b, ((lane & ~width) + ((lane & width) == 0 ? 0 : kLanes))...);
@@ -145,8 +144,8 @@ inline V odd_pieces(const V& a, const V& b, NumberList<lane...>) {
   return __builtin_shufflevector(a, b, ((lane | width) + ((lane & width) == 0 ? 0 : kLanes))...);
 }
 
-// Lane i of the result is the sum of the lanes of values[i x step], of kLanes values. Adding as in a
-// tournament takes a third of what kLanes times sum_of() does.
+// Lane i of the result is the sum of the lanes of values[i x step], of kLanes values. Adding in pairs takes a
+// third of the time of kLanes times sum_of().
 template <class T, int width = 1>
 inline Lanes<T> sums_of(const Lanes<T>* values, int step = 1) {
   if constexpr (width == kLanes) {
@@ -158,7 +157,7 @@ inline Lanes<T> sums_of(const Lanes<T>* values, int step = 1) {
   }
 }
 
-// Lane i of values[k] and lane k of values[i] change places, of kLanes values.
+// Swaps lane i of values[k] and lane k of values[i], for kLanes values.
 template <class T, int width = kLanes / 2>
 inline void transpose(Lanes<T>* values) {
   if constexpr (width > 0) {
@@ -173,7 +172,8 @@ inline void transpose(Lanes<T>* values) {
   }
 }
 
-// `count` rows of `columns` numbers become columns x kLanes; lanes without a row are 0. And back.
+// into_lanes: `count` rows of `columns` numbers become columns x kLanes; lanes without a row are 0.
+// from_lanes: the inverse.
 template <class T>
 inline void into_lanes(const T* rows, int count, int columns, Lanes<T>* lanes) {
   int first = 0;

@@ -19,7 +19,7 @@ using torch::autograd::variable_list;
 int64_t groups_of(int64_t rows, int64_t lanes) { return (rows + lanes - 1) / lanes; }
 int64_t threads_for_groups(int64_t groups) { return std::clamp<int64_t>(groups, 1, at::get_num_threads()); }
 
-// What forward keeps of so many images: images, pooled1, signs1, signs2.
+// The tensors that forward keeps for this many images: images, pooled1, signs1, signs2.
 variable_list kept_tensors(const torch::TensorOptions& options, int64_t images) {
   return {torch::empty({images * LeNetSizes::kImage}, options),
           torch::empty({images * LeNetSizes::kPooled1}, options),
@@ -35,7 +35,7 @@ LeNetKept<T> kept_in(const torch::Tensor* tensors) {
           .signs2 = data_or_null<uint8_t>(tensors[3])};
 }
 
-// The same from a group's first image on.
+// The same from image `image` on.
 template <class T>
 LeNetKept<T> kept_from(const LeNetKept<T>& all, int64_t image) {
   return {.images = all.images + image * LeNetSizes::kImage,
@@ -44,15 +44,15 @@ LeNetKept<T> kept_from(const LeNetKept<T>& all, int64_t image) {
           .signs2 = all.signs2 + image * LeNetSizes::kFeatures};
 }
 
-// params: W1, b1, W2, b2 and W2 transformed.
+// params: W1, b1, W2, b2, and W2 transformed.
 template <class T>
 LeNetFilters<T> filters_of(const variable_list& params) {
   const auto at = [&](size_t i) { return data_or_null<const T>(params[i]); };
   return {at(0), at(1), at(2), at(3), at(4)};
 }
 
-// (threads, layers.sums): each thread sums over groups of its own, which do not depend on which thread is
-// quicker.
+// Returns sums (threads, layers.sums). Each thread sums over its own groups, which do not depend on the
+// timing of threads.
 template <class T>
 torch::Tensor filter_sums(const LeNetLayers<T>& layers, const torch::Tensor& dfeatures,
                           const LeNetFilters<T>& filters, const LeNetKept<T>& kept, LeNetWanted wanted) {
@@ -77,7 +77,7 @@ torch::Tensor filter_sums(const LeNetLayers<T>& layers, const torch::Tensor& dfe
 template <class T>
 class LeNetFeatures : public torch::autograd::Function<LeNetFeatures<T>> {
  public:
-  // Without `keeps` there will be no backward pass: each thread has room for one group, and uses it again.
+  // Without `keeps` there is no backward pass: each thread has memory for one group and uses it again.
   static torch::Tensor forward(AutogradContext* context, const torch::Tensor& X_in, const torch::Tensor& W1,
                                const torch::Tensor& b1, const torch::Tensor& W2, const torch::Tensor& b2,
                                const LeNetLayers<T>* layers, bool keeps) {
@@ -103,7 +103,7 @@ class LeNetFeatures : public torch::autograd::Function<LeNetFeatures<T>> {
       }
     });
     saved.insert(saved.end(), kept.begin(), kept.end());
-    context->saved_data["layers"] = reinterpret_cast<int64_t>(layers);
+    save_kernels(context, *layers);
     context->save_for_backward(std::move(saved));
     return features;
   }
@@ -111,17 +111,17 @@ class LeNetFeatures : public torch::autograd::Function<LeNetFeatures<T>> {
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_double_backward("LeNet's convolutions");
     const auto saved = context->get_saved_variables();
-    const auto* layers = reinterpret_cast<const LeNetLayers<T>*>(context->saved_data["layers"].toInt());
+    const auto& layers = saved_kernels<LeNetLayers<T>>(context);
     const LeNetWanted wanted{.layer1 = context->needs_input_grad(1) || context->needs_input_grad(2),
                              .layer2 = context->needs_input_grad(3)};
     const auto sums =
-        filter_sums(*layers, gradients[0].contiguous(), filters_of<T>(saved), kept_in<T>(&saved[5]), wanted);
+        filter_sums(layers, gradients[0].contiguous(), filters_of<T>(saved), kept_in<T>(&saved[5]), wanted);
     auto total = sums[0];
     for (int64_t thread = 1; thread < sums.size(0); ++thread) total += sums[thread];
-    variable_list results(7);  // of forward's arguments but the context
+    variable_list results(7);  // one for each argument of forward() but the context
     for (size_t i = 0; i < 4; ++i) results[i + 1] = torch::empty_like(saved[i]);
     const auto at = [&](size_t i) { return data_or_null<T>(results[i]); };
-    layers->gradients(data_or_null<const T>(total), {at(1), at(2), at(3), at(4)});
+    layers.gradients(data_or_null<const T>(total), {at(1), at(2), at(3), at(4)});
     for (size_t i = 1; i <= 4; ++i) {
       if (!context->needs_input_grad(i)) results[i].reset();
     }
@@ -141,9 +141,10 @@ torch::Tensor lenet_features(const torch::Tensor& X, const torch::Tensor& W1, co
                              const torch::Tensor& W2, const torch::Tensor& b2, const LeNetLayers<T>& layers) {
   check_params<T>(
       {{X, {X.size(0), 1, 28, 28}}, {W1, {20, 1, 3, 3}}, {b1, {20}}, {W2, {50, 20, 5, 5}}, {b2, {50}}});
-  TORCH_CHECK(lenet_features_take(X),
-              "LeNet's kernels give no gradient of the images, which these ask for; torch's do "
-              "(--kernels torch, Kernels::kTorch)");
+  TORCH_CHECK(
+      lenet_features_take(X),
+      "lockstep's kernels of LeNet compute no gradient of the images, which these images need; torch's do "
+      "(Kernels::kTorch)");
   const bool keeps = torch::GradMode::is_enabled() &&
                      (W1.requires_grad() || b1.requires_grad() || W2.requires_grad() || b2.requires_grad());
   return LeNetFeatures<T>::apply(X, W1, b1, W2, b2, &layers, keeps);

@@ -22,10 +22,10 @@ constexpr int64_t kHeadIn = LeNetSizes::kFeatures, kHeadHidden = LeNetSizes::kHi
 constexpr int64_t kOfW3 = kHeadIn * kHeadHidden, kOfW4 = kHeadHidden * kHeadClasses,
                   kHeadSums = kOfW3 + kHeadHidden + kOfW4 + kHeadClasses;
 
-// A thread's rows fill the registers that a product holds.
+// A thread gets at least 16 rows, enough to fill the registers of a matrix product.
 int64_t threads_for_rows(int64_t rows) { return std::clamp<int64_t>(rows / 16, 1, at::get_num_threads()); }
 
-// Runs body(first row, rows, thread) over all rows, as many at a time as the kernels take.
+// Runs body(first row, rows, thread) over all rows, at most as many at a time as the kernels take.
 template <class Body>
 void over_head_rows(int64_t rows, int64_t threads, const Body& body) {
   parallel_ranges(rows, threads, [&](int64_t first, int64_t end, int64_t thread) {
@@ -42,8 +42,8 @@ LeNetHead<T> head_of(const variable_list& params, const T* of_features) {
   return {at(0), at(1), at(2), at(3), of_features};
 }
 
-// The parameters' gradients. Each is a tensor of its own, to which the first thread adds; the others have
-// theirs one behind the other.
+// The parameters' gradients. The first thread adds to the resulting tensors, each of the others to memory of
+// its own.
 template <class T>
 class HeadSums {
  public:
@@ -96,7 +96,7 @@ class LeNetHeadFunction : public torch::autograd::Function<LeNetHeadFunction<T>>
                            scratch_at + thread * layers->head_scratch, hidden_at + first * kHeadHidden,
                            logits_at + first * kHeadClasses);
     });
-    context->saved_data["layers"] = reinterpret_cast<int64_t>(layers);
+    save_kernels(context, *layers);
     context->save_for_backward({params[0], params[1], params[2], params[3], features, hidden});
     return logits;
   }
@@ -104,7 +104,7 @@ class LeNetHeadFunction : public torch::autograd::Function<LeNetHeadFunction<T>>
   static variable_list backward(AutogradContext* context, const variable_list& gradients) {
     refuse_double_backward("LeNet's linear layers");
     const auto saved = context->get_saved_variables();
-    const auto& layers = *reinterpret_cast<const LeNetLayers<T>*>(context->saved_data["layers"].toInt());
+    const auto& layers = saved_kernels<LeNetLayers<T>>(context);
     const auto dlogits = gradients[0].contiguous();
     const auto needs = [&](size_t i) { return context->needs_input_grad(i); };
     torch::Tensor dfeatures;
@@ -121,7 +121,7 @@ class LeNetHeadFunction : public torch::autograd::Function<LeNetHeadFunction<T>>
   }
 
  private:
-  // dfeatures may be undefined and `sums`, otherwise one a thread, empty: neither is wanted then.
+  // Computes no dfeatures if it is undefined, and no parameter gradients if `sums`, one per thread, is empty.
   static void run_backward(const LeNetLayers<T>& layers, const variable_list& saved,
                            const torch::Tensor& dlogits, const torch::Tensor& dfeatures,
                            const std::vector<LeNetHeadGradients<T>>& sums) {

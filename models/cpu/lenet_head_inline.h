@@ -1,4 +1,4 @@
-// LeNet's two linear layers with the ReLU between them, for the capability whose source includes this.
+// LeNet's two linear layers with the ReLU between them, for the capability whose source includes this header.
 #pragma once
 
 #include <lockstep/models/cpu/lenet_layers.h>
@@ -6,10 +6,10 @@
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// Ten classes as sixteen columns, which are whole registers of every capability; the last six are 0.
+// Ten classes in sixteen columns, which fill whole registers of every capability; the last six are 0.
 inline constexpr int kClassColumns = 16;
 
-// (rows, from) -> (rows, to): columns that the source lacks are 0.
+// Copies (rows, from) to (rows, to); columns that the source lacks are 0.
 template <class T>
 void copy_columns(const T* source, int from, int rows, T* target, int to) {
   for (int row = 0; row < rows; ++row) {
@@ -39,7 +39,7 @@ struct Head {
                        kClasses = LeNetSizes::kClasses;
   static constexpr int kRows = LeNetSizes::kHeadRows;
 
-  // Parts of the scratch.
+  // Offsets of the parts of scratch.
   static constexpr int kW4 = 0, kOutputs = kW4 + kHidden * kClassColumns,
                        kOfHidden = kOutputs + kRows * kClassColumns;
   static constexpr int kScratch = kOfHidden + kRows * kHidden;
@@ -88,7 +88,7 @@ struct Head {
   }
 
  private:
-  // Adds to W4's and b4's gradient.
+  // Adds to the gradients of W4 and b4.
   static void add_of_outputs(const T* hidden, const T* dlogits, int rows, T* scratch,
                              const LeNetHeadGradients<T>& gradients) {
     T* doutputs = scratch + kOutputs;

@@ -1,4 +1,4 @@
-// The functions of a LeNetLayers table, for the capability whose source includes this.
+// The functions of a LeNetLayers table for the capability whose source includes this header.
 #pragma once
 
 #include <lockstep/models/cpu/conv_pool.h>
@@ -17,7 +17,7 @@ using Layer1Block = ConvPool<1, kBlock, 28, 3, 12>;
 inline constexpr int kConv2 = Layer2::kOut * Layer2::kRow * Layer2::kRow;
 inline constexpr int kConv1Block = kBlock * Layer1::kRow * Layer1::kRow;
 
-// Where the sums of a gradient begin.
+// Offsets in the sums.
 inline constexpr int kSumsOfb1 = Layer1::kOut * Layer1::kFilter;
 inline constexpr int kSumsOfb2 = kSumsOfb1 + Layer1::kOut;
 inline constexpr int kSumsOfW2 = kSumsOfb2 + Layer2::kOut;
@@ -28,7 +28,7 @@ Lanes<T>* lanes_at(T* memory) {
 }
 inline Bytes* bytes_at(uint8_t* memory) { return reinterpret_cast<Bytes*>(memory); }
 
-// Second: DirectConvPool or WinogradConvPool.
+// Second: DirectConvPool or WinogradConvPool, for the second layer.
 template <class T, class Second>
 void lenet_forward(const T* images, int rows, const LeNetFilters<T>& filters, const LeNetKept<T>& kept,
                    T* scratch, T* features) {

@@ -1,26 +1,25 @@
-// Products of matrices in memory, row after row, with neighbouring columns in the lanes.
+// Matrix products of row-major matrices, with neighbouring columns in the lanes.
 //
-// In bfloat16 an element of a and of b is a pair of numbers that are neighbours in the sum: processors with
-// AVX512_BF16 multiply and add both at once, into a float, which is twice what they do in float
-// (LOCKSTEP_BF16_PRODUCTS: the source's capability has that instruction, for which GCC has no vector
-// expression).
+// In bfloat16 an element of a and of b is a pair of numbers that are neighbours in the sum. CPUs with
+// AVX512_BF16 multiply and add both at once, into a float: twice the rate of float. (LOCKSTEP_BF16_PRODUCTS:
+// the source's capability has that instruction, for which GCC has no vector expression.)
 #pragma once
 
 #ifdef LOCKSTEP_BF16_PRODUCTS
-#include <immintrin.h>  // all of it always inlined
+#include <immintrin.h>  // all its functions are always inlined
 #endif
 
 #include <lockstep/models/cpu/lanes.h>
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// What the registers hold of c: so many rows times so many registers of columns.
+// The block of c that registers hold: rows times registers of columns.
 inline constexpr int kRowsAtOnce = LOCKSTEP_LANES == 4 ? 4 : 6;
 inline constexpr int kRegistersAtOnce = LOCKSTEP_LANES == 16 ? 4 : 2;
-// Rows of b whose columns that are multiplied at once stay in the first-level cache.
+// Rows of b at a time: the columns that are multiplied at once stay in the first-level cache.
 inline constexpr int kDepthAtOnce = 128;
 
-// What of b is multiplied at once.
+// Loads the elements of b that are multiplied at once.
 template <class E>
 inline Lanes<E> load_factors(const E* from) {
   return load(from);
@@ -45,8 +44,7 @@ inline Lanes<float> multiply_add(const Lanes<float>& sum, const UpperHalves& val
 #endif
 }
 
-// Element (row, k) is at at[row * row_stride + k * depth_stride], so that a matrix and its transpose can be
-// read.
+// Element (row, k) is at at[row * row_stride + k * depth_stride]: this describes a matrix or its transpose.
 template <class E>
 struct Strided {
   const E* at;

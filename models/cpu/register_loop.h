@@ -1,15 +1,15 @@
-// How fast a core multiplies and adds when nothing keeps it waiting: what the time of a layer is held
-// against.
+// A loop that measures how fast a core multiplies and adds without waiting for memory. Benchmarks compare
+// layers with it.
 #pragma once
 
 #include <stdint.h>
 
 namespace lockstep {
 
-// Products and sums that stay in registers, many chains of them side by side.
+// Many independent chains of multiplications and additions in registers.
 struct RegisterLoop {
-  int64_t operations;            // of a round: a multiplication and an addition are two
-  float (*run)(int64_t rounds);  // returns what was summed, so that it cannot be left out
+  int64_t operations;            // per round; a multiplication and an addition are two
+  float (*run)(int64_t rounds);  // returns the sum, so that the compiler keeps the loop
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// RegisterLoops, for the capability whose source includes this.
+// RegisterLoops for the capability whose source includes this header.
 #pragma once
 
 #include <lockstep/models/cpu/multiply.h>
@@ -6,8 +6,8 @@
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// The next of a chain of products and sums. In floats the sum is a factor: where neither factor changed, the
-// compiler would multiply once, before the loop.
+// The next step of a chain. In float the sum is a factor: if neither factor changed, the compiler would
+// multiply once, before the loop.
 inline Lanes<float> next_sum(const Lanes<float>& sum, const Lanes<float>& values, float factor) {
   return multiply_add(values, sum, factor);
 }
@@ -15,7 +15,8 @@ inline Lanes<float> next_sum(const Lanes<float>& sum, const UpperHalves& values,
   return multiply_add(sum, values, factor);
 }
 
-// With the registers of multiply_block(). The sums start apart: equal chains would be one to the compiler.
+// Uses the registers of multiply_block(). The sums start with different values: the compiler would merge
+// equal chains.
 template <class E>
 inline float run_registers(int64_t rounds, E one) {
   E memory[kLanes];

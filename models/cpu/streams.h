@@ -1,21 +1,21 @@
-// How a pass goes over more memory than a cache holds. A processor guesses what a loop will read, but not far
-// enough where there are several arrays, and not beyond a page. And a store first reads the line that it
-// changes from memory, unless it goes past the caches.
+// Prefetches and streaming stores, for passes over more memory than a cache holds. A CPU predicts what a loop
+// will read, but not far enough with several arrays, and not beyond a page. And a store first reads the line
+// that it changes from memory, unless it bypasses the caches.
 #pragma once
 
 #include <lockstep/models/cpu/lanes.h>
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {
 
-// Asks for what a loop over `now` reads 1 KB later; there need not be anything. Always inlined, or else GCC
-// sees a function without an effect and leaves its calls out.
+// Prefetches what a loop over `now` reads 1 KB later; no memory needs to be there. Always inlined: otherwise
+// GCC sees a function without an effect and drops its calls.
 template <class T>
 [[gnu::always_inline]] inline void prefetch_ahead(const T* now) {
   __builtin_prefetch(reinterpret_cast<const char*>(now) + 1024);
 }
 
-// Stores past the caches, where the capability has them, to memory that is aligned for all of `values`.
-// Before another thread may read it: streams_done().
+// Stores that bypass the caches, if the capability has them, to memory that is aligned for all of `values`.
+// Call streams_done() before another thread reads it.
 typedef long long Register __attribute__((vector_size(4 * LOCKSTEP_LANES), may_alias));
 typedef long long HalfRegister __attribute__((vector_size(2 * LOCKSTEP_LANES), may_alias));
 

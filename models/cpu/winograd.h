@@ -1,15 +1,15 @@
-// Winograd's convolution of small tiles: kOutputs outputs of a filter with kWindow taps from as many products
-// as the two have numbers together, less one. In one dimension
+// Winograd's convolution of small tiles: kOutputs outputs of a filter with kWindow taps from kOutputs +
+// kWindow - 1 multiplications. In one dimension
 //
 //     outputs = A^T ((G filter) * (B^T inputs)),   * element by element,
 //
 // and in two dimensions each matrix is applied to rows and to columns. (S. Winograd, "Arithmetic Complexity
 // of Computations", 1980; A. Lavin and S. Gray, "Fast Algorithms for Convolutional Neural Networks", 2016.)
 //
-// Where the matrices come from: multiplying two polynomials means evaluating both at n - 1 points,
-// multiplying, and interpolating; the n-th product, "at infinity", is that of the leading coefficients (Toom
-// and Cook). A convolution is that, transposed. So A has the powers of the points, G those divided by what
-// the interpolation divides by, and row i of B^T the coefficients of the polynomial that vanishes at all
+// Derivation of the matrices: two polynomials are multiplied by evaluating both at n - 1 points, multiplying
+// the values, and interpolating; the n-th product, "at infinity", is that of the leading coefficients (Toom
+// and Cook). A convolution is the transpose of that. So A has the powers of the points, G has them divided by
+// the divisors of the interpolation, and row i of B^T has the coefficients of the polynomial that is 0 at all
 // points but the i-th.
 //
 // All points but 0 and infinity come in pairs p, -p. Their rows are equal in the even columns and opposite in
@@ -39,8 +39,8 @@ struct WinogradTile {
   static constexpr int kOutputs = kOutputs_, kWindow = kWindow_, kPoints = kOutputs + kWindow - 1;
   static_assert(kPoints == 4 || kPoints == 6 || kPoints == 8);
 
-  // Last, and not among these, is infinity. Numbers near 1 and their inverses lose the fewest digits: with
-  // six points the square roots of 2 and of 1/2 half as many as 1 and 2.
+  // The points without infinity, which is the last. Numbers near 1 and their inverses lose the fewest digits:
+  // with six points the square roots of 2 and of 1/2 lose half as many as 1 and 2.
   static constexpr double kRoot = 1.41421356237309504880;
   static constexpr double kEight[] = {0, 1, -1, 2, -2, .5, -.5},
                           kSix[] = {0, kRoot, -kRoot, kRoot / 2, -kRoot / 2};
@@ -94,7 +94,7 @@ struct WinogradTile {
   static constexpr auto kB = kBT.transposed();
 };
 
-// Columns first, first + step, ... of row i, times the values.
+// Row i of the matrix times the values, in the columns first, first + step, ...
 template <class T, const auto& matrix>
 inline Lanes<T> row_times(int i, int first, int step, const Lanes<T>* values) {
   Lanes<T> sum = {};
@@ -109,7 +109,7 @@ inline Lanes<T> row_times(int i, int first, int step, const Lanes<T>* values) {
   return sum;
 }
 
-// out = matrix times in, the matrix having a row for each point: A, G or B^T. The strides are in elements.
+// out = matrix times in, where the matrix has a row for each point: A, G or B^T. Strides are in elements.
 template <class T, const auto& matrix>
 inline void to_points(const Lanes<T>* in, int in_stride, Lanes<T>* out, int out_stride) {
   constexpr int kLast = matrix.kRows - 1;
@@ -126,12 +126,12 @@ inline void to_points(const Lanes<T>* in, int in_stride, Lanes<T>* out, int out_
   out[kLast * out_stride] = row_times<T, matrix>(kLast, 0, 1, values);
 }
 
-// out = matrix times in, the matrix having a column for each point: A^T, G^T or B.
+// out = matrix times in, where the matrix has a column for each point: A^T, G^T or B.
 template <class T, const auto& matrix>
 inline void from_points(const Lanes<T>* in, int in_stride, Lanes<T>* out, int out_stride) {
   constexpr int kLast = matrix.kColumns - 1;
-  // What each row multiplies: of a pair the sum for even rows, the difference for odd ones; the other place
-  // is unused.
+  // The values that rows multiply: the sum of a pair in even rows, the difference in odd ones. The second
+  // place of a pair is unused.
   Lanes<T> even[matrix.kColumns] = {}, odd[matrix.kColumns] = {};
   even[0] = odd[0] = in[0];
   even[kLast] = odd[kLast] = in[kLast * in_stride];
@@ -157,7 +157,7 @@ inline void from_points(const Lanes<T>* in, int in_stride, Lanes<T>* out, int ou
   }
 }
 
-// Row i of "matrix times in", for each of `count` neighbouring columns of in, whose rows lie in_stride apart.
+// Row i of "matrix times in" for each of `count` neighbouring columns of in, whose rows lie in_stride apart.
 template <class T, const auto& matrix, int i, int count>
 inline void one_point(const Lanes<T>* in, int in_stride, Lanes<T>* out) {
 #pragma GCC unroll 8

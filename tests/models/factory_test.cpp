@@ -130,7 +130,7 @@ TEST_CASE("what a model cannot be given is refused before any replica is built")
 
 TEST_CASE("each model says what a row of a batch takes") {
   auto lenet = spec("lenet"), resnet18 = spec("resnet18");
-  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(/*own_kernels=*/true));
+  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(/*lockstep_kernels=*/true));
   CHECK(activations_per_row(lenet, torch::kCUDA) == lenet_activations_per_row(false));
   CHECK(activations_per_row(resnet18, torch::kCPU) == resnet18_activations_per_row());
   CHECK(activations_per_row(resnet18, torch::kCPU) > activations_per_row(lenet, torch::kCUDA));
