@@ -7,8 +7,13 @@
 
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
@@ -23,13 +28,14 @@
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica_models.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
 
-// One copy of the model with these weights on each device.
+// Creates one model with these weights on each device.
 std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
                                std::span<const torch::Device> devices, const std::string& path) {
   const auto factory = make_model_factory({.name = file.model,
@@ -50,33 +56,62 @@ std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Prec
   return models;
 }
 
+std::string result_text(const EvalOptions& options, const std::string& model, const LoadedData& data,
+                        const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
+  const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
+  return fmt::format(
+      "{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on "
+      "{}\n",
+      options.weights, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
+      with_commas(result.top1), with_commas(result.rows), 100 * result.top5_accuracy(),
+      with_commas(result.top5), seconds, to_string(devices));
+}
+
+nlohmann::ordered_json result_json(const EvalOptions& options, const std::string& model,
+                                   const LoadedData& data, const std::vector<torch::Device>& devices,
+                                   const Evaluation& result, double seconds) {
+  auto names = nlohmann::ordered_json::array();
+  for (const auto& device : devices) names.push_back(device.str());
+  return {{"weights", options.weights},
+          {"model", model},
+          {"data", data.set.name},
+          {"data_origin", data.origin},
+          {"test_rows", result.rows},
+          {"all_test_rows", data.all_test_rows},
+          {"devices", names},
+          {"test_loss", result.loss()},
+          {"test_accuracy", result.accuracy()},
+          {"test_top5", result.top5_accuracy()},
+          {"test_seconds", seconds}};
+}
+
 }  // namespace
 
 void setup_eval(CLI::App& app) {
   auto* eval = app.add_subcommand("eval", "Test accuracy of saved weights, on all devices at once");
   auto options = std::make_shared<EvalOptions>();
-  eval->add_option("--weights", options->weights, "Safetensors file, as train --save writes it (required)")
+  eval->add_option("--weights", options->weights, "Safetensors file, as written by train --save (required)")
       ->required()
       ->type_name("FILE");
-  eval->add_option("--model", options->model, "The weights' model (default: the one that the file names)")
+  eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
                    "Folder with Fashion-MNIST's four files, or 'synthetic' (default: as train)")
       ->type_name("DIR");
-  eval->add_option("--seed", options->seed, "Of synthetic data")->check(non_negative_int());
+  eval->add_option("--seed", options->seed, "Seed of synthetic data")->check(non_negative_int());
   add_limit_test_flag(*eval, options->limit_test);
-  eval->add_option("--devices", options->devices, "As for train: the test images are dealt to all of them")
+  eval->add_option("--devices", options->devices, "As for train; the test images are divided among them")
       ->type_name("LIST");
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
       ->check(positive_int(kMaxThreads));
-  eval->add_option("--precision", options->precision, "Arithmetic of the layers")
-      ->check(one_of(names_of(kPrecisionNames)));
+  add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
+  eval->add_flag("--json", options->json, "Print the result as JSON");
   eval->callback([options] { run_eval(*options); });
 }
 
 void run_eval(const EvalOptions& options) {
   const auto devices = usable_devices(options.devices);
-  const auto precision = value_of(kPrecisionNames, options.precision);
+  const auto precision = options.precision;
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);
   const auto file = load_weights(options.weights, options.model);
@@ -93,13 +128,9 @@ void run_eval(const EvalOptions& options) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", options.weights),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }
-  const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
-  write_stdout(
-      fmt::format("{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | "
-                  "{:.1f} s on {}\n",
-                  options.weights, file.model, data.set.name, data.origin, limited, result.loss(),
-                  100 * result.accuracy(), result.top1, result.rows, 100 * result.top5_accuracy(),
-                  result.top5, watch.lap(), to_string(devices)));
+  const double seconds = watch.lap();
+  write_stdout(options.json ? json_line(result_json(options, file.model, data, devices, result, seconds))
+                            : result_text(options, file.model, data, devices, result, seconds));
 }
 
 }  // namespace lockstep

@@ -1,9 +1,11 @@
-// lockstep eval: the test accuracy of saved weights.
+// lockstep eval: test accuracy of saved weights.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include <lockstep/parallel/training/precision.h>
 
 namespace CLI {
 class App;
@@ -13,16 +15,20 @@ namespace lockstep {
 
 struct EvalOptions {
   std::string weights;               // a safetensors file
-  std::optional<std::string> model;  // default: the one the file names
+  std::optional<std::string> model;  // default: the model that the file names
   std::optional<std::string> data;
   uint64_t seed = 0;                  // of synthetic data
   std::optional<int64_t> limit_test;  // rows
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
-  std::string precision = "fp32";
+  Precision precision = Precision::kFp32;
+  bool json = false;
 };
 
 void setup_eval(CLI::App& app);
+
+// Prints the test loss and accuracy, as text or as one JSON object. Throws NumericError if the loss is not
+// finite, and what loading throws.
 void run_eval(const EvalOptions& options);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The command line: its subcommands, and the conventions that hold for all of them.
+// The command line: the subcommands and their common conventions.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-// All subcommands; parsing it runs the one that was named.
+// All subcommands. Parsing a command line runs the one that it names.
 std::unique_ptr<CLI::App> build_cli();
 
-// Gives a finished tree of subcommands what holds for every flag, so that no subcommand needs to care:
-//  - `--flag` also reads LOCKSTEP_FLAG_FLAG; the command line comes first
+// Applies the conventions to a finished tree of subcommands:
+//  - `--flag` also reads the variable LOCKSTEP_FLAG_FLAG; the command line takes precedence
 //  - a flag may be given once, and its value is not the next flag
-//  - a command that has subcommands needs one of them
+//  - a command with subcommands needs one of them
 void apply_conventions(CLI::App& app);
 
-// LOCKSTEP_FLAG_BATCH_SIZE for --batch-size. Empty for what cannot be set there (--help, --version).
+// LOCKSTEP_FLAG_BATCH_SIZE for --batch-size. Empty for options that have no variable (--help, --version).
 std::string environment_name(const CLI::App& app, const CLI::Option& option);
 
 }  // namespace lockstep

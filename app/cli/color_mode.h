@@ -1,4 +1,4 @@
-// What --color asks for.
+// The value of --color.
 #pragma once
 
 #include <lockstep/app/terminal/terminal.h>
@@ -9,7 +9,7 @@ class App;
 
 namespace lockstep {
 
-// app: any subcommand, once the command line is parsed.
+// app: any subcommand of a parsed command line.
 ColorMode color_mode(const CLI::App& app);
 
 }  // namespace lockstep

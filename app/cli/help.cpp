@@ -4,20 +4,22 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
 namespace {
 
-constexpr size_t kWidth = 100;     // columns of the page
-constexpr size_t kMaxColumn = 34;  // a longer left side has its text on the next line
+constexpr size_t kWidth = 80;                // columns of the page
+constexpr size_t kMaxColumn = 26;            // a longer left side has its text on the next line
+constexpr const char* kNoGroup = "Options";  // CLI11's name of the group of all other flags
 
 struct Row {
   std::string left;
   std::string text;
 };
 
-// Breaks the text between words; later lines begin under the first.
+// Breaks the text between words. Later lines begin below the first.
 std::string wrapped(std::string_view text, size_t indent) {
   std::string out;
   size_t column = indent;
@@ -53,14 +55,14 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
   return out;
 }
 
-// "N", "auto|always|never", "FILE"; empty for a flag without a value. CLI11 names a flag's type, and after a
-// colon what its validator says of itself.
+// "N", "auto|always|never", "FILE"; empty for a flag without a value. CLI11 gives the type's name, a colon
+// and the validator's description.
 std::string value_name(const CLI::Option& option) {
   if (option.get_items_expected_max() == 0) return "";
   const auto type = option.get_type_name();
   if (type == "INT" || type == "UINT") return "N";
   if (type == "FLOAT") return "X";
-  return type.substr(type.find(':') + 1);  // all of it where there is no colon
+  return type.substr(type.find(':') + 1);  // without a colon: the whole name
 }
 
 Row flag_row(const CLI::Option& option) {
@@ -74,7 +76,7 @@ Row flag_row(const CLI::Option& option) {
   return {left, text};
 }
 
-// What is given without a flag: "FILE...".
+// The values without a flag: "FILE...".
 std::vector<Row> arguments_of(const CLI::App& app) {
   std::vector<Row> rows;
   for (const auto* option :
@@ -89,7 +91,7 @@ std::vector<const CLI::Option*> flags_of(const CLI::App& app) {
   return app.get_options([](const CLI::Option* option) { return !option->get_lnames().empty(); });
 }
 
-// The command's own flags, then what every command takes: --help, and the flags of the program.
+// The command's own flags, then --help, then the flags of the program.
 std::vector<const CLI::Option*> all_flags_of(const CLI::App& app) {
   auto flags = flags_of(app);
   std::stable_partition(flags.begin(), flags.end(),
@@ -103,6 +105,25 @@ std::vector<const CLI::Option*> all_flags_of(const CLI::App& app) {
   return flags;
 }
 
+// A table per group, in the order of their first flags. The flags without a group come last.
+std::string flag_tables(const CLI::App& app) {
+  std::vector<std::pair<std::string, std::vector<Row>>> groups;
+  std::vector<Row> others;
+  for (const auto* flag : all_flags_of(app)) {
+    if (flag->get_group() == kNoGroup) {
+      others.push_back(flag_row(*flag));
+      continue;
+    }
+    const auto known = std::find_if(groups.begin(), groups.end(),
+                                    [&](const auto& group) { return group.first == flag->get_group(); });
+    if (known == groups.end()) groups.push_back({flag->get_group(), {flag_row(*flag)}});
+    if (known != groups.end()) known->second.push_back(flag_row(*flag));
+  }
+  std::string out;
+  for (const auto& [name, rows] : groups) out += table(name, rows);
+  return out + table(groups.empty() ? "Flags" : "Other flags", others);
+}
+
 }  // namespace
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string command, CLI::AppFormatMode) const {
@@ -114,12 +135,11 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string command, C
   out += " [FLAGS]\n" + table("Arguments", arguments);
 
   std::vector<Row> rows;
+  rows.reserve(subcommands.size());
   for (const auto* subcommand : subcommands)
     rows.push_back({subcommand->get_name(), subcommand->get_description()});
   out += table("Subcommands", rows);
-  rows.clear();
-  for (const auto* flag : all_flags_of(*app)) rows.push_back(flag_row(*flag));
-  out += table("Flags", rows);
+  out += flag_tables(*app);
 
   if (!app->get_footer().empty()) out += "\n" + wrapped(app->get_footer(), 0) + "\n";
   return out;

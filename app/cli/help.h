@@ -1,4 +1,4 @@
-// The layout of --help.
+// The layout of --help: at most 80 columns.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -6,9 +6,9 @@
 namespace lockstep {
 namespace {
 
-// Nobody types a name this long by mistake; it also bounds the work for a hostile word.
+// No name is longer. The limit also bounds the work for a very long word.
 constexpr size_t kLongestWord = 64;
-// A beginning shorter than this says too little.
+// A shorter beginning fits too many names.
 constexpr size_t kShortestBeginning = 3;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
@@ -23,17 +23,6 @@ std::string normalized(std::string_view word) {
 bool is_near(std::string_view word, std::string_view name, int distance) {
   const auto longer = std::max(word.size(), name.size());
   return distance <= std::max(1, static_cast<int>(longer) / 3) && distance < static_cast<int>(word.size());
-}
-
-std::optional<std::string> only_completion(std::string_view word, std::span<const std::string> names) {
-  if (word.size() < kShortestBeginning) return std::nullopt;
-  std::optional<std::string> found;
-  for (const auto& name : names) {
-    if (!normalized(name).starts_with(word)) continue;
-    if (found) return std::nullopt;
-    found = name;
-  }
-  return found;
 }
 
 }  // namespace
@@ -56,9 +45,20 @@ int edit_distance(std::string_view a, std::string_view b) {
   return current[b.size()];
 }
 
+std::vector<std::string> completions(std::string_view word, std::span<const std::string> names) {
+  const auto beginning = normalized(word);
+  std::vector<std::string> found;
+  if (beginning.size() < kShortestBeginning) return found;
+  for (const auto& name : names) {
+    if (normalized(name).starts_with(beginning)) found.push_back(name);
+  }
+  return found;
+}
+
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> names) {
   const auto wanted = normalized(word);
   if (wanted.empty() || wanted.size() > kLongestWord) return std::nullopt;
+  if (const auto found = completions(word, names); found.size() == 1) return found.front();
 
   const std::string* best = nullptr;
   int best_distance = 0;
@@ -69,7 +69,7 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
     best = &name;
     best_distance = distance;
   }
-  return best ? std::optional(*best) : only_completion(wanted, names);
+  return best ? std::optional(*best) : std::nullopt;
 }
 
 std::string in_quotes(std::string_view word) {

@@ -1,22 +1,26 @@
-// The nearest known name to a word that is not known.
+// Suggestions for unknown words.
 #pragma once
 
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace lockstep {
 
-// Fewest single-character insertions, deletions, replacements and swaps of neighbours that turn one into the
-// other (Damerau-Levenshtein, no character edited twice).
+// The smallest number of insertions, deletions, replacements and swaps of adjacent characters that turns one
+// word into the other (Damerau-Levenshtein, no character edited twice).
 int edit_distance(std::string_view a, std::string_view b);
 
-// The name that was probably meant: at most a third of its characters differ, or it is the only one that
-// begins with `word`. Case, leading dashes and '_' for '-' do not count. Nothing when nothing is near.
+// The names that begin with `word`. None for words of less than three characters.
+std::vector<std::string> completions(std::string_view word, std::span<const std::string> names);
+
+// The name that was probably meant: the only one that begins with `word`, else the nearest of those in which
+// at most a third of the characters differ. Ignores case, leading dashes, and '_' for '-'.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> names);
 
-// The word in quotes, for a message: control characters become '?', so that it cannot disturb a terminal.
+// The word in quotes, for messages. Control characters become '?': they could disturb a terminal.
 std::string in_quotes(std::string_view word);
 
 }  // namespace lockstep

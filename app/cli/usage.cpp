@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/cli/suggest.h>
@@ -55,32 +56,42 @@ std::vector<const CLI::App*> subcommands_of(const CLI::App& command) {
   return command.get_subcommands([](const CLI::App*) { return true; });
 }
 
-// The command that takes the flag, among those below the last of `chain`.
-std::optional<Chain> owner_of(const std::string& flag, const Chain& chain) {
-  if (has_flag(*chain.back(), flag)) return chain;
+// The commands that have the flag: the last of `chain` and those below it.
+std::vector<Chain> owners_of(const std::string& flag, const Chain& chain) {
+  if (has_flag(*chain.back(), flag)) return {chain};
+  std::vector<Chain> owners;
   for (const auto* subcommand : subcommands_of(*chain.back())) {
     auto longer = chain;
     longer.push_back(subcommand);
-    if (auto owner = owner_of(flag, longer)) return owner;
+    for (auto& owner : owners_of(flag, longer)) owners.push_back(std::move(owner));
   }
-  return std::nullopt;
+  return owners;
+}
+
+// For a flag of other commands.
+std::string owners_hint(const std::vector<Chain>& owners, const Chain& chain) {
+  const auto& first = owners.front();
+  if (owners.size() == 1) {
+    return fmt::format("it is a flag of '{}', {}", name_of(first), see_help(first));
+  }
+  return fmt::format("it is a flag of {} other commands, such as '{}'; {}", owners.size(), name_of(first),
+                     see_help(chain));
 }
 
 UsageError unknown_flag(const std::string& word, const Chain& chain) {
   const auto flag = word.substr(0, word.find('='));
-  // What the chosen command takes is left over only when it stood before the command's name.
+  // A known flag is left over only if it stood before the command's name.
   if (has_flag(*chain.back(), flag)) {
     return UsageError(fmt::format("the flag {} must come after '{}'", in_quotes(flag), name_of(chain)),
                       fmt::format("write '{} {} ...'", name_of(chain), flag));
   }
   const auto what = fmt::format("unknown flag {} for '{}'", in_quotes(flag), name_of(chain));
-  // Nearest among the command's own flags first, then among those of the program.
+  // The command's own flags come first, then those of the program.
   auto near = nearest(flag, flag_names(*chain.back()));
   if (!near) near = nearest(flag, flag_names(*chain.front()));
   if (!near) {
-    if (const auto owner = owner_of(flag, {chain.front()})) {
-      return UsageError(what, fmt::format("it is a flag of '{}', {}", name_of(*owner), see_help(*owner)));
-    }
+    const auto owners = owners_of(flag, {chain.front()});
+    if (!owners.empty()) return UsageError(what, owners_hint(owners, chain));
   }
   return UsageError(what, hint_with(near, chain));
 }
@@ -111,7 +122,7 @@ std::optional<Found> find_flag(const std::string& flag, const Chain& chain) {
   return std::nullopt;
 }
 
-// The flag, or the environment variable that its value came from.
+// The flag, or the environment variable that has set it.
 std::string subject(const std::string& flag, const std::optional<Found>& found) {
   if (!found || found->option->get_envname().empty()) return flag;
   const auto& typed = found->command->parse_order();
@@ -127,7 +138,7 @@ UsageError bad_value(const std::string& flag, const std::string& message, const 
                     hint + see_help(chain));
 }
 
-// CLI11 says both of these with ArgumentMismatch.
+// CLI11 throws ArgumentMismatch for both.
 UsageError missing_or_repeated(const std::string& flag, const Chain& chain) {
   const auto found = find_flag(flag, chain);
   if (!found || found->option->count() <= 1) {

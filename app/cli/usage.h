@@ -1,4 +1,4 @@
-// What CLI11 found wrong with a command line, said in our words.
+// CLI11's errors as messages of lockstep.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -7,14 +7,14 @@
 
 namespace lockstep {
 
-// One sentence that names the flag (or the environment variable), the command and both values; the hint has
-// the nearest known name. For an error that parsing `app` has thrown.
+// For an error that parsing `app` has thrown. The message names the flag (or the environment variable), the
+// command and both values; the hint names the nearest known word.
 UsageError usage_error(const CLI::App& app, const CLI::ParseError& error);
 
-// --help was among the words that were read, for `app` or one of its subcommands.
+// Whether --help was given, to `app` or to one of its subcommands.
 bool help_requested(const CLI::App& app);
 
-// The command line ends where a subcommand had to follow: `lockstep`, `lockstep demo`.
+// Whether the command line ends where a subcommand must follow: `lockstep`, `lockstep demo`.
 bool ends_before_subcommand(const CLI::App& app);
 
 }  // namespace lockstep

@@ -13,10 +13,10 @@
 namespace lockstep {
 namespace {
 
-const std::string kAccepted;  // CLI11 takes an empty text for "accepted"
+const std::string kAccepted;  // CLI11: an empty text means "accepted"
 
 // "auto, always or never"
-std::string list_choices(const std::vector<std::string>& choices) {
+std::string either_of(const std::vector<std::string>& choices) {
   std::string text;
   for (size_t i = 0; i < choices.size(); ++i) {
     if (i > 0) text += i + 1 == choices.size() ? " or " : ", ";
@@ -25,13 +25,13 @@ std::string list_choices(const std::vector<std::string>& choices) {
   return text;
 }
 
-// from_chars knows no plus sign.
+// from_chars() accepts no plus sign.
 std::string_view without_plus(std::string_view text) {
   const bool plus = text.starts_with('+') && !text.starts_with("+-");
   return plus ? text.substr(1) : text;
 }
 
-// A leading zero is refused, because C and many shells read 010 as 8.
+// Leading zeros are refused: C and many shells read 010 as 8.
 bool leading_zero(std::string_view digits) {
   if (digits.starts_with('-')) digits.remove_prefix(1);
   return digits.size() > 1 && digits.front() == '0';
@@ -51,7 +51,7 @@ std::string check_int(const std::string& text, int64_t min, int64_t max) {
   return kAccepted;
 }
 
-// What is wrong with a number as such; `value` is set where nothing is.
+// Returns what is wrong, else sets `value`.
 std::string check_number(const std::string& text, double& value) {
   const auto digits = without_plus(text);
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -65,7 +65,7 @@ std::string check_number(const std::string& text, double& value) {
   return kAccepted;
 }
 
-// A number for which `fits`; `range` says which those are.
+// Accepts the numbers for which `fits` is true; `range` describes them.
 CLI::Validator number(bool (*fits)(double), const char* range) {
   const auto check = [fits, range](const std::string& text) {
     double value = 0;
@@ -84,8 +84,11 @@ CLI::Validator one_of(std::vector<std::string> choices) {
     for (const auto& choice : choices) {
       if (text == choice) return kAccepted;
     }
-    auto message = fmt::format("must be {}, got {}", list_choices(choices), in_quotes(text));
-    if (const auto near = nearest(text, choices)) message += fmt::format("\ndid you mean '{}'?", *near);
+    auto message = fmt::format("must be {}, got {}", either_of(choices), in_quotes(text));
+    if (const auto near = nearest(text, choices)) return message + fmt::format("\ndid you mean '{}'?", *near);
+    if (const auto longer = completions(text, choices); !longer.empty()) {
+      message += fmt::format("\ndid you mean {}?", either_of(longer));
+    }
     return message;
   };
   return CLI::Validator(std::move(check), shown);

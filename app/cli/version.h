@@ -1,4 +1,4 @@
-// The version that --version prints and that runs record.
+// The version, for --version and for the files that runs write.
 #pragma once
 
 #include <string>

@@ -23,10 +23,6 @@ struct BenchTrainOptions {
 TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
                   const std::optional<LoadedData>& data = {});
 
-// For a report's settings: what was asked for, else the recipe's values, which it may multiply with the
-// devices of a list (each row has what its list had). plan: any of the report's.
-nlohmann::ordered_json training_settings(const TrainFlags& options, const TrainPlan& plan);
-
 // A trainer that goes through its epochs' batches for as long as somebody measures.
 class TimedTraining {
  public:

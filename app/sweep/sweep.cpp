@@ -26,6 +26,7 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/plan.h>
@@ -109,40 +110,6 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
   return planned;
 }
 
-// What all cells share. Of what a plan derives from its own devices, what was asked for.
-Json settings_of(const TrainFlags& options, const TrainPlan& plan) {
-  const auto& recipe = find_recipe(options.recipe);
-  const auto& replica = plan.trainer.replica;
-  return {{"recipe", plan.recipe},
-          {"model", plan.model},
-          {"seed", plan.seed},
-          {"data", plan.data.set.name},
-          {"data_origin", plan.data.origin},
-          {"train_rows", plan.data.set.train.size()},
-          {"test_rows", plan.data.set.test.size()},
-          {"threads", or_null(options.threads)},
-          {"split", options.split},
-          {"limit_steps", or_null(options.limit_steps)},
-          {"optimizer", options.optimizer},
-          {"momentum", replica.optimizer.momentum},
-          {"nesterov", options.nesterov},
-          {"weight_decay", replica.optimizer.weight_decay},
-          {"clip_norm", or_null(options.clip_norm)},
-          {"schedule", name_of(kScheduleNames, plan.trainer.lr.schedule)},
-          {"warmup_epochs", options.warmup_epochs.value_or(recipe.warmup_epochs)},
-          {"precision", options.precision},
-          {"accumulate", options.accumulate},
-          {"bn", options.bn},
-          {"sync", name_of(kSyncModeNames, replica.sync.mode)},
-          {"bucket_bytes", replica.sync.bucket_bytes},
-          {"allreduce", options.allreduce.value_or("auto")},
-          {"kernels", options.kernels},
-          {"cuda_graph", options.cuda_graph},
-          {"in_flight", or_null(options.in_flight)},
-          {"deterministic", options.deterministic},
-          {"invariant", options.invariant}};
-}
-
 // Each once. Of rates, which a sweep is there to try, none.
 void warn_of_machine(const std::vector<PlannedCell>& cells) {
   std::set<std::string> said;
@@ -166,7 +133,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     text += fmt::format("# {:<10} {}\n", name, value);
   };
   line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
-                             plan.model, plan.data.set.name, plan.data.set.train.size(),
+                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.size()),
                              plan.data.test_count(), plan.data.origin, plan.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "batch size and learning rate are k times the given ones on k devices");
@@ -255,11 +222,12 @@ void setup_sweep(CLI::App& app) {
   add_update_flags(*sweep, options->train);
   add_engine_flags(*sweep, options->train);
   add_files(*sweep, *options);
+  group_flags(*sweep);
   sweep->callback([options] { run_sweep(*options); });
 }
 
 void run_sweep(const SweepOptions& options) {
-  const InterruptGuard interrupt("the step under way to end (its cell is not kept)");
+  const InterruptGuard interrupt("the current step; its cell is not kept");
   check_files(options);
   const auto grid = make_grid(options);
   for (const auto& cell : grid) {
@@ -270,7 +238,7 @@ void run_sweep(const SweepOptions& options) {
   auto record = open_record(options);
   const auto cells = plan_cells(options, grid);
   const auto& first = cells.front().plan;
-  record.begin(settings_of(options.train, first));
+  record.begin(shared_fields(SettingsOf::kSweep, options.train, first));
   if (const auto other = record.other_environment()) {
     warn(fmt::format("{} was begun elsewhere ({}): its times do not compare with those of this run",
                      *options.resume, *other));

@@ -2,11 +2,12 @@
 
 #include <CLI/CLI.hpp>
 
+#include <vector>
+
+#include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/parallel/trainer.h>
-#include <lockstep/support/kernels.h>
 
 namespace lockstep {
 namespace {
@@ -14,15 +15,40 @@ namespace {
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxBucketMb = 1 << 20;
 
-void add_kernels_flag(CLI::App& command, TrainFlags& options) {
-  command
-      .add_option(
-          "--kernels", options.kernels,
-          "Whose kernels compute the layers: auto (ours where there are any: LeNet and ResNet-18's 3x3 "
-          "convolutions and batch norms on processors, batch norms on GPUs), direct (the same without "
-          "Winograd's tiles, which round a little more) or stock (torch's). On processors ours are for the "
-          "best instructions there are, or LOCKSTEP_CPU_CAPABILITY=avx512|avx2|portable")
-      ->check(one_of(names_of(kKernelsNames)));
+// A heading of the help, and the flags below it.
+struct FlagGroup {
+  const char* name;
+  std::vector<const char*> flags;
+};
+
+std::vector<FlagGroup> flag_groups() {
+  return {{"What to train",
+           {"--recipe", "--model", "--data", "--limit-train", "--limit-test", "--limit-steps", "--epochs",
+            "--seed"}},
+          {"Devices and batch", {"--devices", "--threads", "--batch-size", "--split", "--scale-batch"}},
+          {"Optimizer",
+           {"--lr", "--optimizer", "--momentum", "--nesterov", "--weight-decay", "--clip-norm", "--schedule",
+            "--warmup-epochs"}},
+          {"Gradients and arithmetic",
+           {"--precision", "--accumulate", "--bn", "--sync", "--bucket-mb", "--allreduce", "--kernels",
+            "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
+          {"Measuring", {"--repeat", "--iterations", "--scaling", "--predict", "--link"}},
+          {"Watching and keeping",
+           {"--log-every", "--metrics", "--trace", "--save", "--json", "--resume", "--overwrite",
+            "--print-weights-hash", "--quiet", "--dry-run"}}};
+}
+
+// The hint names `lockstep recipes`, whatever the word.
+CLI::Validator known_recipe() {
+  const auto known = one_of(recipe_names());
+  return CLI::Validator(
+      [known](const std::string& name) {
+        auto problem = known(name);
+        if (problem.empty()) return problem;
+        problem += problem.find('\n') == std::string::npos ? '\n' : ' ';
+        return problem + "'lockstep recipes' describes all of them,";
+      },
+      "");
 }
 
 }  // namespace
@@ -33,13 +59,16 @@ void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows) {
 }
 
 void add_data_flags(CLI::App& command, TrainFlags& options) {
-  command.add_option("--recipe", options.recipe, "Named set of values; a flag given beside it wins")
-      ->check(one_of(recipe_names()));
-  command.add_option("--model", options.model, "Another model than the recipe's")
+  command
+      .add_option("--recipe", options.recipe,
+                  "Named set of values, see 'lockstep recipes'; other flags take precedence")
+      ->check(known_recipe())
+      ->type_name("NAME");
+  command.add_option("--model", options.model, "Model to train instead of the recipe's")
       ->check(one_of(model_names()));
   command
       .add_option("--data", options.data,
-                  "Folder with Fashion-MNIST's four files, or 'synthetic' (default: LOCKSTEP_DATA, else "
+                  "Folder with the four files of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, else "
                   "Debian's folder)")
       ->type_name("DIR");
   command.add_option("--limit-train", options.limit_train, "Use only the first N training images")
@@ -50,7 +79,7 @@ void add_recipe_flags(CLI::App& command, TrainFlags& options) {
   add_data_flags(command, options);
   command
       .add_option("--batch-size", options.batch_size,
-                  "Images a step over all replicas (default: the recipe's)")
+                  "Images per step over all replicas (default: the recipe's)")
       ->check(positive_int(kMaxRows));
 }
 
@@ -58,11 +87,11 @@ void add_run_flags(CLI::App& command, TrainFlags& options) {
   add_limit_test_flag(command, options.limit_test);
   command
       .add_option("--seed", options.seed,
-                  "For the initial weights, the order of the images and synthetic data")
+                  "Seed of the initial weights, the order of the images and synthetic data")
       ->check(non_negative_int());
   command
       .add_option("--limit-steps", options.limit_steps,
-                  "Stop after N steps of the whole run, then evaluate and close as usual")
+                  "Stop after N steps of the whole run, then evaluate as usual")
       ->check(positive_int());
 }
 
@@ -71,7 +100,7 @@ void add_replica_flags(CLI::App& command, TrainFlags& options) {
       ->check(positive_int(kMaxThreads));
   command
       .add_option("--split", options.split,
-                  "Shares of the batch: even, 3:1 (one number a replica), or auto (found by timing)")
+                  "Shares of the batch: even, 3:1 (one number per replica), or auto (found by timing)")
       ->type_name("SHARES");
 }
 
@@ -82,20 +111,20 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& options) {
 }
 
 void add_update_flags(CLI::App& command, TrainFlags& options) {
-  command.add_option("--optimizer", options.optimizer, "Update rule")
-      ->check(one_of(names_of(kOptimizerNames)));
-  command.add_option("--momentum", options.momentum, "Of SGD (default: the recipe's)")->check(fraction());
-  command.add_flag("--nesterov", options.nesterov, "Nesterov's form of momentum");
+  add_choice(command, "--optimizer", options.optimizer, kOptimizerNames, "Update rule");
+  command.add_option("--momentum", options.momentum, "Momentum of SGD (default: the recipe's)")
+      ->check(fraction());
+  command.add_flag("--nesterov", options.nesterov, "Use Nesterov momentum");
   command
       .add_option("--weight-decay", options.weight_decay,
                   "L2 for sgd, decoupled for adamw (default: the recipe's)")
       ->check(non_negative_number());
   command
       .add_option("--clip-norm", options.clip_norm,
-                  "Scale the gradient down to this norm, over all parameters, where it is larger")
+                  "Scale gradients down so that their norm over all parameters is at most X")
       ->check(positive_number());
-  command.add_option("--schedule", options.schedule, "How the learning rate falls (default: the recipe's)")
-      ->check(one_of(names_of(kScheduleNames)));
+  add_choice(command, "--schedule", options.schedule, kScheduleNames,
+             "How the learning rate falls (default: the recipe's)");
   command
       .add_option("--warmup-epochs", options.warmup_epochs,
                   "Epochs in which the learning rate rises to its value (default: the recipe's)")
@@ -103,40 +132,42 @@ void add_update_flags(CLI::App& command, TrainFlags& options) {
 }
 
 void add_engine_flags(CLI::App& command, TrainFlags& options) {
-  command.add_option("--precision", options.precision, "Arithmetic of the layers")
-      ->check(one_of(names_of(kPrecisionNames)));
+  add_choice(command, "--precision", options.precision, kPrecisionNames, "Arithmetic of the layers");
   command
       .add_option("--accumulate", options.accumulate,
-                  "Micro-batches that each replica's share of a step is cut into; gradients are summed once")
+                  "Micro-batches per step and replica; gradients are summed over the replicas once per step")
       ->check(positive_int(kMaxMicroBatches));
-  command.add_option("--bn", options.bn, "Whose batch-norm statistics evaluation uses")
-      ->check(one_of(names_of(kBnPolicyNames)));
-  command
-      .add_option("--sync", options.sync,
-                  "When gradients are summed over the replicas (default: overlapped with backward)")
-      ->check(one_of(names_of(kSyncModeNames)));
-  command
-      .add_option("--bucket-mb", options.bucket_mb, "Gradients that are summed at a time (default: 25 MB)")
+  add_choice(command, "--bn", options.bn, kBnPolicyNames,
+             "Batch-norm statistics for evaluation: the first replica's, or the mean");
+  add_choice(command, "--sync", options.sync, kSyncModeNames,
+             "When gradients are summed over the replicas (default: overlapped with backward)");
+  command.add_option("--bucket-mb", options.bucket_mb, "Largest bucket of gradients, in MB (default: 25)")
       ->check(positive_int(kMaxBucketMb));
-  command
-      .add_option("--allreduce", options.allreduce,
-                  "How they are summed (default: auto: nccl between distinct GPUs, elsewhere two_shot)")
-      ->check(one_of(names_of(kAllreduceNames)));
-  add_kernels_flag(command, options);
-  command
-      .add_option("--cuda-graph", options.cuda_graph,
-                  "On GPUs, record a step once and replay it (auto: where it can be done)")
-      ->check(one_of(names_of(kCudaGraphNames)));
+  add_choice(command, "--allreduce", options.allreduce, kAllreduceNames,
+             "How gradients are summed (default: auto: nccl between distinct GPUs, else two_shot)");
+  add_choice(command, "--kernels", options.kernels, kKernelsNames,
+             "Kernels of the layers: auto (lockstep's, where it has them), direct (the same without "
+             "Winograd's tiles, which round more), torch (torch's alone). LOCKSTEP_CPU_CAPABILITY="
+             "avx512|avx2|portable chooses the instructions of lockstep's kernels on CPUs");
+  add_choice(command, "--cuda-graph", options.cuda_graph, kCudaGraphNames,
+             "On GPUs, capture a step once and replay it (auto: where possible)");
   command
       .add_option("--in-flight", options.in_flight,
-                  "Steps that are queued before the host waits for one, 1 or 2 (default: 1 on processors, 2 "
-                  "on GPUs)")
+                  "Steps in flight, 1 or 2: how many are queued before the host waits for one (default: 1 on "
+                  "CPUs, 2 on GPUs)")
       ->check(positive_int(2))
       ->type_name("1|2");
   command.add_flag("--deterministic", options.deterministic,
                    "The same command gives the same bits, on GPUs too (slower there)");
-  command.add_flag("--invariant", options.invariant,
-                   "1, 2, 4 and 8 replicas give the same bits (slower; README says how)");
+  command.add_flag("--invariant", options.invariant, "1, 2, 4 and 8 replicas give the same bits (slower)");
+}
+
+void group_flags(CLI::App& command) {
+  for (const auto& [group, flags] : flag_groups()) {
+    for (const auto* flag : flags) {
+      if (auto* option = command.get_option_no_throw(flag)) option->group(group);
+    }
+  }
 }
 
 }  // namespace lockstep

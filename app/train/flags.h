@@ -1,13 +1,26 @@
-// The flags that say what is trained and how: of `train`, and of every command that trains in order to
-// measure.
+// The flags that say what is trained and how: of `train`, and of every command that trains to measure.
 #pragma once
 
 #include <cstdint>
 #include <optional>
+#include <string>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/optimizer/lr_schedule.h>
+#include <lockstep/parallel/optimizer/optimizer.h>
+#include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/training/precision.h>
+#include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/support/kernels.h>
+
+namespace CLI {
+class App;
+}
 
 namespace lockstep {
 
-// As typed; what is empty comes from the recipe or is derived.
+// As given. An empty value comes from the recipe, or is derived from the devices.
 struct TrainFlags {
   // what
   std::string recipe = "lenet-scratch";
@@ -23,7 +36,7 @@ struct TrainFlags {
   // where
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
-  std::string split = "even";
+  std::string split = "even";  // or "auto", or shares: "3:1"
 
   // how
   std::optional<double> lr;
@@ -31,30 +44,31 @@ struct TrainFlags {
   std::optional<double> weight_decay;
   std::optional<double> clip_norm;
   bool nesterov = false;
-  std::string optimizer = "sgd";
-  std::optional<std::string> schedule;
+  OptimizerKind optimizer = OptimizerKind::kSgd;
+  std::optional<Schedule> schedule;
   std::optional<int64_t> warmup_epochs;
-  std::string precision = "fp32";
+  Precision precision = Precision::kFp32;
   int accumulate = 1;
-  std::string bn = "root";
-  std::optional<std::string> sync;
+  BnPolicy bn = BnPolicy::kRoot;
+  std::optional<SyncMode> sync;
   std::optional<int64_t> bucket_mb;
-  std::optional<std::string> allreduce;
-  std::string kernels = "auto";
-  std::string cuda_graph = "auto";
+  std::optional<Allreduce> allreduce;
+  Kernels kernels = Kernels::kAuto;
+  CudaGraph cuda_graph = CudaGraph::kAuto;
   std::optional<int> in_flight;  // steps
   bool deterministic = false;
   bool invariant = false;
 
   // watch and keep
   int64_t log_every = 50;              // steps
-  std::optional<std::string> metrics;  // a file of JSON lines
+  std::optional<std::string> metrics;  // a file of JSON lines, "-": standard output
   std::optional<std::string> trace;    // a file for chrome://tracing
   std::optional<std::string> save;     // a safetensors file
   bool overwrite = false;
   bool print_weights_hash = false;
   bool quiet = false;
   bool dry_run = false;
+  bool json = false;  // the plan of a dry run
 };
 
 inline constexpr int64_t kMaxEpochs = 1'000'000;
@@ -63,7 +77,7 @@ inline constexpr int64_t kMaxRows = int64_t{1} << 31;  // of a data set, of a ba
 // --recipe, --model, --data, --limit-train
 void add_data_flags(CLI::App& command, TrainFlags& options);
 
-// Those, and --batch-size.
+// The same and --batch-size.
 void add_recipe_flags(CLI::App& command, TrainFlags& options);
 
 // --limit-test
@@ -78,11 +92,14 @@ void add_replica_flags(CLI::App& command, TrainFlags& options);
 // --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
 void add_update_flags(CLI::App& command, TrainFlags& options);
 
-// --lr, and those.
+// The same and --lr.
 void add_optimizer_flags(CLI::App& command, TrainFlags& options);
 
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
 // --deterministic, --invariant
 void add_engine_flags(CLI::App& command, TrainFlags& options);
+
+// Sorts the command's flags into the groups of its help. Call it when all flags are there.
+void group_flags(CLI::App& command);
 
 }  // namespace lockstep

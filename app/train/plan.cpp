@@ -56,9 +56,8 @@ void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& pla
   plan.total_steps = plan.steps_per_epoch * plan.epochs;
   if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
 
-  const auto schedule = options.schedule ? value_of(kScheduleNames, *options.schedule) : recipe.schedule;
   plan.usual_lr = rate_of(recipe, plan.trainer.replica.optimizer.kind) * static_cast<double>(devices);
-  plan.trainer.lr = {.schedule = schedule,
+  plan.trainer.lr = {.schedule = options.schedule.value_or(recipe.schedule),
                      .lr = options.lr.value_or(plan.usual_lr),
                      .total_steps = plan.steps_per_epoch * plan.epochs,
                      .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
@@ -68,29 +67,28 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   auto& replica = trainer.replica;
   replica.optimizer = {
-      .kind = value_of(kOptimizerNames, options.optimizer),
-      .momentum = options.momentum.value_or(options.optimizer == "sgd" ? recipe.momentum : 0),
+      .kind = options.optimizer,
+      .momentum = options.momentum.value_or(options.optimizer == OptimizerKind::kSgd ? recipe.momentum : 0),
       .nesterov = options.nesterov,
       .weight_decay = options.weight_decay.value_or(recipe.weight_decay)};
   replica.clip_norm = options.clip_norm.value_or(0);
-  replica.precision = value_of(kPrecisionNames, options.precision);
+  replica.precision = options.precision;
   replica.invariant = options.invariant;
-  if (options.sync) replica.sync.mode = value_of(kSyncModeNames, *options.sync);
+  if (options.sync) replica.sync.mode = *options.sync;
   if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
-  trainer.allreduce =
-      choose_allreduce(value_of(kAllreduceNames, options.allreduce.value_or("auto")), trainer.devices);
+  trainer.allreduce = choose_allreduce(options.allreduce.value_or(Allreduce::kAuto), trainer.devices);
   trainer.accumulate = options.accumulate;
-  trainer.bn = value_of(kBnPolicyNames, options.bn);
+  trainer.bn = options.bn;
   plan.deterministic = options.deterministic;
-  plan.kernels = value_of(kKernelsNames, options.kernels);
+  plan.kernels = options.kernels;
   check_precision(replica.precision, trainer.devices);
   trainer.in_flight = options.in_flight;
-  replica.cuda_graph = value_of(kCudaGraphNames, options.cuda_graph);
+  replica.cuda_graph = options.cuda_graph;
   check_cuda_graph(replica.cuda_graph, trainer.devices);
   if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {
     replica.cuda_graph = CudaGraph::kOff;  // nothing to record, or each step is to be seen
   }
-  if (options.invariant) check_invariant_world(plan.world_size());
+  if (options.invariant) check_invariant(plan.world_size());
 }
 
 // Returns a model of the kind, for what is to be known of it.

@@ -21,29 +21,28 @@ ScalingLists::ScalingLists(const BenchScalingOptions& options, std::vector<std::
   threads_ = threads_for(options_.bench, static_cast<size_t>(longest_));
 }
 
-Contender ScalingLists::contender(Scaling scaling, const std::vector<torch::Device>& devices,
-                                  int64_t fraction) {
+ScalingCase ScalingLists::make_case(Scaling scaling, const std::vector<torch::Device>& devices,
+                                    int64_t fraction) {
   const auto& recipe = find_recipe(options_.train.recipe);
   const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
   BenchTrainOptions options = options_;
   const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
   options.train.batch_size = std::max<int64_t>(1, batch / fraction) * times;
   options.train.lr =
-      options_.train.lr.value_or(rate_of(recipe, value_of(kOptimizerNames, options_.train.optimizer))) *
-      static_cast<double>(times);
+      options_.train.lr.value_or(rate_of(recipe, options_.train.optimizer)) * static_cast<double>(times);
   options.train.epochs = options_.epochs.value_or(1);
   if (devices.size() == 1) options.train.split = "even";
-  Contender contender{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
-  data_ = contender.plan.data;  // read once
-  return contender;
+  ScalingCase each{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
+  data_ = each.plan.data;  // read once
+  return each;
 }
 
-std::vector<Contender> ScalingLists::contenders() {
+std::vector<ScalingCase> ScalingLists::cases() {
   const std::vector<torch::Device> first{lists_.front().front()};
-  std::vector<Contender> all{contender(Scaling::kStrong, first)};
+  std::vector<ScalingCase> all{make_case(Scaling::kStrong, first)};
   for (const auto scaling : modes_of(options_.scaling)) {
     for (const auto& devices : lists_) {
-      if (devices.size() > 1) all.push_back(contender(scaling, devices));
+      if (devices.size() > 1) all.push_back(make_case(scaling, devices));
     }
   }
   std::vector<torch::Device> alone = first;
@@ -52,18 +51,18 @@ std::vector<Contender> ScalingLists::contenders() {
       if (std::find(alone.begin(), alone.end(), device) != alone.end()) continue;
       if (options_.train.split != "auto" && devices.size() > 1) continue;
       alone.push_back(device);
-      all.push_back(contender(Scaling::kStrong, {device}));
+      all.push_back(make_case(Scaling::kStrong, {device}));
     }
   }
   return all;
 }
 
-std::vector<Contender> ScalingLists::shards() {
-  std::vector<Contender> all;
+std::vector<ScalingCase> ScalingLists::fractions() {
+  std::vector<ScalingCase> all;
   const auto device = lists_.front().front();
   for (const int64_t fraction : {1, 2, 4}) {
-    all.push_back(contender(Scaling::kStrong, {device}, fraction));
-    if (device.is_cpu()) all.back().neighbours = std::max(0, std::min(longest_, with_cores()) - 1);
+    all.push_back(make_case(Scaling::kStrong, {device}, fraction));
+    if (device.is_cpu()) all.back().background_load = std::max(0, std::min(longest_, with_cores()) - 1);
   }
   return all;
 }

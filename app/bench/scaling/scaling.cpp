@@ -14,6 +14,7 @@
 #include <lockstep/app/bench/scaling/prediction.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -61,55 +62,55 @@ std::optional<double> share_of(const std::vector<double>& part, const std::vecto
   return ratio ? std::optional(100 * *ratio) : std::nullopt;
 }
 
-Json row_of(const Contender& contender, const Contender& reference) {
-  const auto seconds = spread_of(contender.seconds);
-  const auto faster = speed_up(contender, reference);
-  const auto& plan = contender.plan;
-  return {{"mode", contender.replicas() == 1 ? "one" : name_of(kScalingNames, contender.scaling)},
+Json row_of(const ScalingCase& each, const ScalingCase& reference) {
+  const auto seconds = quartiles_of(each.seconds);
+  const auto faster = speed_up(each, reference);
+  const auto& plan = each.plan;
+  return {{"mode", each.replicas() == 1 ? "one" : name_of(kScalingNames, each.scaling)},
           {"devices", spec_of(plan.trainer.devices)},
-          {"replicas", contender.replicas()},
+          {"replicas", each.replicas()},
           {"threads", plan.trainer.threads},
           {"model", plan.model},
-          {"batch_size", static_cast<int64_t>(contender.rows())},
+          {"batch_size", static_cast<int64_t>(each.rows())},
           {"lr", plan.trainer.lr.lr},
           {"ms", 1e3 * seconds.median},
           {"low_ms", 1e3 * seconds.low},
           {"high_ms", 1e3 * seconds.high},
           {"repeats", seconds.repeats},
-          {"spread", 100 * seconds.relative()},
+          {"spread", 100 * seconds.relative_iqr()},
           {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
           {"speedup", or_null(faster)},
-          {"efficiency", faster ? Json(100 * *faster / contender.replicas()) : Json()},
-          {"exposed_sync", or_null(share_of(contender.sync, contender.seconds))},
-          {"accuracy", or_null(contender.accuracy)}};
+          {"efficiency", faster ? Json(100 * *faster / each.replicas()) : Json()},
+          {"exposed_sync", or_null(share_of(each.sync, each.seconds))},
+          {"accuracy", or_null(each.accuracy)}};
 }
 
 // A whole run of so many epochs, as `train` does it.
-double accuracy_of(const BenchScalingOptions& options, const Contender& contender) {
+double accuracy_of(const BenchScalingOptions& options, const ScalingCase& each) {
   auto train = options.train;
   train.quiet = true;
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
-  return TrainRun(contender.plan, train, terminal, nullptr).run().test_accuracy;
+  return TrainRun(each.plan, train, terminal, nullptr).run().test_accuracy;
 }
 
-void check(BenchReport& report, const Contender& contender, const Contender& reference) {
-  const auto devices = spec_of(contender.plan.trainer.devices);
-  const auto mode = name_of(kScalingNames, contender.scaling);
-  report.check(fmt::format("{} {}: replicas", mode, devices), contender.agree,
-               contender.agree ? "all have the same weights" : "their weights differ");
-  if (contender.scaling != Scaling::kStrong || contender.plan.has_batch_norm) return;
-  const double apart = weights_apart(contender.plan, reference.plan);
+void check(BenchReport& report, const ScalingCase& each, const ScalingCase& reference) {
+  const auto devices = spec_of(each.plan.trainer.devices);
+  const auto mode = name_of(kScalingNames, each.scaling);
+  report.check(fmt::format("{} {}: replicas", mode, devices), each.agree,
+               each.agree ? "all have the same weights" : "their weights differ");
+  if (each.scaling != Scaling::kStrong || each.plan.has_batch_norm) return;
+  const double apart = weights_apart(each.plan, reference.plan);
   report.check(fmt::format("{} {}: update", mode, devices), apart <= kRounding,
                fmt::format("three steps in double are {:.1e} from one device's, rounding is at most {:.0e}",
                            apart, kRounding));
 }
 
 // Whether several devices are worth it: against the fastest of them alone.
-void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders) {
-  for (const auto& mixed : contenders) {
+void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases) {
+  for (const auto& mixed : cases) {
     if (!mixed.plan.trainer.auto_split || mixed.replicas() == 1) continue;
-    const Contender* fastest = nullptr;
-    for (const auto& alone : contenders) {
+    const ScalingCase* fastest = nullptr;
+    for (const auto& alone : cases) {
       const auto& devices = mixed.plan.trainer.devices;
       if (alone.replicas() > 1) continue;
       if (std::find(devices.begin(), devices.end(), alone.plan.trainer.devices.front()) == devices.end())
@@ -132,64 +133,64 @@ void answer_mixing(BenchReport& report, const std::vector<Contender>& contenders
 }
 
 void predict(BenchReport& report, const BenchScalingOptions& options,
-             const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
-  const auto& plan = contenders.front().plan;
+             const std::vector<ScalingCase>& cases, const std::vector<ScalingCase>& fractions) {
+  const auto& plan = cases.front().plan;
   const auto link = options.link ? parse_link(*options.link) : measure_link(plan);
-  report_prediction(report, shards, contenders, link, *options.predict,
+  report_prediction(report, fractions, cases, link, *options.predict,
                     static_cast<int>(allowed_cores().size()));
 }
 
 // With the accuracy after --epochs, until Ctrl-C or weights that diverge end that; the times are shown
 // whatever comes.
-void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender>& contenders) {
+void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<ScalingCase>& cases) {
   std::exception_ptr ended;
   report.table("scaling", scaling_columns());
-  for (auto& contender : contenders) {
+  for (auto& each : cases) {
     if (options.epochs && !ended && !report.interrupted()) {
       try {
-        contender.accuracy = accuracy_of(options, contender);
+        each.accuracy = accuracy_of(options, each);
       } catch (const Error&) {
         ended = std::current_exception();
       }
     }
-    report.row(row_of(contender, contenders.front()));
+    report.row(row_of(each, cases.front()));
   }
   if (ended) std::rethrow_exception(ended);
   report.stop_if_interrupted("after the turns that are shown");
 }
 
 // Whether all that is timed fits into memory together, and a prediction has three points to fit its line to.
-void check_fit(const std::vector<Contender>& contenders, const std::vector<Contender>& shards) {
-  if (!shards.empty() && !(shards[0].rows() > shards[1].rows() && shards[1].rows() > shards[2].rows())) {
+void check_fit(const std::vector<ScalingCase>& cases, const std::vector<ScalingCase>& fractions) {
+  if (!fractions.empty() && !(fractions[0].rows() > fractions[1].rows() && fractions[1].rows() > fractions[2].rows())) {
     throw UsageError(
         fmt::format("--predict compares steps of b, b/2 and b/4 images; of a batch of {} from {} "
                     "images they are {}, {} and {}",
-                    shards[0].plan.batch_size, shards[0].plan.data.set.train.size(), shards[0].rows(),
-                    shards[1].rows(), shards[2].rows()),
+                    fractions[0].plan.batch_size, fractions[0].plan.data.set.train.size(), fractions[0].rows(),
+                    fractions[1].rows(), fractions[2].rows()),
         "use a --batch-size of at least 4, and no fewer images (--limit-train)");
   }
   std::vector<TrainPlan> plans;
-  for (const auto* some : {&contenders, &shards}) {
-    for (const auto& contender : *some) {
-      plans.insert(plans.end(), static_cast<size_t>(contender.neighbours) + 1, contender.plan);
+  for (const auto* some : {&cases, &fractions}) {
+    for (const auto& each : *some) {
+      plans.insert(plans.end(), static_cast<size_t>(each.background_load) + 1, each.plan);
     }
   }
   need_memory_for(plans);
 }
 
-void measure(BenchReport& report, const BenchScalingOptions& options, std::vector<Contender> contenders,
-             std::vector<Contender> shards) {
-  const auto count = static_cast<std::ptrdiff_t>(contenders.size());
-  contenders.insert(contenders.end(), shards.begin(), shards.end());
-  take_turns(contenders, options.bench.repeat, options.iterations, report);
-  shards.assign(contenders.begin() + count, contenders.end());
-  contenders.resize(static_cast<size_t>(count));
-  print_rows(report, options, contenders);
-  for (const auto& contender : contenders) {
-    if (contender.replicas() > 1) check(report, contender, contenders.front());
+void measure(BenchReport& report, const BenchScalingOptions& options, std::vector<ScalingCase> cases,
+             std::vector<ScalingCase> fractions) {
+  const auto count = static_cast<std::ptrdiff_t>(cases.size());
+  cases.insert(cases.end(), fractions.begin(), fractions.end());
+  take_turns(cases, options.bench.repeat, options.iterations, report);
+  fractions.assign(cases.begin() + count, cases.end());
+  cases.resize(static_cast<size_t>(count));
+  print_rows(report, options, cases);
+  for (const auto& each : cases) {
+    if (each.replicas() > 1) check(report, each, cases.front());
   }
-  answer_mixing(report, contenders);
-  if (options.predict) predict(report, options, contenders, shards);
+  answer_mixing(report, cases);
+  if (options.predict) predict(report, options, cases, fractions);
 }
 
 }  // namespace
@@ -199,9 +200,8 @@ void setup_bench_scaling(CLI::App& bench) {
       bench.add_subcommand("scaling", "The same training on more and more replicas; and predicted on others");
   auto options = std::make_shared<BenchScalingOptions>();
   add_recipe_flags(*scaling, options->train);
-  add_bench_flags(
-      *scaling, options->bench,
-      "Replicas that train; give it again for another list (default: 1, 2, 4, ... of what there is)");
+  add_optimizer_flags(*scaling, options->train);
+  add_engine_flags(*scaling, options->train);
   scaling
       ->add_option("--scaling", options->scaling,
                    "strong: one batch for all; weak: one for each, and the learning rate times as many")
@@ -223,8 +223,10 @@ void setup_bench_scaling(CLI::App& bench) {
       ->add_option("--link", options->link,
                    "What joins them: nvlink4, pcie5 or alpha,beta (us, GB/s) (default: as measured here)")
       ->type_name("LINK");
-  add_optimizer_flags(*scaling, options->train);
-  add_engine_flags(*scaling, options->train);
+  add_bench_flags(
+      *scaling, options->bench,
+      "Replicas that train; give it again for another list (default: 1, 2, 4, ... of what there is)");
+  group_flags(*scaling);
   scaling->callback([options] { run_bench_scaling(*options); });
 }
 
@@ -237,10 +239,10 @@ void run_bench_scaling(const BenchScalingOptions& options) {
   }
   if (options.link) parse_link(*options.link);
   ScalingLists lists(options, device_lists(options.bench, default_lists()));
-  const auto contenders = lists.contenders();
-  const auto shards = options.predict ? lists.shards() : std::vector<Contender>();
-  check_fit(contenders, shards);
-  auto settings = training_settings(options.train, contenders.front().plan);
+  const auto cases = lists.cases();
+  const auto fractions = options.predict ? lists.fractions() : std::vector<ScalingCase>();
+  check_fit(cases, fractions);
+  auto settings = shared_fields(SettingsOf::kBench, options.train, cases.front().plan);
   settings["scaling"] = options.scaling;
   settings["threads"] = lists.threads();
   BenchReport report("scaling", options.bench, std::move(settings));
@@ -248,7 +250,7 @@ void run_bench_scaling(const BenchScalingOptions& options) {
       fmt::format("each replica has {}, alone too; speed-up is in images a second, against one device in the",
                   counted(lists.threads(), "thread")));
   report.note("same turns; weak: n times the batch at n times the learning rate");
-  report.run([&] { measure(report, options, contenders, shards); });
+  report.run([&] { measure(report, options, cases, fractions); });
 }
 
 }  // namespace lockstep

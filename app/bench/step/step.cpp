@@ -13,6 +13,7 @@
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/support/statistics.h>
@@ -25,7 +26,7 @@ constexpr int64_t kMostTraced = 5'000;  // steps of one replica: a Trace holds t
 
 struct Measured {
   TrainPlan plan;
-  Spread seconds;  // a step
+  Quartiles seconds;  // a step
   TracedPhases phases;
   double peak = 0;  // operations a second
   bool agree = false;
@@ -36,7 +37,7 @@ int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
   return options.iterations > 0 ? options.iterations : fitting;
 }
 
-Spread time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
+Quartiles time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
                   bool& agree) {
   TimedTraining training(plan);
   const auto steps = steps_of(options, training);
@@ -45,7 +46,7 @@ Spread time_steps(const BenchReport& report, const BenchStepOptions& options, co
     seconds.push_back(training.seconds_per_step(steps));
   }
   agree = replicas_agree(training);
-  return spread_of(seconds);
+  return quartiles_of(seconds);
 }
 
 // In steps of their own: a trace keeps a GPU's steps from being replayed as a whole.
@@ -124,7 +125,7 @@ Json step_row(const Measured& measured) {
           {"low_ms", 1e3 * measured.seconds.low},
           {"high_ms", 1e3 * measured.seconds.high},
           {"repeats", measured.seconds.repeats},
-          {"spread", 100 * measured.seconds.relative()},
+          {"spread", 100 * measured.seconds.relative_iqr()},
           {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
           {"gflops", operations_per_second(measured) / 1e9},
           {"peak_gflops", measured.peak / 1e9},
@@ -252,14 +253,15 @@ void setup_bench_step(CLI::App& bench) {
   auto* step = bench.add_subcommand("step", "A training step: its time, its parts, its share of the peak");
   auto options = std::make_shared<BenchStepOptions>();
   add_recipe_flags(*step, options->train);
-  add_bench_flags(*step, options->bench,
-                  "Replicas that train; give it again for another list (default: auto)");
+  add_optimizer_flags(*step, options->train);
+  add_engine_flags(*step, options->train);
   step->add_option("--iterations", options->iterations,
                    "Steps a turn (default: as many as take half a second)")
       ->check(positive_int())
       ->default_str("");
-  add_optimizer_flags(*step, options->train);
-  add_engine_flags(*step, options->train);
+  add_bench_flags(*step, options->bench,
+                  "Replicas that train; give it again for another list (default: auto)");
+  group_flags(*step);
   step->callback([options] { run_bench_step(*options); });
 }
 
@@ -270,7 +272,7 @@ void run_bench_step(const BenchStepOptions& options) {
     plans.push_back(
         plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
   }
-  BenchReport report("step", options.bench, training_settings(options.train, plans.front()));
+  BenchReport report("step", options.bench, shared_fields(SettingsOf::kBench, options.train, plans.front()));
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
   report.note("matrices on all of the list's devices at once");
