@@ -4,6 +4,7 @@
   - links into the tree lead to files and headings that exist
   - README.md has at most 150 lines; lines of text have at most 120 columns (README.md: tables and code too)
   - all text is ASCII
+  - flags of a script in a block marked `sh` stand in a file of scripts/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
 
@@ -83,6 +84,18 @@ def unknown_flags(page, text, known):
     return found
 
 
+def unknown_script_flags(page, text, sources):
+    found = []
+    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M):
+        for line in block.splitlines():
+            if not re.match(r"(\./)?scripts/(?!run\.sh)", line):
+                continue
+            for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", line.split(" #")[0]):
+                if not re.search(rf"{flag}(?![\w-])", sources):
+                    found.append(f"{page.name}: no script has {flag}")
+    return found
+
+
 def batch_order_problem(text):
     code = re.search(r"^```python\n(def batch_order.*?)^```$", text, re.S | re.M)
     if not code:
@@ -102,10 +115,12 @@ def batch_order_problem(text):
 def main():
     flags = all_flags(os.path.abspath(sys.argv[1]))
     known = set().union(*flags.values())
+    sources = "".join(file.read_text() for file in ROOT.glob("scripts/*.*"))
     found = [] if len(flags) > 10 else [f"the help lists only the commands {sorted(flags)}"]
     for page in PAGES:
         text = page.read_text()
         found += broken_links(page, text) + wide_lines(page, text) + unknown_flags(page, text, known)
+        found += unknown_script_flags(page, text, sources)
     reference = (ROOT / "docs/cli.md").read_text()
     for flag in sorted(known - {"--help"}):
         if not re.search(rf"{flag}(?![\w-])", reference):
