@@ -29,7 +29,7 @@ double median(std::vector<double> values) { return quantile(std::move(values), .
 
 double worse(double a, double b) { return std::isnan(a) || a > b ? a : b; }
 
-Spread spread_of(const std::vector<double>& values) {
+Quartiles quartiles_of(const std::vector<double>& values) {
   return {.median = median(values),
           .low = quantile(values, .25),
           .high = quantile(values, .75),
@@ -38,7 +38,7 @@ Spread spread_of(const std::vector<double>& values) {
 
 std::optional<double> paired_ratio(std::span<const double> a, std::span<const double> b) {
   if (a.size() != b.size()) {
-    throw UsageError(fmt::format("{} turns cannot be paired with {}", a.size(), b.size()));
+    throw UsageError(fmt::format("{} repetitions cannot be paired with {}", a.size(), b.size()));
   }
   if (a.size() < kRatioRepeats) return std::nullopt;
   std::vector<double> ratios;

@@ -18,19 +18,19 @@ TEST_CASE("quantiles lie between neighbours") {
   CHECK_THROWS_AS(median({}), UsageError);
 }
 
-TEST_CASE("a spread is the middle half") {
-  const auto spread = spread_of({100, 1, 3, 2, 4});
-  CHECK(spread.median == 3);
-  CHECK(spread.low == 2);
-  CHECK(spread.high == 4);
-  CHECK(spread.repeats == 5);
-  CHECK(spread.relative() == Approx(2.0 / 3));
-  CHECK(spread_of({0, 0, 0}).relative() == 0);
+TEST_CASE("quartiles_of gives the median and both quartiles") {
+  const auto quartiles = quartiles_of({100, 1, 3, 2, 4});
+  CHECK(quartiles.median == 3);
+  CHECK(quartiles.low == 2);
+  CHECK(quartiles.high == 4);
+  CHECK(quartiles.repeats == 5);
+  CHECK(quartiles.relative_iqr() == Approx(2.0 / 3));
+  CHECK(quartiles_of({0, 0, 0}).relative_iqr() == 0);
 }
 
-TEST_CASE("ratios are taken within a turn, and from three turns on") {
-  // In the second turn everything took ten times as long: no ratio knows of it. The ratio of medians would be
-  // 4/2.
+TEST_CASE("ratios are paired within a repetition and need three repetitions") {
+  // In the second repetition everything took ten times as long. The paired ratio does not see it. The ratio
+  // of medians would be 4/2.
   const std::vector<double> a = {2, 30, 4}, b = {2, 10, 1};
   CHECK(paired_ratio(a, b) == 3);
   CHECK_FALSE(paired_ratio(std::vector<double>{1, 2}, std::vector<double>{1, 2}).has_value());

@@ -118,7 +118,7 @@ std::vector<Column> allreduce_columns() {
 Json row_of(const std::string& devices, Allreduce algorithm, int64_t count, int world, int64_t wrong,
             const std::vector<double>& seconds, const std::vector<double>& copies) {
   const auto bytes = count * kSmallest;
-  const auto time = spread_of(seconds);
+  const auto time = quartiles_of(seconds);
   const double algbw = static_cast<double>(bytes) / time.median / 1e9;
   const auto over_copy = paired_ratio(seconds, copies);
   return {{"devices", devices},
@@ -129,7 +129,7 @@ Json row_of(const std::string& devices, Allreduce algorithm, int64_t count, int 
           {"us", 1e6 * time.median},
           {"low_us", 1e6 * time.low},
           {"high_us", 1e6 * time.high},
-          {"spread", 100 * time.relative()},
+          {"spread", 100 * time.relative_iqr()},
           {"algbw", algbw},
           {"busbw", algbw * 2 * (world - 1) / world},
           {"wrong", wrong},

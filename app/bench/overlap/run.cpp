@@ -23,11 +23,11 @@ std::vector<std::string> process_names(const OverlapPlan& plan) {
 }
 
 void add_times(Json& row, const std::vector<double>& seconds) {
-  const auto spread = spread_of(seconds);
+  const auto spread = quartiles_of(seconds);
   row["seconds"] = spread.median;
   row["low_seconds"] = spread.low;
   row["high_seconds"] = spread.high;
-  row["spread"] = 100 * spread.relative();
+  row["spread"] = 100 * spread.relative_iqr();
   row["turns"] = spread.repeats;
 }
 

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// An endpoint whose sums are counted.
+// Counts the sums of an endpoint.
 class CountingEndpoint : public Endpoint {
  public:
   CountingEndpoint(Endpoint& endpoint, Mesh& mesh) : endpoint_(endpoint), mesh_(mesh) {}
@@ -23,7 +23,7 @@ class CountingEndpoint : public Endpoint {
   Work allreduce_sum(torch::Tensor tensor) override {
     if (rank() == 0) {
       const auto bytes = static_cast<int64_t>(tensor.nbytes());
-      mesh_.count({.bytes = 2 * (world_size() - 1) * bytes, .meetings = 1});
+      mesh_.count({.bytes = 2 * (world_size() - 1) * bytes, .synchronisations = 1});
     }
     return endpoint_.allreduce_sum(tensor);
   }
@@ -40,10 +40,10 @@ class CountingEndpoint : public Endpoint {
   Mesh& mesh_;
 };
 
-class DataWise : public PartitionWay {
+class DataParallel : public PartitionScheme {
  public:
-  DataWise(Mesh& mesh, const PartitionTask& task)
-      : PartitionWay(mesh),
+  DataParallel(Mesh& mesh, const PartitionTask& task)
+      : PartitionScheme(mesh),
         layers_(task.network.layers),
         batch_(task.batch.y.size(0)),
         communicator_(make_communicator(
@@ -54,7 +54,7 @@ class DataWise : public PartitionWay {
       try {
         set_up(rank, task.params, shards[static_cast<size_t>(rank)]);
       } catch (...) {
-        DataWise::abort(std::current_exception());
+        DataParallel::abort(std::current_exception());
         throw;
       }
     });
@@ -66,7 +66,7 @@ class DataWise : public PartitionWay {
       replica.loss = mean_loss(run_layers(layers_, replica.X, replica.params), replica.y, batch_);
   }
 
-  // The gradients of a device without rows are the zeros that the last update has left.
+  // The last update set the gradients to zero; those of a device without rows stay zero.
   void backward(int rank) override {
     auto& replica = of(rank);
     if (replica.y.size(0) == 0) return replica.sync->reduce();
@@ -93,7 +93,7 @@ class DataWise : public PartitionWay {
   struct Replica {
     torch::Tensor X, y;  // its rows
     Params params;
-    torch::nn::Module module;  // of these parameters, for the sync
+    torch::nn::Module module;  // holds the parameters for GradientSync
     std::unique_ptr<CountingEndpoint> endpoint;
     std::unique_ptr<GradientSync> sync;
     torch::Tensor loss;
@@ -117,13 +117,13 @@ class DataWise : public PartitionWay {
   const std::vector<Layer> layers_;
   const int64_t batch_;
   const std::unique_ptr<Communicator> communicator_;
-  std::vector<Replica> replicas_;  // after the communicator, which outlives them
+  std::vector<Replica> replicas_;  // after communicator_, which they use
 };
 
 }  // namespace
 
-std::unique_ptr<PartitionWay> data_wise(Mesh& mesh, const PartitionTask& task) {
-  return std::make_unique<DataWise>(mesh, task);
+std::unique_ptr<PartitionScheme> data_parallel(Mesh& mesh, const PartitionTask& task) {
+  return std::make_unique<DataParallel>(mesh, task);
 }
 
 }  // namespace lockstep

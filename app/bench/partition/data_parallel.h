@@ -1,4 +1,5 @@
-// Data-wise: the whole network on every device, each with its share of the rows; what lockstep does.
+// Data parallel (the chapter's data-wise): every device holds the whole network and computes its share of the
+// rows. This is what lockstep does.
 #pragma once
 
 #include <memory>
@@ -7,10 +8,9 @@
 
 namespace lockstep {
 
-// With the library's own split_batch() and GradientSync, overlapped. Its sums are made in place, so that
-// nobody sees single copies: each sum that is posted counts as one meeting and as the 2 (n-1) S bytes that
-// root, two_shot and ring all move for n devices and S bytes (NCCL may choose otherwise). A device that gets
-// no rows runs no layers.
-std::unique_ptr<PartitionWay> data_wise(Mesh& mesh, const PartitionTask& task);
+// Uses the library's split_batch() and GradientSync, with sums overlapped. Single copies within a sum cannot
+// be observed, so each sum counts as one synchronisation and as the 2 (n-1) S bytes that root, two_shot and
+// ring move for n devices and S bytes. NCCL may move another number. A device without rows runs no layers.
+std::unique_ptr<PartitionScheme> data_parallel(Mesh& mesh, const PartitionTask& task);
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// What the figures of `bench partition` say, in sentences, beside what the chapter expects.
+// States in sentences what the figures of `bench partition` show, and compares them with what the chapter
+// expects.
 #pragma once
 
 #include <cstdint>
@@ -13,11 +14,11 @@
 namespace lockstep {
 
 // One row of the table.
-struct WayFigures {
-  std::string way;
+struct SchemeFigures {
+  std::string scheme;
   int micro_batches = 1;
-  Spread seconds;                  // of a step
-  std::optional<double> over_one;  // seconds as a multiple of one device's, paired
+  Quartiles seconds;               // per step
+  std::optional<double> over_one;  // paired ratio of its seconds to one device's
   StepCost cost;
 };
 
@@ -25,16 +26,21 @@ struct WayFigures {
 struct PartitionFigures {
   std::string network;
   std::string devices;  // "cpux2"
-  int size = 0;         // how many
-  // How many of them can work at the same time: fewer where devices share cores, or a GPU.
+  int size = 0;         // number of devices
+  // How many of them can work at the same time. Fewer than `size` if devices share cores or a GPU.
   double at_once = 0;
-  std::vector<size_t> starts = {};         // of the stages: balanced_stages()
-  std::vector<std::string> stages = {};    // the layers of each, as text
-  std::vector<double> stage_shares = {};   // of the time that all layers take on one device
-  std::optional<double> micro_ratio = {};  // a step with micro-batches as a multiple of one without, paired
-  WayFigures one = {}, network_wise = {}, micro_batches = {}, layer_wise = {}, data_wise = {};
+  std::vector<size_t> starts = {};         // of the pipeline's stages, from balanced_stages()
+  std::vector<std::string> stages = {};    // the layers of each stage, as text
+  std::vector<double> stage_shares = {};   // each stage's share of the time of all layers on one device
+  std::optional<double> micro_ratio = {};  // paired ratio of a step with micro-batches to a step without
+  SchemeFigures one = {};
+  SchemeFigures pipeline = {};
+  SchemeFigures pipeline_micro_batches = {};
+  SchemeFigures tensor_parallel = {};
+  SchemeFigures data_parallel = {};
 };
 
+// Findings on time are left out if there are too few repetitions for ratios.
 std::vector<Finding> partition_findings(const PartitionFigures& figures);
 
 }  // namespace lockstep

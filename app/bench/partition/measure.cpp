@@ -23,16 +23,17 @@
 namespace lockstep {
 namespace {
 
-constexpr double kTurn = .05;          // seconds that a measurement lasts at least, as far as that takes
-constexpr double kMostSteps = 50;      // no more than so many steps
-constexpr double kDifference = 1e-10;  // of gradients in double, as a part of the largest of its tensor
-enum Way { kOne, kNetworkWise, kMicroBatches, kLayerWise, kDataWise };
-constexpr std::array kWayNames = {"one device", "network-wise", "network-wise, micro-batches", "layer-wise",
-                                  "data-wise"};
+constexpr double kSeconds = .05;   // target length of one measurement ...
+constexpr double kMostSteps = 50;  // ... which takes at most so many steps
+constexpr double kDifference =
+    1e-10;  // allowed between gradients in double, relative to the largest of the tensor
+enum SchemeName { kOne, kPipeline, kPipelineMicroBatches, kTensorParallel, kDataParallel };
+constexpr std::array kSchemeNames = {"one device", "pipeline parallel", "pipeline parallel, micro-batches",
+                                     "tensor parallel", "data parallel"};
 
-using Ways = std::vector<std::unique_ptr<PartitionWay>>;  // in the order of Way
+using Schemes = std::vector<std::unique_ptr<PartitionScheme>>;  // in the order of SchemeName
 
-// The first `rows` of the images that the seed makes.
+// The first `rows` synthetic images of this seed.
 PartitionTask make_task(const LayeredNetwork& network, uint64_t seed, int64_t rows, torch::ScalarType dtype) {
   const auto images = make_synthetic(seed, rows, /*test_rows=*/1).train;
   return {.network = network,
@@ -40,56 +41,56 @@ PartitionTask make_task(const LayeredNetwork& network, uint64_t seed, int64_t ro
           .batch = {.X = images.images.to(dtype) / 255, .y = images.labels.to(torch::kInt64)}};
 }
 
-Ways make_ways(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts, int micro_batches) {
-  Ways ways;
-  ways.push_back(one_device(mesh, task));
-  ways.push_back(network_wise(mesh, task, starts, /*micro_batches=*/1));
-  ways.push_back(network_wise(mesh, task, starts, micro_batches));
-  ways.push_back(layer_wise(mesh, task));
-  ways.push_back(data_wise(mesh, task));
-  return ways;
+Schemes make_schemes(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts,
+                     int micro_batches) {
+  Schemes schemes;
+  schemes.push_back(one_device(mesh, task));
+  schemes.push_back(pipeline_parallel(mesh, task, starts, /*micro_batches=*/1));
+  schemes.push_back(pipeline_parallel(mesh, task, starts, micro_batches));
+  schemes.push_back(tensor_parallel(mesh, task));
+  schemes.push_back(data_parallel(mesh, task));
+  return schemes;
 }
 
-double seconds_of_step(Mesh& mesh, PartitionWay& way, int steps) {
+double seconds_of_step(Mesh& mesh, PartitionScheme& scheme, int steps) {
   mesh.synchronize();
   Stopwatch watch;
-  for (int step = 0; step < steps; ++step) take_step(mesh, way, kPartitionRate);
+  for (int step = 0; step < steps; ++step) take_step(mesh, scheme, kPartitionRate);
   mesh.synchronize();
   return watch.lap() / steps;
 }
 
-// [way][turn]: seconds of a step. Every turn begins with another way.
-std::vector<std::vector<double>> take_turns(Mesh& mesh, const Ways& ways, int repeat,
-                                            const std::function<bool()>& stop) {
+// Returns [scheme][repetition]: seconds per step. Every repetition begins with another scheme.
+std::vector<std::vector<double>> repeat_steps(Mesh& mesh, const Schemes& schemes, int repeat,
+                                              const std::function<bool()>& stop) {
   std::vector<int> steps;
-  for (const auto& way : ways) {
-    const double once = seconds_of_step(mesh, *way, 1);
-    steps.push_back(static_cast<int>(std::clamp(kTurn / once, 1.0, kMostSteps)));
+  for (const auto& scheme : schemes) {
+    const double once = seconds_of_step(mesh, *scheme, 1);
+    steps.push_back(static_cast<int>(std::clamp(kSeconds / once, 1.0, kMostSteps)));
   }
-  std::vector<std::vector<double>> seconds(ways.size());
-  for (size_t turn = 0; turn < static_cast<size_t>(repeat); ++turn) {
-    if (turn > 0 && stop()) break;
-    for (size_t i = 0; i < ways.size(); ++i) {
-      const auto way = (turn + i) % ways.size();
-      seconds[way].push_back(seconds_of_step(mesh, *ways[way], steps[way]));
+  std::vector<std::vector<double>> seconds(schemes.size());
+  for (size_t repetition = 0; repetition < static_cast<size_t>(repeat); ++repetition) {
+    if (repetition > 0 && stop()) break;
+    for (size_t i = 0; i < schemes.size(); ++i) {
+      const auto scheme = (repetition + i) % schemes.size();
+      seconds[scheme].push_back(seconds_of_step(mesh, *schemes[scheme], steps[scheme]));
     }
   }
   return seconds;
 }
 
-// Devices' worth of work that can be done at the same time.
+// How many devices can work at the same time.
 double at_once(const Mesh& mesh) {
   std::set<torch::DeviceIndex> gpus;
-  int on_processor = 0;
+  int on_cpu = 0;
   for (const auto device : mesh.devices()) {
     if (device.is_cpu())
-      ++on_processor;
+      ++on_cpu;
     else
       gpus.insert(device.index());
   }
   const auto cores = static_cast<double>(allowed_cores().size());
-  return static_cast<double>(gpus.size()) +
-         std::min<double>(on_processor, std::max(1.0, cores / mesh.threads()));
+  return static_cast<double>(gpus.size()) + std::min<double>(on_cpu, std::max(1.0, cores / mesh.threads()));
 }
 
 void describe_stages(PartitionFigures& figures, const LayeredNetwork& network,
@@ -120,26 +121,26 @@ PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
                            .starts = balanced_stages(seconds_of_layers, static_cast<size_t>(mesh.size()))};
   describe_stages(figures, network, seconds_of_layers);
 
-  const auto ways = make_ways(mesh, task, figures.starts, settings.micro_batches);
+  const auto schemes = make_schemes(mesh, task, figures.starts, settings.micro_batches);
   std::vector<StepCost> costs;
-  for (const auto& way : ways) {
-    take_step(mesh, *way, kPartitionRate);  // makes what is made once
-    costs.push_back(cost_of_step(mesh, *way, kPartitionRate));
+  for (const auto& scheme : schemes) {
+    take_step(mesh, *scheme, kPartitionRate);  // warm-up
+    costs.push_back(cost_of_step(mesh, *scheme, kPartitionRate));
   }
-  const auto seconds = take_turns(mesh, ways, settings.repeat, stop);
-  const auto figures_of = [&](Way way) {
-    return WayFigures{.way = kWayNames[way],
-                      .micro_batches = way == kMicroBatches ? settings.micro_batches : 1,
-                      .seconds = spread_of(seconds[way]),
-                      .over_one = paired_ratio(seconds[way], seconds[kOne]),
-                      .cost = costs[way]};
+  const auto seconds = repeat_steps(mesh, schemes, settings.repeat, stop);
+  const auto figures_of = [&](SchemeName scheme) {
+    return SchemeFigures{.scheme = kSchemeNames[scheme],
+                         .micro_batches = scheme == kPipelineMicroBatches ? settings.micro_batches : 1,
+                         .seconds = quartiles_of(seconds[scheme]),
+                         .over_one = paired_ratio(seconds[scheme], seconds[kOne]),
+                         .cost = costs[scheme]};
   };
   figures.one = figures_of(kOne);
-  figures.network_wise = figures_of(kNetworkWise);
-  figures.micro_batches = figures_of(kMicroBatches);
-  figures.layer_wise = figures_of(kLayerWise);
-  figures.data_wise = figures_of(kDataWise);
-  figures.micro_ratio = paired_ratio(seconds[kMicroBatches], seconds[kNetworkWise]);
+  figures.pipeline = figures_of(kPipeline);
+  figures.pipeline_micro_batches = figures_of(kPipelineMicroBatches);
+  figures.tensor_parallel = figures_of(kTensorParallel);
+  figures.data_parallel = figures_of(kDataParallel);
+  figures.micro_ratio = paired_ratio(seconds[kPipelineMicroBatches], seconds[kPipeline]);
   return figures;
 }
 
@@ -152,24 +153,25 @@ GradientCheck check_against(const std::string& name, const std::vector<Params>& 
   }
   return {.name = name,
           .ok = worst.relative <= kDifference,
-          .detail = fmt::format("apart from one device's by {:.1e} of the largest in their tensor, at most "
-                                "{:.0e}; largest of all {:.3g}",
+          .detail = fmt::format("differ from one device's by {:.1e} of the tensor's largest, at most {:.0e}; "
+                                "largest of all {:.3g}",
                                 worst.relative, kDifference, worst.largest)};
 }
 
-// On a number of rows that the devices cannot share evenly, where the micro-batches leave the choice.
+// The number of rows is one that the devices cannot share evenly, unless there are more micro-batches than
+// that.
 std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& network,
                                            const std::vector<size_t>& starts,
                                            const PartitionSettings& settings) {
   const auto rows = std::max<int64_t>(settings.micro_batches, 2 * mesh.size() + 1);
   const auto task = make_task(network, settings.seed, rows, torch::kFloat64);
-  const auto ways = make_ways(mesh, task, starts, settings.micro_batches);
-  const auto expected = step_gradients(mesh, *ways[kOne]).front();
+  const auto schemes = make_schemes(mesh, task, starts, settings.micro_batches);
+  const auto expected = step_gradients(mesh, *schemes[kOne]).front();
   std::vector<GradientCheck> checks;
-  for (const auto way : {kNetworkWise, kMicroBatches, kLayerWise, kDataWise}) {
-    const auto name = fmt::format("gradients of {}, {} on {}, {} in double", network.name, kWayNames[way],
-                                  spec_of(mesh.devices()), counted(rows, "row"));
-    checks.push_back(check_against(name, step_gradients(mesh, *ways[way]), expected));
+  for (const auto scheme : {kPipeline, kPipelineMicroBatches, kTensorParallel, kDataParallel}) {
+    const auto name = fmt::format("gradients of {}, {} on {}, {} in double", network.name,
+                                  kSchemeNames[scheme], spec_of(mesh.devices()), counted(rows, "row"));
+    checks.push_back(check_against(name, step_gradients(mesh, *schemes[scheme]), expected));
   }
   return checks;
 }

@@ -1,5 +1,5 @@
-// Times and costs of the ways to partition one network over one list of devices, and whether all of them
-// compute the same.
+// Measures time and cost of all schemes that partition one network over one list of devices, and checks that
+// they compute the same gradients.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace lockstep {
 
-inline constexpr double kPartitionRate = .1;  // of the updates
+inline constexpr double kPartitionRate = .1;  // learning rate
 
 struct PartitionSettings {
   int64_t batch_size = 256;
   int micro_batches = 4;
-  int repeat = 5;  // turns, in each of which all ways are measured
+  int repeat = 5;  // repetitions; each measures every scheme
   uint64_t seed = 0;
 };
 
-// In float. stop() is asked before every turn but the first; turns end when it says so.
+// Measures in float. Asks stop() before every repetition but the first, and ends when it returns true.
 PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
                                    const PartitionSettings& settings, const std::function<bool()>& stop);
 
@@ -33,12 +33,12 @@ struct GradientCheck {
   std::string detail;
 };
 
-// Every copy of the network's gradients against these; the detail has both values, of the worst copy.
+// Compares every copy of the network's gradients with `expected`. The detail names the largest difference.
 GradientCheck check_against(const std::string& name, const std::vector<Params>& copies,
                             const Params& expected);
 
-// Of every way, one step in double on a few rows: its gradients against those of the whole network on one
-// device. starts: of the stages.
+// Takes one step of every scheme in double on a few rows and compares its gradients with those of the whole
+// network on one device. starts: the first layers of the pipeline's stages.
 std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& network,
                                            const std::vector<size_t>& starts,
                                            const PartitionSettings& settings);

@@ -14,7 +14,7 @@ std::shared_ptr<c10::Event> event_now(torch::Device device) {
   return event;
 }
 
-// The first element of dimension 1 that is rank's.
+// The first index of dimension 1 that belongs to the rank.
 int64_t begin_of(std::span<const int64_t> sizes, int rank) {
   return std::accumulate(sizes.begin(), sizes.begin() + rank, int64_t{0});
 }
@@ -78,11 +78,11 @@ Mesh::Parcel Mesh::take(int to, int from) {
   lock.unlock();
   if (!parcel.ready) return parcel;
   if (device(to).is_cpu()) {
-    parcel.ready->synchronize();  // no stream here could wait for it
+    parcel.ready->synchronize();  // a CPU has no stream that could wait
     return parcel;
   }
-  // torch copies between two GPUs on the calling thread's stream of the one it reads from. Memory that the
-  // sender lets go of must not be used anew before these streams have come past the copy.
+  // torch copies between two GPUs on the calling thread's stream of the source GPU. The sender's memory must
+  // not be reused before both streams have passed the copy.
   for (const auto reader : {parcel.tensor.device(), device(to)}) {
     const auto stream = current_stream(reader);
     parcel.ready->block(stream);
@@ -93,7 +93,7 @@ Mesh::Parcel Mesh::take(int to, int from) {
 
 torch::Tensor Mesh::receive(int to, int from) {
   const auto parcel = take(to, from);
-  count({.bytes = bytes_of(parcel.tensor), .meetings = 1});
+  count({.bytes = bytes_of(parcel.tensor), .synchronisations = 1});
   return torch::empty_like(parcel.tensor, parcel.tensor.options().device(device(to))).copy_(parcel.tensor);
 }
 
@@ -101,7 +101,7 @@ void Mesh::post_to_others(int rank, const torch::Tensor& tensor) {
   for (int other = 0; other < size(); ++other) {
     if (other != rank) send(rank, other, tensor);
   }
-  if (rank == 0) count({.bytes = 0, .meetings = 1});
+  if (rank == 0) count({.bytes = 0, .synchronisations = 1});
 }
 
 torch::Tensor Mesh::gather(int rank, const torch::Tensor& own, std::span<const int64_t> sizes) {
@@ -112,7 +112,7 @@ torch::Tensor Mesh::gather(int rank, const torch::Tensor& own, std::span<const i
   auto all = torch::empty(shape, own.options(), own.suggest_memory_format());
   for (int other = 0; other < size(); ++other) {
     const auto theirs = other == rank ? own : take(rank, other).tensor;
-    if (other != rank) count({.bytes = bytes_of(theirs), .meetings = 0});
+    if (other != rank) count({.bytes = bytes_of(theirs), .synchronisations = 0});
     part_of(all, sizes, other).copy_(theirs);
   }
   return all;
@@ -125,7 +125,7 @@ torch::Tensor Mesh::sum_own(int rank, const torch::Tensor& partial, std::span<co
   for (int other = 0; other < size(); ++other) {
     const auto whole = other == rank ? partial : take(rank, other).tensor;
     const auto part = part_of(whole, sizes, rank).to(device(rank));
-    if (other != rank) count({.bytes = bytes_of(part), .meetings = 0});
+    if (other != rank) count({.bytes = bytes_of(part), .synchronisations = 0});
     sum = sum.defined() ? sum.add_(part) : part.clone();
   }
   return sum;
@@ -133,9 +133,11 @@ torch::Tensor Mesh::sum_own(int rank, const torch::Tensor& partial, std::span<co
 
 void Mesh::count(const Traffic& traffic) {
   bytes_ += traffic.bytes;
-  meetings_ += traffic.meetings;
+  synchronisations_ += traffic.synchronisations;
 }
 
-Traffic Mesh::take_traffic() { return {.bytes = bytes_.exchange(0), .meetings = meetings_.exchange(0)}; }
+Traffic Mesh::take_traffic() {
+  return {.bytes = bytes_.exchange(0), .synchronisations = synchronisations_.exchange(0)};
+}
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kPool = 2;  // kPool x kPool means, stride kPool
+constexpr int64_t kPool = 2;  // average pooling: kPool x kPool, stride kPool
 constexpr const char* kLeNet = "lenet";
 constexpr const char* kMlp = "mlp";
 
@@ -32,7 +32,7 @@ Layer linear(int64_t inputs, int64_t outputs) {
 Layer relu() { return {.kind = LayerKind::kRelu}; }
 Layer pool() { return {.kind = LayerKind::kPool}; }
 
-// Dimension of the weight along which its outputs lie.
+// The dimension of the weight that counts outputs.
 int64_t output_dimension(const Layer& layer) { return layer.kind == LayerKind::kConvolution ? 0 : 1; }
 
 torch::Tensor run_layer(const Layer& layer, const torch::Tensor& h, std::span<const torch::Tensor> params) {
@@ -46,7 +46,7 @@ torch::Tensor run_layer(const Layer& layer, const torch::Tensor& h, std::span<co
     case LayerKind::kPool:
       return torch::avg_pool2d(h, kPool, kPool);
   }
-  throw FailedError("a layer of no known kind");
+  throw FailedError("a layer of unknown kind");
 }
 
 Params mlp_parameters(const LayeredNetwork& network, uint64_t seed, torch::ScalarType dtype) {
@@ -168,17 +168,17 @@ Params put_together(const Layer& layer, std::span<const Params> parts) {
   return {torch::cat(weights, output_dimension(layer)), torch::cat(biases)};
 }
 
-// best[s][i]: the least cost of the most expensive of s stages over the first i layers.
+// best[s][i]: the lowest possible cost of the most expensive stage when the first i layers form s stages.
 std::vector<size_t> balanced_stages(std::span<const double> costs, size_t stages) {
   const auto layers = costs.size();
   if (stages < 1 || stages > layers) {
     throw UsageError(fmt::format("{} cannot be cut into {}", counted(static_cast<int64_t>(layers), "layer"),
                                  counted(static_cast<int64_t>(stages), "stage")),
-                     fmt::format("a stage takes at least one layer: use at most {} devices", layers));
+                     fmt::format("a stage has at least one layer: use at most {} devices", layers));
   }
   constexpr auto kNever = std::numeric_limits<double>::infinity();
   std::vector best(stages + 1, std::vector(layers + 1, kNever));
-  std::vector last(stages + 1, std::vector<size_t>(layers + 1));  // where the last of these stages begins
+  std::vector last(stages + 1, std::vector<size_t>(layers + 1));  // where the last stage begins
   best[0][0] = 0;
   for (size_t s = 1; s <= stages; ++s) {
     for (size_t end = s; end <= layers; ++end) {

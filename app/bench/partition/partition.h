@@ -1,4 +1,4 @@
-// lockstep bench partition: the chapter's three ways to spread a network over devices, side by side.
+// lockstep bench partition: compares the chapter's three schemes that partition a network over devices.
 #pragma once
 
 #include <cstdint>

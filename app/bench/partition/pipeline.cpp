@@ -12,10 +12,11 @@
 namespace lockstep {
 namespace {
 
-class NetworkWise : public PartitionWay {
+class PipelineParallel : public PartitionScheme {
  public:
-  NetworkWise(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts, int micro_batches)
-      : PartitionWay(mesh), batch_(task.batch.y.size(0)), stages_(static_cast<size_t>(mesh.size())) {
+  PipelineParallel(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts,
+                   int micro_batches)
+      : PartitionScheme(mesh), batch_(task.batch.y.size(0)), stages_(static_cast<size_t>(mesh.size())) {
     if (micro_batches > batch_) {
       throw UsageError(
           fmt::format("{} cannot be cut into {} micro-batches", counted(batch_, "row"), micro_batches),
@@ -50,7 +51,7 @@ class NetworkWise : public PartitionWay {
     }
   }
 
-  // The micro-batches' gradients add up in .grad.
+  // Gradients of the micro-batches accumulate in .grad.
   void backward(int rank) override {
     auto& stage = stages_[static_cast<size_t>(rank)];
     for (size_t k = 0; k < stage.inputs.size(); ++k) {
@@ -76,7 +77,7 @@ class NetworkWise : public PartitionWay {
   struct Stage {
     std::vector<Layer> layers;
     Params params;
-    // One a micro-batch, from its forward to its backward pass. outputs: the loss, on the last device.
+    // One per micro-batch, kept from its forward to its backward pass. On the last device outputs are losses.
     std::vector<torch::Tensor> inputs;
     std::vector<torch::Tensor> outputs;
   };
@@ -95,17 +96,17 @@ class NetworkWise : public PartitionWay {
   }
 
   const int64_t batch_;
-  std::vector<Stage> stages_;  // one a device
-  // One a micro-batch: on the first and on the last device.
+  std::vector<Stage> stages_;  // one per device
+  // One per micro-batch: rows on the first device, labels on the last.
   std::vector<torch::Tensor> rows_;
   std::vector<torch::Tensor> labels_;
 };
 
 }  // namespace
 
-std::unique_ptr<PartitionWay> network_wise(Mesh& mesh, const PartitionTask& task, std::vector<size_t> starts,
-                                           int micro_batches) {
-  return std::make_unique<NetworkWise>(mesh, task, starts, micro_batches);
+std::unique_ptr<PartitionScheme> pipeline_parallel(Mesh& mesh, const PartitionTask& task,
+                                                   std::vector<size_t> starts, int micro_batches) {
+  return std::make_unique<PipelineParallel>(mesh, task, starts, micro_batches);
 }
 
 std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task) {
@@ -127,7 +128,7 @@ std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task) {
         output = run_layers(std::span(layers).subspan(i, 1), input, std::span(params).subspan(offsets[i]));
         if (output.requires_grad()) output.backward(torch::ones_like(output));
         mesh.synchronize(rank);
-        if (repeat > 0) repeats.push_back(watch.lap());  // the first one warms up
+        if (repeat > 0) repeats.push_back(watch.lap());  // the first is the warm-up
       }
       seconds.push_back(median(repeats));
       input = output.detach();

@@ -1,4 +1,5 @@
-// Network-wise: consecutive layers on each device, which hands what they make to the next one.
+// Pipeline parallel (the chapter's network-wise): each device runs consecutive layers and sends their output
+// to the next device.
 #pragma once
 
 #include <memory>
@@ -9,15 +10,15 @@
 
 namespace lockstep {
 
-// Device i runs layers [starts[i], starts[i+1]) (balanced_stages()). The batch goes through in so many
-// micro-batches: all forward passes, device i working on one while device i + 1 has the one before, then all
-// backward passes (GPipe: Y. Huang et al., NeurIPS 2019). With one, a single device works at a time. Throws
-// UsageError when there are more micro-batches than rows.
-std::unique_ptr<PartitionWay> network_wise(Mesh& mesh, const PartitionTask& task, std::vector<size_t> starts,
-                                           int micro_batches);
+// Device i runs layers [starts[i], starts[i+1]); see balanced_stages(). The batch is cut into micro-batches.
+// All forward passes come first: device i works on one micro-batch while device i + 1 works on the one
+// before. Then come all backward passes (GPipe: Y. Huang et al., NeurIPS 2019). With one micro-batch, one
+// device works at a time. Throws UsageError if there are more micro-batches than rows.
+std::unique_ptr<PartitionScheme> pipeline_parallel(Mesh& mesh, const PartitionTask& task,
+                                                   std::vector<size_t> starts, int micro_batches);
 
-// Seconds that the mesh's first device takes for the forward and backward pass of each layer on the whole
-// batch: the median of a few.
+// Returns, for each layer, the seconds of its forward and backward pass on the whole batch on the mesh's
+// first device (medians).
 std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task);
 
 }  // namespace lockstep

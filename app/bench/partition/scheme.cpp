@@ -14,10 +14,10 @@
 namespace lockstep {
 namespace {
 
-class OneDevice : public PartitionWay {
+class OneDevice : public PartitionScheme {
  public:
   OneDevice(Mesh& mesh, const PartitionTask& task)
-      : PartitionWay(mesh),
+      : PartitionScheme(mesh),
         layers_(task.network.layers),
         X_(rows_for(task.batch.X, mesh.device(0))),
         y_(task.batch.y.to(mesh.device(0))),
@@ -49,13 +49,13 @@ class OneDevice : public PartitionWay {
   torch::Tensor loss_;
 };
 
-// In every device's thread, with each device's end of what the others wait for.
-void run_phases(Mesh& mesh, PartitionWay& way, const std::function<void(int rank)>& phases) {
+// Runs phases(rank) in every device's thread. If one throws, the scheme's waits end on all devices.
+void run_phases(Mesh& mesh, PartitionScheme& scheme, const std::function<void(int rank)>& phases) {
   mesh.run([&](int rank) {
     try {
       phases(rank);
     } catch (...) {
-      way.abort(std::current_exception());
+      scheme.abort(std::current_exception());
       throw;
     }
   });
@@ -63,47 +63,47 @@ void run_phases(Mesh& mesh, PartitionWay& way, const std::function<void(int rank
 
 }  // namespace
 
-std::unique_ptr<PartitionWay> one_device(Mesh& mesh, const PartitionTask& task) {
+std::unique_ptr<PartitionScheme> one_device(Mesh& mesh, const PartitionTask& task) {
   return std::make_unique<OneDevice>(mesh, task);
 }
 
-// The gradients are of the mean loss already: nothing is left to divide by.
-void take_step(Mesh& mesh, PartitionWay& way, double lr) {
-  run_phases(mesh, way, [&](int rank) {
-    way.forward(rank);
-    way.backward(rank);
-    sgd(way.parameters(rank), lr, /*batch_size=*/1);
+// The gradients are those of the mean loss, so batch_size is 1.
+void take_step(Mesh& mesh, PartitionScheme& scheme, double lr) {
+  run_phases(mesh, scheme, [&](int rank) {
+    scheme.forward(rank);
+    scheme.backward(rank);
+    sgd(scheme.parameters(rank), lr, /*batch_size=*/1);
   });
 }
 
-std::vector<Params> step_gradients(Mesh& mesh, PartitionWay& way) {
-  run_phases(mesh, way, [&](int rank) {
-    way.forward(rank);
-    way.backward(rank);
+std::vector<Params> step_gradients(Mesh& mesh, PartitionScheme& scheme) {
+  run_phases(mesh, scheme, [&](int rank) {
+    scheme.forward(rank);
+    scheme.backward(rank);
   });
   mesh.synchronize();
-  const auto gradients = way.gradients();
-  run_phases(mesh, way, [&](int rank) { sgd(way.parameters(rank), /*lr=*/0, /*batch_size=*/1); });
+  const auto gradients = scheme.gradients();
+  run_phases(mesh, scheme, [&](int rank) { sgd(scheme.parameters(rank), /*lr=*/0, /*batch_size=*/1); });
   return gradients;
 }
 
-StepCost cost_of_step(Mesh& mesh, PartitionWay& way, double lr) {
+StepCost cost_of_step(Mesh& mesh, PartitionScheme& scheme, double lr) {
   std::vector<int64_t> activations(static_cast<size_t>(mesh.size()));
   mesh.take_traffic();
-  run_phases(mesh, way, [&](int rank) {
+  run_phases(mesh, scheme, [&](int rank) {
     {
       const AllocationMeter meter;
-      way.forward(rank);
+      scheme.forward(rank);
       activations[static_cast<size_t>(rank)] = meter.live_bytes();
     }
-    way.backward(rank);
-    sgd(way.parameters(rank), lr, /*batch_size=*/1);
+    scheme.backward(rank);
+    sgd(scheme.parameters(rank), lr, /*batch_size=*/1);
   });
   StepCost cost{.traffic = mesh.take_traffic()};
   cost.activation_bytes = *std::max_element(activations.begin(), activations.end());
   for (int rank = 0; rank < mesh.size(); ++rank) {
     int64_t bytes = 0;
-    for (const auto& param : way.parameters(rank)) bytes += static_cast<int64_t>(param.nbytes());
+    for (const auto& param : scheme.parameters(rank)) bytes += static_cast<int64_t>(param.nbytes());
     cost.parameter_bytes = std::max(cost.parameter_bytes, bytes);
   }
   return cost;
@@ -122,7 +122,7 @@ Difference difference(const Params& gradients, const Params& expected) {
     const auto apart = (gradients[i] - expected[i]).abs().max().item<double>();
     const auto largest = expected[i].abs().max().item<double>();
     result.largest = std::max(result.largest, largest);
-    // A gradient of zeros has to be met exactly. Written so that what is not a number counts as apart.
+    // Zero gradients must match exactly. A NaN counts as different.
     const double relative = apart == 0 ? 0 : apart / largest;
     if (!std::isnan(result.relative) && !(relative <= result.relative)) result.relative = relative;
   }

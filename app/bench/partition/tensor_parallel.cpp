@@ -11,10 +11,10 @@
 namespace lockstep {
 namespace {
 
-class LayerWise : public PartitionWay {
+class TensorParallel : public PartitionScheme {
  public:
-  LayerWise(Mesh& mesh, const PartitionTask& task)
-      : PartitionWay(mesh), blocks_(blocks_of(task.network)), parts_(static_cast<size_t>(mesh.size())) {
+  TensorParallel(Mesh& mesh, const PartitionTask& task)
+      : PartitionScheme(mesh), blocks_(blocks_of(task.network)), parts_(static_cast<size_t>(mesh.size())) {
     for (const auto& block : blocks_) {
       if (block.outputs() < mesh.size()) {
         throw UsageError(fmt::format("{} of {} cannot be shared out over {} devices",
@@ -83,11 +83,11 @@ class LayerWise : public PartitionWay {
   }
 
  private:
-  // A device's.
+  // The state of one device.
   struct Part {
     torch::Tensor X, y;  // the whole batch
-    Params params;       // {weight, bias} a block, of its channels or units
-    // One a block, from the forward to the backward pass: whole inputs, own outputs.
+    Params params;       // per block: {weight, bias} of this device's channels or units
+    // One per block, kept from the forward to the backward pass: whole inputs, this device's outputs.
     std::vector<torch::Tensor> inputs;
     std::vector<torch::Tensor> outputs;
     torch::Tensor logits;  // (n, classes), gathered
@@ -100,14 +100,14 @@ class LayerWise : public PartitionWay {
   }
 
   const std::vector<Block> blocks_;
-  std::vector<std::vector<int64_t>> sizes_;  // [block][device]: its channels or units
-  std::vector<Part> parts_;                  // one a device
+  std::vector<std::vector<int64_t>> sizes_;  // [block][device]: number of channels or units
+  std::vector<Part> parts_;                  // one per device
 };
 
 }  // namespace
 
-std::unique_ptr<PartitionWay> layer_wise(Mesh& mesh, const PartitionTask& task) {
-  return std::make_unique<LayerWise>(mesh, task);
+std::unique_ptr<PartitionScheme> tensor_parallel(Mesh& mesh, const PartitionTask& task) {
+  return std::make_unique<TensorParallel>(mesh, task);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// Layer-wise: every layer's channels or units shared out over all devices.
+// Tensor parallel (the chapter's layer-wise): every layer's channels or units are shared out over all
+// devices.
 #pragma once
 
 #include <memory>
@@ -7,11 +8,11 @@
 
 namespace lockstep {
 
-// Each device computes its channels of a convolution or units of a linear layer, with the ReLU and the
-// pooling behind it; then all gather the whole output, which the next layer needs. Backward, each device has
-// a part of the gradient of a layer's whole input: of their sum it takes the channels that it has made. The
-// loss is computed by every device. Throws UsageError when a layer has fewer channels or units than there are
-// devices.
-std::unique_ptr<PartitionWay> layer_wise(Mesh& mesh, const PartitionTask& task);
+// Forward, each device computes its channels of a convolution or its units of a linear layer, and the ReLU
+// and pooling that follow. Then all devices gather the whole output, which the next layer needs. Backward,
+// each device computes a partial gradient of the layer's whole input; these are summed, and each device takes
+// the channels that it computed. Every device computes the loss. Throws UsageError if a layer has fewer
+// channels or units than there are devices.
+std::unique_ptr<PartitionScheme> tensor_parallel(Mesh& mesh, const PartitionTask& task);
 
 }  // namespace lockstep

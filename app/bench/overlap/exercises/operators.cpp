@@ -68,11 +68,11 @@ std::vector<Column> operator_columns() {
 }
 
 Json row_of(const OperatorTimes& times) {
-  const auto side = spread_of(times.side_by_side);
+  const auto side = quartiles_of(times.side_by_side);
   return {{"size", times.size},
           {"serial_us", 1e6 * median(times.one_after_another)},
           {"side_us", 1e6 * side.median},
-          {"spread", 100 * side.relative()},
+          {"spread", 100 * side.relative_iqr()},
           {"speed", or_null(times.speed())},
           {"turns", side.repeats}};
 }

@@ -1,4 +1,4 @@
-// What the ways to partition a network stand on: the mesh, the cuts, the comparison, the findings.
+// The parts of `bench partition`: the mesh, the cuts, the comparison of gradients, the findings.
 #include <lockstep/tests/catch.h>
 
 #include <functional>
@@ -47,7 +47,7 @@ TEST_CASE("mesh: a received tensor is a copy in the same memory format, and is c
   CHECK(received.strides() == sent.strides());
   const auto traffic = mesh.take_traffic();
   CHECK(traffic.bytes == 2 * 120 * 4);
-  CHECK(traffic.meetings == 2);
+  CHECK(traffic.synchronisations == 2);
   CHECK(mesh.take_traffic().bytes == 0);
 }
 
@@ -76,10 +76,10 @@ TEST_CASE("mesh: parts of different sizes are gathered, partial sums shared out"
   // Every device reads what it has not: (n-1) x all 12 elements, twice.
   const auto traffic = mesh.take_traffic();
   CHECK(traffic.bytes == 2 * (kDevices - 1) * 12 * 4);
-  CHECK(traffic.meetings == 2);
+  CHECK(traffic.synchronisations == 2);
 }
 
-TEST_CASE("mesh: an error on any device ends all, and the mesh works on") {
+TEST_CASE("mesh: an error on any device ends the run, and the next run works") {
   constexpr int kDevices = 3;
   Mesh mesh(cpus(kDevices), 1);
   const std::vector<int64_t> sizes = {1, 1, 1};
@@ -95,7 +95,7 @@ TEST_CASE("mesh: an error on any device ends all, and the mesh works on") {
     }),
                       "it broke again");
     std::vector<torch::Tensor> gathered(kDevices);
-    mesh.run([&](int rank) {  // nothing is left of the former runs
+    mesh.run([&](int rank) {  // nothing is left of earlier runs
       gathered[static_cast<size_t>(rank)] = mesh.gather(rank, torch::full({1, 1}, rank + 1.), sizes);
     });
     for (const auto& all : gathered) CHECK(torch::equal(all, torch::tensor({{1., 2., 3.}}, torch::kFloat32)));
@@ -106,31 +106,31 @@ TEST_CASE("partition: an error in one stage ends the step on all devices") {
   Mesh mesh(cpus(3), 1);
   auto bad_rows = lenet_task(6);
   bad_rows.batch.X = torch::zeros({6, 2, 28, 28});  // the first layer takes 1 channel
-  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_rows, {0, 3, 6, 9}, 2), .1),
+  CHECK_THROWS_WITH(take_step(mesh, *pipeline_parallel(mesh, bad_rows, {0, 3, 6, 9}, 2), .1),
                     ContainsSubstring("channels"));
   auto bad_label = lenet_task(6);
   bad_label.batch.y[5] = 10;  // the last stage's second micro-batch
-  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_label, {0, 3, 6, 9}, 2), .1),
+  CHECK_THROWS_WITH(take_step(mesh, *pipeline_parallel(mesh, bad_label, {0, 3, 6, 9}, 2), .1),
                     ContainsSubstring("out of bounds"));
   auto bad_middle = lenet_task(6);
   bad_middle.network.layers[3].kernel = 5;
   bad_middle.params[2] = torch::zeros({50, 19, 5, 5});  // the middle stage's
-  CHECK_THROWS_WITH(take_step(mesh, *network_wise(mesh, bad_middle, {0, 3, 6, 9}, 2), .1),
+  CHECK_THROWS_WITH(take_step(mesh, *pipeline_parallel(mesh, bad_middle, {0, 3, 6, 9}, 2), .1),
                     ContainsSubstring("channels"));
   const auto good = lenet_task(6);
-  CHECK_NOTHROW(take_step(mesh, *network_wise(mesh, good, {0, 3, 6, 9}, 2), .1));
+  CHECK_NOTHROW(take_step(mesh, *pipeline_parallel(mesh, good, {0, 3, 6, 9}, 2), .1));
 }
 
-TEST_CASE("partition: an error on one device ends a data-wise step on all") {
-  for (const int64_t row : {0, 2, 5}) {  // of the first, the second and the third device
+TEST_CASE("partition: an error on one device ends a data parallel step on all") {
+  for (const int64_t row : {0, 2, 5}) {  // on the first, the second and the third device
     Mesh mesh(cpus(3), 1);
     auto task = lenet_task(6);
     task.batch.y[row] = 10;
-    CHECK_THROWS_WITH(take_step(mesh, *data_wise(mesh, task), .1), ContainsSubstring("out of bounds"));
+    CHECK_THROWS_WITH(take_step(mesh, *data_parallel(mesh, task), .1), ContainsSubstring("out of bounds"));
   }
 }
 
-TEST_CASE("partition: stages are cut where the most expensive one is cheapest") {
+TEST_CASE("partition: balanced_stages makes the most expensive stage as cheap as possible") {
   using Starts = std::vector<size_t>;
   CHECK(balanced_stages(std::vector<double>{5, 1, 1, 1, 5}, 3) == Starts{0, 1, 4, 5});
   CHECK(balanced_stages(std::vector<double>{1, 1, 1, 9}, 2) == Starts{0, 3, 4});
@@ -139,7 +139,7 @@ TEST_CASE("partition: stages are cut where the most expensive one is cheapest") 
   CHECK_THROWS_WITH(balanced_stages(std::vector<double>{1, 1}, 3), "2 layers cannot be cut into 3 stages");
 }
 
-// Against all cuts into three.
+// Compared with all cuts into three stages.
 TEST_CASE("partition: no other cut has a cheaper most expensive stage") {
   const std::vector<double> costs = {3, 1, 4, 1, 5, 9, 2, 6};
   const auto most = [&](size_t a, size_t b) {
@@ -157,12 +157,12 @@ TEST_CASE("partition: no other cut has a cheaper most expensive stage") {
   CHECK(most(starts[1], starts[2]) == best);
 }
 
-TEST_CASE("partition: what cannot be cut is refused") {
+TEST_CASE("partition: cuts that are impossible are refused") {
   Mesh eleven(cpus(11), 1);
-  CHECK_THROWS_WITH(layer_wise(eleven, lenet_task(2)),
+  CHECK_THROWS_WITH(tensor_parallel(eleven, lenet_task(2)),
                     "linear 10 of lenet cannot be shared out over 11 devices");
   Mesh two(cpus(2), 1);
-  CHECK_THROWS_WITH(network_wise(two, lenet_task(2), {0, 3, 9}, 3),
+  CHECK_THROWS_WITH(pipeline_parallel(two, lenet_task(2), {0, 3, 9}, 3),
                     "2 rows cannot be cut into 3 micro-batches");
   CHECK_THROWS_WITH(layered_network("resnet18"), ContainsSubstring("'resnet18'"));
 }
@@ -177,15 +177,15 @@ TEST_CASE("partition: a wrong gradient is found") {
   CHECK(difference(expected, expected).relative == 0);
   CHECK(difference(expected, expected).largest == 4);
   CHECK(with(0, 1e-8) == Approx(1e-8 / 4));
-  CHECK(std::isinf(with(1, 1e-300)));  // a gradient of zeros is met exactly or not
+  CHECK(std::isinf(with(1, 1e-300)));  // a zero gradient must match exactly
   CHECK(std::isnan(with(0, std::nan(""))));
   CHECK_THROWS_AS(difference({expected[0]}, expected), UsageError);
   CHECK_THROWS_AS(difference({expected[0].view({1, 2}), expected[1]}, expected), UsageError);
 }
 
-TEST_CASE("partition: the benchmark's check looks at every copy and fails for a wrong one") {
+TEST_CASE("partition: the check fails if any copy has wrong gradients") {
   const Params expected = {torch::tensor({2., -4.}, torch::kFloat64)};
-  const Params nearly = {torch::tensor({2. + 3e-10, -4.}, torch::kFloat64)};  // apart by 7.5e-11 of 4
+  const Params nearly = {torch::tensor({2. + 3e-10, -4.}, torch::kFloat64)};  // differs by 7.5e-11 of 4
   const Params wrong = {torch::tensor({2. + 6e-10, -4.}, torch::kFloat64)};
   const Params not_a_number = {torch::tensor({std::nan(""), -4.}, torch::kFloat64)};
   CHECK(check_against("it", {expected, nearly}, expected).ok);
@@ -197,7 +197,7 @@ TEST_CASE("partition: the benchmark's check looks at every copy and fails for a 
              ContainsSubstring("1.5e-10") && ContainsSubstring("1e-10"));
 }
 
-TEST_CASE("partition: the benchmark's check takes every way's gradients") {
+TEST_CASE("partition: the gradients of every scheme are checked") {
   Mesh mesh(cpus(2), 1);
   const PartitionSettings settings{.batch_size = 8, .micro_batches = 2, .repeat = 1, .seed = 5};
   const auto checks = check_gradients(mesh, layered_network("lenet"), {0, 3, 9}, settings);
@@ -207,26 +207,27 @@ TEST_CASE("partition: the benchmark's check takes every way's gradients") {
 
 namespace {
 
-WayFigures way(const std::string& name, double over_one, int64_t bytes, int64_t meetings, int64_t parameters,
-               int64_t activations) {
-  return {
-      .way = name,
-      .seconds = {.median = over_one, .low = over_one, .high = over_one, .repeats = 5},
-      .over_one = over_one,
-      .cost = {.traffic = {bytes, meetings}, .parameter_bytes = parameters, .activation_bytes = activations}};
+SchemeFigures scheme(const std::string& name, double over_one, int64_t bytes, int64_t synchronisations,
+                     int64_t parameters, int64_t activations) {
+  return {.scheme = name,
+          .seconds = {.median = over_one, .low = over_one, .high = over_one, .repeats = 5},
+          .over_one = over_one,
+          .cost = {.traffic = {bytes, synchronisations},
+                   .parameter_bytes = parameters,
+                   .activation_bytes = activations}};
 }
 
 PartitionFigures figures() {
   PartitionFigures made{.network = "net", .devices = "[a, b]", .size = 2, .at_once = 2};
   made.stages = {"x", "y"};
   made.stage_shares = {.4, .6};
-  made.one = way("one device", 1, 0, 0, 1000, 1000);
-  made.network_wise = way("network-wise", 1, 4'000'000, 2, 600, 700);
-  made.micro_batches = way("network-wise, micro-batches", .8, 4'000'000, 8, 600, 700);
-  made.micro_batches.micro_batches = 4;
+  made.one = scheme("one device", 1, 0, 0, 1000, 1000);
+  made.pipeline = scheme("pipeline parallel", 1, 4'000'000, 2, 600, 700);
+  made.pipeline_micro_batches = scheme("pipeline parallel, micro-batches", .8, 4'000'000, 8, 600, 700);
+  made.pipeline_micro_batches.micro_batches = 4;
   made.micro_ratio = .8;
-  made.layer_wise = way("layer-wise", 1.25, 8'000'000, 7, 500, 1500);
-  made.data_wise = way("data-wise", .625, 1'000'000, 1, 1000, 500);
+  made.tensor_parallel = scheme("tensor parallel", 1.25, 8'000'000, 7, 500, 1500);
+  made.data_parallel = scheme("data parallel", .625, 1'000'000, 1, 1000, 500);
   return made;
 }
 
@@ -241,44 +242,54 @@ std::string text(const PartitionFigures& figures) {
 TEST_CASE("partition: findings as the chapter expects them") {
   const auto found = text(figures());
   CHECK_THAT(found, ContainsSubstring("x (40 %) | y (60 %)"));
-  CHECK_THAT(found, ContainsSubstring(
-                        "data-wise moves the fewest bytes, 1.00 MB a step; network-wise 4.0 x as many, "
-                        "layer-wise 8.0 x as many"));
+  CHECK_THAT(found,
+             ContainsSubstring(
+                 "data parallel moves the fewest bytes, 1.00 MB per step; pipeline parallel 4.0 x as many, "
+                 "tensor parallel 8.0 x as many"));
   CHECK_THAT(found, ContainsSubstring("so it does here"));
-  CHECK_THAT(found, ContainsSubstring("most often layer-wise, 7 times a step; network-wise 2, data-wise 1"));
-  CHECK_THAT(found, ContainsSubstring("4 micro-batches make network-wise's 8, no fewer than layer-wise's"));
-  CHECK_THAT(found, ContainsSubstring("it has the most of the three here"));
+  CHECK_THAT(
+      found,
+      ContainsSubstring(
+          "tensor parallel synchronises most often, 7 times per step; pipeline parallel 2, data parallel 1"));
   CHECK_THAT(found, ContainsSubstring(
-                        "the fastest is data-wise, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
+                        "pipeline parallel with 4 micro-batches 8, no less often than tensor parallel"));
+  CHECK_THAT(found, ContainsSubstring("it does so most often of the three here"));
+  CHECK_THAT(found,
+             ContainsSubstring(
+                 "the fastest is data parallel, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
   // 1 - 1 / (2 x .8); (2-1)/(4+2-1); 1 - 4 / (2 (1 + 3 x .6))
   CHECK_THAT(found, ContainsSubstring(
                         "50 % with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
                         "((n-1)/(m+n-1) = 20 %; 29 % with these stages"));
+  CHECK_THAT(
+      found,
+      ContainsSubstring(
+          "pipeline parallel 60.0 % (70 %), tensor parallel 50.0 % (150 %), data parallel 100.0 % (50 %)"));
   CHECK_THAT(found, ContainsSubstring(
-                        "network-wise 60.0 % (70 %), layer-wise 50.0 % (150 %), data-wise 100.0 % (50 %)"));
-  CHECK_THAT(found, ContainsSubstring("room for parameters: network-wise and layer-wise; less: data-wise"));
+                        "more parameters: pipeline parallel and tensor parallel; no room: data parallel"));
 }
 
-TEST_CASE("partition: findings where it is the other way round") {
+TEST_CASE("partition: findings where the chapter is contradicted") {
   auto other = figures();
-  std::swap(other.layer_wise.cost.traffic, other.network_wise.cost.traffic);
-  other.micro_batches.cost.traffic.meetings = 1;
-  other.data_wise.over_one = 1.5;
-  other.micro_batches.over_one = 1.1;
-  other.network_wise.cost.parameter_bytes = 998;
+  std::swap(other.tensor_parallel.cost.traffic, other.pipeline.cost.traffic);
+  other.pipeline_micro_batches.cost.traffic.synchronisations = 1;
+  other.data_parallel.over_one = 1.5;
+  other.pipeline_micro_batches.over_one = 1.1;
+  other.pipeline.cost.parameter_bytes = 998;
   const auto found = text(other);
   CHECK_THAT(found, ContainsSubstring("here it does not"));
-  CHECK_THAT(found, ContainsSubstring("make network-wise's 1, fewer than layer-wise's"));
-  CHECK_THAT(found, ContainsSubstring("here others meet as often or more"));
-  CHECK_THAT(found, ContainsSubstring("the nearest, network-wise, takes 1.00 x as long"));
-  CHECK_THAT(found, ContainsSubstring("recommends data-wise, which is 0.67 x as fast"));
-  CHECK_THAT(found, ContainsSubstring("room for parameters: layer-wise; less: network-wise and data-wise"));
+  CHECK_THAT(found, ContainsSubstring("with 4 micro-batches 1, less often than tensor parallel"));
+  CHECK_THAT(found, ContainsSubstring("here others do so as often or more"));
+  CHECK_THAT(found, ContainsSubstring("the fastest, pipeline parallel, takes 1.00 x as long"));
+  CHECK_THAT(found, ContainsSubstring("recommends data parallel, which is 0.67 x as fast"));
+  CHECK_THAT(found, ContainsSubstring(
+                        "more parameters: tensor parallel; no room: pipeline parallel and data parallel"));
 }
 
-TEST_CASE(
-    "partition: no findings on time from fewer turns than a ratio takes, no theory where devices share") {
+TEST_CASE("partition: too few repetitions give no findings on time; devices that share cores get no theory") {
   auto few = figures();
-  for (auto* one : {&few.one, &few.network_wise, &few.micro_batches, &few.layer_wise, &few.data_wise}) {
+  for (auto* one :
+       {&few.one, &few.pipeline, &few.pipeline_micro_batches, &few.tensor_parallel, &few.data_parallel}) {
     one->over_one.reset();
   }
   few.micro_ratio.reset();
