@@ -16,9 +16,11 @@
 
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/flag_words.h>
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
+#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/error.h>
 
@@ -28,8 +30,6 @@ namespace {
 constexpr const char* kMemoryHint =
     "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
 
-constexpr const char* kThreadHint =
-    "use fewer replicas (--devices) or fewer --threads; 'ulimit -a' shows this shell's limits";
 
 // Where standard error cannot take it, the exit code still tells.
 void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
@@ -48,7 +48,7 @@ int report_torch_error(const CLI::App& app, const c10::Error& error) {
   if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
     const auto first_line = what.substr(0, what.find('\n'));  // behind it torch advises its developers
     const auto fault = explain({.code = accelerator->get_error_code(), .words = std::string(first_line)});
-    return report(app, fault.exit_code(), fault.what(), fault.hint());
+    return report(app, fault.exit_code(), fault.what(), with_flags(fault.hint()));
   }
   // torch's allocator for the processor reports its failure as a general error, behind the failed check's
   // place.
@@ -101,9 +101,9 @@ int main(int argc, char** argv) {
   } catch (const ReaderGoneError& error) {
     std::signal(SIGPIPE, on_broken_pipe);
     std::raise(SIGPIPE);  // as programs end of which nobody reads on
-    return report(*app, error.exit_code(), error.what(), error.hint());
+    return report(*app, error.exit_code(), error.what(), with_flags(error.hint()));
   } catch (const Error& error) {
-    return report(*app, error.exit_code(), error.what(), error.hint());
+    return report(*app, error.exit_code(), error.what(), with_flags(error.hint()));
   } catch (const c10::Error& error) {
     return report_torch_error(*app, error);
   } catch (const std::bad_alloc&) {
@@ -112,7 +112,7 @@ int main(int argc, char** argv) {
     if (error.code() != std::errc::resource_unavailable_try_again) {
       return report(*app, ExitCode::kFailed, error.what(), "");
     }
-    return report(*app, ExitCode::kMemory, "the system starts no other thread", kThreadHint);
+    return report(*app, ExitCode::kMemory, kNoThread, kNoThreadHint);
   } catch (const std::exception& error) {
     return report(*app, ExitCode::kFailed, error.what(), "");
   }

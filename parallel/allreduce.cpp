@@ -25,8 +25,9 @@ void allreduce(std::span<torch::Tensor> per_device) {
   for (const auto& tensor : others) {
     if (tensor.sizes() == first.sizes() && tensor.scalar_type() == first.scalar_type()) continue;
     throw UsageError(
-        fmt::format("allreduce needs tensors alike, got {} and {}", describe(first), describe(tensor)),
-        "pass the same tensor of every replica");
+        fmt::format("allreduce needs tensors of one shape and dtype, got {} and {}", describe(first),
+                    describe(tensor)),
+        "pass the same parameter's gradient from every replica");
   }
   for (const auto& tensor : others) first.add_(tensor.to(first.device()));
   for (auto& tensor : others) tensor.copy_(first);

@@ -7,12 +7,13 @@
 
 namespace lockstep {
 
-// Afterwards each tensor holds the sum of all, taken in the order given: bit-identical on every device of one
-// type. One tensor a replica, same shape and dtype, on any devices; throws UsageError where shapes or dtypes
-// differ. With n tensors of S bytes the first device receives (n-1) S and sends (n-1) S, one after the other.
+// Replaces every tensor by the sum of all. per_device: one tensor per replica, all of one shape and dtype, on
+// any devices; an empty list is allowed. The sum is taken in the order given, so all devices of one type get
+// the same bits. With n tensors of S bytes the first device receives (n-1) S and sends (n-1) S, one transfer
+// after the other. Throws UsageError when shapes or dtypes differ.
 //
-// Enqueues on the calling thread's current stream of each device; copies between GPUs are ordered by events,
-// no host waits. Must be called without gradient recording where the tensors require gradients.
+// Work is queued on the calling thread's current stream of each device. Events order the copies between GPUs;
+// the host does not wait. Call it under torch::NoGradGuard when the tensors require gradients.
 void allreduce(std::span<torch::Tensor> per_device);
 
 }  // namespace lockstep

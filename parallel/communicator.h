@@ -1,7 +1,7 @@
-// Collectives between replicas: one interface for replicas of one process and of many.
+// Collectives between replicas, in one process or several.
 //
-// A Communicator spans world_size() replicas, of which this process drives local_size(), with ranks from
-// first_rank() on. Each replica's worker thread uses the Endpoint of its own rank.
+// A Communicator spans world_size() replicas. This process drives local_size() of them, whose ranks begin at
+// first_rank(). Each replica's worker thread uses the Endpoint of its own rank.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class Trace;
 
-// A collective that has been posted.
+// Handle of a posted collective. Use it from one thread.
 class Work {
  public:
   using Done = std::shared_ptr<c10::Event>;  // null on a CPU
@@ -27,19 +27,20 @@ class Work {
   Work() = default;  // nothing to wait for
   explicit Work(std::future<Done> done) : done_(std::move(done)) {}
 
-  // Afterwards the result may be used: on a CPU it is there; on a GPU the calling thread's current stream
-  // waits for it, and the host does not. Throws what ended the collective. The second call does nothing.
+  // Afterwards the result may be used. On a CPU wait() blocks until it is there; on a GPU the calling thread's
+  // current stream waits for it and the host does not. Throws the error that ended the collective. A second
+  // call does nothing.
   void wait();
 
  private:
   std::future<Done> done_;
 };
 
-// One replica's handle. Used from one thread; all replicas post the same collectives in the same order. A
-// tensor is contiguous, on device(), of the same shape and dtype on every rank, and neither freed nor touched
-// until wait(). Posting returns at once; work starts after what the current stream holds. Errors, an argument
-// that will not do and a mismatch between ranks too, come out of wait(); after one, every collective of every
-// rank fails with it.
+// One replica's handle. Post from one thread. All replicas post the same collectives in the same order.
+// Tensors must be contiguous, on device(), and of the same shape and dtype on every rank; do not touch them
+// before wait() has returned. Posting returns at once; the collective starts after all work that is on the
+// calling thread's current stream. wait() throws all errors, such as UsageError for a wrong argument or a
+// mismatch between ranks. After an error every collective of every rank fails with it.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -55,11 +56,10 @@ class Endpoint {
   // out[i] becomes rank i's tensor. out (world_size, ...tensor's shape).
   virtual Work all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
 
-  // Ends the collectives of all ranks with this error, those under way and all to come. From any thread.
+  // Ends the collectives of all ranks with this error, those in flight and all later ones. Thread-safe.
   virtual void abort(std::exception_ptr error) = 0;
-  // What has ended them; null while nothing has. Who has waited for a GPU looks here: wait() there does not
-  // wait for the collective itself, so that what goes wrong afterwards cannot come out of it. From any
-  // thread.
+  // The error that ended the collectives; null while there is none. Check it after waiting for a GPU: there
+  // wait() returns before the collective has finished, and cannot throw a later error. Thread-safe.
   virtual std::exception_ptr error() const = 0;
 };
 
@@ -74,12 +74,12 @@ class Communicator {
   virtual Endpoint& endpoint(int local) = 0;
 };
 
-// How gradients are summed. With n replicas of S bytes each:
+// The algorithm that sums gradients. Costs for n replicas with S bytes each; a chunk is S/n bytes.
 enum class Allreduce {
-  kAuto,     // nccl between several distinct GPUs, elsewhere two_shot
-  kRoot,     // into the first, then back to all (the chapter's): n-1 sums and n-1 copies, one after the other
-  kTwoShot,  // rank i sums chunk i and hands it to all others: one step whatever n, 2 S (n-1)/n moved by each
-  kRing,     // chunks travel round a ring: 2 (n-1) steps of S/n, each replica talks to its neighbour alone
+  kAuto,     // kNccl for several distinct GPUs, kTwoShot otherwise
+  kRoot,     // the chapter's: n-1 sums into the first replica, then n-1 copies back, one after the other
+  kTwoShot,  // rank i sums chunk i and copies it to all others: each replica moves 2 S (n-1)/n bytes
+  kRing,     // chunks travel round a ring in 2 (n-1) steps; each replica reads from one neighbour only
   kNccl,     // NVIDIA's library, between distinct GPUs
 };
 
@@ -89,22 +89,22 @@ inline constexpr Choice<Allreduce> kAllreduceNames[] = {{"auto", Allreduce::kAut
                                                         {"ring", Allreduce::kRing},
                                                         {"nccl", Allreduce::kNccl}};
 
-// What kAuto is for these devices; others stay what they are. Throws UsageError or DeviceError where `wanted`
-// cannot serve them.
+// Resolves kAuto for these devices and returns any other choice as it is. Throws UsageError or DeviceError
+// when `wanted` is kNccl and NCCL cannot join the devices.
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices);
 
 struct CommunicatorOptions {
-  std::vector<torch::Device> devices;  // one replica each, may repeat
-  int threads = 1;  // intra-op threads of each replica's worker: its cores are shared with it
+  std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
+  int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
   Allreduce algorithm = Allreduce::kAuto;
-  // Takes a span a collective and rank, but for sums in a world of one, which are no work; outlives the
-  // communicator.
+  // Gets one span per collective and rank, except for sums in a world of one. Must outlive the communicator.
   Trace* trace = nullptr;
 };
 
-// Between the replicas of this process: local_size() == world_size(). Each replica gets a thread that does
-// its share of every collective, asleep in between. Endpoints live as long as the communicator; what has not
-// been waited for when it goes is lost. Throws as choose_allreduce() does.
+// A communicator between the replicas of this process: local_size() == world_size(). Each replica gets a
+// thread that does its part of every collective and sleeps in between. Endpoints live as long as the
+// communicator. Wait for every collective before you destroy it: the others may not be done. Throws as
+// choose_allreduce() does, UsageError for an empty list, and MemoryError if the system cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

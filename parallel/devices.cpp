@@ -36,17 +36,17 @@ torch::Device gpu(int index, int gpus) {
   const auto problem = cuda_problem();
   if (gpus > 0 || !problem) {
     throw DeviceError(fmt::format("cuda:{} does not exist: this machine has {}", index, counted(gpus, "GPU")),
-                      "`lockstep devices` lists what is there");
+                      "`lockstep devices` lists this machine's devices");
   }
   throw DeviceError(fmt::format("cuda:{} cannot be used: {}", index, *problem),
-                    "use --devices cpu, or cpux2 for two replicas on this processor");
+                    "use the device list cpu, or cpux2 for two replicas on the CPU");
 }
 
 std::vector<torch::Device> parse_name(std::string_view name, std::string_view spec, int gpus) {
   if (name == "auto") return {try_gpu(0, gpus)};
   if (name == "cpu") return {torch::Device(torch::kCPU)};
   if (name == "cuda") {
-    gpu(0, gpus);  // says what is missing
+    gpu(0, gpus);  // throws if there is none
     return try_all_gpus(gpus);
   }
   if (name.starts_with("cuda:")) {
@@ -58,7 +58,7 @@ std::vector<torch::Device> parse_name(std::string_view name, std::string_view sp
   refuse(spec, fmt::format("'{}' is not a device", name));
 }
 
-// One element of the list: a name, and perhaps xN behind it.
+// Parses one element of the list: a name, optionally followed by xN.
 std::vector<torch::Device> parse_item(std::string_view item, std::string_view spec, int gpus) {
   if (item.empty()) refuse(spec, "an element is empty");
   const auto x = item.rfind('x');
@@ -116,7 +116,7 @@ std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
   }
   if (pairs.empty()) return std::nullopt;
   return fmt::format(
-      "{} cannot read each other's memory (peer access is refused): what they exchange goes through the host",
+      "{} cannot read each other's memory (no peer access): copies between them go through the host",
       fmt::join(pairs, ", "));
 }
 

@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-// New leaf tensors on `device` with the same values; each requires gradients and starts with a gradient of
-// zeros, so that a replica that gets no rows still has one to sum. The originals are not touched, not even on
-// the same device.
+// Returns new leaf tensors on `device` with the same shapes, dtypes and values, copied even if the originals
+// are on that device. Each requires gradients and starts with a gradient of zeros, so that a replica without
+// rows has a gradient to sum.
 Params get_params(const Params& params, torch::Device device);
 
 }  // namespace lockstep

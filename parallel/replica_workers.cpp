@@ -32,7 +32,8 @@ void require_own_streams(const std::vector<torch::Device>& devices) {
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
   require_own_streams(devices_);
-  need_threads(size() * (threads + 1));  // per replica: a worker, its helpers and a communication thread
+  check_threads_available(size() *
+                          (threads + 1));  // per replica: a worker, its helpers and a communication thread
   pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
     streams_[static_cast<size_t>(rank)] =
         set_up_replica_thread({.rank = rank, .devices = devices_, .threads = threads});

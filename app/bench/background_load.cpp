@@ -5,15 +5,15 @@
 
 namespace lockstep {
 
-Neighbours::Neighbours(const TrainPlan& plan, int count) {
+BackgroundLoad::BackgroundLoad(const TrainPlan& plan, int count) {
   const auto allowed = allowed_cores();
   for (int i = 1; i <= count && !failure_; ++i) {
     const auto cores = cores_for_worker(allowed, i, count + 1, plan.trainer.threads);
     std::unique_lock lock(mutex_);
     busy_ = 1;  // until it is built
     try {
-      threads_.emplace_back([this, &plan, cores] { live(plan, cores); });
-    } catch (...) {  // no other thread: those there are have to end, or nobody would ever join them
+      threads_.emplace_back([this, &plan, cores] { train(plan, cores); });
+    } catch (...) {  // the threads that exist must end before they are joined
       failure_ = std::current_exception();
       break;
     }
@@ -25,23 +25,23 @@ Neighbours::Neighbours(const TrainPlan& plan, int count) {
   std::rethrow_exception(failure_);
 }
 
-Neighbours::~Neighbours() { set(State::kEnd); }
+BackgroundLoad::~BackgroundLoad() { set(State::kEnd); }
 
-void Neighbours::run() { set(State::kRun); }
+void BackgroundLoad::run() { set(State::kRun); }
 
-void Neighbours::rest() {
-  set(State::kRest);
+void BackgroundLoad::pause() {
+  set(State::kPause);
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return busy_ == 0; });
   if (failure_) std::rethrow_exception(failure_);
 }
 
-int64_t Neighbours::steps() const {
+int64_t BackgroundLoad::steps() const {
   const std::lock_guard lock(mutex_);
   return steps_;
 }
 
-void Neighbours::set(State state) {
+void BackgroundLoad::set(State state) {
   {
     const std::lock_guard lock(mutex_);
     state_ = state;
@@ -49,10 +49,10 @@ void Neighbours::set(State state) {
   changed_.notify_all();
 }
 
-void Neighbours::live(const TrainPlan& plan, const std::vector<int>& cores) {
+void BackgroundLoad::train(const TrainPlan& plan, const std::vector<int>& cores) {
   std::exception_ptr failure;
   try {
-    train(plan, cores);
+    take_steps(plan, cores);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -65,8 +65,8 @@ void Neighbours::live(const TrainPlan& plan, const std::vector<int>& cores) {
   changed_.notify_all();
 }
 
-void Neighbours::train(const TrainPlan& plan, const std::vector<int>& cores) {
-  keep_to_cores(cores);  // the replica's own thread inherits them
+void BackgroundLoad::take_steps(const TrainPlan& plan, const std::vector<int>& cores) {
+  pin_to_cores(cores);  // the replica's own thread inherits them
   TimedTraining training(plan);
   training.seconds_per_step(kWarmUpSteps);
   while (true) {
@@ -74,7 +74,7 @@ void Neighbours::train(const TrainPlan& plan, const std::vector<int>& cores) {
       std::unique_lock lock(mutex_);
       --busy_;
       changed_.notify_all();
-      changed_.wait(lock, [&] { return state_ != State::kRest; });
+      changed_.wait(lock, [&] { return state_ != State::kPause; });
       if (state_ == State::kEnd) return;
       ++busy_;
     }

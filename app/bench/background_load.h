@@ -1,5 +1,5 @@
-// Trainings that nobody waits for: they keep a machine's other cores, and the memory that all cores share, as
-// busy as they are when every core has a replica.
+// Trainings beside a measured one. They keep the machine's other cores, and the memory that all cores share,
+// as busy as they are when every core has a replica.
 #pragma once
 
 #include <condition_variable>
@@ -13,35 +13,33 @@
 
 namespace lockstep {
 
-// `count` trainings of a plan for one replica on a processor, each on cores of its own: those behind the
-// first plan.trainer.threads that this process may use, which are the measured replica's. They rest until
-// run().
-class Neighbours {
+// `count` trainings of a plan for one CPU replica, each on cores of its own. The first plan.trainer.threads
+// cores of this process are left to the measured replica. The trainings pause until run().
+class BackgroundLoad {
  public:
-  // Builds them, one after the other, and warms each up. plan: kept by reference. Throws what that throws.
-  Neighbours(const TrainPlan& plan, int count);
-  ~Neighbours();
+  // Builds and warms up one training after another. plan: kept by reference. Rethrows a training's error.
+  BackgroundLoad(const TrainPlan& plan, int count);
+  ~BackgroundLoad();
 
-  void run();   // from now on each takes step after step
-  void rest();  // returns when all have finished the step they were in; throws what one of them has thrown
+  void run();    // starts all trainings
+  void pause();  // returns when all have finished their current step; rethrows a training's error
 
-  int64_t steps() const;  // that all of them have taken, after the warm-up
+  int64_t steps() const;  // of all trainings together, without the warm-up
 
-  Neighbours(const Neighbours&) = delete;
-  Neighbours& operator=(const Neighbours&) = delete;
+  BackgroundLoad(const BackgroundLoad&) = delete;
+  BackgroundLoad& operator=(const BackgroundLoad&) = delete;
 
  private:
-  enum class State { kRest, kRun, kEnd };
+  enum class State { kPause, kRun, kEnd };
 
-  void live(const TrainPlan& plan,
-            const std::vector<int>& cores);  // of a thread: trains, keeps what it throws
-  void train(const TrainPlan& plan, const std::vector<int>& cores);  // until the end
+  void train(const TrainPlan& plan, const std::vector<int>& cores);       // body of a thread; keeps an error
+  void take_steps(const TrainPlan& plan, const std::vector<int>& cores);  // returns after kEnd
   void set(State state);
 
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  State state_ = State::kRest;
-  int busy_ = 0;  // are being built, or are in a step
+  State state_ = State::kPause;
+  int busy_ = 0;  // trainings that are being built or are in a step
   int64_t steps_ = 0;
   std::exception_ptr failure_;
   std::vector<std::jthread> threads_;

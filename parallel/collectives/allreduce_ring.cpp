@@ -1,8 +1,8 @@
-// Chunks travel round a ring: in n-1 steps each rank adds what its left neighbour holds of one chunk, after
-// which rank r has the whole sum of chunk r+1; in n-1 more steps the sums travel on. Every step moves S/n
-// bytes to each rank, from its neighbour alone, so that all links of a ring are busy all the time. (P.
-// Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.) Chunk
-// c is summed in the order c, c+1, ..., c-1.
+// Ring allreduce. A tensor of S bytes is cut into n chunks, one per rank. In n-1 steps each rank adds its
+// left neighbour's partial sum of one chunk to its own; then rank r has the whole sum of chunk r+1. In n-1
+// more steps the sums travel round the ring. Each step moves S/n bytes to each rank, from its left neighbour
+// only, so all links of a ring are busy all the time. Chunk c is summed in the order c, c+1, ..., c-1. (P.
+// Patarasuk and X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations", 2009.)
 #include <lockstep/parallel/collectives/local_round.h>
 
 namespace lockstep {
@@ -12,15 +12,15 @@ void allreduce_ring(const LocalRound& round) {
   const auto around = [&](int position) { return (position % world + world) % world; };
   const int left = around(round.rank - 1);
   for (int step = 0; step < world - 1; ++step) {
-    const int c = around(round.rank - step - 1);  // what the left neighbour finished in the step before
+    const int c = around(round.rank - step - 1);  // the chunk that the left neighbour added in the last step
     auto own = round.chunk(round.rank, c);
     own.add_(round.chunk(left, c).to(own.device()));
-    round.sync();
+    round.barrier();
   }
   for (int step = 0; step < world - 1; ++step) {
     const int c = around(round.rank - step);
     round.chunk(round.rank, c).copy_(round.chunk(left, c));
-    round.sync();
+    round.barrier();
   }
 }
 

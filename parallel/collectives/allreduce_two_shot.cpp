@@ -1,11 +1,12 @@
-// The chapter's third exercise: different chunks are reduced on different devices.
+// Two-shot allreduce: reduce-scatter, then all-gather. It answers the chapter's third exercise: reduce
+// different chunks on different devices.
 //
-// The chapter's own allreduce sends every replica's gradients to one device: its link carries (n-1) S bytes
-// in and (n-1) S out while all others idle. Here rank i sums chunk i (S/n bytes from each of n-1 others) and
-// hands the sum to the n-1 others: each rank moves 2 S (n-1)/n bytes, at the same time as all others.
-// (Reduce-scatter and all-gather: R. Thakur et al., "Optimization of Collective Communication Operations in
-// MPICH", 2005.) Nobody but rank i touches chunk i of any rank's tensor, so that no rank waits for another in
-// between, and a processor does both halves in one pass, block by block in its core's first cache.
+// The chapter's allreduce sends every replica's gradients (S bytes) to one device: its link carries (n-1) S
+// bytes in and (n-1) S out while all others idle. Here rank i sums chunk i (S/n bytes from each of n-1 other
+// ranks) and copies the sum to the n-1 others: each rank moves 2 S (n-1)/n bytes, all ranks at the same time.
+// Only rank i touches chunk i of any rank's tensor, so no rank waits for another in between. On a CPU both
+// halves are one pass, block by block in the core's L1 cache.
+// (R. Thakur et al., "Optimization of Collective Communication Operations in MPICH", 2005.)
 #include <ATen/Dispatch.h>
 
 #include <algorithm>
@@ -19,7 +20,7 @@ namespace {
 
 constexpr int64_t kBlock = 2048;  // elements: 8 kB of floats
 
-// chunks[r] (n) is rank r's, all in the host's memory: each becomes ((c0 + c1) + c2) + ...
+// chunks[r] (n): rank r's chunk in host memory. Each becomes ((c0 + c1) + c2) + ...
 template <class T>
 void sum_to_all(const std::vector<T*>& chunks, int64_t n) {
   std::array<T, kBlock> sum;
@@ -45,12 +46,12 @@ void sum_on_host(const LocalRound& round) {
   });
 }
 
-// The same with torch's operations, where devices have memories of their own.
+// The same with torch's operations, for devices with their own memory.
 void sum_on_device(const LocalRound& round) {
   const auto device = round.own().device();
-  const auto theirs = [&](int other) { return round.chunk(other, round.rank).to(device); };
-  auto sum = theirs(0) + theirs(1);
-  for (int other = 2; other < round.world(); ++other) sum.add_(theirs(other));
+  const auto chunk_of = [&](int other) { return round.chunk(other, round.rank).to(device); };
+  auto sum = chunk_of(0) + chunk_of(1);
+  for (int other = 2; other < round.world(); ++other) sum.add_(chunk_of(other));
   for (int other = 0; other < round.world(); ++other) round.chunk(other, round.rank).copy_(sum);
 }
 

@@ -21,12 +21,12 @@ std::exception_ptr usage(const std::string& what, const std::string& hint = {}) 
 CollectiveThread::CollectiveThread(Endpoint& endpoint, CollectiveThreadOptions options)
     : endpoint_(endpoint), options_(std::move(options)), thread_([this] { set_up(); }) {}
 
-// What goes wrong is told by the first collective: the thread has nobody to tell it to.
+// The first collective reports an error of the set-up: the thread itself cannot.
 void CollectiveThread::set_up() noexcept try {
   stream_ = set_up_replica_thread(
       {.rank = options_.local, .devices = options_.devices, .threads = options_.threads});
   if (stream_ && options_.trace) clock_.emplace(*stream_, *options_.trace);
-  // A second set of intra-op threads would fight the replica's own for its cores.
+  // A second set of intra-op threads would compete with the replica's own for its cores.
   at::set_num_threads(1);
   at::GradMode::set_enabled(false);
 } catch (...) {
@@ -35,7 +35,7 @@ void CollectiveThread::set_up() noexcept try {
 
 Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Collective collective,
                             std::exception_ptr problem) {
-  if (!problem) problem = unfit(endpoint_, what, tensor);
+  if (!problem) problem = tensor_problem(endpoint_, what, tensor);
   std::shared_ptr<c10::Event> ready;
   if (const auto device = endpoint_.device(); !device.is_cpu()) {
     ready = std::make_shared<c10::Event>(device.type());
@@ -46,14 +46,14 @@ Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Colle
   thread_.post([this, what = std::move(what), tensor = tensor.detach(), ready, done, problem,
                 collective = std::move(collective)] {
     try {
-      // Before anything is shared: after a failure others may still be in the collective that failed.
+      // Checked before anything is shared: other ranks may still be in a collective that failed.
       if (const auto error = endpoint_.error()) std::rethrow_exception(error);
       if (problem) std::rethrow_exception(problem);
       if (set_up_error_) std::rethrow_exception(set_up_error_);
       if (ready) ready->block(*stream_);
       done->set_value(run(what, tensor, collective));
     } catch (...) {
-      endpoint_.abort(std::current_exception());  // or the others would wait for ever
+      endpoint_.abort(std::current_exception());  // otherwise the other ranks would wait for ever
       done->set_exception(endpoint_.error());
     }
   });
@@ -72,12 +72,13 @@ Work::Done CollectiveThread::run(const std::string& what, const torch::Tensor& t
   return event;
 }
 
-std::exception_ptr unfit(const Endpoint& endpoint, const std::string& what, const torch::Tensor& tensor) {
+std::exception_ptr tensor_problem(const Endpoint& endpoint, const std::string& what,
+                                  const torch::Tensor& tensor) {
   std::ostringstream found;
   if (tensor.device() != endpoint.device()) {
     found << "on " << tensor.device();
   } else if (!tensor.is_contiguous()) {
-    found << "of sizes " << tensor.sizes() << " and strides " << tensor.strides();
+    found << "of shape " << tensor.sizes() << " and strides " << tensor.strides();
   } else {
     return nullptr;
   }
@@ -86,17 +87,17 @@ std::exception_ptr unfit(const Endpoint& endpoint, const std::string& what, cons
                "collectives take contiguous tensors on the replica's own device");
 }
 
-std::exception_ptr unfit_gather(const Endpoint& endpoint, const torch::Tensor& tensor,
-                                const torch::Tensor& out) {
+std::exception_ptr gather_problem(const Endpoint& endpoint, const torch::Tensor& tensor,
+                                  const torch::Tensor& out) {
   if (out.numel() == endpoint.world_size() * tensor.numel() && out.scalar_type() == tensor.scalar_type()) {
-    return unfit(endpoint, "all_gather", out);
+    return tensor_problem(endpoint, "all_gather", out);
   }
   return usage(fmt::format("all_gather of {} from {} ranks into {}", describe_elements(tensor),
                            endpoint.world_size(), describe_elements(out)),
-               "out has room for one tensor a rank, of the same dtype");
+               "out needs room for one tensor per rank, of the same dtype");
 }
 
-std::exception_ptr unfit_root(const Endpoint& endpoint, int root) {
+std::exception_ptr root_problem(const Endpoint& endpoint, int root) {
   if (root >= 0 && root < endpoint.world_size()) return nullptr;
   return usage(fmt::format("broadcast from {} in a world of {}", root, endpoint.world_size()));
 }

@@ -1,4 +1,4 @@
-// What endpoints of all kinds have in common: a replica's communication thread, with a stream of its own.
+// A replica's communication thread, with its own stream. Endpoints of all kinds use it.
 #pragma once
 
 #include <c10/core/Stream.h>
@@ -18,25 +18,26 @@
 namespace lockstep {
 
 struct CollectiveThreadOptions {
-  int local = 0;                       // which of the local replicas
+  int local = 0;                       // index of the replica among the local ones
   std::vector<torch::Device> devices;  // of all local replicas
-  int threads = 1;  // intra-op threads of each replica's worker: its cores are shared with it
+  int threads = 1;  // intra-op threads of the replica's worker, whose cores this thread shares
   Trace* trace = nullptr;
 };
 
-// Does one endpoint's collectives in the order in which they were posted. Used by that endpoint, and declared
-// as its last member: what the collectives use must outlive the thread.
+// Runs one endpoint's collectives in the order in which they were posted. Declare it as the endpoint's last
+// member: what the collectives use must outlive the thread.
 class CollectiveThread {
  public:
-  // In the communication thread; the stream is none on a CPU.
+  // Called in the communication thread. stream: queue GPU work there; nullopt on a CPU.
   using Collective = std::function<void(const std::optional<c10::Stream>& stream)>;
 
+  // Starts the thread. Throws MemoryError if the system cannot start one.
   CollectiveThread(Endpoint& endpoint, CollectiveThreadOptions options);
 
-  // Queues `collective`, which starts after what the calling thread's current stream holds and keeps to the
-  // stream it is given. tensor: what it works on; it must be on the endpoint's device and contiguous.
-  // problem: what else is wrong with the arguments, if anything. A problem, and what the collective throws,
-  // ends the collectives of all ranks (Endpoint::abort).
+  // Queues `collective` and returns at once. It starts after all work that is now on the calling thread's
+  // current stream. what: its name in traces and errors. tensor: must be contiguous and on the endpoint's
+  // device. problem: another error in the arguments, or null. An error in the arguments and anything the
+  // collective throws end the collectives of all ranks (Endpoint::abort).
   Work post(std::string what, const torch::Tensor& tensor, Collective collective,
             std::exception_ptr problem = nullptr);
 
@@ -48,19 +49,20 @@ class CollectiveThread {
   const CollectiveThreadOptions options_;
   std::optional<c10::Stream> stream_;
   std::optional<DeviceClock> clock_;
-  std::exception_ptr set_up_error_;  // of the thread
-  TaskThread thread_;                // last: it uses all of the above
+  std::exception_ptr set_up_error_;
+  TaskThread thread_;  // last: it uses all of the above
 };
 
-// Why a collective of this endpoint cannot take this tensor; null if it can.
-std::exception_ptr unfit(const Endpoint& endpoint, const std::string& what, const torch::Tensor& tensor);
+// The error (UsageError) when a collective of this endpoint cannot take this tensor; null when it can.
+std::exception_ptr tensor_problem(const Endpoint& endpoint, const std::string& what,
+                                  const torch::Tensor& tensor);
 
-// Why all_gather cannot put `tensor` of each rank into `out`; null if it can.
-std::exception_ptr unfit_gather(const Endpoint& endpoint, const torch::Tensor& tensor,
-                                const torch::Tensor& out);
+// The error when all_gather cannot put `tensor` of each rank into `out`; null when it can.
+std::exception_ptr gather_problem(const Endpoint& endpoint, const torch::Tensor& tensor,
+                                  const torch::Tensor& out);
 
-// Why broadcast cannot start at this rank; null if it can.
-std::exception_ptr unfit_root(const Endpoint& endpoint, int root);
+// The error when `root` is not a rank; null when it is.
+std::exception_ptr root_problem(const Endpoint& endpoint, int root);
 
 // "5 elements of Float"
 std::string describe_elements(const torch::Tensor& tensor);

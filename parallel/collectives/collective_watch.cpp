@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Far below any timeout, far above what looking costs.
+// Far below any timeout, far above the cost of a check.
 constexpr std::chrono::milliseconds kInterval{50};
 
 }  // namespace
@@ -81,7 +81,8 @@ void CollectiveWatch::work() {
   }
 }
 
-// Forgets what is over; what is wrong with the rest, if anything. The mutex is held.
+// Removes finished operations. Returns the error of a failed or overdue one; null if there is none. The
+// caller holds the mutex.
 std::exception_ptr CollectiveWatch::look() try {
   std::erase_if(operations_, [](const Operation& operation) { return operation.end->query(); });
   for (const auto& operation : operations_) {
@@ -91,7 +92,7 @@ std::exception_ptr CollectiveWatch::look() try {
     if (late(operation)) return std::make_exception_ptr(overdue(operation));
   }
   return nullptr;
-} catch (...) {  // a GPU that has failed says so to whoever asks it next: here nobody else would hear it
+} catch (...) {  // a failed GPU reports its error to the next call that asks it
   return std::current_exception();
 }
 
@@ -100,8 +101,8 @@ PeerError CollectiveWatch::failed(const Operation& operation, const std::string&
 }
 
 PeerError CollectiveWatch::overdue(const Operation& operation) const {
-  return PeerError(fmt::format("{} was not over after {} s: another replica did not come", operation.what,
-                               timeout_seconds()),
+  return PeerError(fmt::format("{} did not finish within {} s: another replica did not take part",
+                               operation.what, timeout_seconds()),
                    hint_);
 }
 

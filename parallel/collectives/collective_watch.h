@@ -1,4 +1,5 @@
-// Looks after collectives that have been queued on GPUs: a kernel that waits for a peer cannot say so itself.
+// Watches collectives that have been queued on GPUs, with a timeout: a kernel cannot report that it waits for
+// a peer for ever.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -24,24 +25,25 @@ class CollectiveWatch {
   struct Operation {
     std::string what;  // such as "allreduce on cuda:1 (collective 3)"
     Clock::time_point begin = Clock::now();
-    std::shared_ptr<c10::Event> end = {};  // recorded behind it
-    std::function<std::string()> failure =
-        {};  // what has gone wrong, as its library says; empty: nothing yet
+    std::shared_ptr<c10::Event> end = {};       // recorded after the operation
+    std::function<std::string()> failure = {};  // returns the library's error message; empty: no error
   };
 
-  // end_all: ends the kernels of all local ranks, from any thread; called once, by the first abort(). hint:
-  // of the errors, PeerError, that the watch itself raises.
+  // end_all: ends the kernels of all local ranks; called once, by the first abort(), from any thread.
+  // hint: hint of the PeerErrors that the watch itself raises. Throws MemoryError if the system cannot start
+  // a thread.
   CollectiveWatch(std::chrono::milliseconds timeout, std::string hint, std::function<void()> end_all);
   ~CollectiveWatch();
 
-  // From now on looks whether it fails or is not over within the timeout, and aborts then.
+  // Watches the operation from now on: aborts when it fails or does not finish within the timeout.
+  // Thread-safe.
   void add(Operation operation);
 
-  // The first error counts. From any thread, any number of times.
+  // Ends all collectives with this error; after the first call it does nothing. Thread-safe.
   void abort(std::exception_ptr error);
-  std::exception_ptr error() const;  // null: none
+  std::exception_ptr error() const;  // null: none. Thread-safe
 
-  // Whether nothing has failed and nothing is under way.
+  // Whether nothing has failed and no operation is in flight. Thread-safe.
   bool settled();
 
   bool late(const Operation& operation) const { return Clock::now() - operation.begin > timeout_; }
@@ -58,7 +60,7 @@ class CollectiveWatch {
   const std::function<void()> end_all_;
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Operation> operations_;  // queued, perhaps not over
+  std::deque<Operation> operations_;  // queued, perhaps finished
   std::exception_ptr error_;
   bool stop_ = false;
   std::thread thread_;  // last: it uses all of the above

@@ -1,4 +1,4 @@
-// Collectives between replicas of one process in its own memory: root, two_shot and ring.
+// Collectives between the replicas of one process, without NCCL: root, two_shot and ring.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,8 @@
 
 namespace lockstep {
 
-// options.algorithm: kRoot, kTwoShot or kRing. On a list of any devices.
+// options.algorithm: kRoot, kTwoShot or kRing; another one makes allreduce_sum() throw UsageError. Works on
+// any list of devices. Throws UsageError for an empty list.
 std::unique_ptr<Communicator> make_local_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

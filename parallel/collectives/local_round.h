@@ -1,4 +1,4 @@
-// One collective between the replicas of a process, as an algorithm sees it.
+// What an allreduce algorithm gets: one collective between the replicas of a process.
 #pragma once
 
 #include <torch/types.h>
@@ -10,20 +10,21 @@
 
 namespace lockstep {
 
-// Every rank runs the same algorithm at the same time, each in a thread of its own, and may read and write
-// any rank's tensor: sync() is what keeps them apart.
+// Every rank runs the same algorithm at the same time, in its own thread, and may read and write every rank's
+// tensor. Only barrier() orders the ranks' accesses.
 struct LocalRound {
   int rank = 0;
   std::span<torch::Tensor> tensors;  // of all ranks, each (n) contiguous on its own device
-  // What any rank did before it is done, and visible to all, after it: one barrier. On GPUs streams wait for
-  // each other and the host only until all have queued their part.
-  std::function<void()> sync;
+  // Returns when every rank has called it. Work that any rank did before is then finished and visible to
+  // work that follows. On GPUs the streams wait for each other; the host waits only until all ranks have
+  // queued their work.
+  std::function<void()> barrier;
 
   int world() const { return static_cast<int>(tensors.size()); }
   torch::Tensor& of(int other) const { return tensors[static_cast<size_t>(other)]; }
   torch::Tensor& own() const { return of(rank); }
 
-  // Part `chunk` of world() nearly equal parts of a rank's tensor; some are empty where n < world().
+  // Chunk `index` of rank `other`'s tensor: one of world() nearly equal parts. Some are empty if n < world().
   torch::Tensor chunk(int other, int index) const {
     const int64_t n = of(other).numel();
     const int64_t begin = n * index / world();
@@ -31,8 +32,7 @@ struct LocalRound {
   }
 };
 
-// Each leaves the sum in every rank's tensor. All ranks have arrived when they start; the caller syncs once
-// more when they return.
+// Each leaves the sum in every rank's tensor. The caller calls barrier() before and after.
 void allreduce_root(const LocalRound& round);
 void allreduce_two_shot(const LocalRound& round);
 void allreduce_ring(const LocalRound& round);

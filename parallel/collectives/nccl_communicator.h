@@ -1,5 +1,5 @@
-// Collectives between distinct GPUs through NCCL, in one process or in many. This header's sources are the
-// only ones that know NCCL; their twin without it refuses.
+// Collectives between distinct GPUs through NCCL, in one process or several. Only nccl_communicator_cuda.cpp
+// includes NCCL; in a build without CUDA nccl_communicator_stub.cpp takes its place and throws.
 #pragma once
 
 #include <chrono>
@@ -14,11 +14,12 @@
 
 namespace lockstep {
 
-// Why NCCL cannot join these devices of one process; null if it can. DeviceError without NCCL, UsageError for
-// what is not a GPU, and for a GPU that is listed twice (NCCL knows one rank a GPU).
+// The error when NCCL cannot join these devices of one process; null when it can. UsageError if a device is a
+// CPU or a GPU is listed twice (NCCL allows one rank per GPU), DeviceError in a build without NCCL.
 std::exception_ptr nccl_problem(std::span<const torch::Device> devices);
 
-// What all ranks of one communicator must be given alike: made once, by one process. Bytes, not text.
+// The id that all ranks of one communicator share; one process makes it and sends it to the others. Bytes,
+// not text. Throws DeviceError if NCCL cannot start, and in a build without NCCL.
 std::string make_nccl_id();
 
 struct NcclOptions {
@@ -26,17 +27,17 @@ struct NcclOptions {
   int first_rank = 0;                  // rank of devices.front()
   int world_size = 0;                  // ranks of all processes
   std::string id;                      // from make_nccl_id()
-  // For the ranks to find each other, and for a collective from its posting to its end on the GPU. Longer
-  // than any rank may lag behind another, such as while a GPU's kernels are chosen in the first steps.
+  // Limit for joining the ranks, and for each collective from its posting to its end on the GPU. It must be
+  // longer than any rank may lag behind another, such as in the first steps, when torch chooses kernels.
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  Trace* trace = nullptr;  // as CommunicatorOptions has it
+  Trace* trace = nullptr;  // see CommunicatorOptions
 };
 
-// Blocks until all ranks are there. Each local rank has a communication thread with a stream of its own; one
-// more thread watches what is under way. A collective that NCCL reports as failed, or that is not over within
-// the timeout, aborts all local ranks with a PeerError that names device, operation and sequence number:
-// kernels that wait for a peer end, and so does every wait for them. Throws DeviceError when the ranks cannot
-// be joined, PeerError when some do not come in time, and what nccl_problem() says.
+// Blocks until all ranks have joined. Each local rank has a communication thread with its own stream; one
+// more thread watches the collectives in flight. If NCCL reports a collective as failed, or it does not
+// finish within the timeout, all local ranks are aborted with a PeerError that names device, operation and
+// sequence number: kernels that wait for a peer end, and every wait for them returns. Throws DeviceError when
+// the ranks cannot be joined, PeerError when some do not join in time, and the error of nccl_problem().
 std::unique_ptr<Communicator> make_nccl_communicator(NcclOptions options);
 
 }  // namespace lockstep

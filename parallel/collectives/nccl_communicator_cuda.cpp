@@ -1,9 +1,9 @@
-// The only file that knows NCCL. Streams and events are c10's, so that no other header of CUDA's is needed,
-// and tests/parallel can run it against an NCCL and GPUs of their own making.
+// The only file that includes NCCL. Streams and events are c10's, so it needs no other CUDA header, and
+// tests/parallel runs it against a fake NCCL on fake GPUs.
 //
-// Communicators are non-blocking: every call returns at once, perhaps with ncclInProgress, and is then asked
-// after (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html). A blocking one
-// would keep its thread inside NCCL when a peer is gone, where neither a timeout nor an abort could reach it.
+// Communicators are non-blocking: every call returns at once, perhaps with ncclInProgress, and is then polled
+// (https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/usage/communicators.html). A blocking call would
+// keep its thread inside NCCL when a peer has died, where neither a timeout nor an abort could end it.
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 
 #include <c10/core/DeviceGuard.h>
@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// How often a call that is in progress is asked after.
+// Time between two polls of a call that is in progress.
 constexpr std::chrono::microseconds kPollInterval{20};
 
 ncclDataType_t nccl_type(torch::ScalarType type) {
@@ -43,12 +43,12 @@ ncclDataType_t nccl_type(torch::ScalarType type) {
       return ncclUint8;
     default:
       throw UsageError(fmt::format("NCCL has no type for tensors of {}", torch::toString(type)),
-                       "convert them, or use --allreduce two_shot");
+                       "convert them, or use allreduce two_shot");
   }
 }
 
-// NCCL's own words, with the detail that it keeps for the last error.
-std::string words(ncclResult_t result, ncclComm_t comm) {
+// NCCL's text for this result, with its detail on the last error.
+std::string error_text(ncclResult_t result, ncclComm_t comm) {
   std::string text = ncclGetErrorString(result);
   const char* detail = ncclGetLastError(comm);
   if (detail && *detail) text += fmt::format(" ({})", detail);
@@ -56,11 +56,10 @@ std::string words(ncclResult_t result, ncclComm_t comm) {
 }
 
 constexpr const char* kSetUpHint =
-    "NCCL_DEBUG=INFO shows what NCCL tried; --allreduce two_shot does without it";
-constexpr const char* kPeerHint =
-    "NCCL_DEBUG=INFO shows what NCCL saw; a GPU that is lost is named by nvidia-smi";
+    "NCCL_DEBUG=INFO shows what NCCL tried; allreduce two_shot works without NCCL";
+constexpr const char* kPeerHint = "NCCL_DEBUG=INFO shows what NCCL saw; nvidia-smi names a lost GPU";
 
-// One rank's communicator, which several threads ask after.
+// One rank's NCCL communicator. Thread-safe after start().
 class Comm {
  public:
   explicit Comm(torch::Device device) : device_(device) {}
@@ -70,7 +69,7 @@ class Comm {
 
   torch::Device device() const { return device_; }
 
-  // Within a group. What it comes to is asked for afterwards, with state().
+  // Begins to join the ranks; call it within an NCCL group. state() then tells the result.
   ncclResult_t start(int world, const ncclUniqueId& id, int rank) {
     const c10::DeviceGuard guard(device_);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
@@ -78,23 +77,24 @@ class Comm {
     return ncclCommInitRankConfig(&comm_, world, id, rank, &config);
   }
 
-  // The result of what is under way; ncclInProgress while it is.
+  // The result of the call in flight; ncclInProgress until it has finished.
   ncclResult_t state() const {
     const std::lock_guard lock(mutex_);
-    if (!comm_) return ncclSuccess;  // aborted: nothing is under way
+    if (!comm_) return ncclSuccess;  // aborted: nothing is in flight
     ncclResult_t state = ncclSuccess;
     const auto result = ncclCommGetAsyncError(comm_, &state);
     return result == ncclSuccess ? state : result;
   }
 
-  // Calls NCCL with the communicator unless that is gone: then there is somebody else's error to be told.
+  // Calls NCCL with the communicator. Returns ncclRemoteError if it has been aborted: the caller then reports
+  // the error of the abort.
   template <class Call>
   ncclResult_t call(const Call& call) {
     const std::lock_guard lock(mutex_);
     return comm_ ? call(comm_) : ncclRemoteError;
   }
 
-  // Ends its kernels. Safe while other threads are in state() or call(), which do not block.
+  // Ends the communicator's kernels.
   void abort() {
     const std::lock_guard lock(mutex_);
     if (!comm_) return;
@@ -102,7 +102,7 @@ class Comm {
     comm_ = nullptr;
   }
 
-  // When nothing is under way.
+  // Call it when nothing is in flight.
   void close() {
     const std::lock_guard lock(mutex_);
     if (!comm_) return;
@@ -112,7 +112,7 @@ class Comm {
 
   std::string describe(ncclResult_t result) const {
     const std::lock_guard lock(mutex_);
-    return words(result, comm_);
+    return error_text(result, comm_);
   }
 
   [[noreturn]] void fail_set_up(ncclResult_t result) const {
@@ -125,7 +125,7 @@ class Comm {
   ncclComm_t comm_ = nullptr;
 };
 
-// The communicators of the local ranks, and who looks after what is under way on them.
+// The NCCL communicators of the local ranks, and the watch over the collectives in flight.
 class Ranks {
  public:
   explicit Ranks(const NcclOptions& options)
@@ -137,14 +137,15 @@ class Ranks {
       join();
       await_all();
     } catch (...) {
-      watch_.abort(std::current_exception());  // peers that have come learn of it
+      watch_.abort(std::current_exception());  // tells the peers that have joined
       throw;
     }
     sequences_.resize(comms_.size());
   }
 
   ~Ranks() {
-    // Without an error the ranks part in good order: a peer's kernel may still read what is this rank's.
+    // Without an error the communicators are closed, not aborted: a peer's kernel may still read this rank's
+    // memory.
     if (!watch_.settled()) return;
     for (auto& comm : comms_) comm->close();
   }
@@ -152,8 +153,8 @@ class Ranks {
   CollectiveWatch& watch() { return watch_; }
   torch::Device device(size_t local) const { return comms_[local]->device(); }
 
-  // Puts a collective on a rank's stream; returns when NCCL has queued it, which is when its kernel may
-  // start. From the rank's communication thread.
+  // Puts a collective on a rank's stream and returns when NCCL has queued it. Called from the rank's
+  // communication thread.
   template <class Call>
   void run(size_t local, const std::string& what, const c10::Stream& stream, const Call& call) {
     auto& comm = *comms_[local];
@@ -177,13 +178,13 @@ class Ranks {
   }
 
  private:
-  // All ranks of this process at once.
+  // Begins to join all ranks of this process.
   void join() {
     ncclUniqueId id{};
     if (options_.id.size() != sizeof(id.internal)) {
       throw UsageError(
           fmt::format("an NCCL id has {} bytes, this one has {}", sizeof(id.internal), options_.id.size()),
-          "hand on what make_nccl_id() gave");
+          "pass the result of make_nccl_id()");
     }
     std::memcpy(id.internal, options_.id.data(), sizeof(id.internal));
     ncclGroupStart();
@@ -205,7 +206,7 @@ class Ranks {
       auto state = comm->state();
       while (state == ncclInProgress) {
         if (watch_.late(joining)) {
-          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not come",
+          throw PeerError(fmt::format("NCCL waited {} s on {} for ranks that did not join",
                                       watch_.timeout_seconds(), comm->device().str()),
                           kPeerHint);
         }
@@ -218,8 +219,8 @@ class Ranks {
 
   const NcclOptions& options_;
   std::vector<std::unique_ptr<Comm>> comms_;
-  std::vector<int64_t> sequences_;  // of the last collective, one a local rank
-  CollectiveWatch watch_;           // last: its thread asks the communicators
+  std::vector<int64_t> sequences_;  // number of the last collective, one per local rank
+  CollectiveWatch watch_;           // last: its thread polls the communicators
 };
 
 class NcclEndpoint : public Endpoint {
@@ -248,7 +249,7 @@ class NcclEndpoint : public Endpoint {
       return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
                            nccl_type(tensor.scalar_type()), root, comm, stream);
     };
-    return post(fmt::format("broadcast from {}", root), tensor, call, unfit_root(*this, root));
+    return post(fmt::format("broadcast from {}", root), tensor, call, root_problem(*this, root));
   }
 
   Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
@@ -256,7 +257,7 @@ class NcclEndpoint : public Endpoint {
       return ncclAllGather(tensor.data_ptr(), out.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
                            comm, stream);
     };
-    return post("all_gather", tensor, call, unfit_gather(*this, tensor, out));
+    return post("all_gather", tensor, call, gather_problem(*this, tensor, out));
   }
 
   void abort(std::exception_ptr error) override { ranks_.watch().abort(std::move(error)); }
@@ -316,13 +317,14 @@ std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
   for (const auto& device : devices) {
     if (device.is_cpu()) {
       return std::make_exception_ptr(
-          UsageError(fmt::format("NCCL sums on GPUs alone, the devices name {}", device.str()),
-                     "use --allreduce two_shot, which serves any list"));
+          UsageError(fmt::format("NCCL works on GPUs only, but the devices include {}", device.str()),
+                     "use allreduce two_shot, which works on any devices"));
     }
     if (!seen.insert(device.str()).second) {
-      return std::make_exception_ptr(UsageError(
-          fmt::format("NCCL has one replica a GPU, the devices name {} more than once", device.str()),
-          "use --allreduce two_shot, or list each GPU once"));
+      return std::make_exception_ptr(
+          UsageError(fmt::format("NCCL allows one replica per GPU, but the devices list {} more than once",
+                                 device.str()),
+                     "use allreduce two_shot, or list each GPU once"));
     }
   }
   return nullptr;
@@ -332,7 +334,7 @@ std::string make_nccl_id() {
   ncclUniqueId id{};
   const auto result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) {
-    throw DeviceError(fmt::format("NCCL could not start: {}", words(result, nullptr)), kSetUpHint);
+    throw DeviceError(fmt::format("NCCL could not start: {}", error_text(result, nullptr)), kSetUpHint);
   }
   return {id.internal, sizeof(id.internal)};
 }

@@ -1,4 +1,4 @@
-// The twin of nccl_communicator_cuda.cpp for a build without CUDA.
+// Takes the place of nccl_communicator_cuda.cpp in a build without CUDA.
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 
 #include <lockstep/support/error.h>
@@ -8,13 +8,18 @@ namespace {
 
 DeviceError without_nccl() {
   return DeviceError("this lockstep was built without NCCL",
-                     "build with LOCKSTEP_BUILD_CUDA=on, or use --allreduce two_shot");
+                     "build with LOCKSTEP_BUILD_CUDA=on, or use allreduce two_shot");
 }
 
 }  // namespace
 
 std::string nccl_version() { return {}; }
-std::exception_ptr nccl_problem(std::span<const torch::Device>) {
+std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
+  for (const auto& device : devices) {
+    if (!device.is_cpu()) continue;  // another build does not help here
+    return std::make_exception_ptr(UsageError("NCCL works on GPUs only, but the devices include cpu",
+                                              "use allreduce two_shot, which works on any devices"));
+  }
   return std::make_exception_ptr(without_nccl());
 }
 std::string make_nccl_id() { throw without_nccl(); }

@@ -1,4 +1,4 @@
-// Which NCCL there is. Needs no torch.
+// The version of NCCL. Needs no torch.
 #pragma once
 
 #include <string>

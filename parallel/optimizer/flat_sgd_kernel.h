@@ -1,4 +1,4 @@
-// The kernel of flat_sgd.h; see support/cuda_kernel.h.
+// The kernel of flat_sgd.h. support/cuda_kernel.h explains how such headers are compiled.
 #pragma once
 
 #include <lockstep/parallel/optimizer/flat_sgd.h>
@@ -17,7 +17,7 @@ struct FlatSgdStep {
   const T* scale;
 };
 
-// N neighbouring elements from `first` on.
+// Updates N consecutive elements that begin at `first`.
 template <int N, class T>
 __device__ void flat_sgd_update(const FlatSgdStep<T>& step, int64_t first) {
   const auto& to = step.buffers;
@@ -30,7 +30,7 @@ __device__ void flat_sgd_update(const FlatSgdStep<T>& step, int64_t first) {
   Vector<T, N> p = params;
   Vector<T, N> g = grads;
   for (int k = 0; k < N; ++k) g.values[k] *= scale;
-  if (step.weight_decay != 0) {  // or an infinite p would make g NaN
+  if (step.weight_decay != 0) {  // 0 times an infinite p would be NaN
     for (int k = 0; k < N; ++k) g.values[k] += step.weight_decay * p.values[k];
   }
   if (momentum != nullptr) {
@@ -50,7 +50,7 @@ __device__ void flat_sgd_update(const FlatSgdStep<T>& step, int64_t first) {
   *reinterpret_cast<Vector<Bf16, N>*>(to.bf16 + first) = bf16;
 }
 
-// A thread has N neighbours; those after the last whole N have a thread each.
+// Each thread updates N consecutive elements; the last size % N elements have one thread each.
 template <class T, int N>
 __global__ void flat_sgd_kernel(FlatSgdStep<T> step) {
   const int64_t thread = int64_t{blockIdx.x} * blockDim.x + threadIdx.x;
@@ -64,10 +64,10 @@ __global__ void flat_sgd_kernel(FlatSgdStep<T> step) {
 
 inline void check_flat_sgd(const FlatSgdOptions& options, bool momentum_buffer) {
   if ((options.momentum != 0) != momentum_buffer) {
-    throw UsageError(momentum_buffer ? "a step of SGD without momentum was given a buffer for it"
-                                     : "a step of SGD with momentum needs a buffer for it");
+    throw UsageError(momentum_buffer ? "SGD without momentum takes no momentum buffer"
+                                     : "SGD with momentum needs a momentum buffer");
   }
-  if (options.nesterov && !momentum_buffer) throw UsageError("a step of SGD after Nesterov needs momentum");
+  if (options.nesterov && !momentum_buffer) throw UsageError("Nesterov's SGD needs momentum");
 }
 
 template <class Launch, class T>

@@ -1,4 +1,4 @@
-// The twin of flat_sgd.cu for a build without CUDA.
+// Takes the place of flat_sgd.cu in a build without CUDA.
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/support/error.h>
 
@@ -6,7 +6,7 @@ namespace lockstep {
 namespace {
 
 [[noreturn]] void refuse() {
-  throw DeviceError("SGD cannot be computed by a CUDA kernel, this lockstep was built without CUDA");
+  throw DeviceError("the CUDA kernel of SGD is not available: this lockstep was built without CUDA");
 }
 
 }  // namespace

@@ -7,7 +7,7 @@ namespace lockstep {
 
 namespace {
 
-// What is left of the base rate once `done` (0 .. 1) of the steps after the warm-up are over.
+// The factor on the base rate when the fraction `done` (0 to 1) of the steps after the warm-up is over.
 double factor(Schedule schedule, double done) {
   switch (schedule) {
     case Schedule::kConstant:

@@ -1,4 +1,4 @@
-// The learning rate of each step.
+// Learning-rate schedules.
 #pragma once
 
 #include <cstdint>
@@ -20,13 +20,14 @@ inline constexpr Choice<Schedule> kScheduleNames[] = {
 
 struct LrSchedule {
   Schedule schedule = Schedule::kConstant;
-  double lr = .1;            // the base rate
-  int64_t total_steps = 1;   // of the run
-  int64_t warmup_steps = 0;  // the rate first rises to the base rate in equal parts (P. Goyal et al., 2017)
+  double lr = .1;           // the base rate
+  int64_t total_steps = 1;  // steps of the run
+  int64_t warmup_steps =
+      0;  // steps in which the rate rises linearly to the base rate (P. Goyal et al., 2017)
 };
 
-// step: 0 .. total_steps - 1. During warm-up lr (step + 1) / warmup_steps; the schedule then spans the steps
-// that remain.
+// The learning rate of step 0 .. total_steps - 1. During warm-up it is lr (step + 1) / warmup_steps; the
+// schedule spans the remaining steps.
 double lr_at(const LrSchedule& schedule, int64_t step);
 
 }  // namespace lockstep

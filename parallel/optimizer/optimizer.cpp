@@ -35,7 +35,7 @@ void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch:
 void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
   std::vector<torch::Tensor> momentum;
   if (options_.momentum != 0) {
-    // Zeros, then m = momentum m + g: the first step's m is g, as torch's is.
+    // Starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
     if (!first_moment_.defined()) first_moment_ = torch::zeros_like(params);
     momentum.push_back(first_moment_);
   }
@@ -82,7 +82,7 @@ void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
 
 torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm) {
   const torch::NoGradGuard no_grad;
-  // The small term is torch's, so that results are the same.
+  // torch adds 1e-6, too.
   return (max_norm / (grads.norm() + 1e-6)).clamp_max(1);
 }
 

@@ -1,5 +1,5 @@
-// One optimizer step over a flat buffer of parameters: one fused pass whatever the number of tensors. On
-// processors and for AdamW torch's fused kernels compute it, for SGD on a GPU ours (flat_sgd.h).
+// The optimizer of one replica. A step is one fused pass over a flat buffer of all parameters. SGD on a GPU
+// uses lockstep's kernel (flat_sgd.h); SGD on a CPU and AdamW use torch's fused kernels.
 #pragma once
 
 #include <torch/types.h>
@@ -17,29 +17,30 @@ inline constexpr Choice<OptimizerKind> kOptimizerNames[] = {{"sgd", OptimizerKin
 
 struct OptimizerOptions {
   OptimizerKind kind = OptimizerKind::kSgd;
-  double momentum = 0;  // sgd alone, as nesterov
-  bool nesterov = false;
+  double momentum = 0;      // sgd only
+  bool nesterov = false;    // sgd only; requires momentum
   double weight_decay = 0;  // sgd: L2, added to the gradient; adamw: decoupled
-  double beta1 = .9;        // adamw alone, as beta2 and epsilon
-  double beta2 = .999;
-  double epsilon = 1e-8;
+  double beta1 = .9;        // adamw only
+  double beta2 = .999;      // adamw only
+  double epsilon = 1e-8;    // adamw only
 };
 
-// The very updates of torch::optim::SGD and AdamW. Not copied, used from one thread. On a GPU all that
-// changes from step to step is read on the device, so that a step may be recorded into a graph and replayed.
+// Computes the updates of torch::optim::SGD and AdamW. Not thread-safe. On a GPU everything that changes from
+// step to step is read from device memory, so a step can be captured into a graph and replayed.
 class FlatOptimizer {
  public:
-  // device: where parameters and gradients are.
+  // device: the device of the parameters and gradients.
   FlatOptimizer(const OptimizerOptions& options, torch::Device device);
 
-  // Of the next steps. On a GPU it queues a copy where the rate has changed.
+  // Sets the learning rate of the next steps. On a GPU a changed rate queues a fill on the current stream.
   void set_lr(double lr);
 
-  // (n) bfloat16, on the same device: after each step it is the parameters, rounded.
-  void keep_bf16_weights(torch::Tensor copy) { bf16_weights_ = std::move(copy); }
+  // From now on each step also writes the parameters, rounded, to `weights` (n) bfloat16 on the same device.
+  void keep_bf16_weights(torch::Tensor weights) { bf16_weights_ = std::move(weights); }
 
-  // params and grads: (n), alike, floating point. scale: () of their dtype, the gradients are multiplied by
-  // it first; undefined: 1. Leaves the gradients zero, for the next backward pass to add to.
+  // One step. params and grads: (n) of one floating-point dtype. scale: () of that dtype, a factor on the
+  // gradients; undefined: 1. Leaves the gradients zero for the next backward pass. On a GPU the work is
+  // queued on the current stream. Throws as flat_sgd() does.
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
  private:
@@ -50,16 +51,15 @@ class FlatOptimizer {
   const OptimizerOptions options_;
   const torch::Device device_;
   double lr_ = 0;
-  torch::Tensor bf16_weights_;  // of the parameters, in bfloat16; undefined: none
-  torch::Tensor device_lr_;     // () double, the same on the GPU; undefined on a CPU
-  // (n), zeros at first; undefined where the method has none
-  torch::Tensor first_moment_;  // sgd: the momentum buffer
-  torch::Tensor second_moment_;
-  torch::Tensor steps_;  // () float, adamw: steps taken
+  torch::Tensor bf16_weights_;   // (n) bfloat16; undefined: none
+  torch::Tensor device_lr_;      // () double, the learning rate on the GPU; undefined on a CPU
+  torch::Tensor first_moment_;   // (n); sgd: the momentum buffer, undefined without momentum
+  torch::Tensor second_moment_;  // (n), adamw
+  torch::Tensor steps_;          // () float, adamw: steps taken
 };
 
-// What grads (n) must be multiplied by for a Euclidean norm of at most max_norm, () of their dtype: the same
-// as torch.nn.utils.clip_grad_norm_ does. The host does not wait for the norm.
+// The factor, () of the gradients' dtype and at most 1, that scales grads (n) to a Euclidean norm of at most
+// max_norm, as torch.nn.utils.clip_grad_norm_ computes it. The host does not wait for the norm.
 torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm);
 
 }  // namespace lockstep

@@ -7,8 +7,9 @@
 
 namespace lockstep {
 
-// param -= lr / batch_size * param.grad, then the gradient is zeroed in place. The gradient is the sum over
-// the rows of the batch, so batch_size is the rows of the whole batch, on all devices.
+// Computes param -= lr / batch_size * param.grad and then zeroes the gradient in place. Every parameter must
+// have a gradient: the sum over the rows of the whole batch. batch_size: rows of the whole batch, on all
+// devices together.
 void sgd(const Params& params, double lr, int64_t batch_size);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@ void Barrier::arrive_and_wait() {
       return;
     }
     opened_.wait(lock, [&] { return round_ != round || error_; });
-    if (round_ != round) return;  // all had come before the failure
+    if (round_ != round) return;  // all had arrived before the error
   }
   std::rethrow_exception(error_);
 }

@@ -1,4 +1,4 @@
-// A barrier that a failure can open.
+// A barrier that an error can open.
 #pragma once
 
 #include <condition_variable>
@@ -8,22 +8,22 @@
 
 namespace lockstep {
 
-// For a fixed number of threads that meet again and again. No torch in here, so that ThreadSanitizer can
-// watch it.
+// A reusable barrier for a fixed number of threads. Thread-safe. Contains no torch, so ThreadSanitizer can
+// check it.
 class Barrier {
  public:
   explicit Barrier(int parties) : parties_(parties) {}
   Barrier(const Barrier&) = delete;
   Barrier& operator=(const Barrier&) = delete;
 
-  // Returns when all parties have arrived: what each wrote before is then visible to all. Throws the error
-  // that abort() was given, to those who wait and to everyone who arrives from then on.
+  // Returns when all parties have arrived; everything they wrote before is then visible to all. After abort()
+  // it throws abort()'s error in every thread that waits or arrives later.
   void arrive_and_wait();
 
-  // Opens the barrier for good; the first error counts. From any thread, any number of times.
+  // Opens the barrier for good with this error. Only the first call counts.
   void abort(std::exception_ptr error);
 
-  // What abort() was given first; null while it was not called.
+  // The error of the first abort(); null if there was none.
   std::exception_ptr error() const;
 
  private:

@@ -17,7 +17,7 @@ std::vector<int> allowed_cores() {
     }
   }
   if (!cores.empty()) return cores;
-  // A machine with more than CPU_SETSIZE cores refuses the call above.
+  // The call above fails on a machine with more than CPU_SETSIZE cores.
   for (int core = 0; core < std::max(1, static_cast<int>(std::thread::hardware_concurrency())); ++core) {
     cores.push_back(core);
   }
@@ -32,7 +32,7 @@ std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, i
 
 int default_threads(int replicas) { return std::max(1, static_cast<int>(allowed_cores().size()) / replicas); }
 
-void keep_to_cores(const std::vector<int>& cores) {
+void pin_to_cores(const std::vector<int>& cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (const int core : cores) CPU_SET(core, &set);

@@ -1,23 +1,22 @@
-// Which processor cores this process may use, and which of them a thread keeps to.
+// CPU cores: which this process may use, and which a thread is pinned to.
 #pragma once
 
 #include <vector>
 
 namespace lockstep {
 
-// Core numbers the process is allowed to run on, ascending; never empty.
+// The numbers of the cores that the calling thread may run on, ascending; never empty.
 std::vector<int> allowed_cores();
 
-// Cores for worker `worker` of `workers` with `threads` threads each: disjoint slices of `allowed` while they
-// last. When there are fewer cores than threads in all, no worker is tied to a core: the result is `allowed`
-// for each.
+// The cores of worker `worker` of `workers`, which have `threads` threads each: disjoint slices of `allowed`.
+// With fewer cores than threads in all, every worker gets all of `allowed`.
 std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, int workers, int threads);
 
-// Threads of each of `replicas` replicas when nobody says otherwise: the cores shared out, at least one.
+// The default number of threads per replica: the allowed cores divided by `replicas`, at least one.
 int default_threads(int replicas);
 
-// Keeps the calling thread, and the threads it starts from now on, to these cores. What the system refuses is
-// ignored: this is for speed alone.
-void keep_to_cores(const std::vector<int>& cores);
+// Pins the calling thread, and the threads it starts from now on, to these cores. Ignores errors: pinning
+// only affects speed.
+void pin_to_cores(const std::vector<int>& cores);
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
-// What every thread that works for a replica sets up once: device, stream, cores, threads, autograd.
+// Set-up of a replica's threads: device, stream, cores, intra-op threads, autograd.
 #pragma once
 
+#include <c10/core/Device.h>
 #include <c10/core/Stream.h>
 
 #include <optional>
@@ -10,13 +11,13 @@ namespace lockstep {
 
 struct ReplicaThread {
   int rank = 0;
-  std::span<const torch::Device> devices;  // of all local replicas
-  int threads = 1;  // intra-op threads that the replica's worker has; they decide its cores
+  std::span<const c10::Device> devices;  // of all local replicas
+  int threads = 1;                       // intra-op threads of the replica's worker; they decide its cores
 };
 
-// For the calling thread, once: autograd runs in it alone; on a CPU it keeps to the replica's cores; on a GPU
-// the device and a new stream of the thread's own become current. Returns that stream; none on a CPU, whose
-// work is done when it returns.
+// Sets up the calling thread; call it once per thread. Backward passes run in the thread itself. On a CPU the
+// thread is pinned to the replica's cores. On a GPU the device and a new stream become current; returns that
+// stream. Returns nullopt on a CPU.
 std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread);
 
 }  // namespace lockstep

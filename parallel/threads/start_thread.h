@@ -1,4 +1,4 @@
-// Threads, or an error that says why there is none: a limit on threads or on memory does not show before.
+// Starts threads, with a clear error when the system cannot start one.
 #pragma once
 
 #include <functional>
@@ -6,11 +6,16 @@
 
 namespace lockstep {
 
-// Throws MemoryError where the system gives this process no other thread.
+// Message and hint of the error for a thread that cannot start.
+inline constexpr const char* kNoThread = "the system cannot start another thread";
+inline constexpr const char* kNoThreadHint =
+    "use fewer replicas or fewer threads; 'ulimit -a' shows this shell's limits on threads, stack and memory";
+
+// Starts a thread. Throws MemoryError if the system cannot.
 std::thread start_thread(std::function<void()> function);
 
-// Throws MemoryError, with both numbers, where so many threads cannot live at once beside those there are.
-// For those that OpenMP is going to start, which ends the process where it gets none.
-void need_threads(int count);
+// Throws MemoryError, with both numbers, if the process cannot have `count` more threads at the same time.
+// Call it before OpenMP starts threads: OpenMP ends the process when it cannot start one.
+void check_threads_available(int count);
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ void TaskThread::work(const Task& on_start) {
       queue_.pop_front();
       lock.unlock();
       task();
-    }  // what the task held goes before the lock is taken again: that may post
+    }  // destroys the task without the lock: its destructor may post
     lock.lock();
   }
 }

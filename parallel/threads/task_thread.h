@@ -1,4 +1,4 @@
-// One thread that does what it is given, in that order.
+// One thread that runs tasks in the order in which they were posted.
 #pragma once
 
 #include <condition_variable>
@@ -9,19 +9,20 @@
 
 namespace lockstep {
 
-// Asleep while there is nothing to do. No torch in here, so that ThreadSanitizer can watch it.
+// The thread sleeps while there are no tasks. Contains no torch, so ThreadSanitizer can check it.
 class TaskThread {
  public:
   using Task = std::function<void()>;
 
-  // Starts the thread, which calls on_start() first of all. Neither on_start nor a task may throw.
+  // Starts the thread, which first calls on_start(). Neither on_start nor a task may throw. Throws
+  // MemoryError if the system cannot start a thread.
   explicit TaskThread(Task on_start = [] {});
-  // Does what is still queued, then ends the thread.
+  // Runs the queued tasks, then ends the thread.
   ~TaskThread();
   TaskThread(const TaskThread&) = delete;
   TaskThread& operator=(const TaskThread&) = delete;
 
-  // Queues a task and returns at once. From any thread, a task's own too.
+  // Queues a task and returns at once. Thread-safe; a task may post further tasks.
   void post(Task task);
 
  private:

@@ -14,7 +14,7 @@ WorkerPool::WorkerPool(int size, const Task& on_start) {
       threads_.push_back(start_thread([this, worker] { work(worker); }));
     run(on_start);  // the first round
   } catch (...) {
-    join();  // the destructor of a half-made pool would not run
+    join();  // the destructor does not run for a half-constructed pool
     throw;
   }
 }
@@ -43,9 +43,9 @@ void WorkerPool::start(Task task) {
   started_.notify_all();
 }
 
-void WorkerPool::wait(int under_way) {
+void WorkerPool::wait(int in_flight) {
   std::exception_ptr first;
-  for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(under_way);) {
+  for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(in_flight);) {
     finished_.wait(lock, [this] { return rounds_.front()->running == 0; });
     for (const auto& error : rounds_.front()->errors) {
       if (error && !first) first = error;
@@ -60,9 +60,8 @@ void WorkerPool::run(const Task& task) {
   wait();
 }
 
-// A step is a few rounds in close succession, and to wake a core that has gone to sleep can take longer than
-// what the next round does. So a worker stays awake for a moment, giving way to any other thread, before it
-// sleeps.
+// A step is a few short rounds in close succession, and waking a sleeping core can take longer than a round.
+// So a worker stays awake for a moment before it sleeps; it yields to any other thread meanwhile.
 void WorkerPool::await_round(uint64_t number) {
   constexpr auto kAwake = std::chrono::milliseconds(2);
   const auto deadline = std::chrono::steady_clock::now() + kAwake;
@@ -72,12 +71,12 @@ void WorkerPool::await_round(uint64_t number) {
 }
 
 void WorkerPool::work(int worker) {
-  for (uint64_t number = 1;; ++number) {  // of the round
+  for (uint64_t number = 1;; ++number) {  // number of the round
     await_round(number);
     std::unique_lock lock(mutex_);
     started_.wait(lock, [&] { return stop_ || rounds_started_ >= number; });
     if (rounds_started_ < number) return;
-    // Rounds that this worker is not done with are all still in the list, at its end.
+    // The list ends with the rounds that this worker has not finished.
     const auto round = rounds_[rounds_.size() - 1 - (rounds_started_ - number)];
     lock.unlock();
     std::exception_ptr error;

@@ -1,4 +1,4 @@
-// A fixed set of threads that run one task together, again and again.
+// A fixed set of threads that run tasks together, one round after another.
 #pragma once
 
 #include <atomic>
@@ -14,27 +14,28 @@
 
 namespace lockstep {
 
-// Used from one thread at a time. No torch in here, so that ThreadSanitizer can watch it.
+// Not thread-safe: call it from one thread at a time. Contains no torch, so ThreadSanitizer can check it.
 class WorkerPool {
  public:
   using Task = std::function<void(int worker)>;
 
-  // Starts `size` threads; each calls on_start(worker) before its first task. Returns when all have done so,
-  // or rethrows what the lowest-numbered failing one threw, with no thread left behind.
+  // Starts `size` threads; each calls on_start(worker) first. Returns when all have done so. If any threw,
+  // all threads end and the exception of the lowest-numbered one is rethrown. Throws MemoryError if the
+  // system cannot start a thread.
   WorkerPool(int size, const Task& on_start);
-  ~WorkerPool();  // waits for the rounds under way
+  ~WorkerPool();  // waits for the rounds in flight
   WorkerPool(const WorkerPool&) = delete;
   WorkerPool& operator=(const WorkerPool&) = delete;
 
   int size() const { return static_cast<int>(threads_.size()); }
 
-  // A round: task(worker) in every thread, after what earlier rounds have for that thread. Returns at once.
+  // Starts a round and returns at once. Every thread runs task(worker) after its part of the earlier rounds.
   void start(Task task);
 
-  // Returns when at most `under_way` rounds are not over, the latest ones: what the others wrote is then
-  // visible here. If any thread threw in one of those, the exception of the first such round's
-  // lowest-numbered worker is rethrown, and the pool can be used again.
-  void wait(int under_way = 0);
+  // Waits until at most the `in_flight` latest rounds are unfinished; what the finished ones wrote is then
+  // visible here. If a worker threw in one of them, rethrows the exception of the first such round's
+  // lowest-numbered worker; the pool can be used again.
+  void wait(int in_flight = 0);
 
   // start(task) and wait().
   void run(const Task& task);
@@ -42,8 +43,8 @@ class WorkerPool {
  private:
   struct Round {
     Task task;
-    int running = 0;                         // workers that are not done with it
-    std::vector<std::exception_ptr> errors;  // one a worker; null: no error
+    int running = 0;                         // workers that have not finished the round
+    std::vector<std::exception_ptr> errors;  // one per worker; null: no error
   };
 
   void work(int worker);
@@ -55,7 +56,7 @@ class WorkerPool {
   std::condition_variable finished_;           // the last worker of a round is done
   std::deque<std::shared_ptr<Round>> rounds_;  // not waited for yet, oldest first
   std::atomic<uint64_t> rounds_started_ = 0;   // written with the mutex held
-  std::atomic<bool> stop_ = false;             // likewise
+  std::atomic<bool> stop_ = false;             // written with the mutex held
   std::vector<std::thread> threads_;
 };
 

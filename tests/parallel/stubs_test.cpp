@@ -45,9 +45,12 @@ TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
   const std::string nccl = "this lockstep was built without NCCL";
   CHECK(nccl_version().empty());
   CHECK_THAT(device_error([] { make_nccl_id(); }),
-             ContainsSubstring(nccl) && ContainsSubstring("--allreduce two_shot"));
+             ContainsSubstring(nccl) && ContainsSubstring("use allreduce two_shot"));
   CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
              ContainsSubstring(nccl));
   CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), ContainsSubstring(nccl));
+  const std::vector<torch::Device> cpus(2, torch::kCPU);
+  CHECK_THROWS_WITH(choose_allreduce(Allreduce::kNccl, cpus),
+                    "NCCL works on GPUs only, but the devices include cpu");
   CHECK(choose_allreduce(Allreduce::kAuto, two) == Allreduce::kTwoShot);  // auto does without it
 }

@@ -106,7 +106,8 @@ TEST_CASE("allreduce refuses tensors that differ, and leaves them alone") {
   std::vector<torch::Tensor> none;
   allreduce(none);
   std::vector<torch::Tensor> shapes{torch::ones({2}), torch::ones({2}), torch::ones({3})};
-  CHECK_THROWS_WITH(allreduce(shapes), "allreduce needs tensors alike, got Float [2] and Float [3]");
+  CHECK_THROWS_WITH(allreduce(shapes),
+                    "allreduce needs tensors of one shape and dtype, got Float [2] and Float [3]");
   CHECK(shapes[0].equal(torch::ones({2})));
   std::vector<torch::Tensor> dtypes{torch::ones({2}), torch::ones({2}, torch::kFloat64)};
   CHECK_THROWS_AS(allreduce(dtypes), UsageError);

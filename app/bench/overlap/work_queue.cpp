@@ -56,7 +56,7 @@ void set_up_thread(const WorkQueueOptions& options) {
   at::set_num_threads(options.threads);
   c10::GradMode::set_enabled(false);
   // Before the first parallel region: the threads it starts inherit the cores.
-  if (!options.cores.empty()) keep_to_cores(options.cores);
+  if (!options.cores.empty()) pin_to_cores(options.cores);
 }
 
 class ThreadQueue final : public WorkQueue {

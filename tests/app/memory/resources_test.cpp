@@ -75,8 +75,8 @@ TEST_CASE("where the system gives no other thread, that is said, with a code of 
       SKIP_CASE("this shell may not raise its stack's limit");
     }
     CHECK(result.exit_code == 8);
-    CHECK_THAT(result.err, ContainsSubstring("threads are needed at once, the system gives 0") ||
-                               ContainsSubstring("the system starts no other thread"));
+    CHECK_THAT(result.err, ContainsSubstring("more threads are needed, the system starts only 0") ||
+                               ContainsSubstring("the system cannot start another thread"));
     CHECK_THAT(result.err, ContainsSubstring("\nhint: use fewer replicas"));
   }
 }

@@ -124,13 +124,13 @@ TEST_CASE("a tensor that will not do is an error on every rank") {
       {[](Endpoint& endpoint, size_t) {
          return endpoint.allreduce_sum(torch::zeros({4, 6}).t());
        },
-       "allreduce with a tensor of sizes [6, 4] and strides [1, 6]"},
+       "allreduce with a tensor of shape [6, 4] and strides [1, 6]"},
       {[](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({24}, torch::kMeta)); },
        "allreduce with a tensor on meta"},
       {[](Endpoint& endpoint, size_t) {
          return endpoint.broadcast(torch::zeros({48}).slice(0, 0, 48, 2), 0);
        },
-       "broadcast from 0 with a tensor of sizes [24] and strides [2]"},
+       "broadcast from 0 with a tensor of shape [24] and strides [2]"},
       {[](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({24}), -1); },
        "broadcast from -1"},
       {[](Endpoint& endpoint, size_t) {
@@ -294,7 +294,7 @@ TEST_CASE("a communicator that goes while ranks wait ends them, and leaves no th
     const auto tensor = torch::zeros({10});
     for (int i = 0; i < 5 && world > 1; ++i) works.push_back(communicator->endpoint(0).allreduce_sum(tensor));
     communicator.reset();
-    for (auto& work : works) CHECK_THROWS_WITH(work.wait(), "the communicator is gone");
+    for (auto& work : works) CHECK_THROWS_WITH(work.wait(), "the communicator was destroyed");
     CHECK(thread_count_down_to(threads_before) == threads_before);
     CHECK(tensor.storage().use_count() == 1);  // nor any hold on the tensor
   }

@@ -171,11 +171,11 @@ TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
         std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
       }),
       ContainsSubstring(
-          "one replica a GPU, the devices name privateuseone:0 more than once | use --allreduce two_shot"));
+          "one replica per GPU, but the devices list privateuseone:0 more than once | use allreduce two_shot"));
   CHECK_THAT(error_of<UsageError>([] {
                std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), torch::Device(torch::kCPU)}));
              }),
-             ContainsSubstring("on GPUs alone, the devices name cpu"));
+             ContainsSubstring("on GPUs only, but the devices include cpu"));
   CHECK_THAT(error_of<UsageError>(
                  [] { make_nccl_communicator({.devices = gpus(1), .world_size = 1, .id = "short"}); }),
              ContainsSubstring("an NCCL id has 128 bytes, this one has 5"));
@@ -205,7 +205,7 @@ TEST_CASE("NCCL: ranks that do not come end the wait for them") {
                make_nccl_communicator(
                    {.devices = gpus(1), .world_size = 2, .id = make_nccl_id(), .timeout = milliseconds(50)});
              }),
-             ContainsSubstring("waited 0.05 s on privateuseone:0 for ranks that did not come"));
+             ContainsSubstring("waited 0.05 s on privateuseone:0 for ranks that did not join"));
   CHECK(fake_nccl().aborted == 1);
 }
 
@@ -259,7 +259,7 @@ TEST_CASE("NCCL: a collective that a rank never calls ends after the timeout") {
   work.wait();  // queued; the GPU waits, not the host
   CHECK_THAT(
       message_of(await_error(communicator->endpoint(0))),
-      ContainsSubstring("broadcast from 0 on privateuseone:0 (collective 1) was not over after 0.1 s"));
+      ContainsSubstring("broadcast from 0 on privateuseone:0 (collective 1) did not finish within 0.1 s"));
   synchronize(2);
 }
 
@@ -270,7 +270,7 @@ TEST_CASE("NCCL: a call that never comes back from ncclInProgress ends after the
   const auto tensors = to_gpus(inputs(2, 10, torch::kFloat32));
   auto work = communicator->endpoint(0).allreduce_sum(tensors[0]);
   CHECK_THAT(error_of<PeerError>([&] { work.wait(); }),
-             ContainsSubstring("(collective 1) was not over after 0.1 s"));
+             ContainsSubstring("(collective 1) did not finish within 0.1 s"));
 }
 
 TEST_CASE("NCCL: tensors it has no type for, and arguments that will not do, are errors of the caller") {

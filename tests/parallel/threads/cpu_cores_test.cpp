@@ -26,7 +26,7 @@ TEST_CASE("a thread keeps to the cores it is given") {
   REQUIRE_FALSE(allowed.empty());
   std::vector<int> seen;
   std::thread([&] {
-    keep_to_cores({allowed.back()});
+    pin_to_cores({allowed.back()});
     seen = allowed_cores();
   }).join();
   CHECK(seen == std::vector<int>{allowed.back()});

@@ -1,5 +1,4 @@
-// Where a process gets no other thread: each kind of thread that a run starts says so, and the next one
-// works.
+// When the system cannot start another thread, each kind of thread reports it, and a later attempt works.
 #include <pthread.h>
 
 #include <lockstep/tests/catch.h>
@@ -42,15 +41,15 @@ TEST_CASE("a thread that cannot start is an error of memory, with a hint") {
       start_thread([] {});
       FAIL("it started");
     } catch (const MemoryError& error) {
-      CHECK_THAT(error.what(), ContainsSubstring("the system starts no other thread: "));
+      CHECK_THAT(error.what(), ContainsSubstring("the system cannot start another thread: "));
       CHECK_THAT(error.hint(), ContainsSubstring("fewer replicas or fewer threads"));
     }
-    CHECK_THROWS_WITH(need_threads(3),
-                      ContainsSubstring("3 threads are needed at once, the system gives 0: "));
+    CHECK_THROWS_WITH(check_threads_available(3),
+                      ContainsSubstring("3 more threads are needed, the system starts only 0: "));
     CHECK_THROWS_AS(WorkerPool(2, [](int) {}), MemoryError);
     CHECK_THROWS_AS(TaskThread(), MemoryError);
   }
-  need_threads(3);
+  check_threads_available(3);
   WorkerPool(2, [](int) {}).run([](int) {});
 }
 #endif
