@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """commands.py PROGRAM: runs every command that README.md and docs/*.md show, at small size.
 
-A command is a line of a block marked `sh` that begins with `lockstep` or `./scripts/run.sh`, or inline code that does.
-Inline code without a flag is a name, and only its --help runs. scripts/experiments.py runs the commands of
-docs/experiments.md and compares what they print. The commands of a page run in its order in one folder, since some read
-what others have written. Data are synthetic, and sizes are replaced by small ones. A command for GPUs may end with 0 or
-5, `data verify` with 0 or 3; any other one must end with 0.
+A command is a line of a block marked `sh` that begins with `lockstep` or `./scripts/run.sh`, or inline code that does
+and has a flag. scripts/experiments.py runs the commands of docs/experiments.md and compares what they print. The
+commands of a page run in its order in one folder, since some read what others have written. Data are synthetic, and
+sizes are replaced by small ones. A command for GPUs may end with 0 or 5, `data verify` with 0 or 3; any other one must
+end with 0.
 
 Other scripts that a block names must exist and be executable."""
 
@@ -40,8 +40,7 @@ def shown(page):
     text = page.read_text()
     lines = [(match.start(), line) for match in BLOCKS.finditer(text) for line in match[1].splitlines()]
     prose = BLOCKS.sub(lambda block: " " * len(block[0]), text)
-    lines += [(match.start(), match[1] if " --" in match[1] else match[1] + " --help")
-              for match in INLINE.finditer(prose)]
+    lines += [(match.start(), match[1]) for match in INLINE.finditer(prose) if " --" in match[1]]
     commands, scripts = [], []
     for _, line in sorted(lines, key=lambda entry: entry[0]):
         words = shlex.split(line, comments=True)

@@ -4,6 +4,7 @@
   - links into the tree lead to files and headings that exist
   - README.md has at most 150 lines; lines of text have at most 120 columns (README.md: tables and code too)
   - all text is ASCII
+  - inline code that begins with `lockstep` names a command
   - flags of a script in a block marked `sh` stand in a file of scripts/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
@@ -84,6 +85,16 @@ def unknown_flags(page, text, known):
     return found
 
 
+def unknown_commands(page, text, flags):
+    found = []
+    for code in re.findall(r"`lockstep ([^`\n]+)`", CODE.sub("", text)):
+        words = tuple(word for word in code.split() if not word.startswith("-"))
+        has_inner = any(known[:1] == words[:1] and len(known) == 2 for known in flags)
+        if words and words[:2 if has_inner else 1] not in flags:
+            found.append(f"{page.name}: no command lockstep {code}")
+    return found
+
+
 def unknown_script_flags(page, text, sources):
     found = []
     for block in re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M):
@@ -120,6 +131,7 @@ def main():
     for page in PAGES:
         text = page.read_text()
         found += broken_links(page, text) + wide_lines(page, text) + unknown_flags(page, text, known)
+        found += unknown_commands(page, text, flags)
         found += unknown_script_flags(page, text, sources)
     reference = (ROOT / "docs/cli.md").read_text()
     for flag in sorted(known - {"--help"}):
