@@ -1,4 +1,4 @@
-// `lockstep data verify`: Fashion-MNIST's files held against the published ones.
+// `lockstep data verify`: compares Fashion-MNIST's files with the published ones.
 #pragma once
 
 #include <optional>
@@ -12,12 +12,13 @@ namespace lockstep {
 
 struct DataVerifyOptions {
   std::optional<std::string> data;
+  bool json = false;
 };
 
 void setup_data(CLI::App& app);
 
-// Prints a line a file. Throws DataError where a file is missing or damaged, and after the table where one
-// differs.
+// Prints one line per file, or all files as one JSON object. Throws DataError if a file is missing or
+// damaged, and, after printing, if a file differs.
 void run_data_verify(const DataVerifyOptions& options);
 
 }  // namespace lockstep

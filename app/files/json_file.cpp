@@ -18,9 +18,9 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Why there is nothing to read at this path; empty where it is a file. A device may have no end, and a pipe
-// keeps its reader waiting.
-std::string no_file(const std::string& path) {
+// Why this path cannot be read; empty if it is a regular file. A device may have no end, and reading a pipe
+// may wait for ever.
+std::string why_no_file(const std::string& path) {
   std::error_code error;
   const auto type = fs::status(path, error).type();
   if (type == fs::file_type::not_found) return "there is no such file";
@@ -44,7 +44,7 @@ std::string read_json_file(const std::string& path, const std::string& hint) {
   const auto refuse = [&](const std::string& why) {
     throw DataError(fmt::format("cannot read {}: {}", in_quotes(path), why), hint);
   };
-  if (const auto why = no_file(path); !why.empty()) refuse(why);
+  if (const auto why = why_no_file(path); !why.empty()) refuse(why);
   errno = 0;
   std::ifstream file(path, std::ios::binary);
   std::string text;
@@ -60,7 +60,7 @@ std::string read_json_file(const std::string& path, const std::string& hint) {
 }
 
 nlohmann::ordered_json parse_json(const std::string& text) {
-  // The library itself nests as deep as the text does, and then copies by recursion.
+  // The library sets no limit, and copies nested values by recursion.
   const auto bounded = [](int depth, Json::parse_event_t event, Json&) {
     const bool begins =
         event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
@@ -72,6 +72,10 @@ nlohmann::ordered_json parse_json(const std::string& text) {
   } catch (const Json::exception& error) {
     throw JsonError("no JSON" + place_or_reason(error.what()));
   }
+}
+
+std::string json_line(const nlohmann::ordered_json& value) {
+  return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace lockstep

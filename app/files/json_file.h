@@ -1,4 +1,4 @@
-// JSON in files that somebody hands in: how much is read of one, and how deep it may be nested, is bounded.
+// Reads JSON from files of users, with limits on size and nesting. Writes JSON as one line.
 #pragma once
 
 #include <cstdint>
@@ -9,20 +9,23 @@
 namespace lockstep {
 
 inline constexpr int64_t kMostJsonBytes = int64_t{256} << 20;
-inline constexpr int kMostJsonDepth =
-    64;  // lists and objects within each other; ours have no more than eight
+inline constexpr int kMostJsonDepth = 64;  // of lists and objects; lockstep's own files need eight
 
-// Why a text was not taken: "no JSON at line 1, column 5", "JSON that is nested more than 64 deep".
+// "no JSON at line 1, column 5", "JSON that is nested more than 64 deep".
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
 };
 
-// Throws DataError, with this hint: there is no such file, it is none of the regular ones (a folder, a
-// device, a pipe), it has more than kMostJsonBytes, or it cannot be read.
+// Returns the file's text. Throws DataError with this hint if the file does not exist, is not a regular file
+// (a folder, a device, a pipe), has more than kMostJsonBytes, or cannot be read.
 std::string read_json_file(const std::string& path, const std::string& hint);
 
 // Throws JsonError.
 nlohmann::ordered_json parse_json(const std::string& text);
+
+// Returns the value as one line that ends with a newline. Bytes that are not UTF-8 (a path may hold any) are
+// replaced by U+FFFD.
+std::string json_line(const nlohmann::ordered_json& value);
 
 }  // namespace lockstep
