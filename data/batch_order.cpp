@@ -11,7 +11,7 @@
 namespace lockstep {
 
 std::vector<int64_t> batch_order(uint64_t seed, int64_t epoch, int64_t rows) {
-  constexpr int64_t kMaxRows = int64_t{1} << 32;  // a draw of 32 bits chooses among no more
+  constexpr int64_t kMaxRows = int64_t{1} << 32;  // a draw has 32 bits
   if (epoch < 0) throw UsageError(fmt::format("epoch {} has no order, epochs count from 0", epoch));
   if (rows < 0 || rows > kMaxRows) {
     throw UsageError(fmt::format("{} rows cannot be put in order, 0 to {} can", rows, kMaxRows));

@@ -6,10 +6,11 @@
 
 namespace lockstep {
 
-// A permutation of 0 .. rows-1 that depends on (seed, epoch) alone: never on the number of replicas, threads
-// or devices. epoch counts from 0. Throws UsageError when epoch or rows is negative, or rows exceeds 2^32.
+// Returns a permutation of 0 .. rows-1 that depends on (seed, epoch) only, not on the number of replicas,
+// threads or devices. epoch counts from 0. Throws UsageError when epoch or rows is negative, or rows exceeds
+// 2^32.
 //
-// In Python, all of it modulo 2^64 (tests/reference/batch_order.py is this, runnable):
+// In Python, modulo 2^64 (tests/reference/batch_order.py runs it):
 //   GAMMA = 0x9E3779B97F4A7C15
 //   def mix64(z):
 //       z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9

@@ -19,18 +19,18 @@ namespace {
 
 std::string message_of(int error) { return std::generic_category().message(error); }
 
-// An open regular file, and the errors it can end in.
+// An open regular file. Its functions throw DataError.
 class File {
  public:
   File(const std::filesystem::path& path, const std::string& hint) : path_(path.string()), hint_(hint) {
     std::error_code error;
     const auto status = std::filesystem::status(path, error);
     if (!std::filesystem::exists(status)) fail(fmt::format("cannot be read: {}", error.message()));
-    // Before opening: a pipe would wait for its writer.
+    // Before opening, since opening a pipe waits for its writer.
     if (!std::filesystem::is_regular_file(status)) fail("is not a regular file");
     stream_.reset(std::fopen(path_.c_str(), "rb"));
     if (!stream_) fail(fmt::format("cannot be opened: {}", message_of(errno)));
-    std::setvbuf(stream_.get(), nullptr, _IONBF, 0);  // reads are large: straight to where they belong
+    std::setvbuf(stream_.get(), nullptr, _IONBF, 0);  // no buffer: reads are large
     size_ = std::filesystem::file_size(path, error);
     if (error) fail(fmt::format("cannot be read: {}", error.message()));
     if (size_ == 0) fail("is empty");

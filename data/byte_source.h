@@ -1,4 +1,4 @@
-// The bytes of a file, as they are or unpacked by gunzip: which of the two, the file's first bytes say.
+// Reads the bytes of a plain or gzipped file. The first bytes of the file say which of the two it is.
 #pragma once
 
 #include <cstddef>
@@ -14,17 +14,17 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
 
-  // Fills `into`; a smaller count than asked for means that the data ends there. The end of gzipped data is
-  // reported only where its checksum and length are right and nothing follows it; whatever else is wrong
-  // throws DataError.
+  // Fills `into`. Returns a smaller count than asked for at the end of the data. Throws DataError for damaged
+  // data; the end of gzipped data is returned only if its checksum and length are right and nothing follows
+  // it.
   virtual size_t read(std::span<std::byte> into) = 0;
 
-  // No more bytes than these can come, known before anything is read.
+  // The most bytes that can come, known before reading.
   virtual uint64_t most_bytes() const = 0;
 };
 
-// Throws DataError, which names the file and carries `hint`, for anything but a readable, non-empty, regular
-// file.
+// Opens a file. Throws DataError, which names the file and carries `hint`, unless it is readable, not empty
+// and regular.
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& path, const std::string& hint);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Where the data set is found.
+// Finds the data set.
 #pragma once
 
 #include <optional>
@@ -9,7 +9,7 @@ namespace lockstep {
 
 inline constexpr std::string_view kSyntheticData = "synthetic";
 
-// Returns `given` when it is set, else the variable LOCKSTEP_DATA when that is not empty, else the folder of
+// Returns `given` if it is set, else the variable LOCKSTEP_DATA if it is not empty, else the folder of
 // Debian's package. The result may be kSyntheticData instead of a folder.
 std::string data_folder(const std::optional<std::string>& given);
 

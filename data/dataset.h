@@ -1,4 +1,4 @@
-// Labelled images in host memory, and the two places they come from.
+// Labelled images in host memory, and sources of batches of them.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Fashion-MNIST's images, and those that are made like them.
+// For Fashion-MNIST and synthetic images.
 inline constexpr int kImageSide = 28;  // pixels, rows and columns
 inline constexpr int kImageClasses = 10;
 
@@ -24,20 +24,21 @@ struct ImageSet {
 };
 
 struct Dataset {
-  std::string name;  // as a plan prints it: "Fashion-MNIST" or "synthetic"
+  std::string name;  // "Fashion-MNIST" or "synthetic"
   ImageSet train;
   ImageSet test;
   int64_t classes = 10;
 };
 
-// The first `rows` rows of a set, sharing its memory. Throws UsageError unless 1 <= rows <= set.size().
+// Returns the first `rows` rows of a set, sharing its memory. Throws UsageError unless 1 <= rows <=
+// set.size().
 ImageSet first_rows(const ImageSet& set, int64_t rows);
 
-// A source of batches on `device`: the whole set is copied there once (shared, not copied, when it is the
-// host), still uint8. A batch is an index-select and a division by 255, as float.
+// Returns a source of batches on `device`. The whole set is copied there once as uint8; on the host it is
+// shared. A batch is an index-select and a division by 255, as float.
 std::shared_ptr<const BatchSource> make_resident_source(const ImageSet& set, torch::Device device);
 
-// Makes such sources of this set, whose memory it shares.
+// Returns a factory of such sources. It shares the memory of the set.
 SourceFactory resident_sources(const ImageSet& set);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// More than any data set of this form has; an image file of that many rows takes 784 MB.
+// No data set of this form has more rows; an image file of this many takes 784 MB.
 constexpr int64_t kMaxRows = 1'000'000;
 
 struct PublishedFile {
@@ -31,13 +31,12 @@ constexpr PublishedFile kTestLabels = {"t10k-labels-idx1-ubyte", false,
                                        "0402a96d92fd2663957122ceb108a494c5af83dab82d92729df917d7dec38c34"};
 
 constexpr std::string_view kMissingHint =
-    "install Debian's package (apt-get install dataset-fashion-mnist), name the folder that holds the files "
-    "(--data DIR), or do without files (--data synthetic)";
+    "install Debian's package (apt-get install dataset-fashion-mnist), or name the folder that holds the "
+    "files";
 constexpr std::string_view kUnreadableHint =
-    "make the folder and its files readable (chmod), or name another folder (--data DIR)";
+    "make the folder and its files readable (chmod), or name another folder";
 constexpr std::string_view kDamagedHint =
-    "put the published file in its place (apt-get install --reinstall dataset-fashion-mnist), or do without "
-    "files (--data synthetic)";
+    "put the published file in its place (apt-get install --reinstall dataset-fashion-mnist)";
 
 // Whether there is something at this path. Throws DataError where the system does not tell, for example
 // because the folder above may not be read.
@@ -72,7 +71,7 @@ IdxReader open_file(const std::filesystem::path& path, const PublishedFile& file
   return IdxReader(path, shape, std::string(kDamagedHint));
 }
 
-// Straight into the tensor's memory: no second copy of the values at any time.
+// Reads into the tensor's memory, without a second copy of the values.
 torch::Tensor read_values(IdxReader& reader, at::IntArrayRef sizes) {
   torch::Tensor values = torch::empty(sizes, torch::kUInt8);
   reader.read({reinterpret_cast<std::byte*>(values.mutable_data_ptr<uint8_t>()), values.nbytes()});
@@ -95,7 +94,7 @@ ImageSet load_set(const std::filesystem::path& folder, const PublishedFile& imag
   const auto label_path = find_file(folder, label_file);
   IdxReader images = open_file(image_path, image_file);
   IdxReader labels = open_file(label_path, label_file);
-  if (images.rows() != labels.rows()) {  // before the images are read: the headers tell
+  if (images.rows() != labels.rows()) {  // from the headers, before the images are read
     throw DataError(fmt::format("{} has {} images, {} has {} labels", image_path.string(), images.rows(),
                                 label_path.string(), labels.rows()),
                     std::string(kDamagedHint));

@@ -15,8 +15,8 @@ struct GatherImages {
   int64_t* y;  // (n)
 };
 
-// A thread makes N neighbouring pixels of one image. With 4 a warp loads 128 and stores 512 bytes in one
-// piece; with more, its stores would have gaps.
+// A thread computes N neighbouring pixels of one image. With 4 a warp loads 128 bytes and stores 512 in one
+// piece; with more its stores would have gaps.
 template <int N>
 __global__ void gather_images_kernel(GatherImages batch) {
   const int64_t groups = batch.pixels / N;  // in an image

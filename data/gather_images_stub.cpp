@@ -1,4 +1,4 @@
-// The twin of gather_images.cu for a build without CUDA.
+// gather_images() for a build without CUDA.
 #include <lockstep/data/gather_images.h>
 #include <lockstep/support/error.h>
 

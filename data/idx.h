@@ -1,5 +1,5 @@
 // IDX, the format of the MNIST family: 2 zero bytes, a type, a rank, that many 32-bit big-endian dimensions,
-// the values. Gzipped files are read as well.
+// the values. Gzipped files are read, too.
 #pragma once
 
 #include <cstddef>
@@ -14,15 +14,15 @@
 
 namespace lockstep {
 
-// What the caller knows of a file of unsigned bytes before it is opened. The limit on rows keeps a damaged
-// header from making the caller allocate what no such file holds.
+// The expected shape of a file of unsigned bytes. The limit on rows keeps a damaged header from making the
+// caller allocate too much memory.
 struct IdxShape {
   std::vector<int64_t> row;  // dimensions after the first: {28, 28} for an image, {} for a label
   int64_t max_rows;
 };
 
-// Opens a file and checks its header, then hands out its values. Everything that is wrong throws DataError
-// with the file's name, what was found, what was expected, and `hint`.
+// Opens a file, checks its header and reads its values. Every problem throws DataError with the file's name,
+// what was found, what was expected, and `hint`.
 class IdxReader {
  public:
   IdxReader(const std::filesystem::path& path, const IdxShape& shape, std::string hint);
@@ -31,8 +31,8 @@ class IdxReader {
   uint64_t bytes_left() const { return left_; }                  // values not read yet
   std::span<const std::byte> header() const { return header_; }  // as it stands in the file
 
-  // The next into.size() values, no more than bytes_left(). With the last of them the end is checked too: the
-  // file must stop there, and a gzip checksum must be right.
+  // Reads the next into.size() values, at most bytes_left(). After the last one it checks the end: no byte
+  // may follow, and a gzip checksum must be right.
   void read(std::span<std::byte> into);
 
  private:
@@ -46,7 +46,7 @@ class IdxReader {
   std::vector<std::byte> header_;
   int64_t rows_ = 0;
   uint64_t size_ = 0;  // values in the file
-  uint64_t left_ = 0;  // of them not read yet
+  uint64_t left_ = 0;  // values not read yet
 };
 
 }  // namespace lockstep

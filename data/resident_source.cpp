@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-// `tensor` if a batch can be written into it, else a new one.
+// Returns `tensor` if a batch can be written into it, else a new one.
 torch::Tensor fitting(const torch::Tensor& tensor, at::IntArrayRef sizes,
                       const torch::TensorOptions& options) {
   const bool fits = tensor.defined() && tensor.sizes() == sizes && tensor.is_contiguous() &&
@@ -21,7 +21,7 @@ class ResidentSource : public BatchSource {
   ResidentSource(const ImageSet& set, torch::Device device)
       : images_(set.images.to(device)),
         labels_(set.labels.to(device, torch::kInt64)) {
-  }  // copies from the host are complete for every stream
+  }  // these copies from the host are complete before any stream reads them
 
   int64_t size() const override { return images_.size(0); }
 

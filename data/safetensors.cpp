@@ -22,7 +22,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-static_assert(std::endian::native == std::endian::little, "values are read and written as they stand");
+static_assert(std::endian::native == std::endian::little,
+              "values are read and written as they lie in memory");
 
 // In the order of TensorDtype.
 constexpr std::array kTorchDtypes = {torch::kInt64,    torch::kFloat64, torch::kFloat32, torch::kInt32,
@@ -42,12 +43,13 @@ struct Descriptor {
   const int fd;
 };
 
-// A file to read from, and the errors that can end in.
+// A file to read from. Its functions throw WeightsError.
 class InputFile {
  public:
   explicit InputFile(const fs::path& path)
       : name_(path.string()),
-        file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {  // waits for no writer of a pipe
+        file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC |
+                                       O_NONBLOCK)) {  // O_NONBLOCK: does not wait for the writer of a pipe
     struct stat status {};
     if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail("cannot be read: " + message_of(errno));
     if (!S_ISREG(status.st_mode)) fail("is not a regular file");
@@ -124,7 +126,7 @@ TensorFile load_safetensors(const fs::path& path) {
     auto tensor = torch::empty(shape, kTorchDtypes[static_cast<size_t>(dtype)]);
     const std::span values(static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes());
     input.read(data + begin, values);
-    // A C++ bool has no third value.
+    // A C++ bool is 0 or 1.
     if (dtype == TensorDtype::kBool && std::ranges::any_of(values, [](auto b) { return b > std::byte{1}; }))
       input.fail("has a tensor of dtype BOOL with other bytes than 0 and 1");
     file.tensors.push_back({std::move(name), std::move(tensor)});
@@ -140,11 +142,11 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
   AtomicFile out(path, overwrite);
   out.write(std::as_bytes(std::span(layout.head)));
   for (const size_t i : layout.order) {
-    // One at a time, so that no second copy of all weights is held.
+    // One at a time, so that there is no second copy of all weights.
     const auto host = file.tensors[i].tensor.detach().resolve_neg().cpu().contiguous();
     out.write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
   }
-  out.put_in_place();
+  out.commit();
 }
 
 void check_can_save(const fs::path& path, bool overwrite) {

@@ -39,7 +39,7 @@ constexpr std::array<DtypeInfo, 10> kDtypes = {{{"I64", 8},
 
 const DtypeInfo& info(TensorDtype dtype) { return kDtypes[static_cast<size_t>(dtype)]; }
 
-// Text from a file, for a message: no longer than a line, with nothing that disturbs a terminal.
+// Shortens a text from a file to a line for a message, and replaces control characters.
 std::string shown(std::string_view text) {
   size_t length = std::min<size_t>(text.size(), 60);
   while (length > 0 && length < text.size() && (text[length] & 0xc0) == 0x80) --length;  // whole characters
@@ -49,8 +49,8 @@ std::string shown(std::string_view text) {
   return length < text.size() ? line + "..." : line;
 }
 
-// Takes the JSON token by token and lets through what the format knows: nothing else, however deep or long,
-// is ever held in memory, and a key that comes twice is seen.
+// Takes the JSON token by token and accepts only what the format knows. So it never holds anything else in
+// memory, however deep or long, and it notices a key that comes twice.
 class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
  public:
   explicit HeaderParser(const std::string& file) : file_(file) {}
@@ -122,7 +122,7 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
         fail("has no {} of tensor '{}'", field, shown(name_));
       }
     }
-    place_ = Place::kHeader;  // or at the end, after which nothing comes
+    place_ = Place::kHeader;  // also at the end of the text
     return true;
   }
 
@@ -187,14 +187,14 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   const std::string& file_;
   Place place_ = Place::kStart;
-  std::string name_, field_;  // the keys that were read last
+  std::string name_, field_;  // the last keys
   std::unordered_set<std::string> names_;
   std::set<std::string, std::less<>> fields_;  // of this tensor
   std::vector<int64_t> numbers_;
 };
 
-// Nothing where the product leaves 63 bits. Dimensions of 0 do not hide that: torch counts strides over the
-// others.
+// Returns nothing if the size leaves 63 bits, also with a dimension of 0, since torch multiplies the others
+// into strides.
 std::optional<uint64_t> bytes_of_values(const TensorEntry& tensor) {
   int64_t bytes = info(tensor.dtype).bytes;
   for (const int64_t dimension : tensor.shape) {
@@ -203,7 +203,7 @@ std::optional<uint64_t> bytes_of_values(const TensorEntry& tensor) {
   return std::ranges::count(tensor.shape, 0) > 0 ? 0 : static_cast<uint64_t>(bytes);
 }
 
-// Of tensors in order of their offsets.
+// Tensors must be in order of their offsets.
 void check_offsets(std::span<const TensorEntry> tensors, uint64_t data_bytes, const std::string& file) {
   uint64_t covered = 0;
   for (const auto& tensor : tensors) {
@@ -228,7 +228,7 @@ void check_offsets(std::span<const TensorEntry> tensors, uint64_t data_bytes, co
                           fmt::format("has {} bytes of data, its tensors take {}", data_bytes, covered));
 }
 
-// As JSON writes it, in quotes.
+// Returns the text as JSON, in quotes.
 std::string json_text(const std::string& text) {
   try {
     return nlohmann::json(text).dump();
@@ -260,7 +260,7 @@ SafetensorsHeader parse_safetensors_header(const std::string& header, uint64_t d
         file, fmt::format("is no safetensors file: its header begins with {}, '{{' was expected", found));
   }
   HeaderParser parser(file);
-  // The library would take a zero byte for the end of the text.
+  // nlohmann::json would take a zero byte for the end of the text.
   if (const auto zero = header.find('\0'); zero != std::string::npos) parser.no_json(zero + 1);
   nlohmann::json::sax_parse(header, &parser);
   auto& tensors = parser.header.tensors;

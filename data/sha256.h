@@ -1,4 +1,4 @@
-// SHA-256 after FIPS 180-4.
+// SHA-256 (FIPS 180-4).
 #pragma once
 
 #include <array>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Hashes bytes as they come: update() any number of times, then hex() once.
+// Call update() any number of times, then hex() once.
 class Sha256 {
  public:
   Sha256();

@@ -1,4 +1,5 @@
-// SplitMix64 (Steele, Lea and Flood, 2014): a few integer operations a draw, so any language reproduces it.
+// SplitMix64 (Steele, Lea and Flood, 2014): a few integer operations per draw, so that any language can
+// reproduce it.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@ namespace lockstep {
 
 class SplitMix64 {
  public:
-  // A stream of its own for each (seed, keys): state = mix(seed + gamma), then state = mix(state + key) for
-  // each key.
+  // Each (seed, keys) has its own stream: state = mix(seed + gamma), then state = mix(state + key) for each
+  // key.
   SplitMix64(uint64_t seed, std::initializer_list<uint64_t> keys) : state_(mix(seed + kGamma)) {
     for (uint64_t key : keys) state_ = mix(state_ + key);
   }
@@ -19,8 +20,8 @@ class SplitMix64 {
     return mix(state_);
   }
 
-  // 0 .. n-1, n at most 2^32: the upper half of a draw times n, whose upper half is below n. No division, no
-  // rejection.
+  // Draws from 0 .. n-1, n at most 2^32: the upper half of a draw times n, shifted right by 32. No division,
+  // no rejection.
   uint64_t below(uint64_t n) { return ((next() >> 32) * n) >> 32; }
 
  private:

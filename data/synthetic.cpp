@@ -14,15 +14,14 @@ namespace lockstep {
 namespace {
 
 constexpr int kMaxShift = 3;
-constexpr int kPadded =
-    kImageSide + 2 * kMaxShift;  // a prototype's side, so that a shifted view never leaves it
+constexpr int kPadded = kImageSide + 2 * kMaxShift;  // side of a prototype; a shifted view stays inside
 
 enum Stream : uint64_t { kPrototypes, kTrainRows, kTestRows };  // first key of the random streams
 
 using Prototype = std::array<std::array<uint8_t, kPadded>, kPadded>;
 
-// Blobs that fall off from their centre as a parabola, added up. Each class has one more than the one before:
-// they differ in brightness too, which is what gets weights that start near zero moving.
+// Adds up blobs that fall off from their centre as a parabola. Each class has one more blob than the one
+// before, so that classes differ in brightness too: that makes weights near zero start to learn.
 Prototype make_prototype(uint64_t seed, uint64_t label) {
   SplitMix64 random(seed, {kPrototypes, label});
   std::array<std::array<int, kPadded>, kPadded> sum = {};
@@ -45,7 +44,7 @@ Prototype make_prototype(uint64_t seed, uint64_t label) {
   return prototype;
 }
 
-// A class's prototype as one image sees it.
+// A shifted, weighted view of a prototype.
 struct View {
   const Prototype* prototype;
   uint64_t row, column;  // of its top left corner
@@ -83,7 +82,8 @@ ImageSet make_set(uint64_t seed, Stream stream, const std::array<Prototype, kIma
     SplitMix64 random(seed, {stream, static_cast<uint64_t>(row)});
     const uint64_t label = random.below(kImageClasses);
     const uint64_t other = random.below(kImageClasses);
-    const int weight = 112 + static_cast<int>(random.below(145));  // below 128 the other prototype shows more
+    const int weight =
+        112 + static_cast<int>(random.below(145));  // below 128 the other prototype is the stronger one
     const View own_view = draw_view(random, prototypes[label], weight);
     const View other_view = draw_view(random, prototypes[other], 256 - weight);
     draw_image(random, own_view, other_view, pixels + row * kImageSide * kImageSide);

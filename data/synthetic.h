@@ -1,4 +1,4 @@
-// Images made from a seed, for runs without files. A small network learns them well above chance, and not to
+// Images drawn from a seed, for runs without files. A small network learns them well above chance, but not to
 // 100 %.
 #pragma once
 
@@ -8,12 +8,13 @@
 
 namespace lockstep {
 
-// `train_rows` and `test_rows` rows of 28 x 28 images in 10 classes; the same seed gives the same bytes
-// everywhere, and the first rows do not depend on how many follow. Throws UsageError when a count is below 1.
+// Returns `train_rows` and `test_rows` rows of 28 x 28 images in 10 classes. The same seed gives the same
+// bytes on every machine, and the first rows do not depend on how many follow. Throws UsageError when a count
+// is below 1.
 //
-// Each class is a prototype of a few soft blobs. An image is its class's prototype, shifted, mixed with
-// another one that is shifted differently and is sometimes the stronger of the two, plus noise. Integers
-// only, no library's random distributions: they differ between compilers.
+// Each class has a prototype of a few soft blobs. An image is the prototype of its class, shifted, mixed with
+// another prototype that is shifted differently and is sometimes the stronger of the two, plus noise. It uses
+// integers only, since the random distributions of standard libraries differ.
 Dataset make_synthetic(uint64_t seed, int64_t train_rows, int64_t test_rows);
 
 }  // namespace lockstep

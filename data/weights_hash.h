@@ -1,4 +1,4 @@
-// One number for all weights of a replica, to compare runs bit by bit.
+// A hash of all weights of a replica, to compare runs bit by bit.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace lockstep {
 
-// SHA-256 over the raw bytes of all tensors (contiguous, little endian), in order of their names. Waits for
-// the device.
+// Returns the SHA-256 of the bytes of all tensors (contiguous, little endian), in order of their names. Waits
+// for the device.
 std::string weights_sha256(std::vector<NamedTensor> weights);
 
 }  // namespace lockstep

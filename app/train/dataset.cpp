@@ -27,6 +27,16 @@ void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const 
   set = first_rows(set, *limit);
 }
 
+// load_fashion_mnist(), with the flags in its hints.
+Dataset load_folder(const std::string& folder) {
+  try {
+    return load_fashion_mnist(folder);
+  } catch (const DataError& error) {
+    throw DataError(error.what(),
+                    error.hint() + "; --data DIR names a folder, --data synthetic needs no files");
+  }
+}
+
 }  // namespace
 
 std::string LoadedData::test_count() const {
@@ -42,7 +52,7 @@ LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, cons
             .origin = fmt::format("made from seed {}", seed),
             .all_test_rows = std::max(test_rows, kSyntheticTest)};
   }
-  LoadedData loaded{.set = load_fashion_mnist(folder), .origin = folder};
+  LoadedData loaded{.set = load_folder(folder), .origin = folder};
   loaded.all_test_rows = loaded.set.test.size();
   limit(loaded.set.train, limits.train, "train", "training", folder);
   limit(loaded.set.test, limits.test, "test", "test", folder);
