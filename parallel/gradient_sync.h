@@ -1,5 +1,5 @@
-// Sums one replica's gradients over all replicas, for any LibTorch module in any training loop. PyTorch has
-// DistributedDataParallel for it.
+// Sums one replica's gradients over all replicas, for any LibTorch module in any training loop, as PyTorch's
+// DistributedDataParallel does.
 //
 //   GradientSync sync(communicator->endpoint(rank));
 //   sync.attach(*net);                 // gives all replicas rank 0's weights

@@ -135,7 +135,10 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
     } else {
       {
         const auto no_sync = sync.no_sync();
-        loss_of(net, inputs(9).slice(0, 2, 5), 9).backward();
+        {
+          const auto nested = sync.no_sync();
+          loss_of(net, inputs(9).slice(0, 2, 5), 9).backward();
+        }
         loss_of(net, inputs(9).slice(0, 5, 8), 9).backward();
       }
       loss_of(net, inputs(9).slice(0, 8, 9), 9).backward();
