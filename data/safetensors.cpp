@@ -86,10 +86,10 @@ std::string read_header(const InputFile& file) {
   uint64_t length = 0;
   file.read(0, std::as_writable_bytes(std::span(&length, 1)));
   if (length > kSafetensorsMostHeaderBytes) {
-    file.fail(
-        fmt::format("is no safetensors file: its first 8 bytes promise a header of {} bytes, at most {} were "
-                    "expected",
-                    length, kSafetensorsMostHeaderBytes));
+    file.fail(fmt::format(
+        "is not a safetensors file: its first 8 bytes promise a header of {} bytes, at most {} were "
+        "expected",
+        length, kSafetensorsMostHeaderBytes));
   }
   if (length > file.size() - kLengthBytes) {
     file.fail(fmt::format("is truncated: it promises a header of {} bytes and has {} more", length,

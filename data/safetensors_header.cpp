@@ -149,10 +149,10 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
   }
 
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    no_json(position);
+    not_json(position);
   }
-  [[noreturn]] void no_json(size_t position) const {
-    fail("is damaged: its header is no JSON in UTF-8 from byte {} on", position);
+  [[noreturn]] void not_json(size_t position) const {
+    fail("is damaged: its header is not JSON in UTF-8 from byte {} on", position);
   }
 
  private:
@@ -257,11 +257,11 @@ SafetensorsHeader parse_safetensors_header(const std::string& header, uint64_t d
   if (!header.starts_with('{')) {
     const auto found = header.empty() ? "nothing" : fmt::format("byte {:02x}", header[0] & 0xff);
     throw safetensors_error(
-        file, fmt::format("is no safetensors file: its header begins with {}, '{{' was expected", found));
+        file, fmt::format("is not a safetensors file: its header begins with {}, '{{' was expected", found));
   }
   HeaderParser parser(file);
   // nlohmann::json would take a zero byte for the end of the text.
-  if (const auto zero = header.find('\0'); zero != std::string::npos) parser.no_json(zero + 1);
+  if (const auto zero = header.find('\0'); zero != std::string::npos) parser.not_json(zero + 1);
   nlohmann::json::sax_parse(header, &parser);
   auto& tensors = parser.header.tensors;
   std::ranges::sort(tensors, {}, [](const auto& t) { return std::tie(t.begin, t.end, t.name); });

@@ -16,7 +16,7 @@
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("batch_order is the order that Python makes of the same words") {
+TEST_CASE("batch_order is the order that Python computes") {
   std::ifstream file(LOCKSTEP_REFERENCE_DIR "/batch_order.txt");
   int cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
@@ -34,7 +34,7 @@ TEST_CASE("batch_order is the order that Python makes of the same words") {
       CHECK(row == expected);
     }
     Sha256 hash;
-    hash.update(std::as_bytes(std::span(order)));  // on a little-endian machine, as the reference has it
+    hash.update(std::as_bytes(std::span(order)));  // little endian, as in the reference
     CHECK(hash.hex() == digest);
   }
   CHECK(cases == 80);
@@ -52,7 +52,7 @@ TEST_CASE("batch_order is a permutation") {
 }
 
 // LibTorch's DistributedRandomSampler gives every epoch the same order: pytorch/pytorch#73141.
-TEST_CASE("each epoch and each seed has an order of its own (pytorch/pytorch#73141)") {
+TEST_CASE("each epoch and each seed has its own order (pytorch/pytorch#73141)") {
   std::set<std::vector<int64_t>> orders;
   for (const uint64_t seed : {0, 1, 2, 3}) {
     for (int64_t epoch = 0; epoch < 10; ++epoch) orders.insert(batch_order(seed, epoch, 1000));
@@ -74,7 +74,7 @@ TEST_CASE("batch_order puts every row in every place about equally often") {
   for (const int times : count) CHECK(std::abs(times - 4000) < 5 * 57);
 }
 
-TEST_CASE("batch_order refuses what has no order") {
+TEST_CASE("batch_order refuses negative epochs and numbers of rows") {
   CHECK_THROWS_AS(batch_order(0, 0, -1), UsageError);
   CHECK_THROWS_WITH(batch_order(0, 0, -1), ContainsSubstring("-1 rows"));
   CHECK_THROWS_WITH(batch_order(0, 0, (int64_t{1} << 32) + 1),

@@ -23,7 +23,7 @@ ImageSet counting_set(int64_t rows) {
   return {images.to(torch::kUInt8).contiguous(), (torch::arange(rows) % 10).to(torch::kUInt8)};
 }
 
-// The batch of these rows, plainly: a double quotient rounded to float.
+// The expected batch of these rows: quotients in double, rounded to float.
 torch::Tensor expected_X(const std::vector<int64_t>& rows) {
   auto X = torch::empty({static_cast<int64_t>(rows.size()), 1, 28, 28});
   auto* pixel = X.mutable_data_ptr<float>();
@@ -34,7 +34,7 @@ torch::Tensor expected_X(const std::vector<int64_t>& rows) {
   return X;
 }
 
-// As a replica asks for rows by their numbers.
+// Gathers as a replica does, by row numbers.
 void gather(const BatchSource& source, const std::vector<int64_t>& rows, Inputs& into,
             torch::Device device = torch::kCPU) {
   torch::Tensor numbers;
@@ -59,7 +59,7 @@ void check_gather(torch::Device device) {
   }
 }
 
-// All 256 values against Python's, bit by bit.
+// Compares all 256 pixel values with Python's, bit by bit.
 void check_pixel_values(torch::Device device) {
   const auto bits = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/pixel_values.json"));
   Inputs batch;
@@ -73,14 +73,10 @@ void check_pixel_values(torch::Device device) {
 
 }  // namespace
 
-TEST_CASE("gather writes the rows that were asked for, in order") { check_gather(torch::kCPU); }
-TEST_CASE("gather writes the rows that were asked for, on a GPU", "[cuda]") {
-  check_gather({torch::kCUDA, 0});
-}
+TEST_CASE("gather writes the requested rows in order") { check_gather(torch::kCPU); }
+TEST_CASE("gather writes the requested rows on a GPU", "[cuda]") { check_gather({torch::kCUDA, 0}); }
 
-TEST_CASE("a pixel becomes the very float that Python's ToTensor makes of it") {
-  check_pixel_values(torch::kCPU);
-}
+TEST_CASE("a pixel becomes the same float as with Python's ToTensor") { check_pixel_values(torch::kCPU); }
 TEST_CASE("a pixel becomes the same float on a GPU", "[cuda]") { check_pixel_values({torch::kCUDA, 0}); }
 
 TEST_CASE("gather writes into tensors that fit and replaces those that do not") {
@@ -119,7 +115,7 @@ TEST_CASE("a row number outside the set is an error with both values") {
   CHECK_FALSE(batch.X.defined());
 }
 
-TEST_CASE("row numbers are written in place where they fit") {
+TEST_CASE("row numbers are written into a tensor that fits") {
   torch::Tensor numbers;
   upload_rows(std::vector<int64_t>{3, 1}, 4, torch::kCPU, numbers);
   const auto first = numbers;
@@ -140,7 +136,7 @@ TEST_CASE("a source on the host shares the images' memory") {
   CHECK(batch.X.equal(torch::ones({1, 1, 28, 28})));
 }
 
-TEST_CASE("several threads gather from one source at once") {
+TEST_CASE("several threads can gather from one source at once") {
   constexpr int kThreads = 4;
   const auto source = make_resident_source(counting_set(256), torch::kCPU);
   std::atomic<int> wrong = 0;
@@ -160,7 +156,7 @@ TEST_CASE("several threads gather from one source at once") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("first_rows shares memory and refuses what is not there") {
+TEST_CASE("first_rows shares memory and refuses rows that the set does not have") {
   const ImageSet set = counting_set(20);
   const ImageSet first = first_rows(set, 7);
   CHECK(first.size() == 7);

@@ -42,9 +42,9 @@ std::vector<File> small_set() {
           {"t10k-images-idx3-ubyte", idx_bytes({kTestRows, 28, 28}, pixels(kTestRows, 2))},
           {"t10k-labels-idx1-ubyte", idx_bytes({kTestRows}, {1, 2, 8})}};
 }
-constexpr size_t kTrainLabels = 1, kTestImages = 2, kTestLabels = 3;  // places in it
+constexpr size_t kTrainLabels = 1, kTestImages = 2, kTestLabels = 3;  // indices in it
 
-// Files of a small set in a folder, any of which can be replaced.
+// A folder with the files of a small set, each of which can be replaced.
 class DataFolder {
  public:
   explicit DataFolder(bool gzip) : gzip_(gzip) {
@@ -61,7 +61,7 @@ class DataFolder {
   const std::filesystem::path& folder() const { return folder_.path(); }
   bool gzip() const { return gzip_; }
 
-  // The message of the DataError that loading ends in.
+  // Returns the message of the DataError that loading throws.
   std::string failure() const {
     try {
       load_fashion_mnist(folder());
@@ -145,7 +145,7 @@ TEST_CASE("each of the four files with one wrong field is an error that names it
     for (const File& file : small_set()) {
       const DataFolder data(gzip);
       const size_t header = 4 + 4 * size_t{file.bytes[3]};
-      for (size_t at = 0; at < header; ++at) {  // every byte of the magic number and of each dimension
+      for (size_t at = 0; at < header; ++at) {  // every byte of the magic number and of the dimensions
         INFO(data.path(file.name) << ", byte " << at);
         Bytes wrong = file.bytes;
         wrong[at] ^= 0x04;
@@ -255,7 +255,7 @@ TEST_CASE("verify_fashion_mnist stops at a damaged file") {
   CHECK_THROWS_WITH(verify_fashion_mnist(data.folder()), ContainsSubstring(data.path(name).string()));
 }
 
-TEST_CASE("Debian's files are the published ones, and what Python reads in them") {
+TEST_CASE("Debian's files are the published ones, and have the rows that Python reads") {
   if (!std::filesystem::is_directory(kDebianFashionMnist))
     SKIP_CASE("dataset-fashion-mnist is not installed");
   for (const FileCheck& check : verify_fashion_mnist(kDebianFashionMnist)) {

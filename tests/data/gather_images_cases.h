@@ -1,4 +1,4 @@
-// gather_images() against torch's index_select and division, on the processor (emulated) or a GPU.
+// gather_images() against torch's index_select and division, on the CPU (emulated) or a GPU.
 #pragma once
 
 #include <ATen/ops/index_select.h>
@@ -11,11 +11,11 @@
 
 namespace lockstep::testing {
 
-// `offset` elements of memory are left free before images and X, which so are aligned to less.
+// `offset` elements of memory are left free before images and X, which reduces their alignment.
 inline void check_gather(torch::Device device, int64_t n, int64_t pixels, int64_t offset) {
   INFO(n << " rows of " << pixels << " pixels, " << offset << " off");
   constexpr int64_t kSize = 40;
-  constexpr int64_t kBehind = 64;  // elements after the results, which must stay as they are
+  constexpr int64_t kBehind = 64;  // elements after the results, which must not change
   const auto all = torch::arange(kSize * pixels + offset).mul(7).add(3).remainder(256).to(torch::kUInt8);
   const auto images = all.slice(0, offset).view({kSize, pixels});
   const auto labels = torch::arange(kSize).mul(11).remainder(10);
@@ -48,7 +48,7 @@ inline void check_gathers(torch::Device device) {
   }
 }
 
-// All 256 values of a pixel, each divided as IEEE has it.
+// Checks all 256 values of a pixel against IEEE division.
 inline void check_every_value(torch::Device device) {
   const auto images = torch::arange(256).to(torch::kUInt8);
   const auto zero = torch::zeros({1}, torch::kInt64);
@@ -60,7 +60,7 @@ inline void check_every_value(torch::Device device) {
                 zero_there.const_data_ptr<int64_t>(), 1, 256, X.mutable_data_ptr<float>(),
                 y.mutable_data_ptr<int64_t>(), native_stream(device));
   X = X.cpu();
-  int reciprocal = 0;  // how many a multiplication by 1/255 would get wrong
+  int reciprocal = 0;  // how many a multiplication by 1/255 would change
   for (int i = 0; i < 256; ++i) {
     const auto expected = static_cast<float>(static_cast<double>(i) / 255.0);
     CHECK(X[i].item<float>() == expected);

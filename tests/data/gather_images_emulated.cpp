@@ -1,5 +1,4 @@
-// gather_images() for tests: the kernel of the product, run on the processor. Takes the place of the
-// library's.
+// gather_images() for tests: the CUDA kernel, run on the CPU. It replaces the library's.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/data/gather_images.h>

@@ -1,4 +1,4 @@
-// The kernel itself, emulated: gather_images_emulated.cpp.
+// The CUDA kernel, emulated: gather_images_emulated.cpp.
 #include <lockstep/tests/data/gather_images_cases.h>
 #include <lockstep/tests/support/emulated_order.h>
 

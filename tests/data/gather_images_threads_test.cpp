@@ -1,4 +1,4 @@
-// The kernel with a thread for each CUDA thread, for ThreadSanitizer.
+// The kernel with one thread per CUDA thread, for ThreadSanitizer.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
@@ -9,7 +9,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("threads that gather images do not disturb each other") {
+TEST_CASE("threads that gather images have no data race and give the same result") {
   const int64_t pixels = GENERATE(12, 13);
   const std::vector<int64_t> rows{2, 0, 1, 2, 2};
   const std::vector<int64_t> labels{10, 11, 12};

@@ -1,4 +1,4 @@
-// What gzip makes of bytes, so that gzipped files can be made wrong too.
+// Compresses bytes as gzip does, for tests with damaged gzipped files.
 #pragma once
 
 #include <zlib.h>

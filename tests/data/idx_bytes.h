@@ -1,4 +1,4 @@
-// IDX files made byte by byte, so that each of them can be made wrong.
+// Makes IDX files byte by byte, for tests with damaged files.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ inline void append_big_endian(Bytes& bytes, uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) bytes.push_back(static_cast<uint8_t>(value >> shift));
 }
 
-// A whole IDX file of unsigned bytes.
+// Returns a whole IDX file of unsigned bytes.
 inline Bytes idx_bytes(const std::vector<uint32_t>& dimensions, const Bytes& values) {
   Bytes bytes = {0, 0, 0x08, static_cast<uint8_t>(dimensions.size())};
   for (const uint32_t dimension : dimensions) append_big_endian(bytes, dimension);

@@ -38,7 +38,7 @@ Bytes read_all(const std::filesystem::path& path, const IdxShape& shape = kShape
   return values;
 }
 
-// The message of the DataError that reading ends in; it must name the file and carry the hint.
+// Returns the message of the DataError that reading throws. It must name the file and carry the hint.
 std::string failure(const std::filesystem::path& path, const IdxShape& shape = kShape) {
   try {
     read_all(path, shape);
@@ -51,7 +51,7 @@ std::string failure(const std::filesystem::path& path, const IdxShape& shape = k
   return {};
 }
 
-// Of a file with these bytes, plain or gzipped.
+// The message for a file with these bytes, plain or gzipped.
 std::string failure_of(const TempFolder& folder, const Bytes& bytes, bool gzip = false) {
   const auto path = folder / "values-idx3-ubyte";
   write_bytes(path, gzip ? gzipped(bytes) : bytes);
@@ -65,7 +65,7 @@ Bytes with_byte(Bytes bytes, size_t at, uint8_t value) {
 
 }  // namespace
 
-TEST_CASE("IdxReader reads plain and gzipped files, whatever they are called") {
+TEST_CASE("IdxReader reads plain and gzipped files of any name") {
   const TempFolder folder;
   for (const bool gzip : {false, true}) {
     for (const char* name : {"values", "values.gz"}) {
@@ -81,9 +81,9 @@ TEST_CASE("IdxReader reads plain and gzipped files, whatever they are called") {
   }
 }
 
-TEST_CASE("IdxReader hands values out in parts") {
+TEST_CASE("IdxReader can be read in parts") {
   const TempFolder folder;
-  const Bytes values = counting(1'000'000);  // more than any buffer in between holds
+  const Bytes values = counting(1'000'000);  // more than any buffer holds
   const auto path = folder / "labels";
   for (const bool gzip : {false, true}) {
     const Bytes file = idx_bytes({1'000'000}, values);
@@ -155,7 +155,7 @@ TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an err
   const Bytes whole = gzipped(kFile);
   const size_t trailer = whole.size() - 8;  // CRC-32 and length, 4 bytes each
   for (size_t at = 10; at < whole.size(); ++at) {
-    if (at == trailer - 1) continue;  // its upper bits may be padding, which means nothing
+    if (at == trailer - 1) continue;  // its upper bits may be padding
     INFO("byte " << at << " of " << whole.size());
     const std::string message = failure_of(folder, with_byte(whole, at, whole[at] ^ 0x10));
     if (at >= trailer)
@@ -170,12 +170,12 @@ TEST_CASE("a decompression bomb stops at the declared size") {
   const TempFolder folder;
   const Bytes bomb = idx_bytes({4, 2, 3}, Bytes(16 << 20));
   Bytes packed = gzipped(bomb);
-  // Damaged near its end: whoever unpacks more than the header declares meets that first.
+  // Damaged near its end: a reader that unpacks more than the header declares would find that first.
   packed[packed.size() - 100] ^= 0xff;
   CHECK_THAT(failure_of(folder, packed), ContainsSubstring("goes on after the 24 bytes"));
 }
 
-TEST_CASE("a header that promises more than the file can hold is refused before anyone makes room for it") {
+TEST_CASE("a header that declares more than the file can hold is refused before memory is allocated") {
   const TempFolder folder;
   const IdxShape images = {{28, 28}, /*max_rows=*/1'000'000};
   const Bytes hostile = idx_bytes({1'000'000, 28, 28}, Bytes(100));
@@ -186,7 +186,7 @@ TEST_CASE("a header that promises more than the file can hold is refused before 
   }
 }
 
-TEST_CASE("what is no readable file is an error") {
+TEST_CASE("a missing file, a folder, a pipe and other contents are errors") {
   const TempFolder folder;
   CHECK_THAT(failure(folder / "nowhere"), ContainsSubstring("No such file"));
   CHECK_THAT(failure(folder.path()), ContainsSubstring("not a regular file"));

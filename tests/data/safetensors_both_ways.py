@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""Files by the safetensors package that ours reads and saves again, and what came of them. Needs safetensors and numpy.
+"""Writes safetensors files for lockstep to read and save again, and compares the results. Needs safetensors and numpy.
 
-    safetensors_both_ways.py write FOLDER     theirs_N: taken by both; refused_N: of dtypes that ours does not know
-    safetensors_both_ways.py compare FOLDER   exits 1 where an ours_N does not hold what theirs_N does
+    safetensors_both_ways.py write FOLDER     writes python_N, which lockstep reads, and refused_N, of other dtypes
+    safetensors_both_ways.py compare FOLDER   exits 1 if a lockstep_N has other contents than python_N
 
-Drawn with a fixed seed: every dtype, scalars, empty tensors, up to 6 dimensions, names and metadata of any characters.
-plain files are as the package writes them, and ours must be the same to the byte; of the others the header is composed
-anew: spaces, escapes, the order of keys and of the data, a length that is no multiple of 8.
+The contents are drawn with a fixed seed: every dtype, scalars, empty tensors, up to 6 dimensions, names and metadata of
+any characters. Plain files are as the package writes them, and lockstep's must have the same bytes. The others have a
+header with other spaces, escapes, order of keys and of the data, and a length that is no multiple of 8.
 """
 import json
 import random
@@ -74,8 +74,8 @@ def write(folder):
         drawn = tensors(draw, [d for d in DTYPES if not is_plain or d != "BF16"])
         metadata = {text(draw): text(draw) for _ in range(draw.choice([0, 1, 1] if is_plain else [0, 1, 4]))}
         content = plain(drawn, metadata) if is_plain else composed(draw, drawn, metadata)
-        safetensors.deserialize(content)  # the package reads it
-        (folder / f"theirs_{i}{'_plain' if is_plain else ''}").write_bytes(content)
+        safetensors.deserialize(content)  # the package must read it
+        (folder / f"python_{i}{'_plain' if is_plain else ''}").write_bytes(content)
     for i, dtype in enumerate(UNKNOWN):
         (folder / f"refused_{i}").write_bytes(plain({"a": (dtype, [0, 2], b"")}, {}))
 
@@ -90,16 +90,16 @@ def content_of(path):
 
 def compare(folder):
     wrong = count = 0
-    for path in sorted(folder.glob("theirs_*")):
-        ours = folder / path.name.replace("theirs", "ours")
-        same = ours.exists() and content_of(path) == content_of(ours)
+    for path in sorted(folder.glob("python_*")):
+        saved = folder / path.name.replace("python", "lockstep")
+        same = saved.exists() and content_of(path) == content_of(saved)
         if same and path.name.endswith("_plain"):
-            same = path.read_bytes() == ours.read_bytes()
+            same = path.read_bytes() == saved.read_bytes()
         if not same:
-            print(f"{path.name} and {ours.name} differ")
+            print(f"{path.name} and {saved.name} differ")
         wrong += not same
         count += 1
-    print(f"{count} files of safetensors {safetensors.__version__} both ways, {wrong} differ")
+    print(f"{count} files of safetensors {safetensors.__version__} and of lockstep, {wrong} differ")
     return wrong == 0 and count == FILES
 
 

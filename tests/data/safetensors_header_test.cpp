@@ -1,4 +1,4 @@
-// The header of the safetensors format, each text of it written by hand.
+// The header of the safetensors format, with texts written by hand.
 #include <lockstep/tests/catch.h>
 #include <string>
 #include <vector>
@@ -13,7 +13,7 @@ namespace {
 
 const std::string kName = "folder/some.safetensors";
 
-// The message of the WeightsError in which a header ends; it must begin with the file's name and carry a
+// Returns the message of the WeightsError that parsing throws. It must begin with the file's name and carry a
 // hint.
 std::string failure(const std::string& header, uint64_t data_bytes) {
   try {
@@ -79,7 +79,7 @@ TEST_CASE("a header tells each tensor's name, dtype, shape and place, in order o
   CHECK(found.metadata == TensorMetadata{{"key", "text"}, {"", "\u00fc \"quoted\"\n"}});
 }
 
-TEST_CASE("a header may name nothing") {
+TEST_CASE("a header may have no tensors") {
   for (const char* text : {"{}", "{}      ", R"({"__metadata__":{}})"}) {
     const auto found = parse_safetensors_header(text, 0, kName);
     CHECK(found.tensors.empty());
@@ -107,7 +107,7 @@ TEST_CASE("each dtype has its size") {
   }
 }
 
-TEST_CASE("what is no JSON in UTF-8 is an error that says where") {
+TEST_CASE("a header that is not JSON in UTF-8 is an error that says where") {
   const auto good = header(f32("[2,3]", "[0,24]"));
   check_each({
       {"", "begins with nothing, '{' was expected"},
@@ -115,8 +115,8 @@ TEST_CASE("what is no JSON in UTF-8 is an error that says where") {
       {" " + good, "begins with byte 20"},
       {"\xef\xbb\xbf" + good, "begins with byte ef"},
       {"\"x\"", "begins with byte 22"},
-      {"{", "no JSON in UTF-8 from byte"},
-      {"{\"x", "no JSON in UTF-8 from byte"},
+      {"{", "not JSON in UTF-8 from byte"},
+      {"{\"x", "not JSON in UTF-8 from byte"},
       {"{x:1}", "from byte 2 on"},
       {"{'x':1}", "from byte 2 on"},
       {"{\"x\" 1}", "from byte 6 on"},
@@ -126,18 +126,18 @@ TEST_CASE("what is no JSON in UTF-8 is an error that says where") {
       {good + "\0garbage"s, "from byte " + std::to_string(good.size() + 1)},
       {"{}/* comment */", "from byte 3 on", 0},
       {"{},", "from byte 3 on", 0},
-      {header(f32("[2,3,]", "[0,24]")), "no JSON"},
-      {header(f32("[NaN]", "[0,24]")), "no JSON"},
-      {header(f32("[02,3]", "[0,24]")), "no JSON"},
-      {header(f32("[1e999]", "[0,24]")), "no JSON"},
-      {header(f32("[0x2]", "[0,24]")), "no JSON"},
-      {"{\"a\xff\":1}", "from byte 4 on"},                      // no UTF-8
-      {"{\"a\xc0\x80\":1}", "from byte 4 on"},                  // an overlong form
-      {"{\"a\xed\xa0\x80\":1}", "from byte 5 on"},              // a surrogate
-      {"{\"a\xe2\x82\":1}", "from byte 6 on"},                  // cut short
-      {R"({"a\ud800":1})", "no JSON"},                          // half a surrogate pair
-      {"{\"a\nb\":1}", "from byte 4 on"},                       // a bare control character
-      {"{\"__metadata__\":{\"k\":\"v\"} \"x\":1}", "no JSON"},  // a comma is missing
+      {header(f32("[2,3,]", "[0,24]")), "not JSON"},
+      {header(f32("[NaN]", "[0,24]")), "not JSON"},
+      {header(f32("[02,3]", "[0,24]")), "not JSON"},
+      {header(f32("[1e999]", "[0,24]")), "not JSON"},
+      {header(f32("[0x2]", "[0,24]")), "not JSON"},
+      {"{\"a\xff\":1}", "from byte 4 on"},                       // no UTF-8
+      {"{\"a\xc0\x80\":1}", "from byte 4 on"},                   // an overlong form
+      {"{\"a\xed\xa0\x80\":1}", "from byte 5 on"},               // a surrogate
+      {"{\"a\xe2\x82\":1}", "from byte 6 on"},                   // cut short
+      {R"({"a\ud800":1})", "not JSON"},                          // half a surrogate pair
+      {"{\"a\nb\":1}", "from byte 4 on"},                        // a bare control character
+      {"{\"__metadata__\":{\"k\":\"v\"} \"x\":1}", "not JSON"},  // a comma is missing
   });
 }
 
@@ -257,7 +257,7 @@ TEST_CASE("shapes beyond what a tensor can have are errors") {
   });
 }
 
-TEST_CASE("a header that is deep or endless is refused where it leaves the format") {
+TEST_CASE("a deep or endless header is refused where it leaves the format") {
   constexpr size_t kMuch = 20'000'000;
   CHECK_THAT(failure("{\"x\":" + std::string(kMuch, '['), 0),
              ContainsSubstring("has an array under the name 'x'"));
@@ -278,7 +278,7 @@ TEST_CASE("a name in a message neither fills the screen nor disturbs the termina
              ContainsSubstring("'" + fifty_nine + "...'"));  // no half character
 }
 
-TEST_CASE("no change of one byte of a header, and no cut, does harm") {
+TEST_CASE("a header with a changed byte or cut is an error or another valid header") {
   const std::string whole =
       R"({"__metadata__":{"k":"v\n"},"x":{"dtype":"F32","shape":[2,3],"data_offsets":[0,24]},)"
       R"("y":{"dtype":"BF16","shape":[0],"data_offsets":[24,24]}} )";
@@ -298,7 +298,7 @@ TEST_CASE("no change of one byte of a header, and no cut, does harm") {
     }
   }
   CHECK(read + refused == whole.size() * 256);
-  CHECK(read > whole.size());  // each byte as it was, and other names
+  CHECK(read > whole.size());  // each unchanged byte, and other names
 }
 
 TEST_CASE("the layout of a file is that of the format's own writer") {
@@ -317,7 +317,7 @@ TEST_CASE("the layout of a file is that of the format's own writer") {
   CHECK(head({}, {{"k", std::string(300, 'v')}}).substr(0, 9) == "\x48\x01\0\0\0\0\0\0{"s);
 }
 
-TEST_CASE("a layout puts wide dtypes first, then goes by name") {
+TEST_CASE("a layout sorts by dtype, the widest first, then by name") {
   const std::vector<TensorEntry> tensors = {
       {"flags", TensorDtype::kBool, {3}}, {"z", TensorDtype::kF32, {}},  {"half", TensorDtype::kF16, {1}},
       {"a", TensorDtype::kF32, {2}},      {"n", TensorDtype::kI64, {1}}, {"d", TensorDtype::kF64, {0, 3}}};
@@ -334,7 +334,7 @@ TEST_CASE("a layout puts wide dtypes first, then goes by name") {
   CHECK(found.metadata == TensorMetadata{{"a", "1"}, {"b", "2"}});
 }
 
-TEST_CASE("what could not be read again is not laid out") {
+TEST_CASE("a file that could not be read is not laid out") {
   const auto refusal = [](const std::vector<TensorEntry>& tensors, const TensorMetadata& metadata = {}) {
     try {
       lay_out_safetensors(tensors, metadata);

@@ -1,4 +1,4 @@
-// Files of tensors, held against one that Python's safetensors package wrote:
+// Safetensors files, compared with one that Python's safetensors package wrote:
 // tests/reference/safetensors_file.py.
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -44,7 +44,7 @@ size_t files_in(const TempFolder& folder) {
   return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
 }
 
-// What the file beside the Python one says, as contiguous tensors.
+// The contents of the JSON file beside the Python file, as contiguous tensors.
 std::map<std::string, torch::Tensor> python_tensors() {
   const std::map<std::string, torch::ScalarType> dtypes = {
       {"F64", torch::kFloat64},   {"F32", torch::kFloat32}, {"F16", torch::kFloat16},
@@ -66,7 +66,7 @@ std::map<std::string, torch::Tensor> python_tensors() {
 const std::map<std::string, std::string> kPythonMetadata = {
     {"note", "quoted \"text\", a back\\slash,\na new line and \u00fc"}};
 
-// The same tensors, in another order, and as awkward in memory as tensors come.
+// The same tensors in another order, some of them views with other strides, offsets or a lazy negation.
 TensorFile python_file() {
   TensorFile file = {{}, kPythonMetadata};
   for (auto& [name, tensor] : python_tensors()) file.tensors.insert(file.tensors.begin(), {name, tensor});
@@ -94,7 +94,7 @@ ErrorType error_of(Function function) {
   throw;
 }
 
-// The message of the WeightsError that loading ends in.
+// Returns the message of the WeightsError that loading throws.
 std::string failure(const fs::path& path) {
   const auto error = error_of<WeightsError>([&] { load_safetensors(path); });
   CHECK_THAT(error.what(), Catch::Matchers::StartsWith(path.string() + " "));
@@ -102,7 +102,8 @@ std::string failure(const fs::path& path) {
   return error.what();
 }
 
-// The OutputError of saving to a path; looking ahead must find the same, and neither may leave anything.
+// Returns the OutputError of saving to a path. check_can_save() must throw the same, and neither may leave
+// files.
 OutputError refusal(const fs::path& path, bool overwrite, const TensorFile& file = {}) {
   const auto saving = error_of<OutputError>([&] { save_safetensors(path, file, overwrite); });
   const auto looking = error_of<OutputError>([&] { check_can_save(path, overwrite); });
@@ -116,7 +117,7 @@ TensorFile numbers(int64_t first, int64_t count) {
   return {{{"x", torch::arange(first, first + count, torch::kInt32)}}, {}};
 }
 
-// While it lives this process can make no file longer than this, as on a full disk.
+// While it exists, this process cannot write files longer than this, as on a full disk.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
@@ -138,7 +139,7 @@ class FileLimit {
 
 }  // namespace
 
-TEST_CASE("a file of Python's package is read with its very values") {
+TEST_CASE("a file of Python's package is read with the same values") {
   const auto expected = python_tensors();
   const auto file = load_safetensors(kReference + ".safetensors");
   CHECK(file.metadata == kPythonMetadata);
@@ -151,7 +152,7 @@ TEST_CASE("a file of Python's package is read with its very values") {
   // In order of the data: the widest first, then by name.
   CHECK(file.tensors.front().name == "int64");
   CHECK(file.tensors.back().name == "flags");
-  // Values that rounding or a wrong byte order would change, once by hand.
+  // Values that rounding or a wrong byte order would change.
   CHECK(file.tensors.front().tensor[0].item<int64_t>() == INT64_MIN);
   CHECK(expected.at("int32")[2].item<int>() == 258);
   CHECK(std::signbit(expected.at("float")[1][0].item<float>()));
@@ -161,8 +162,8 @@ TEST_CASE("the same tensors are saved byte for byte as Python's package saves th
   const TempFolder folder;
   const auto file = python_file();
   REQUIRE(file.tensors.size() == 14);
-  save_safetensors(folder / "ours", file, /*overwrite=*/false);
-  CHECK(read_file(folder / "ours") == read_file(kReference + ".safetensors"));
+  save_safetensors(folder / "saved", file, /*overwrite=*/false);
+  CHECK(read_file(folder / "saved") == read_file(kReference + ".safetensors"));
 }
 
 // Run by safetensors_python.sh.
@@ -183,9 +184,9 @@ TEST_CASE("files of Python are saved again", "[.]") {
     if (name.starts_with("refused_")) {
       CHECK_THAT(failure(entry.path()), ContainsSubstring("has dtype"));
       ++refused;
-    } else if (name.starts_with("theirs_")) {
+    } else if (name.starts_with("python_")) {
       const auto file = load_safetensors(entry.path());
-      save_safetensors(fs::path(folder) / name.replace(0, 6, "ours"), file, /*overwrite=*/false);
+      save_safetensors(fs::path(folder) / name.replace(0, 6, "lockstep"), file, /*overwrite=*/false);
       ++read;
     }
   }
@@ -193,7 +194,7 @@ TEST_CASE("files of Python are saved again", "[.]") {
   CHECK(refused == 4);
 }
 
-TEST_CASE("tensors of any strides come back with their values") {
+TEST_CASE("tensors of any strides keep their values") {
   const TempFolder folder;
   const auto base = torch::arange(2 * 3 * 4 * 5, torch::kFloat32).view({2, 3, 4, 5});
   const std::vector<NamedTensor> tensors = {
@@ -240,7 +241,7 @@ TEST_CASE("a file cut or lengthened anywhere is an error") {
   }
 }
 
-TEST_CASE("no change of one byte before the data does harm") {
+TEST_CASE("a changed byte before the data is an error or another valid file") {
   const TempFolder folder;
   const auto whole = read_file(kReference + ".safetensors");
   const size_t data = whole.size() - 232;
@@ -263,10 +264,10 @@ TEST_CASE("no change of one byte before the data does harm") {
   }
   REQUIRE(file.good());
   CHECK(read + refused == data * 8);
-  CHECK(read > 0);  // another letter in a name
+  CHECK(read > 0);  // for example another letter in a name
 }
 
-TEST_CASE("the length of the header is held against the file and a bound") {
+TEST_CASE("the length of the header is checked against the file and a limit") {
   const TempFolder folder;
   const auto with_length = [&](uint64_t length) {
     std::string bytes;
@@ -283,7 +284,7 @@ TEST_CASE("the length of the header is held against the file and a bound") {
   CHECK_THAT(failure(with_length(UINT64_MAX)), ContainsSubstring("18446744073709551615 bytes, at most"));
   CHECK_THAT(failure(with_length(0)), ContainsSubstring("begins with nothing"));
   write_file(folder / "file", "PK\x03\x04 an archive of torch.save");
-  CHECK_THAT(failure(folder / "file"), ContainsSubstring("is no safetensors file"));
+  CHECK_THAT(failure(folder / "file"), ContainsSubstring("is not a safetensors file"));
 }
 
 TEST_CASE("a BOOL that is neither 0 nor 1 is an error") {
@@ -294,14 +295,14 @@ TEST_CASE("a BOOL that is neither 0 nor 1 is an error") {
   CHECK_THAT(failure(folder / "file"), ContainsSubstring("BOOL"));
 }
 
-TEST_CASE("what is no readable file of tensors is an error") {
+TEST_CASE("a file that cannot be read is an error") {
   const TempFolder folder;
   CHECK_THAT(failure(folder / "nowhere"), ContainsSubstring("No such file"));
   CHECK_THAT(failure(folder.path()), ContainsSubstring("not a regular file"));
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   CHECK_THAT(failure(folder / "pipe"), ContainsSubstring("not a regular file"));
   CHECK_THAT(failure("/dev/zero"), ContainsSubstring("not a regular file"));
-  // The system says that it has 4096 bytes, and gives 2: as if it were cut after it was opened.
+  // The system reports 4096 bytes and returns 2, as for a file that is cut after it was opened.
   const fs::path cut = "/sys/kernel/fscaps";
   if (fs::exists(cut)) CHECK_THAT(failure(cut), ContainsSubstring("to 2 bytes while it was read"));
 }
@@ -347,7 +348,7 @@ TEST_CASE("files and folders that may not be written are refused") {
   CHECK(files_in(folder) == 2);
 }
 
-TEST_CASE("looking whether a file can be saved changes nothing") {
+TEST_CASE("check_can_save() changes nothing") {
   const TempFolder folder;
   check_can_save(folder / "new", false);
   CHECK(files_in(folder) == 0);
@@ -357,7 +358,7 @@ TEST_CASE("looking whether a file can be saved changes nothing") {
   CHECK(files_in(folder) == 1);
   const auto here = fs::current_path();
   fs::current_path(folder.path());
-  check_can_save("new", false);  // a name alone: the folder is where we stand
+  check_can_save("new", false);  // a name without a folder: in the working directory
   save_safetensors("new", numbers(0, 3), false);
   fs::current_path(here);
   CHECK(files_in(folder) == 2);
@@ -419,7 +420,7 @@ TEST_CASE("a process that dies while it saves leaves the old file whole") {
   CHECK(read_file(folder / "file") == old);
 }
 
-TEST_CASE("whoever reads while a file is replaced sees the one or the other") {
+TEST_CASE("a reader sees the old file or the new one while it is replaced") {
   const TempFolder folder;
   const TensorFile files[] = {numbers(0, 100'000), numbers(5, 50'000)};
   save_safetensors(folder / "file", files[0], false);

@@ -22,7 +22,7 @@ std::string sha256_of(std::string_view text, size_t part) {
 
 }  // namespace
 
-// NIST's examples for FIPS 180-4, "" and the million from its test vectors (SHAVS).
+// NIST's examples for FIPS 180-4; "" and the million come from its test vectors (SHAVS).
 TEST_CASE("SHA-256 gives the digests of FIPS 180-4's examples") {
   CHECK(sha256_of("", 1) == "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
   CHECK(sha256_of("abc", 64) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
@@ -40,9 +40,9 @@ TEST_CASE("SHA-256 does not depend on how the bytes are cut") {
   }
 }
 
-// Python: hashlib.sha256(b"x" * n).hexdigest(), for the lengths at which the padding needs another block or
-// just not.
-TEST_CASE("SHA-256 pads every length rightly") {
+// Python: hashlib.sha256(b"x" * n).hexdigest(), for lengths around those at which the padding needs another
+// block.
+TEST_CASE("SHA-256 pads every length correctly") {
   CHECK(sha256_of(std::string(55, 'x'), 64) ==
         "d5e285683cd4efc02d021a5c62014694958901005d6f71e89e0989fac77e4072");
   CHECK(sha256_of(std::string(56, 'x'), 64) ==

@@ -27,7 +27,7 @@ torch::Tensor flat(const ImageSet& set) { return set.images.flatten(1).to(torch:
 
 }  // namespace
 
-TEST_CASE("synthetic images are the bytes that Python makes") {
+TEST_CASE("synthetic images have the same bytes as Python's") {
   const auto reference = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/synthetic.json"));
   CHECK(reference.size() == 6);
   for (const auto& expected : reference) {
@@ -64,15 +64,15 @@ TEST_CASE("the first synthetic rows do not depend on how many follow") {
   CHECK(few.test.images.equal(many.test.images.narrow(0, 0, 5)));
 }
 
-TEST_CASE("seeds and the two sets differ") {
+TEST_CASE("synthetic images of other seeds and of the two sets differ") {
   const Dataset a = make_synthetic(0, 10, 10);
   CHECK_FALSE(a.train.images.equal(a.test.images));
   CHECK_FALSE(a.train.images.equal(make_synthetic(1, 10, 10).train.images));
 }
 
-// A simple learner finds the classes in rows it has not seen, yet not all of them: nearest class mean, for
-// which chance is 10 %. At least one row in twenty shows more of another class than of its own.
-TEST_CASE("synthetic data can be learned, and not perfectly") {
+// A simple learner, nearest class mean, finds the classes of new rows better than chance (10 %), but not all
+// of them. At least one row in twenty shows more of another class than of its own.
+TEST_CASE("synthetic data can be learned, but not perfectly") {
   for (const uint64_t seed : {0, 1, 2}) {
     const Dataset data = make_synthetic(seed, 5000, 2000);
     const auto labels = data.train.labels.to(torch::kInt64);

@@ -1,4 +1,4 @@
-// fused_batch_norm_relu() against torch's batch_norm in double, on the processor (emulated) or a GPU.
+// fused_batch_norm_relu() against torch's batch_norm in double, on the CPU (emulated) or a GPU.
 #pragma once
 
 #include <ATen/CPUGeneratorImpl.h>
@@ -16,14 +16,14 @@ struct BatchNormShape {
   int64_t n, c, h, w;
 };
 
-// On the host, as all parts of a check but the fused operation's own. The result is of dy's type.
+// Tensors on the host. The result has the type of dy.
 struct BatchNormInputs {
   torch::Tensor x, residual, dy;  // (n, c, h, w) in channels_last; residual may be undefined
   torch::Tensor weight, bias, conv_bias, running_mean, running_var;  // (c) float
   std::optional<CpuCapability> capability = {};
 };
 
-// dtype: the result's; of_x: that of what is normalised, if it is another.
+// dtype: type of the result. of_x: type of x, if it is another.
 inline BatchNormInputs batch_norm_inputs(const BatchNormShape& shape, bool residual, torch::ScalarType dtype,
                                          double mean = 0, std::optional<torch::ScalarType> of_x = {}) {
   auto generator = at::detail::createCPUGenerator(3);
@@ -91,8 +91,9 @@ inline BatchNormResults fused_results(const BatchNormInputs& inputs, torch::Devi
           layer.bias.grad()};
 }
 
-// In double, contiguous, with the convolution's bias added. The gradient is 0 where `y` is: a value that
-// rounding makes positive here and 0 there would give another gradient altogether.
+// Computes the reference in double, contiguous, with the convolution's bias added. The gradient is 0 where
+// `y` is: a value that is positive in one computation and 0 in the other because of rounding would have
+// another gradient.
 inline BatchNormResults reference_results(const BatchNormInputs& inputs, const torch::Tensor& y) {
   const auto leaf = [](const torch::Tensor& a) {
     return a.defined() ? a.to(torch::kFloat64).contiguous().clone().requires_grad_() : a;
@@ -117,7 +118,7 @@ inline BatchNormResults reference_results(const BatchNormInputs& inputs, const t
   return results;
 }
 
-// |a - b| at most `tolerance` everywhere, and half a unit in b's last place more where a is bfloat16.
+// Whether |a - b| <= `tolerance` everywhere, plus half a unit in the last place of b if a is bfloat16.
 inline bool close(const torch::Tensor& a, const torch::Tensor& b, double tolerance) {
   const double rounding = a.scalar_type() == torch::kBFloat16 ? 1. / 256 : 0;
   const auto wide = a.to(torch::kFloat64);
@@ -137,7 +138,7 @@ inline BatchNormResults check_batch_norm(const BatchNormInputs& inputs, torch::D
   CHECK(close(fused.dweight, expected.dweight, 1e-5 * max_abs(expected.dweight)));
   CHECK(close(fused.dbias, expected.dbias, 1e-5 * max_abs(expected.dbias)));
   if (expected.dresidual.defined()) CHECK(fused.dresidual.to(torch::kFloat64).equal(expected.dresidual));
-  // Of the size of what dx is the small difference of: (c) |weight| invstd, times |dy|.
+  // dx is a small difference of values of this size: |weight| invstd, (c), times |dy|.
   const auto variance = inputs.x.to(torch::kFloat64).var({0, 2, 3}, /*unbiased=*/false);
   const auto factor = inputs.weight.abs() / (variance + kEps).sqrt();
   const auto size = (factor.view({1, -1, 1, 1}) * inputs.dy.to(torch::kFloat64)).abs().max().item<double>();
@@ -170,7 +171,7 @@ inline void check_batch_norms(torch::Device device) {
 inline void check_hard_channels(torch::Device device, std::optional<CpuCapability> capability = {}) {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     INFO(dtype);
-    // bfloat16 has steps of 4 up here; they are the input all the same.
+    // bfloat16 has steps of 4 here; the reference takes the rounded input.
     auto inputs = batch_norm_inputs({4, 16, 14, 14}, true, dtype, /*mean=*/1000);
     inputs.capability = capability;
     check_batch_norm(inputs, device);
@@ -186,7 +187,7 @@ inline void check_hard_channels(torch::Device device, std::optional<CpuCapabilit
   }
 }
 
-// Memory that vector loads cannot take, gradients that lie otherwise.
+// Tensors with memory that vector loads cannot take, and gradients with another memory format.
 inline void check_layouts(torch::Device device) {
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
     INFO(dtype);

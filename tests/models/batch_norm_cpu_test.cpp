@@ -1,4 +1,4 @@
-// The fused batch normalisation by the kernels for processors.
+// The fused batch normalisation by the CPU kernels.
 #include <fmt/format.h>
 #include <torch/csrc/autograd/function.h>
 
@@ -24,7 +24,7 @@ namespace {
 
 void check_on_cpu(CpuCapability capability) {
   NEEDS_CAPABILITY(capability);
-  // Fewer rows than threads, a prime number of them, more than are summed in float; more and fewer channels.
+  // Fewer rows than threads, a prime number of rows, more than are summed in float; more and fewer channels.
   for (const auto& shape :
        {BatchNormShape{2, 16, 1, 1}, {3, 48, 7, 5}, {37, 64, 1, 1}, {5, 512, 4, 4}, {8, 64, 28, 28}}) {
     for (const int threads : {1, 2, 3}) {
@@ -46,7 +46,7 @@ void check_on_cpu(CpuCapability capability) {
   check_hard_channels(torch::kCPU, capability);
 }
 
-// How many operations of a kind the result's graph has.
+// How many operations of this name are in the graph of the result.
 int nodes_named(const std::string& operation, const torch::Tensor& result) {
   std::set<torch::autograd::Node*> seen;
   const std::function<int(torch::autograd::Node*)> count = [&](torch::autograd::Node* node) {
@@ -58,26 +58,26 @@ int nodes_named(const std::string& operation, const torch::Tensor& result) {
   return count(result.grad_fn().get());
 }
 
-// Of the results' norm.
+// The l2 norm of the difference, relative to that of the exact result.
 double distance(const torch::Tensor& a, const torch::Tensor& exact) {
   return ((a.detach().to(torch::kFloat64) - exact.detach()).norm() / exact.detach().norm()).item<double>();
 }
 
-// body() under autocast to bfloat16 on processors.
+// Runs body() under autocast to bfloat16 on CPUs.
 template <class Body>
 torch::Tensor under_autocast(const Body& body) {
   const AutocastGuard autocast(Precision::kBf16, torch::kCPU);
   return body();
 }
 
-// How far the logits and the worst parameter's gradient of ResNet-18 are from those in double: l2 norms of
-// the difference, as parts of the exact result's.
+// Distance from double of the logits of ResNet-18 and of the gradient of a parameter, the worst one: l2 norms
+// of the difference, relative to the exact result.
 struct ResNet18Distance {
   double logits = 0, gradient = 0;
 };
 
 struct ResNet18Distances {
-  ResNet18Distance own, stock;
+  ResNet18Distance lockstep, torch;
 };
 
 ResNet18Distances distances_from_double(Initialization initialization, uint64_t seed, bool autocast) {
@@ -95,8 +95,8 @@ ResNet18Distances distances_from_double(Initialization initialization, uint64_t 
     auto net = network(kernels, torch::kFloat32);
     const auto forward = [&] { return net->forward(X); };
     const auto logits = autocast ? under_autocast(forward) : forward();
-    const bool own = kernels == Kernels::kAuto && (!autocast || fast_bf16_kernels());
-    CHECK(nodes_named("Conv3x3Function", logits) == (own ? 13 : 0));
+    const bool by_lockstep = kernels == Kernels::kAuto && (!autocast || fast_bf16_kernels());
+    CHECK(nodes_named("Conv3x3Function", logits) == (by_lockstep ? 13 : 0));
     CHECK(logits.scalar_type() == (autocast ? torch::kBFloat16 : torch::kFloat32));
     logits.sum().backward();
     ResNet18Distance result{.logits = distance(logits, exact_logits)};
@@ -107,20 +107,20 @@ ResNet18Distances distances_from_double(Initialization initialization, uint64_t 
     }
     return result;
   };
-  return {.own = distances(Kernels::kAuto), .stock = distances(Kernels::kTorch)};
+  return {.lockstep = distances(Kernels::kAuto), .torch = distances(Kernels::kTorch)};
 }
 
-// In the median over seeds 3, 4, ...: an output of a ReLU that rounding puts on the other side of 0 is worth
-// more than all other errors, and happens to any kernels.
+// Compares medians over the seeds 3, 4, ...: one output of a ReLU that rounding moves to the other side of 0
+// outweighs all other errors, and happens with any kernels.
 void check_no_further_from_double(Initialization initialization, uint64_t seeds, bool autocast) {
-  std::vector<double> logits, gradients;  // ours as parts of torch's
+  std::vector<double> logits, gradients;  // lockstep's distance divided by torch's
   std::string all;
   for (uint64_t seed = 3; seed < 3 + seeds; ++seed) {
-    const auto [own, stock] = distances_from_double(initialization, seed, autocast);
-    logits.push_back(own.logits / stock.logits);
-    gradients.push_back(own.gradient / stock.gradient);
+    const auto [by_lockstep, by_torch] = distances_from_double(initialization, seed, autocast);
+    logits.push_back(by_lockstep.logits / by_torch.logits);
+    gradients.push_back(by_lockstep.gradient / by_torch.gradient);
     all += fmt::format("seed {}: logits {:.2g}, torch's {:.2g}; worst gradient {:.2g}, torch's {:.2g}\n",
-                       seed, own.logits, stock.logits, own.gradient, stock.gradient);
+                       seed, by_lockstep.logits, by_torch.logits, by_lockstep.gradient, by_torch.gradient);
   }
   INFO(all);
   CHECK(median(logits) <= 1);
@@ -129,33 +129,31 @@ void check_no_further_from_double(Initialization initialization, uint64_t seeds,
 
 }  // namespace
 
-TEST_CASE("batch normalisation, addition and ReLU on a processor: AVX-512") {
+TEST_CASE("batch normalisation, addition and ReLU on a CPU: AVX-512") {
   check_on_cpu(CpuCapability::kAvx512);
 }
-TEST_CASE("batch normalisation, addition and ReLU on a processor: AVX2") {
-  check_on_cpu(CpuCapability::kAvx2);
-}
-TEST_CASE("batch normalisation, addition and ReLU on a processor: any") {
+TEST_CASE("batch normalisation, addition and ReLU on a CPU: AVX2") { check_on_cpu(CpuCapability::kAvx2); }
+TEST_CASE("batch normalisation, addition and ReLU on a CPU: any CPU") {
   check_on_cpu(CpuCapability::kPortable);
 }
 
-TEST_CASE("batch normalisation on a processor takes other layouts, and has the same bits in every run") {
+TEST_CASE("batch normalisation on a CPU takes other memory formats, and has the same bits in every run") {
   check_layouts(torch::kCPU);
   check_repeatable(torch::kCPU);
 }
 
-TEST_CASE("on a processor fused batch normalisation is for floats, bfloat16 and multiples of 16 channels") {
+TEST_CASE("on a CPU fused batch normalisation is for float, bfloat16 and multiples of 16 channels") {
   CHECK(fused_batch_norm_available(torch::kCPU, torch::kFloat32, 48));
   CHECK(fused_batch_norm_available(torch::kCPU, torch::kBFloat16, 48));
   CHECK_FALSE(fused_batch_norm_available(torch::kCPU, torch::kFloat32, 8));
   CHECK_FALSE(fused_batch_norm_available(torch::kCPU, torch::kFloat64, 48));
 }
 
-TEST_CASE("ResNet-18 trains with our kernels for processors as with torch's layers") {
+TEST_CASE("ResNet-18 trains with lockstep's CPU kernels as with torch's layers") {
   check_fused_resnet18(torch::kCPU, /*width=*/16);
 }
 
-TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
+TEST_CASE("lockstep's CPU kernels compute these layers of ResNet-18") {
   // 64 and 128 channels in the last two stages, each with three convolutions of stride 1 between as many
   // channels.
   const auto count = [](Kernels kernels, const char* operation) {
@@ -170,15 +168,18 @@ TEST_CASE("which layers of ResNet-18 on a processor our kernels compute") {
   CHECK(count(Kernels::kTorch, "BatchNormRelu") == 0);
 }
 
-TEST_CASE("ResNet-18 by our kernels in fp32 is no further from double than by torch's", "[cpu][slow]") {
+TEST_CASE("ResNet-18 by lockstep's kernels in fp32 is no further from double than by torch's",
+          "[cpu][slow]") {
   check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/false);
   check_no_further_from_double(Initialization::kTorch, /*seeds=*/3, /*autocast=*/false);
 }
 
-TEST_CASE("ResNet-18 by our kernels in bfloat16 is no further from double than under autocast",
-          "[cpu][slow]") {
+TEST_CASE(
+    "ResNet-18 by lockstep's kernels in bfloat16 is no further from double than by torch's under autocast",
+    "[cpu][slow]") {
   check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/true);
-  check_no_further_from_double(Initialization::kTorch, /*seeds=*/9, /*autocast=*/true);  // a tenth less far
+  check_no_further_from_double(Initialization::kTorch, /*seeds=*/9,
+                               /*autocast=*/true);  // a tenth closer to double
 }
 
 // Here the final linear layer's own rounding is a third to a half of the distance.
@@ -210,7 +211,8 @@ TEST_CASE("ResNet-18 evaluates in bfloat16 within 1.5 times autocast's distance 
 }
 
 TEST_CASE(
-    "a batch normalisation in evaluation mode is not fused, and what it leaves in float taken in bfloat16") {
+    "a batch normalisation in evaluation mode is not fused, and its float results are rounded to bfloat16 "
+    "for what follows") {
   const std::string frozen = GENERATE("1", "resnet_block1.0.bn2", "resnet_block4.0.bn1");
   INFO(frozen);
   auto net = ResNet18(ResNet18Options{.initialization = Initialization::kTorch});
@@ -225,11 +227,11 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("on a processor sums reach a batch normalisation unrounded in bfloat16") {
+TEST_CASE("on a CPU in bfloat16 the sums of a convolution reach its batch normalisation unrounded") {
   const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect, Kernels::kTorch);
   // 64 and 128 channels in the last two stages.
   const auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32, /*width=*/16);
-  const bool own = kernels == Kernels::kAuto && fast_bf16_kernels();
+  const bool by_lockstep = kernels == Kernels::kAuto && fast_bf16_kernels();
   int64_t unrounded = 0;
   for (const auto& layer : net->layers(20, 20)) {
     INFO(layer.name);
@@ -238,11 +240,11 @@ TEST_CASE("on a processor sums reach a batch normalisation unrounded in bfloat16
     const auto X = torch::rand(sizes);
     const auto y = under_autocast([&] { return layer.forward(X); });
     unrounded += layer.unrounded;
-    const bool of_ours = layer.name.starts_with("3 x 3,") && sizes[1] % 64 == 0;
-    const bool kept = layer.first ? kernels != Kernels::kTorch : own && of_ours;
+    const bool by_conv3x3 = layer.name.starts_with("3 x 3,") && sizes[1] % 64 == 0;
+    const bool kept = layer.first ? kernels != Kernels::kTorch : by_lockstep && by_conv3x3;
     const bool normalised_by_torch = kernels == Kernels::kTorch && layer.name.starts_with("batch norm");
     CHECK(y.scalar_type() == (kept || normalised_by_torch ? torch::kFloat32 : torch::kBFloat16));
     if (layer.first && kept) CHECK(layer.forward(X).equal(y));  // as without autocast
   }
-  CHECK(unrounded == (kernels == Kernels::kTorch ? 0 : own ? 7 : 1));
+  CHECK(unrounded == (kernels == Kernels::kTorch ? 0 : by_lockstep ? 7 : 1));
 }

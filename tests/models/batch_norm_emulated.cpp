@@ -1,4 +1,4 @@
-// batch_norm_kernels.h for tests: the kernels of the product, run on the processor. Takes the place of the
+// The functions of batch_norm_kernels.h for tests: the CUDA kernels, run on the CPU. They replace the
 // library's.
 #include <lockstep/tests/support/cuda_emulation.h>
 

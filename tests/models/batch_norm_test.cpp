@@ -1,4 +1,4 @@
-// The kernels themselves, emulated: batch_norm_emulated.cpp.
+// The CUDA kernels, emulated: batch_norm_emulated.cpp.
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -12,7 +12,7 @@ TEST_CASE("fused batch normalisation, addition and ReLU are torch's in double") 
   check_batch_norms(torch::kCPU);
 }
 
-// The definition itself, in double: sum of dy relu(batch_norm(x) + residual), its mask held fixed.
+// The definition in double: sum of dy relu(batch_norm(x) + residual), with the mask of ReLU in dy.
 double objective(const torch::Tensor& x, const torch::Tensor& weight, const torch::Tensor& bias,
                  const torch::Tensor& residual, const torch::Tensor& dy) {
   const auto mean = x.mean({0, 2, 3}, /*keepdim=*/true);
@@ -27,7 +27,8 @@ TEST_CASE("gradients are the central differences of the definition in double") {
   const auto found = fused_results(inputs, torch::kCPU);
   const auto wide = [](const torch::Tensor& a) { return a.to(torch::kFloat64).contiguous(); };
   const auto dy =
-      wide(inputs.dy) * found.y.gt(0);  // what rounding makes of a z near 0 is the forward pass's matter
+      wide(inputs.dy) *
+      found.y.gt(0);  // the mask of the result, since rounding may move a z near 0 to the other side
   std::vector<torch::Tensor> at{wide(inputs.x), wide(inputs.weight), wide(inputs.bias),
                                 wide(inputs.residual)};
   const std::vector<torch::Tensor> gradients{found.dx, found.dweight, found.dbias, found.dresidual};
@@ -50,11 +51,15 @@ TEST_CASE("gradients are the central differences of the definition in double") {
   }
 }
 
-TEST_CASE("large means, constant channels and NaN") { check_hard_channels(torch::kCPU); }
+TEST_CASE("large means, constant channels and NaN in a batch normalisation") {
+  check_hard_channels(torch::kCPU);
+}
 
-TEST_CASE("tensors of any layout and alignment") { check_layouts(torch::kCPU); }
+TEST_CASE("a batch normalisation takes tensors of any memory format and alignment") {
+  check_layouts(torch::kCPU);
+}
 
-TEST_CASE("a second run gives the same bits, and so do threads in another order") {
+TEST_CASE("a batch normalisation gives the same bits in a second run, and with threads in another order") {
   emulated_order = ThreadOrder::kForward;
   check_repeatable(torch::kCPU);
   for (const auto dtype : {torch::kFloat32, torch::kBFloat16}) {
@@ -68,7 +73,7 @@ TEST_CASE("a second run gives the same bits, and so do threads in another order"
   }
 }
 
-TEST_CASE("kernels for GPUs take a float input of a bfloat16 result as if it were rounded") {
+TEST_CASE("GPU kernels round a float input of a bfloat16 result") {
   auto inputs =
       batch_norm_inputs({5, 24, 14, 15}, true, torch::kBFloat16, /*mean=*/0, /*of_x=*/torch::kFloat32);
   const auto of_floats = fused_results(inputs, torch::kCPU);
@@ -80,7 +85,7 @@ TEST_CASE("kernels for GPUs take a float input of a bfloat16 result as if it wer
   }
 }
 
-TEST_CASE("what cannot be computed is refused") {
+TEST_CASE("a batch normalisation that cannot be computed is refused") {
   const auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
   const FusedBatchNorm layer{inputs.weight, inputs.bias, inputs.running_mean, inputs.running_var};
   CHECK_NOTHROW(fused_batch_norm_relu(inputs.x, layer, inputs.residual));
@@ -102,7 +107,7 @@ TEST_CASE("what cannot be computed is refused") {
   CHECK_THROWS_AS(fused_batch_norm_relu(inputs.x, without), c10::Error);
 }
 
-TEST_CASE("a gradient sync learns of the bias that gets no gradient, and its gradient stays 0") {
+TEST_CASE("hooks run for the bias that gets no gradient, and its gradient stays 0") {
   struct Hook : torch::autograd::PostAccumulateGradHook {
     explicit Hook(int& count) : calls(count) {}
     void operator()(const torch::Tensor&) override { ++calls; }
@@ -123,7 +128,7 @@ TEST_CASE("a gradient sync learns of the bias that gets no gradient, and its gra
   CHECK(zeros.eq(0).all().item<bool>());
 }
 
-TEST_CASE("only what needs a gradient gets one, and none is kept without gradients") {
+TEST_CASE("only tensors that need a gradient get one") {
   const auto inputs = batch_norm_inputs({2, 4, 3, 3}, true, torch::kFloat32);
   const auto weight = inputs.weight.clone().requires_grad_();
   const FusedBatchNorm layer{weight, inputs.bias, inputs.running_mean.clone(), inputs.running_var.clone()};

@@ -1,4 +1,4 @@
-// The kernels with a thread for each CUDA thread, for ThreadSanitizer.
+// The kernels with one thread per CUDA thread, for ThreadSanitizer.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
@@ -12,7 +12,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-// Forward and backward of one layer; all that they make, in one list.
+// Runs forward and backward of one layer. Returns all results in one list.
 template <class Launch>
 std::vector<float> results(const Launch& launch, int64_t rows, int64_t c) {
   const auto size = static_cast<size_t>(rows * c);
@@ -41,7 +41,7 @@ std::vector<float> results(const Launch& launch, int64_t rows, int64_t c) {
 
 }  // namespace
 
-TEST_CASE("threads that normalise do not disturb each other") {
+TEST_CASE("threads of a batch normalisation have no data race and give the same result") {
   const int64_t c = GENERATE(8, 5);
   CHECK(results(ThreadLaunch{}, 300, c) == results(FibreLaunch{}, 300, c));
 }

@@ -1,5 +1,5 @@
-// A network that multiplies by bfloat16 copies against the same one under torch's autocast, which makes its
-// own.
+// A network with bf16 weights against the same network under torch's autocast, which converts the parameters
+// itself.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/parallel/training/precision.h>
@@ -22,7 +22,7 @@ torch::Tensor batch() {
   return (torch::arange(4 * 16 * 16) * 37).remainder(251).to(torch::kFloat32).div(250).view({4, 1, 16, 16});
 }
 
-// The logits, and after training all gradients.
+// Returns the logits, and in training all gradients.
 std::vector<torch::Tensor> results(ResNet18& net, bool training) {
   const AutocastGuard autocast(Precision::kBf16, torch::kCPU);
   net->train(training);
@@ -46,17 +46,17 @@ bool equal(const std::vector<torch::Tensor>& a, const std::vector<torch::Tensor>
 
 }  // namespace
 
-TEST_CASE("bfloat16 copies give the bits that autocast's own do, in training and evaluation") {
+TEST_CASE("bf16 weights give the same bits as autocast's conversion, in training and evaluation") {
   const auto kernels = GENERATE(Kernels::kAuto, Kernels::kTorch);
   const bool training = GENERATE(true, false);
   INFO(name_of(kKernelsNames, kernels) << (training ? ", training" : ", evaluation"));
-  auto own = small_resnet18(kernels, torch::kCPU, torch::kFloat32);
-  auto theirs = small_resnet18(kernels, torch::kCPU, torch::kFloat32);
-  own->use_bf16_weights(rounded(own->parameters()));
-  CHECK(equal(results(own, training), results(theirs, training)));
+  auto with_bf16_weights = small_resnet18(kernels, torch::kCPU, torch::kFloat32);
+  auto with_autocast = small_resnet18(kernels, torch::kCPU, torch::kFloat32);
+  with_bf16_weights->use_bf16_weights(rounded(with_bf16_weights->parameters()));
+  CHECK(equal(results(with_bf16_weights, training), results(with_autocast, training)));
 }
 
-TEST_CASE("the copies are what is multiplied by, as long as they are given and autocast is on") {
+TEST_CASE("a network uses its bf16 weights until they are taken away, and only under autocast") {
   auto net = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   const auto before = results(net, false);
   const torch::NoGradGuard no_grad;
@@ -65,7 +65,7 @@ TEST_CASE("the copies are what is multiplied by, as long as they are given and a
   net->use_bf16_weights(bf16_weights);
   CHECK_FALSE(equal(results(net, false), before));
   CHECK(net->forward(batch()).equal(without_autocast));
-  // They are kept, not copied: what is written into them is seen.
+  // They are kept, not copied: the network sees what is written into them.
   const auto right = rounded(net->parameters());
   for (size_t i = 0; i < bf16_weights.size(); ++i) bf16_weights[i].detach().copy_(right[i]);
   CHECK(equal(results(net, false), before));
@@ -74,7 +74,7 @@ TEST_CASE("the copies are what is multiplied by, as long as they are given and a
   CHECK(equal(results(net, false), before));
 }
 
-TEST_CASE("each convolution's and the linear layer's weight and bias has its copy") {
+TEST_CASE("the weights and biases of all convolutions and of the linear layer are used as bf16 weights") {
   auto net = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   const auto before = results(net, false);
   const auto params = net->named_parameters();
@@ -85,11 +85,11 @@ TEST_CASE("each convolution's and the linear layer's weight and bias has its cop
     net->use_bf16_weights(bf16_weights);
     INFO(name);
     const bool batch_norm = name.starts_with("1.") || name.find("bn") != std::string::npos;
-    CHECK(equal(results(net, false), before) == batch_norm);  // which computes in float
+    CHECK(equal(results(net, false), before) == batch_norm);  // it computes in float
   }
 }
 
-TEST_CASE("copies that do not fit are refused") {
+TEST_CASE("bf16 weights that do not match the parameters are refused") {
   auto net = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   const auto with = [&](size_t i, const torch::Tensor& bf16) {
     auto bf16_weights = rounded(net->parameters());

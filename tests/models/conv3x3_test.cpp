@@ -1,4 +1,4 @@
-// Our convolution of 3 x 3 against torch's in double.
+// Lockstep's convolution of 3 x 3 against torch's in double.
 #include <torch/autograd.h>
 
 #include <lockstep/tests/catch.h>
@@ -24,7 +24,7 @@ namespace {
 using ConvShape = std::array<int64_t, 5>;  // images, height, width, in, out
 
 struct ConvCase {
-  // draw(shape, scale): values of all tensors, doubles
+  // draw(shape, scale) returns the values of a tensor as doubles.
   template <class Draw>
   ConvCase(const ConvShape& shape, const Draw& draw) {
     const auto [images, height, width, in, out] = shape;
@@ -41,7 +41,7 @@ struct ConvCase {
   torch::Tensor gradient;
 };
 
-// y, then the gradients of all three inputs.
+// Returns y, then the gradients of all three inputs.
 template <class Function>
 std::vector<torch::Tensor> conv_and_gradients(const ConvCase& test, torch::ScalarType type,
                                               torch::ScalarType of_params, const Function& conv) {
@@ -58,33 +58,32 @@ std::vector<torch::Tensor> conv_and_gradients(const ConvCase& test, torch::Scala
   return result;
 }
 
-std::vector<torch::Tensor> stock_conv(const ConvCase& test, torch::ScalarType type) {
+std::vector<torch::Tensor> torch_conv(const ConvCase& test, torch::ScalarType type) {
   return conv_and_gradients(test, type, type,
                             [](const auto& in) { return torch::conv2d(in[0], in[1], in[2], 1, 1); });
 }
 
 template <class T>
-std::vector<torch::Tensor> own_conv(const ConvCase& test, const Conv3x3Kernels<T>& kernels) {
+std::vector<torch::Tensor> lockstep_conv(const ConvCase& test, const Conv3x3Kernels<T>& kernels) {
   return conv_and_gradients(test, kScalarType<T>, kScalarType<Computed<T>>,
                             [&](const auto& in) { return conv3x3_by(kernels, in[0], in[1], in[2]); });
 }
 
-// Doubles that are floats.
+// The values are doubles that floats can hold.
 ConvCase normal_case(const ConvShape& shape) {
   return {shape, [](torch::IntArrayRef sizes, int64_t) { return torch::randn(sizes).to(torch::kFloat64); }};
 }
-// From -2 to 2, and the filters four times that: what Winograd's tiles of 2 x 2 make of them, from halves and
-// quarters of the filters, is whole numbers below 256, which bfloat16 holds.
+// Whole numbers from -2 to 2, and four times that in the filters. Winograd's tiles of 2 x 2 take halves and
+// quarters of the filters, so all transformed values are whole numbers below 256, which bfloat16 holds.
 ConvCase whole_case(const ConvShape& shape) {
   return {shape, [](torch::IntArrayRef sizes, int64_t scale) {
             return scale * torch::randint(-2, 3, sizes, torch::kFloat64);
           }};
 }
 
-// Sizes around a tile's 4 x 4 outputs, with short tiles of each kind in one block (7 is 4 + 3, 14 two of
-// each, 10 twice 3 and a 4) and none that is whole (6); images around the 132 tiles that are computed at a
-// time (in bfloat16 twice as many), by two threads; more channels in than out and fewer; the four stages of
-// ResNet-18.
+// Sizes around a tile's 4 x 4 outputs, with short tiles of each kind in one block (7 is 4 + 3, 14 is 4 + 4 +
+// 3 + 3, 10 is 4 + 3 + 3) and without a whole tile (6); images around the 132 tiles that are computed at a
+// time (264 in bfloat16), by two threads; more channels in than out and fewer; the four stages of ResNet-18.
 const std::vector<ConvShape>& conv_shapes() {
   static const std::vector<ConvShape> shapes{{1, 1, 1, 64, 64},     {3, 4, 4, 64, 64},   {5, 5, 3, 128, 64},
                                              {2, 8, 9, 64, 192},    {13, 7, 7, 64, 128}, {265, 3, 2, 64, 64},
@@ -93,42 +92,43 @@ const std::vector<ConvShape>& conv_shapes() {
   return shapes;
 }
 
-// At most so many times torch's own error.
+// The error is at most `times` times that of torch.
 void check_conv(CpuCapability capability, double times) {
   NEEDS_CAPABILITY(capability);
   for (const auto& shape : conv_shapes()) {
     const auto test = normal_case(shape);
-    const auto exact = stock_conv(test, torch::kFloat64), stock = stock_conv(test, torch::kFloat32);
-    const auto own = own_conv(test, *cpu_kernels_of(capability).conv3x3);
+    const auto exact = torch_conv(test, torch::kFloat64), by_torch = torch_conv(test, torch::kFloat32);
+    const auto found = lockstep_conv(test, *cpu_kernels_of(capability).conv3x3);
     for (size_t i = 0; i < exact.size(); ++i) {
       INFO(test.inputs[0].sizes() << " " << test.inputs[1].sizes() << ", " << (i == 0 ? "y" : "gradient ")
-                                  << i << ", torch's own error " << relative_error(stock[i], exact[i]));
-      CHECK(relative_error(own[i], exact[i]) <= std::max(1e-6, times * relative_error(stock[i], exact[i])));
+                                  << i << ", torch's own error " << relative_error(by_torch[i], exact[i]));
+      CHECK(relative_error(found[i], exact[i]) <=
+            std::max(1e-6, times * relative_error(by_torch[i], exact[i])));
     }
   }
 }
 
-// Of numbers that need no rounding the result is the exact one, though bfloat16 does not hold all sums.
+// Numbers that need no rounding give the exact result, though bfloat16 does not hold all sums.
 void check_bf16_conv(const Conv3x3Kernels<Bf16>& kernels) {
   for (const auto& shape : conv_shapes()) {
     const auto test = whole_case(shape);
     INFO(test.inputs[0].sizes() << " " << test.inputs[1].sizes());
-    const auto exact = stock_conv(test, torch::kFloat64);
-    const auto own = own_conv(test, kernels);
-    for (size_t i = 0; i < exact.size(); ++i) CHECK(own[i].equal(exact[i].to(own[i].scalar_type())));
-    CHECK(own[0].scalar_type() == torch::kFloat32);
-    CHECK(own[1].scalar_type() == torch::kBFloat16);
+    const auto exact = torch_conv(test, torch::kFloat64);
+    const auto found = lockstep_conv(test, kernels);
+    for (size_t i = 0; i < exact.size(); ++i) CHECK(found[i].equal(exact[i].to(found[i].scalar_type())));
+    CHECK(found[0].scalar_type() == torch::kFloat32);
+    CHECK(found[1].scalar_type() == torch::kBFloat16);
     if (shape[3] == 512) CHECK_FALSE(exact[0].equal(exact[0].to(torch::kBFloat16).to(torch::kFloat64)));
   }
-  // Others are rounded to 8 binary digits, by 1/512 at most, after they are transformed; transforming back
-  // carries that on.
+  // Other numbers are rounded to 8 binary digits, by 1/512 at most, after they are transformed; transforming
+  // back carries that on.
   for (const auto& shape : conv_shapes()) {
     auto test = normal_case(shape);
     test.inputs[0] = test.inputs[0].to(torch::kBFloat16).to(torch::kFloat64);
-    const auto exact = stock_conv(test, torch::kFloat64);
-    const auto own = own_conv(test, kernels);
+    const auto exact = torch_conv(test, torch::kFloat64);
+    const auto found = lockstep_conv(test, kernels);
     for (size_t i = 0; i < 3; ++i) {
-      CHECK((own[i].to(torch::kFloat64) - exact[i]).norm().item<double>() <
+      CHECK((found[i].to(torch::kFloat64) - exact[i]).norm().item<double>() <
             .01 * exact[i].norm().item<double>());
     }
   }
@@ -136,28 +136,28 @@ void check_bf16_conv(const Conv3x3Kernels<Bf16>& kernels) {
 
 }  // namespace
 
-TEST_CASE("our convolution in double is torch's, forward and backward") {
+TEST_CASE("lockstep's convolution in double is torch's, forward and backward") {
   for (const auto& shape : conv_shapes()) {
     const auto test = normal_case(shape);
     INFO(test.inputs[0].sizes() << " " << test.inputs[1].sizes());
-    const auto exact = stock_conv(test, torch::kFloat64);
-    const auto own = own_conv(test, *cpu_kernels<double>().conv3x3);
-    for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(own[i], exact[i]) < 1e-13);
-    CHECK(own[0].is_contiguous(torch::MemoryFormat::ChannelsLast));
+    const auto exact = torch_conv(test, torch::kFloat64);
+    const auto found = lockstep_conv(test, *cpu_kernels<double>().conv3x3);
+    for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(found[i], exact[i]) < 1e-13);
+    CHECK(found[0].is_contiguous(torch::MemoryFormat::ChannelsLast));
   }
 }
 
-TEST_CASE("our convolution's gradients in double are its central differences") {
+TEST_CASE("lockstep's convolution's gradients in double are its central differences") {
   const auto test = normal_case({3, 5, 7, 64, 64});
   const auto conv = [](const auto& in) {
     return conv3x3_by(*cpu_kernels<double>().conv3x3, in[0], in[1], in[2]);
   };
   CHECK(worst_derivative(conv, test.inputs, test.gradient, 1e-3) <
-        1e-10);  // linear in each: any step will do
+        1e-10);  // linear in each input: any step is exact
 }
 
-// Each product is rounded, too, where there is no FMA; so it is under AddressSanitizer, for which the
-// compiler leaves the product and the sum apart.
+// Without FMA each multiplication is rounded, too. So it is under AddressSanitizer, where the compiler keeps
+// multiplications and additions apart.
 constexpr double kRoundedProducts = 8;
 #ifdef __SANITIZE_ADDRESS__
 constexpr double kFusedProducts = kRoundedProducts;
@@ -165,35 +165,35 @@ constexpr double kFusedProducts = kRoundedProducts;
 constexpr double kFusedProducts = 5;
 #endif
 
-TEST_CASE("our convolution in float: AVX-512") { check_conv(CpuCapability::kAvx512, kFusedProducts); }
-TEST_CASE("our convolution in float: AVX2") { check_conv(CpuCapability::kAvx2, kFusedProducts); }
-TEST_CASE("our convolution in float: any processor") {
+TEST_CASE("lockstep's convolution in float: AVX-512") { check_conv(CpuCapability::kAvx512, kFusedProducts); }
+TEST_CASE("lockstep's convolution in float: AVX2") { check_conv(CpuCapability::kAvx2, kFusedProducts); }
+TEST_CASE("lockstep's convolution in float: any CPU") {
   check_conv(CpuCapability::kPortable, kRoundedProducts);
 }
 
-TEST_CASE("our convolution in bfloat16: AVX512_BF16") {
+TEST_CASE("lockstep's convolution in bfloat16: AVX512_BF16") {
   const auto* kernels = fast_bf16_kernels();
-  if (!kernels) SKIP_CASE("this processor has no AVX512_BF16, or AMX as well");
+  if (!kernels) SKIP_CASE("this CPU has no AVX512_BF16, or has AMX too");
   check_bf16_conv(*kernels->conv3x3);
 }
-TEST_CASE("our convolution in bfloat16: any processor") {
+TEST_CASE("lockstep's convolution in bfloat16: any CPU") {
   check_bf16_conv(*lanes_portable::bf16_kernels().conv3x3);
 }
 
-TEST_CASE("threads share our convolution, and as many threads make the same bits again") {
+TEST_CASE("threads share lockstep's convolution, and the same number of threads gives the same bits") {
   // Fewer tiles than threads; more filters than can be shared evenly; one panel of filters.
   for (const auto& shape : {ConvShape{1, 4, 4, 64, 192}, {7, 5, 5, 64, 128}, {2, 9, 9, 128, 64}}) {
     const auto test = normal_case(shape);
-    const auto exact = stock_conv(test, torch::kFloat64);
+    const auto exact = torch_conv(test, torch::kFloat64);
     for (const int threads : {1, 2, 3, 4, 6}) {
       const Threads guard(threads);
       INFO(test.inputs[1].sizes() << ", " << threads << " threads");
-      const auto in_double = own_conv(test, *cpu_kernels<double>().conv3x3);
-      const auto first = own_conv(test, *cpu_kernels<float>().conv3x3);
-      const auto second = own_conv(test, *cpu_kernels<float>().conv3x3);
+      const auto in_double = lockstep_conv(test, *cpu_kernels<double>().conv3x3);
+      const auto first = lockstep_conv(test, *cpu_kernels<float>().conv3x3);
+      const auto second = lockstep_conv(test, *cpu_kernels<float>().conv3x3);
       const auto whole = whole_case(shape);
-      const auto exact_whole = stock_conv(whole, torch::kFloat64);
-      const auto in_bf16 = own_conv(whole, *lanes_portable::bf16_kernels().conv3x3);
+      const auto exact_whole = torch_conv(whole, torch::kFloat64);
+      const auto in_bf16 = lockstep_conv(whole, *lanes_portable::bf16_kernels().conv3x3);
       for (size_t i = 0; i < exact.size(); ++i) {
         CHECK(in_bf16[i].equal(exact_whole[i].to(in_bf16[i].scalar_type())));
         CHECK(relative_error(in_double[i], exact[i]) < 1e-13);
@@ -203,9 +203,9 @@ TEST_CASE("threads share our convolution, and as many threads make the same bits
   }
 }
 
-TEST_CASE("our convolution computes the gradients that are wanted, and no gradient of a gradient") {
+TEST_CASE("lockstep's convolution computes the gradients that are needed, and no gradient of a gradient") {
   const auto test = normal_case({2, 5, 5, 64, 64});
-  const auto exact = stock_conv(test, torch::kFloat64);
+  const auto exact = torch_conv(test, torch::kFloat64);
   for (size_t wanted = 0; wanted < 3; ++wanted) {
     auto inputs = test.inputs;
     inputs[wanted] = inputs[wanted].clone().requires_grad_();
@@ -216,11 +216,11 @@ TEST_CASE("our convolution computes the gradients that are wanted, and no gradie
     CHECK(again[0].equal(once[0]));
     CHECK_THROWS_WITH(
         torch::autograd::grad({y}, {inputs[wanted]}, {test.gradient}, true, /*create_graph=*/true),
-        ContainsSubstring("create_graph") && ContainsSubstring("--kernels torch"));
+        ContainsSubstring("create_graph") && ContainsSubstring("Kernels::kTorch"));
   }
 }
 
-TEST_CASE("our convolution takes other memory formats, no bias, and inputs that need no gradient") {
+TEST_CASE("lockstep's convolution takes other memory formats, no bias, and inputs that need no gradient") {
   const auto& kernels = *cpu_kernels<double>().conv3x3;
   const auto test = normal_case({2, 6, 5, 64, 64});
   const auto x = test.inputs[0].contiguous(), weight = test.inputs[1].contiguous();
@@ -229,21 +229,22 @@ TEST_CASE("our convolution takes other memory formats, no bias, and inputs that 
   const auto trained = weight.clone().requires_grad_();
   const auto y = conv3x3_by(kernels, x, trained, {});
   const auto of_weight = torch::autograd::grad({y}, {trained}, {test.gradient.contiguous()});
-  const auto stock = torch::autograd::grad({torch::conv2d(x, trained, {}, 1, 1)}, {trained}, {test.gradient});
-  CHECK(relative_error(of_weight[0], stock[0]) < 1e-13);
+  const auto by_torch =
+      torch::autograd::grad({torch::conv2d(x, trained, {}, 1, 1)}, {trained}, {test.gradient});
+  CHECK(relative_error(of_weight[0], by_torch[0]) < 1e-13);
 }
 
-TEST_CASE("what our convolution returns may be changed in place") {
+TEST_CASE("what lockstep's convolution returns may be changed in place") {
   const auto test = normal_case({2, 4, 4, 64, 64});
   const auto x = test.inputs[0].clone().requires_grad_();
   auto y = conv3x3_by(*cpu_kernels<double>().conv3x3, x, test.inputs[1], {});
-  const auto own = torch::autograd::grad({torch::relu_(y)}, {x}, {test.gradient});
+  const auto found = torch::autograd::grad({torch::relu_(y)}, {x}, {test.gradient});
   const auto expected = torch::relu(torch::conv2d(x, test.inputs[1], {}, 1, 1));
-  const auto stock = torch::autograd::grad({expected}, {x}, {test.gradient});
-  CHECK(relative_error(own[0], stock[0]) < 1e-13);
+  const auto by_torch = torch::autograd::grad({expected}, {x}, {test.gradient});
+  CHECK(relative_error(found[0], by_torch[0]) < 1e-13);
 }
 
-TEST_CASE("our convolution is for floats and fast bfloat16, 3 x 3 and multiples of 64 channels") {
+TEST_CASE("lockstep's convolution is for floats and fast bfloat16, 3 x 3 and multiples of 64 channels") {
   const auto x = torch::rand({2, 64, 5, 5}), weight = torch::rand({128, 64, 3, 3});
   CHECK(conv3x3_takes(x, torch::kFloat32, weight));
   CHECK_FALSE(conv3x3_takes(x, torch::kFloat64, weight.to(torch::kFloat64)));

@@ -1,4 +1,4 @@
-// Models by name, and how they start.
+// Models by name, and their initialization.
 
 #include <lockstep/tests/catch.h>
 #include <thread>
@@ -74,7 +74,7 @@ TEST_CASE("a model's loss is its network's cross entropy, summed over the rows")
   for (const auto& param : model.module->parameters()) CHECK(param.grad().defined());
 }
 
-TEST_CASE("resnet18 fits itself to channels, classes and start") {
+TEST_CASE("resnet18 takes the number of channels and classes and the initialization") {
   auto chosen = spec("resnet18");
   chosen.channels = 3;
   chosen.classes = 7;
@@ -83,9 +83,9 @@ TEST_CASE("resnet18 fits itself to channels, classes and start") {
   CHECK(params["0.weight"].sizes() == std::vector<int64_t>{64, 3, 3, 3});
   CHECK(params["fc.1.weight"].sizes() == std::vector<int64_t>{7, 512});
   CHECK(params["0.bias"].eq(0).all().item<bool>());
-  // Left to itself it starts as the PyTorch chapter has it, with torch's biases.
-  const auto own = make_model_factory(spec("resnet18"))().module->named_parameters();
-  CHECK(own["0.bias"].ne(0).any().item<bool>());
+  // By default it starts as in the PyTorch chapter, with torch's biases.
+  const auto by_default = make_model_factory(spec("resnet18"))().module->named_parameters();
+  CHECK(by_default["0.bias"].ne(0).any().item<bool>());
 }
 
 TEST_CASE("an unknown name lists the known ones") {
@@ -102,7 +102,7 @@ TEST_CASE("an unknown name lists the known ones") {
   check_unknown([] { activations_per_row(spec("resnet19"), torch::kCPU); });
 }
 
-TEST_CASE("what a model cannot be given is refused before any replica is built") {
+TEST_CASE("options that a model does not take are refused before any replica is built") {
   auto chosen = spec("lenet");
   chosen.channels = 3;
   CHECK_THROWS_AS(make_model_factory(chosen), DataError);
@@ -128,7 +128,7 @@ TEST_CASE("what a model cannot be given is refused before any replica is built")
   CHECK_THROWS_AS(make_model_factory(chosen), UsageError);
 }
 
-TEST_CASE("each model says what a row of a batch takes") {
+TEST_CASE("each model says how much memory a row of a batch takes") {
   auto lenet = spec("lenet"), resnet18 = spec("resnet18");
   CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(/*lockstep_kernels=*/true));
   CHECK(activations_per_row(lenet, torch::kCUDA) == lenet_activations_per_row(false));
@@ -138,14 +138,14 @@ TEST_CASE("each model says what a row of a batch takes") {
   CHECK(floats_per_row(lenet, torch::kCUDA) == 0);
   CHECK(floats_per_row(resnet18, torch::kCPU) == resnet18_floats_per_row({}, torch::kCPU));
   CHECK(floats_per_row(resnet18, torch::kCUDA) == 0);
-  // By hand: X; the kernels' copy of it, 20 x 12 x 12 pooled and the signs of 20 x 12 x 12 and 50 x 4 x 4 as
-  // bytes; the features and their gradient, the hidden layer, the logits.
+  // By hand: X, the kernels' copy of it, 20 x 12 x 12 pooled, the signs of 20 x 12 x 12 and 50 x 4 x 4 as
+  // bytes, the features and their gradient, the hidden layer, the logits.
   CHECK(lenet_activations_per_row(true) == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);
   lenet.kernels = Kernels::kTorch;
   CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(false));
 }
 
-TEST_CASE("only LeNet stays in fp32, on processors and by our kernels") {
+TEST_CASE("only LeNet stays in fp32, on CPUs and with lockstep's kernels") {
   auto lenet = spec("lenet");
   CHECK(stays_in_fp32(lenet, torch::kCPU));
   CHECK_FALSE(stays_in_fp32(lenet, torch::kCUDA));
@@ -160,7 +160,7 @@ TEST_CASE("only LeNet stays in fp32, on processors and by our kernels") {
   CHECK_THROWS_AS(stays_in_fp32(spec("alexnet"), torch::kCPU), UsageError);
 }
 
-TEST_CASE("Paddle's start has its documented distributions") {
+TEST_CASE("Paddle's initialization has its documented distributions") {
   ResNet18Options options;
   options.initialization = Initialization::kPaddle;
   ResNet18 net(options);
@@ -177,12 +177,12 @@ TEST_CASE("Paddle's start has its documented distributions") {
       // Five standard errors of a deviation and of a mean from n draws.
       CHECK(std::abs(value.std().item<double>() - sigma) < 5 * sigma / std::sqrt(2 * n));
       CHECK(std::abs(value.mean().item<double>()) < 5 * sigma / std::sqrt(n));
-      // Tails, as a normal distribution has them: of 36,864 draws and more 17 are expected beyond 3.5 sigma.
+      // Tails of a normal distribution: of 36,864 draws and more 17 are expected beyond 3.5 sigma.
       if (n > 30'000) CHECK(max_abs(value) > 3.5 * sigma);
     } else if (value.dim() == 2) {
       const double bound = std::sqrt(6. / (512 + 10));
       CHECK(max_abs(value) <= bound);
-      CHECK(max_abs(value) > .99 * bound);  // all 5,120 draws below it: once in e^51
+      CHECK(max_abs(value) > .99 * bound);  // all 5,120 draws are below it once in e^51 cases
       // The deviation of a uniform distribution; its fourth moment makes the standard error sqrt(.2 / n).
       const double sigma = bound / std::sqrt(3.);
       CHECK(std::abs(value.std().item<double>() - sigma) < 5 * sigma * std::sqrt(.2 / n));
@@ -195,7 +195,7 @@ TEST_CASE("Paddle's start has its documented distributions") {
 
 TEST_CASE("building a network leaves torch's generator as it was") {
   const auto draw = [] { return torch::cat({torch::randn({1}), torch::rand({3})}); };
-  // randn of one value makes two and keeps the second for its next call.
+  // randn of one value draws two and keeps the second for its next call.
   torch::manual_seed(5);
   torch::randn({1});
   const auto expected = draw();
@@ -209,13 +209,13 @@ TEST_CASE("building a network leaves torch's generator as it was") {
   try {
     const SeededGenerator generator(1);
     CHECK_FALSE(draw().equal(expected));
-    throw UsageError("while the generator is lent");
+    throw UsageError("while the generator is seeded");
   } catch (const UsageError&) {
     CHECK(draw().equal(expected));
   }
 }
 
-TEST_CASE("threads that build networks at the same time get their seeds' weights") {
+TEST_CASE("threads that build networks at the same time get the weights of their seeds") {
   constexpr size_t kThreads = 4;
   const auto build = [](size_t seed) {
     auto options = narrow(16);
@@ -230,15 +230,15 @@ TEST_CASE("threads that build networks at the same time get their seeds' weights
   CHECK_FALSE(same_parameters(*together[0], *together[1]));
 }
 
-// By hand. LeNet: 121,680 + 2,025,000 + 103,680 multiplications forward. ResNet-18: 455,800,832, of which the
-// stem has 451,584.
-TEST_CASE("a model knows the arithmetic of a training step") {
+// By hand. LeNet: 121,680 + 2,025,000 + 103,680 multiplications forward. ResNet-18: 455,800,832, of these
+// 451,584 in the first convolution.
+TEST_CASE("the arithmetic of a training step is that counted by hand") {
   CHECK(training_flops_per_row("lenet") == 2 * (3 * 2'250'360 - 121'680));
   CHECK(training_flops_per_row("resnet18") == 2 * (3 * int64_t{455'800'832} - 451'584));
   CHECK_THROWS_AS(training_flops_per_row("alexnet"), UsageError);
 }
 
-TEST_CASE("a model's layers are its arithmetic, and compute") {
+TEST_CASE("a model's layers have all of its arithmetic, and compute") {
   for (const char* name : {"lenet", "resnet18"}) {
     int64_t flops = 0, first = 0;
     for (const auto& layer : layers_of({.name = name})) {
@@ -254,8 +254,8 @@ TEST_CASE("a model's layers are its arithmetic, and compute") {
     CHECK(flops == training_flops_per_row(name));
     CHECK(first == 1);
   }
-  // The chapters' network by hand: a first convolution, 4 + 3 + 3 + 3 with stride 1, three with stride 2 and
-  // three of 1 x 1, 17 batch normalisations, and a linear layer.
+  // The chapters' network by hand: a first convolution, 4 + 3 + 3 + 3 with stride 1, three with stride 2,
+  // three of 1 x 1; 17 batch normalisations; one linear layer.
   int64_t convolutions = 0, others = 0;
   for (const auto& layer : layers_of({.name = "resnet18"})) {
     (layer.input.size() == 3 && layer.forward_flops > 0 ? convolutions : others) += layer.count;

@@ -1,4 +1,4 @@
-// LeNet's convolutional layers by our own kernels, against torch's in double.
+// LeNet's convolutional layers by lockstep's kernels, against torch's in double.
 #include <lockstep/tests/catch.h>
 #include <torch/autograd.h>
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/tensor_data.h>
+#include <lockstep/tests/models/lenet_cases.h>
 #include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
@@ -21,21 +22,18 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Images in [0, 1], filters and biases so large that ReLU stops about half, and the gradient of the features:
-// different in every element, doubles that are floats.
+// Images in [0, 1], filters, biases and the gradient of the features, different in every element.
 struct FeaturesCase {
   explicit FeaturesCase(int64_t rows) {
     torch::manual_seed(rows);
-    const auto normal = [](torch::IntArrayRef shape, double scale) {
-      return (torch::randn(shape) * scale).to(torch::kFloat64).requires_grad_();
-    };
-    X = torch::rand({rows, 1, 28, 28}).to(torch::kFloat64);
-    params = {normal({20, 1, 3, 3}, .3), normal({20}, .1), normal({50, 20, 5, 5}, .05), normal({50}, .1)};
-    gradient = torch::randn({rows, 800}).to(torch::kFloat64);
+    X = random_images(rows);
+    params = normal_filters();
+    for (const auto& param : params) param.requires_grad_();
+    gradient = normal({rows, 800}, 1);
   }
 
   torch::Tensor X, gradient;
-  std::vector<torch::Tensor> params;
+  Tensors params;
 };
 
 struct FeaturesAndGradients {
@@ -44,18 +42,18 @@ struct FeaturesAndGradients {
 };
 
 struct Outputs {
-  torch::Tensor first, second, features;  // of both convolutions; pooled
+  torch::Tensor first, second, features;  // of the first and the second convolution; after pooling
 };
-Outputs stock_outputs(const torch::Tensor& X, const std::vector<torch::Tensor>& params) {
+Outputs torch_outputs(const torch::Tensor& X, const std::vector<torch::Tensor>& params) {
   const auto first = torch::conv2d(X, params[0], params[1]);
   const auto second = torch::conv2d(torch::avg_pool2d(torch::relu(first), 2, 2), params[2], params[3]);
   return {first, second, torch::avg_pool2d(torch::relu(second), 2, 2).flatten(1)};
 }
 
-// Rows that have an output so near 0 that the rounding of floats decides whether it passes ReLU get no
-// gradient: theirs differs by all that one output passes on. They are few.
+// Sets the gradient to 0 for rows with an output so close to 0 that rounding in float decides whether it
+// passes ReLU: there the gradients differ by all that the output passes on. Such rows are few.
 void leave_out_undecided(FeaturesCase& test) {
-  const auto outputs = stock_outputs(test.X, test.params);
+  const auto outputs = torch_outputs(test.X, test.params);
   const auto near_zero = [](const torch::Tensor& values) {
     return (values.detach().abs() < 2e-6 * values.detach().abs().max()).flatten(1).any(1);
   };
@@ -64,7 +62,7 @@ void leave_out_undecided(FeaturesCase& test) {
   test.gradient.masked_fill_(undecided.unsqueeze(1), 0);
 }
 
-// features(images, parameters) in this type.
+// Runs features(images, parameters) in this type.
 template <class Features>
 FeaturesAndGradients with_gradients(const FeaturesCase& test, torch::ScalarType type,
                                     const Features& features) {
@@ -74,9 +72,9 @@ FeaturesAndGradients with_gradients(const FeaturesCase& test, torch::ScalarType 
   return {h, torch::autograd::grad({h}, params, {test.gradient.to(type)})};
 }
 
-FeaturesAndGradients by_stock(const FeaturesCase& test, torch::ScalarType type) {
+FeaturesAndGradients by_torch(const FeaturesCase& test, torch::ScalarType type) {
   return with_gradients(test, type,
-                        [](const auto& X, const auto& params) { return stock_outputs(X, params).features; });
+                        [](const auto& X, const auto& params) { return torch_outputs(X, params).features; });
 }
 
 template <class T>
@@ -86,7 +84,7 @@ FeaturesAndGradients by(const LeNetLayers<T>& layers, const FeaturesCase& test) 
   });
 }
 
-// Of the features and each gradient: the largest difference as a part of the largest value.
+// Returns the relative_error() of the features and of each gradient.
 std::vector<double> errors(const FeaturesAndGradients& result, const FeaturesAndGradients& expected) {
   std::vector<double> all{relative_error(result.features, expected.features)};
   for (size_t i = 0; i < expected.gradients.size(); ++i) {
@@ -95,7 +93,7 @@ std::vector<double> errors(const FeaturesAndGradients& result, const FeaturesAnd
   return all;
 }
 
-// Around the groups of 4, 8 and 16 images and around what backward takes at once.
+// Around groups of 4, 8 and 16 images, and around the images that backward takes at once.
 constexpr int64_t kRows[] = {1, 3, 5, 15, 16, 17, 63, 64, 65, 97, 257};
 
 void check_float(CpuCapability capability) {
@@ -104,25 +102,25 @@ void check_float(CpuCapability capability) {
   for (const auto rows : kRows) {
     FeaturesCase test(rows);
     leave_out_undecided(test);
-    const auto exact = by_stock(test, torch::kFloat64);
-    const auto stock = errors(by_stock(test, torch::kFloat32), exact);
+    const auto exact = by_torch(test, torch::kFloat64);
+    const auto of_torch = errors(by_torch(test, torch::kFloat32), exact);
     const auto direct = errors(by(*kernels.direct_lenet, test), exact);
     const auto winograd = errors(by(*kernels.winograd_lenet, test), exact);
-    for (size_t i = 0; i < stock.size(); ++i) {
+    for (size_t i = 0; i < of_torch.size(); ++i) {
       INFO(rows << " rows, " << (i == 0 ? "features" : "gradient " + std::to_string(i))
-                << ", torch's own error " << stock[i]);
-      CHECK(direct[i] <= std::max(1e-6, 3 * stock[i]));
-      CHECK(winograd[i] <= std::max(1e-6, 5 * stock[i]));
+                << ", torch's own error " << of_torch[i]);
+      CHECK(direct[i] <= std::max(1e-6, 3 * of_torch[i]));
+      CHECK(winograd[i] <= std::max(1e-6, 5 * of_torch[i]));
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("LeNet's own layers in double are torch's, forward and backward") {
+TEST_CASE("lockstep's layers of LeNet in double are torch's, forward and backward") {
   for (const auto rows : kRows) {
     const FeaturesCase test(rows);
-    const auto expected = by_stock(test, torch::kFloat64);
+    const auto expected = by_torch(test, torch::kFloat64);
     for (const auto* layers : {cpu_kernels<double>().direct_lenet, cpu_kernels<double>().winograd_lenet}) {
       INFO(rows << " rows");
       for (const auto error : errors(by(*layers, test), expected)) CHECK(error < 1e-13);
@@ -130,24 +128,25 @@ TEST_CASE("LeNet's own layers in double are torch's, forward and backward") {
   }
 }
 
-TEST_CASE("the gradients of LeNet's own layers in double are their central differences") {
+TEST_CASE("the gradients of lockstep's layers of LeNet in double are their central differences") {
   const FeaturesCase test(5);
   for (const auto* layers : {cpu_kernels<double>().direct_lenet, cpu_kernels<double>().winograd_lenet}) {
     const auto features = [&](const auto& in) {
       return lenet_features<double>(test.X, in[0], in[1], in[2], in[3], *layers);
     };
-    CHECK(worst_derivative(features, test.params, test.gradient, 1e-8) < 1e-6);  // ReLUs turn at larger steps
+    CHECK(worst_derivative(features, test.params, test.gradient, 1e-8) <
+          1e-6);  // larger steps cross the bend of a ReLU
   }
 }
 
-TEST_CASE("LeNet's own layers in float: AVX-512") { check_float(CpuCapability::kAvx512); }
-TEST_CASE("LeNet's own layers in float: AVX2") { check_float(CpuCapability::kAvx2); }
-TEST_CASE("LeNet's own layers in float: any processor") { check_float(CpuCapability::kPortable); }
+TEST_CASE("lockstep's layers of LeNet in float: AVX-512") { check_float(CpuCapability::kAvx512); }
+TEST_CASE("lockstep's layers of LeNet in float: AVX2") { check_float(CpuCapability::kAvx2); }
+TEST_CASE("lockstep's layers of LeNet in float: any CPU") { check_float(CpuCapability::kPortable); }
 
-// Each flipped output changes a gradient; with many of them, kernels would be wrong and not rounded.
-TEST_CASE("few of LeNet's outputs are on the other side of 0 for rounding") {
+// Each output on the other side of 0 changes a gradient; many of them would mean wrong kernels, not rounding.
+TEST_CASE("rounding puts few of LeNet's outputs on the other side of 0") {
   const FeaturesCase test(128);
-  const auto exact = by_stock(test, torch::kFloat64);
+  const auto exact = by_torch(test, torch::kFloat64);
   for (const auto* layers : {cpu_kernels<float>().direct_lenet, cpu_kernels<float>().winograd_lenet}) {
     for (const auto error : errors(by(*layers, test), exact)) CHECK(error < 1e-2);
   }
@@ -160,7 +159,7 @@ TEST_CASE("no rows give no features, and gradients of zeros") {
   for (const auto& gradient : result.gradients) CHECK(max_abs(gradient) == 0);
 }
 
-TEST_CASE("two graphs of LeNet's features at once keep to their own images") {
+TEST_CASE("two graphs of LeNet's features at once have their own images") {
   const FeaturesCase test(37);
   const auto& layers = *cpu_kernels<double>().winograd_lenet;
   const auto features = [&](const torch::Tensor& X) {
@@ -177,7 +176,7 @@ TEST_CASE("two graphs of LeNet's features at once keep to their own images") {
   }
 }
 
-TEST_CASE("what LeNet's own kernels cannot compute is left to torch's, or refused") {
+TEST_CASE("lockstep's kernels of LeNet refuse what they cannot compute") {
   const auto X = torch::rand({2, 1, 28, 28});
   CHECK(lenet_features_take(X));
   CHECK_FALSE(lenet_features_take(X.to(torch::kBFloat16)));

@@ -1,5 +1,5 @@
-// What LeNet's own kernels promise as torch operations: of what there are gradients, how often, and what they
-// hold.
+// Gradients of lockstep's kernels of LeNet as torch operations: which exist, how often they can be taken, and
+// what memory they keep.
 #include <torch/autograd.h>
 
 #include <lockstep/tests/catch.h>
@@ -28,7 +28,7 @@ struct NoGradient : torch::autograd::Function<NoGradient> {
   }
 };
 
-// The layers of this processor, which say what they were asked for. On one thread.
+// Records what the layers of this CPU are asked for. Needs a single thread.
 struct Asked {
   std::set<const float*> kept;  // where forward kept images
   bool layer1 = false, layer2 = false;
@@ -37,25 +37,25 @@ struct Asked {
 Asked asked;
 
 LeNetLayers<float> asked_layers() {
-  static const auto& own = *cpu_kernels<float>().winograd_lenet;
-  auto layers = own;
+  static const auto& layers_of_cpu = *cpu_kernels<float>().winograd_lenet;
+  auto layers = layers_of_cpu;
   layers.forward = [](const float* images, int rows, const LeNetFilters<float>& filters,
                       const LeNetKept<float>& kept, float* scratch, float* features) {
     asked.kept.insert(kept.images);
-    own.forward(images, rows, filters, kept, scratch, features);
+    layers_of_cpu.forward(images, rows, filters, kept, scratch, features);
   };
   layers.backward = [](const float* dfeatures, int64_t rows, const LeNetFilters<float>& filters,
                        const LeNetKept<float>& kept, LeNetWanted wanted, float* scratch, float* sums) {
     asked.layer1 = wanted.layer1;
     asked.layer2 = wanted.layer2;
-    own.backward(dfeatures, rows, filters, kept, wanted, scratch, sums);
+    layers_of_cpu.backward(dfeatures, rows, filters, kept, wanted, scratch, sums);
   };
   layers.head_backward = [](const float* features, const float* hidden, const float* dlogits, int rows,
                             const LeNetHead<float>& head, float* scratch, float* dfeatures,
                             const LeNetHeadGradients<float>& gradients) {
     asked.features = dfeatures != nullptr;
     asked.head = gradients.W3 != nullptr;
-    own.head_backward(features, hidden, dlogits, rows, head, scratch, dfeatures, gradients);
+    layers_of_cpu.head_backward(features, hidden, dlogits, rows, head, scratch, dfeatures, gradients);
   };
   return layers;
 }
@@ -67,7 +67,9 @@ torch::Tensor both(const torch::Tensor& X, const Tensors& p, const LeNetLayers<T
 
 }  // namespace
 
-TEST_CASE("LeNet's frozen parameters get no gradient and cost no products, the others' are as ever") {
+TEST_CASE(
+    "LeNet's frozen parameters get no gradient and cost no matrix products, and the others' gradients stay "
+    "the same") {
   const Threads guard(1);
   const LeNetCase test(37);
   const auto layers = asked_layers();
@@ -106,7 +108,7 @@ TEST_CASE("LeNet's frozen parameters get no gradient and cost no products, the o
   }
 }
 
-TEST_CASE("LeNet without a backward pass to come keeps one group of images a thread") {
+TEST_CASE("without a backward pass LeNet keeps one group of images per thread") {
   const LeNetCase test(80);
   const auto layers = asked_layers();
   const auto groups = static_cast<size_t>((80 + layers.lanes - 1) / layers.lanes);
@@ -141,7 +143,7 @@ TEST_CASE("LeNet's gradients can be asked for twice, and of two graphs at once")
   }
 }
 
-TEST_CASE("LeNet's gradients from none are zeros") {
+TEST_CASE("LeNet's gradients from an undefined gradient are zeros") {
   const LeNetCase test(3);
   const auto params = leaves_of(test, torch::kFloat32, kAllOfLeNet);
   const auto none = NoGradient::apply(lenet(test.X.to(torch::kFloat32), params));
@@ -156,7 +158,9 @@ TEST_CASE("each of LeNet's gradients has memory of its own") {
   }
 }
 
-TEST_CASE("LeNet's gradients have no gradients by our kernels, and say so; torch's have") {
+TEST_CASE(
+    "with lockstep's kernels LeNet's gradients have no gradients, and an error says so; with torch's they "
+    "have") {
   const LeNetCase test(2);
   const auto params = leaves_of(test, torch::kFloat32, kAllOfLeNet);
   const auto X = test.X.to(torch::kFloat32);
@@ -165,14 +169,14 @@ TEST_CASE("LeNet's gradients have no gradients by our kernels, and say so; torch
   };
   CHECK_THROWS_WITH(differentiable(lenet(X, params), params),
                     ContainsSubstring("LeNet's linear layers can be differentiated once") &&
-                        ContainsSubstring("--kernels torch"));
+                        ContainsSubstring("Kernels::kTorch"));
   const auto features = lenet_features<float>(X, params[0], params[1], params[2], params[3],
                                               *cpu_kernels<float>().winograd_lenet);
   CHECK_THROWS_WITH(differentiable(features, {params[0]}),
                     ContainsSubstring("LeNet's convolutions can be differentiated once") &&
-                        ContainsSubstring("--kernels torch"));
-  const auto stock = differentiable(lenet_by(Kernels::kTorch, X, params), params);
-  CHECK(torch::autograd::grad({stock[0].square().sum()}, {params[0]})[0].defined());
+                        ContainsSubstring("Kernels::kTorch"));
+  const auto by_torch = differentiable(lenet_by(Kernels::kTorch, X, params), params);
+  CHECK(torch::autograd::grad({by_torch[0].square().sum()}, {params[0]})[0].defined());
 }
 
 TEST_CASE("LeNet's kernels refuse numbers of another type before they compute") {

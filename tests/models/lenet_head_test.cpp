@@ -1,4 +1,4 @@
-// LeNet's linear layers by our own kernels, against torch's in double.
+// LeNet's linear layers by lockstep's kernels, against torch's in double.
 #include <torch/autograd.h>
 
 #include <lockstep/tests/catch.h>
@@ -10,6 +10,7 @@
 #include <lockstep/models/cpu/lenet_head.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/tensor_data.h>
+#include <lockstep/tests/models/lenet_cases.h>
 #include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/support/central_differences.h>
 #include <lockstep/tests/support/compare.h>
@@ -20,16 +21,14 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// Features as pooling leaves them, at least 0, and all that is needed beside: different in every element,
-// doubles that are floats.
+// Features as pooling returns them, at least 0, with parameters and the gradient of the logits, different in
+// every element.
 struct HeadCase {
   explicit HeadCase(int64_t rows) {
     torch::manual_seed(rows);
-    const auto normal = [](torch::IntArrayRef shape, double scale) {
-      return (torch::randn(shape) * scale).to(torch::kFloat64);
-    };
-    inputs = {normal({rows, 800}, 1).relu(), normal({800, 128}, .05), normal({128}, .2),
-              normal({128, 10}, .1), normal({10}, .2)};
+    inputs = {normal({rows, 800}, 1).relu()};
+    const auto params = normal_linear();
+    inputs.insert(inputs.end(), params.begin(), params.end());
     gradient = normal({rows, 10}, 1);
   }
 
@@ -37,7 +36,7 @@ struct HeadCase {
   torch::Tensor gradient;
 };
 
-// The logits, then the gradients of all five inputs.
+// Returns the logits, then the gradients of all five inputs.
 template <class Function>
 std::vector<torch::Tensor> logits_and_gradients(const HeadCase& test, torch::ScalarType type,
                                                 const Function& head) {
@@ -51,50 +50,49 @@ std::vector<torch::Tensor> logits_and_gradients(const HeadCase& test, torch::Sca
   return result;
 }
 
-std::vector<torch::Tensor> stock_head(const HeadCase& test, torch::ScalarType type) {
+std::vector<torch::Tensor> torch_head(const HeadCase& test, torch::ScalarType type) {
   return logits_and_gradients(test, type, [](const auto& in) {
     return torch::mm(torch::relu(torch::mm(in[0], in[1]) + in[2]), in[3]) + in[4];
   });
 }
 
 template <class T>
-std::vector<torch::Tensor> own_head(const HeadCase& test, const LeNetLayers<T>& layers) {
+std::vector<torch::Tensor> lockstep_head(const HeadCase& test, const LeNetLayers<T>& layers) {
   return logits_and_gradients(test, kScalarType<T>, [&](const auto& in) {
     return lenet_head<T>(in[0], in[1], in[2], in[3], in[4], layers);
   });
 }
 
-// Around 6 rows, which registers hold at once, 16, from which on threads share them, and 128, what a call
-// takes.
+// Around 6 rows, which registers hold at once; 16, from which on threads share them; 128, which a call takes.
 constexpr int64_t kHeadRows[] = {1, 2, 5, 6, 7, 13, 31, 32, 33, 127, 128, 129, 257};
 
 void check_head(CpuCapability capability) {
   NEEDS_CAPABILITY(capability);
   for (const auto rows : kHeadRows) {
     const HeadCase test(rows);
-    const auto exact = stock_head(test, torch::kFloat64), stock = stock_head(test, torch::kFloat32);
-    const auto own = own_head(test, *cpu_kernels_of(capability).winograd_lenet);
+    const auto exact = torch_head(test, torch::kFloat64), by_torch = torch_head(test, torch::kFloat32);
+    const auto found = lockstep_head(test, *cpu_kernels_of(capability).winograd_lenet);
     for (size_t i = 0; i < exact.size(); ++i) {
       INFO(rows << " rows, " << (i == 0 ? "logits" : "gradient " + std::to_string(i))
-                << ", torch's own error " << relative_error(stock[i], exact[i]));
-      CHECK(relative_error(own[i], exact[i]) <= std::max(1e-6, 3 * relative_error(stock[i], exact[i])));
+                << ", torch's own error " << relative_error(by_torch[i], exact[i]));
+      CHECK(relative_error(found[i], exact[i]) <= std::max(1e-6, 3 * relative_error(by_torch[i], exact[i])));
     }
   }
 }
 
 }  // namespace
 
-TEST_CASE("LeNet's own linear layers in double are torch's, forward and backward") {
+TEST_CASE("lockstep's linear layers of LeNet in double are torch's, forward and backward") {
   for (const auto rows : kHeadRows) {
     INFO(rows << " rows");
     const HeadCase test(rows);
-    const auto exact = stock_head(test, torch::kFloat64);
-    const auto own = own_head(test, *cpu_kernels<double>().winograd_lenet);
-    for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(own[i], exact[i]) < 1e-13);
+    const auto exact = torch_head(test, torch::kFloat64);
+    const auto found = lockstep_head(test, *cpu_kernels<double>().winograd_lenet);
+    for (size_t i = 0; i < exact.size(); ++i) CHECK(relative_error(found[i], exact[i]) < 1e-13);
   }
 }
 
-TEST_CASE("the gradients of LeNet's own linear layers in double are their central differences") {
+TEST_CASE("the gradients of lockstep's linear layers of LeNet in double are their central differences") {
   const HeadCase test(7);
   const auto head = [](const auto& in) {
     return lenet_head<double>(in[0], in[1], in[2], in[3], in[4], *cpu_kernels<double>().winograd_lenet);
@@ -102,19 +100,19 @@ TEST_CASE("the gradients of LeNet's own linear layers in double are their centra
   CHECK(worst_derivative(head, test.inputs, test.gradient, 1e-7) < 1e-7);
 }
 
-TEST_CASE("LeNet's own linear layers in float: AVX-512") { check_head(CpuCapability::kAvx512); }
-TEST_CASE("LeNet's own linear layers in float: AVX2") { check_head(CpuCapability::kAvx2); }
-TEST_CASE("LeNet's own linear layers in float: any processor") { check_head(CpuCapability::kPortable); }
+TEST_CASE("lockstep's linear layers of LeNet in float: AVX-512") { check_head(CpuCapability::kAvx512); }
+TEST_CASE("lockstep's linear layers of LeNet in float: AVX2") { check_head(CpuCapability::kAvx2); }
+TEST_CASE("lockstep's linear layers of LeNet in float: any CPU") { check_head(CpuCapability::kPortable); }
 
 TEST_CASE("no rows give no logits, and gradients of zeros") {
   const HeadCase test(0);
-  const auto own = own_head(test, *cpu_kernels<float>().winograd_lenet);
-  CHECK(own[0].sizes() == torch::IntArrayRef{0, 10});
-  CHECK(own[1].sizes() == torch::IntArrayRef{0, 800});
-  for (size_t i = 2; i < own.size(); ++i) CHECK(max_abs(own[i]) == 0);
+  const auto found = lockstep_head(test, *cpu_kernels<float>().winograd_lenet);
+  CHECK(found[0].sizes() == torch::IntArrayRef{0, 10});
+  CHECK(found[1].sizes() == torch::IntArrayRef{0, 800});
+  for (size_t i = 2; i < found.size(); ++i) CHECK(max_abs(found[i]) == 0);
 }
 
-TEST_CASE("LeNet's own linear layers refuse other shapes, with both") {
+TEST_CASE("lockstep's linear layers of LeNet refuse other shapes, and the error names both") {
   const HeadCase test(3);
   const auto& in = test.inputs;
   const auto& layers = *cpu_kernels<double>().winograd_lenet;

@@ -1,4 +1,4 @@
-// The network against values that Python's torch computed: tests/reference/lenet_reference.py.
+// LeNet against values that Python's torch computed: tests/reference/lenet_reference.py.
 
 #include <lockstep/tests/catch.h>
 #include <fstream>

@@ -33,8 +33,8 @@ TEST_CASE("weights are N(0, 1) x .01 and biases zero") {
     if (value.dim() == 1) {
       CHECK(max_abs(value) == 0);
     } else {
-      // The standard error of a deviation from n draws is about sigma / sqrt(2 n); five of them, W1 has 180
-      // draws.
+      // The standard error of a deviation from n draws is about sigma / sqrt(2 n). Five of them are allowed;
+      // W1 has 180 draws.
       const double n = static_cast<double>(value.numel());
       CHECK(std::abs(value.std().item<double>() - .01) < 5 * .01 / std::sqrt(2 * n));
       CHECK(std::abs(value.mean().item<double>()) < 5 * .01 / std::sqrt(n));
@@ -42,7 +42,7 @@ TEST_CASE("weights are N(0, 1) x .01 and biases zero") {
   }
 }
 
-TEST_CASE("a seed gives its weights, whatever the global generator does") {
+TEST_CASE("the weights depend on the seed only, not on the global generator") {
   torch::manual_seed(1);
   const LeNet a(7);
   torch::manual_seed(2);
@@ -69,15 +69,15 @@ TEST_CASE("a double network starts from the float network's values") {
 
 TEST_CASE("forward equals the network of torch's own layers") {
   LeNet net(0, torch::kFloat64);
-  auto stock = torch_lenet(torch::kFloat64);
+  auto by_torch = torch_lenet(torch::kFloat64);
   // Large weights, so that ReLUs cut on both sides.
   for (auto& param : net->parameters()) param.detach().add_(torch::randn_like(param) * .2);
-  copy_into(stock, net->parameters());
+  copy_into(by_torch, net->parameters());
   for (const int64_t rows : {1, 2, 17}) {
     const auto X = torch::rand({rows, 1, 28, 28}, torch::kFloat64);
     const auto logits = net->forward(X);
     CHECK(logits.sizes() == std::vector<int64_t>{rows, 10});
-    const auto expected = stock->forward(X);
+    const auto expected = by_torch->forward(X);
     CHECK(max_difference(logits, expected) <= 1e-12 * max_abs(expected));
   }
   CHECK(net->forward(torch::rand({0, 1, 28, 28}, torch::kFloat64)).sizes() == std::vector<int64_t>{0, 10});

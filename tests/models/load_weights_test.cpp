@@ -1,4 +1,4 @@
-// Tensors by name into a module: all of them, or none.
+// load_weights_into(): all tensors or none.
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
@@ -44,7 +44,7 @@ ResNet18 residual(uint64_t seed) {
 
 }  // namespace
 
-TEST_CASE("weights arrive in parameters and buffers, in any order") {
+TEST_CASE("weights are loaded into parameters and buffers, in any order") {
   auto from = residual(1), to = residual(2);
   from->forward(torch::rand({3, 1, 28, 28}));  // moves the running statistics and counters
   auto weights = tensors_of(*from);
@@ -57,7 +57,7 @@ TEST_CASE("weights arrive in parameters and buffers, in any order") {
     CHECK(param.requires_grad());
     CHECK(param.is_leaf());
   }
-  // Copies: what is loaded does not follow its source.
+  // Loading copies: later changes of the source do not matter.
   for (auto& weight : weights) weight.tensor.zero_();
   CHECK(same(tensors_of(*to), expected));
 }

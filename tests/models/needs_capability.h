@@ -1,5 +1,5 @@
-// For tests of the kernels of one capability: NEEDS_CAPABILITY(capability) skips the case where the processor
-// does not have it. In a function that returns nothing.
+// For tests of the kernels of one capability. NEEDS_CAPABILITY(capability) skips the test case if the CPU
+// lacks the capability. Use it in a function that returns void.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 #define NEEDS_CAPABILITY(capability)                                                          \
   if (!::lockstep::has_capability(capability)) {                                              \
-    SKIP_CASE("this processor has no " +                                                      \
+    SKIP_CASE("this CPU has no " +                                                            \
               std::string(::lockstep::name_of(::lockstep::kCpuCapabilityNames, capability))); \
   }                                                                                           \
   static_assert(true)

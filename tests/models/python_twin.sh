@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# python_twin.sh PROGRAM: weights that `lockstep train --save` wrote give Python's network the same loss and the same
-# counts as `lockstep eval`, on a small set of images. Skipped where there is no Python with torch.
+# python_twin.sh PROGRAM: checks that weights saved by `lockstep train --save` give Python's network the same loss and
+# counts as `lockstep eval`, on a small set of images. Skipped without a Python with torch.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 
@@ -10,7 +10,7 @@ program=$1 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 twin=("$python" "$root/tests/models/python_twin.py")
 "${twin[@]}" --write-data "$folder"
-# compare RECIPE FLAG...: trained far enough for the loss to tell one set of weights from another
+# compare RECIPE FLAG...: trains long enough for the loss to depend clearly on the weights
 compare() {
   local weights=$folder/$1.safetensors
   "$program" train --recipe "$1" --data "$folder" --batch-size 32 --save "$weights" --quiet "${@:2}"

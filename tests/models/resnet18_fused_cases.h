@@ -1,4 +1,4 @@
-// ResNet-18 with the fused batch normalisation against torch's layers, on the processor (emulated) or a GPU.
+// ResNet-18 with the fused batch normalisation against torch's layers, on the CPU (emulated) or a GPU.
 #pragma once
 
 #include <torch/types.h>
@@ -27,8 +27,8 @@ inline bool before_batch_norm(const std::string& name) {
   return name == "0.bias" || name.ends_with("conv1.bias") || name.ends_with("conv2.bias");
 }
 
-// Two steps of descent; then the logits and losses of both and the second one's gradients, and what the
-// network has become. By name.
+// Runs two steps of gradient descent. Returns by name the logits and losses of both, the gradients of the
+// second, and the parameters and buffers after it.
 inline std::vector<NamedTensor> two_steps(ResNet18& net, torch::Device device, torch::ScalarType dtype) {
   std::vector<NamedTensor> results;
   for (int step = 0; step < 2; ++step) {
@@ -55,24 +55,24 @@ inline std::vector<NamedTensor> two_steps(ResNet18& net, torch::Device device, t
   return results;
 }
 
-// Nothing may be further from the same network in double than a few times what torch's own layers are.
+// The fused network may be further from the same network in double than torch's layers, but only a few times.
 inline void check_fused_resnet18(torch::Device device, int64_t width = 8) {
-  auto stock = small_resnet18(Kernels::kTorch, device, torch::kFloat32, width);
+  auto by_torch = small_resnet18(Kernels::kTorch, device, torch::kFloat32, width);
   auto fused = small_resnet18(Kernels::kAuto, device, torch::kFloat32, width);
   auto exact = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64, width);
-  const auto stock_results = two_steps(stock, device, torch::kFloat32);
+  const auto torch_results = two_steps(by_torch, device, torch::kFloat32);
   const auto fused_results = two_steps(fused, device, torch::kFloat32);
   const auto exact_results = two_steps(exact, torch::kCPU, torch::kFloat64);
   REQUIRE(fused_results.size() == exact_results.size());
   bool all_equal = true;
   for (size_t i = 0; i < exact_results.size(); ++i) {
     const auto& [name, expected] = exact_results[i];
-    const auto& own = fused_results[i].tensor;
+    const auto& found = fused_results[i].tensor;
     INFO(name);
     REQUIRE(fused_results[i].name == name);
-    all_equal = all_equal && own.equal(stock_results[i].tensor);
-    const double stock_error = max_difference(stock_results[i].tensor, expected);
-    CHECK(max_difference(own, expected) <= 5 * stock_error + 1e-5 * max_abs(expected));
+    all_equal = all_equal && found.equal(torch_results[i].tensor);
+    const double torch_error = max_difference(torch_results[i].tensor, expected);
+    CHECK(max_difference(found, expected) <= 5 * torch_error + 1e-5 * max_abs(expected));
   }
   CHECK_FALSE(all_equal);  // it was another computation
   for (const auto& item : fused->named_parameters()) {
@@ -81,15 +81,15 @@ inline void check_fused_resnet18(torch::Device device, int64_t width = 8) {
   }
 
   fused->eval();
-  stock->eval();
+  by_torch->eval();
   const torch::NoGradGuard no_grad;
   const auto params = fused->parameters();
   const auto buffers = fused->buffers();
-  for (size_t i = 0; i < params.size(); ++i) stock->parameters()[i].copy_(params[i]);
-  for (size_t i = 0; i < buffers.size(); ++i) stock->buffers()[i].copy_(buffers[i]);
+  for (size_t i = 0; i < params.size(); ++i) by_torch->parameters()[i].copy_(params[i]);
+  for (size_t i = 0; i < buffers.size(); ++i) by_torch->buffers()[i].copy_(buffers[i]);
   const auto X = torch::rand({3, 1, 28, 28}).to(device);
   const auto expected =
-      stock->forward(X);  // by torch's batch normalisations in both, its convolutions in one
+      by_torch->forward(X);  // by torch's batch normalisations in both, its convolutions in one
   CHECK(max_difference(fused->forward(X), expected) <= 1e-5 * max_abs(expected));
 }
 

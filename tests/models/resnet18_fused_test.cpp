@@ -1,4 +1,4 @@
-// With the kernels themselves, emulated: batch_norm_emulated.cpp.
+// With the CUDA kernels, emulated: batch_norm_emulated.cpp.
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/training/precision.h>
@@ -10,44 +10,45 @@ using namespace lockstep::testing;
 TEST_CASE("ResNet-18 trains with fused kernels as with torch's layers") { check_fused_resnet18(torch::kCPU); }
 
 TEST_CASE("names, order and memory of parameters and buffers do not depend on the kernels") {
-  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
+  auto by_torch = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
-  const auto check = [](const auto& ours, const auto& theirs) {
-    REQUIRE(ours.size() == theirs.size());
-    for (size_t i = 0; i < ours.size(); ++i) {
-      CHECK(ours[i].key() == theirs[i].key());
-      CHECK(ours[i].value().equal(theirs[i].value()));
-      CHECK(ours[i].value().strides() == theirs[i].value().strides());
+  const auto check = [](const auto& fused_tensors, const auto& torch_tensors) {
+    REQUIRE(fused_tensors.size() == torch_tensors.size());
+    for (size_t i = 0; i < fused_tensors.size(); ++i) {
+      CHECK(fused_tensors[i].key() == torch_tensors[i].key());
+      CHECK(fused_tensors[i].value().equal(torch_tensors[i].value()));
+      CHECK(fused_tensors[i].value().strides() == torch_tensors[i].value().strides());
     }
   };
-  check(fused->named_parameters(), stock->named_parameters());
-  check(fused->named_buffers(), stock->named_buffers());
+  check(fused->named_parameters(), by_torch->named_parameters());
+  check(fused->named_buffers(), by_torch->named_buffers());
 }
 
-TEST_CASE("other types stay torch's, and networks without batch normalisation are close to them") {
+TEST_CASE("torch computes other types, and networks without batch normalisation are close to torch's") {
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat64);
-  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64);
+  auto by_torch = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({2, 1, 28, 28}, torch::kFloat64);
-  CHECK(fused->forward(X).equal(stock->forward(X)));
+  CHECK(fused->forward(X).equal(by_torch->forward(X)));
   ResNet18Options options;
   options.width = 8;
   options.batch_norm = false;
   ResNet18 plain(options);
   options.kernels = Kernels::kTorch;
-  ResNet18 plain_stock(options);
-  const auto expected = plain_stock->forward(X.to(torch::kFloat32));
+  ResNet18 plain_by_torch(options);
+  const auto expected = plain_by_torch->forward(X.to(torch::kFloat32));
   CHECK(max_difference(plain->forward(X.to(torch::kFloat32)), expected) <= 1e-5 * max_abs(expected));
 }
 
-TEST_CASE("the biases before a batch normalisation take part in a gradient sync, with gradients of zero") {
+TEST_CASE(
+    "the biases before a batch normalisation take part in gradient synchronisation, with gradients of zero") {
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
   const auto communicator = make_communicator({.devices = {torch::kCPU}});
   GradientSync sync(communicator->endpoint(0));
   sync.attach(*fused);
-  sync.flat_gradients().fill_(1);  // what another step has left
+  sync.flat_gradients().fill_(1);  // as after another step
   for (const auto& param : fused->parameters()) param.mutable_grad() = torch::Tensor();
   fused->forward(torch::rand({4, 1, 14, 14})).square().sum().backward();
-  sync.wait();  // misses none
+  sync.wait();  // waits for every parameter
   int biases = 0;
   for (const auto& item : fused->named_parameters()) {
     INFO(item.key());
@@ -69,7 +70,7 @@ TEST_CASE("the factory passes the kernels on") {
 }
 
 TEST_CASE("under autocast the fused kernels compute in bfloat16") {
-  auto stock = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
+  auto by_torch = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat32);
   auto fused = small_resnet18(Kernels::kAuto, torch::kCPU, torch::kFloat32);
   auto exact = small_resnet18(Kernels::kTorch, torch::kCPU, torch::kFloat64);
   const auto X = torch::rand({16, 1, 28, 28});
@@ -78,12 +79,12 @@ TEST_CASE("under autocast the fused kernels compute in bfloat16") {
     return net->forward(X);
   };
   const auto fused_logits = in_bf16(fused);
-  const auto stock_logits = in_bf16(stock);
+  const auto torch_logits = in_bf16(by_torch);
   const auto logits = exact->forward(X.to(torch::kFloat64));
   CHECK(fused_logits.scalar_type() == torch::kBFloat16);
-  CHECK_FALSE(fused_logits.equal(stock_logits));
+  CHECK_FALSE(fused_logits.equal(torch_logits));
   CHECK(max_difference(fused_logits, logits) <=
-        2 * max_difference(stock_logits, logits) + 1e-3 * max_abs(logits));
+        2 * max_difference(torch_logits, logits) + 1e-3 * max_abs(logits));
   fused_logits.sum().backward();
   for (const auto& item : fused->named_parameters()) {
     if (before_batch_norm(item.key())) continue;

@@ -21,7 +21,7 @@ using nlohmann::json;
 
 namespace {
 
-// Of the values row by row, whatever the memory format.
+// Hash of the values row by row, in any memory format.
 std::string sha256_of(const Params& tensors) {
   Sha256 hash;
   for (const auto& tensor : tensors) {
@@ -31,11 +31,11 @@ std::string sha256_of(const Params& tensors) {
   return hash.hex();
 }
 
-Initialization named_start(const std::string& name) {
+Initialization initialization_named(const std::string& name) {
   for (const auto how : {Initialization::kNormal, Initialization::kNormalZeroBias, Initialization::kTorch}) {
     if (initialization_name(how) == name) return how;
   }
-  FAIL("no start is named " << name);
+  FAIL("no initialization is named " << name);
   throw;
 }
 
@@ -51,12 +51,12 @@ torch::Tensor values(const json& numbers) {
   return torch::tensor(flat, torch::kFloat64);
 }
 
-// Elements of a, in row-major order, at the places that a reference names.
+// Elements of a in row-major order, at the places that a reference names.
 torch::Tensor elements(const torch::Tensor& a, const json& at) {
   return a.detach().reshape(-1).index_select(0, torch::tensor(at.get<std::vector<int64_t>>()));
 }
 
-// A bias that a batch normalisation takes away again: its true gradient is 0.
+// A bias that a batch normalisation removes: its true gradient is 0.
 bool without_effect(const std::string& name) {
   return name == "0.bias" || name.ends_with("conv1.bias") || name.ends_with("conv2.bias");
 }
@@ -64,7 +64,7 @@ bool without_effect(const std::string& name) {
 void check_gradients(const torch::nn::Module& net, const json& expected, bool batch_norm) {
   const auto params = net.named_parameters();
   REQUIRE(expected.size() == params.size());
-  double weights_largest = 0;  // of the layer that a bias belongs to
+  double weights_largest = 0;  // in the layer of a bias
   for (size_t i = 0; i < params.size(); ++i) {
     const auto& name = params[i].key();
     INFO(name);
@@ -137,13 +137,13 @@ TEST_CASE("names, shapes and initial weights are bit for bit those of the chapte
   }
 }
 
-TEST_CASE("other seeds and starts are bit for bit Python's too, and differ") {
+TEST_CASE("other seeds and initializations are bit for bit Python's too, and differ") {
   const auto python = reference("resnet18_initial.json");
   std::vector<std::string> seen;
   for (const auto& start : python.at("starts")) {
     ResNet18Options options;
     options.seed = start.at("seed").get<uint64_t>();
-    options.initialization = named_start(start.at("start").get<std::string>());
+    options.initialization = initialization_named(start.at("start").get<std::string>());
     INFO(start);
     seen.push_back(sha256_of(ResNet18(options)->parameters()));
     CHECK(seen.back() == start.at("sha256").get<std::string>());
@@ -220,7 +220,7 @@ TEST_CASE("without batch normalisation, with other sizes, it is Python's network
   check_gradients(*net, python.at("parameters"), /*batch_norm=*/false);
 }
 
-TEST_CASE("weights, gradients and all that flows between the layers are in channels_last") {
+TEST_CASE("weights, gradients and activations are in channels_last") {
   const auto dtype = GENERATE(torch::kFloat32, torch::kFloat64);
   const int64_t channels = GENERATE(1, 3);
   INFO(dtype << ", " << channels << " channels");
@@ -238,7 +238,7 @@ TEST_CASE("weights, gradients and all that flows between the layers are in chann
     CHECK(item.value().grad().strides() == item.value().strides());
   }
 
-  // The same layers by name, one after another.
+  // The layers by name, one after another.
   net->eval();
   const torch::NoGradGuard no_grad;
   const auto layers = net->named_modules("", /*include_self=*/false);
@@ -257,13 +257,13 @@ TEST_CASE("weights, gradients and all that flows between the layers are in chann
   CHECK(blocks == 8);
   CHECK(h.sizes() == std::vector<int64_t>{4, 64, 4, 4});
 
-  // A weight in torch's own format gives that.
+  // A weight in torch's default format gives a result in that format.
   auto weight = layers["0"]->named_parameters()["weight"];
   weight.set_data(weight.clone(torch::MemoryFormat::Contiguous));
   if (channels > 1) CHECK_FALSE(in_channels_last(first()));
 }
 
-TEST_CASE("X may have any memory format, and logits of a row are its own in evaluation") {
+TEST_CASE("X may have any memory format, and in evaluation the logits of a row depend on that row only") {
   auto options = small();
   options.channels = 3;
   options.dtype = torch::kFloat64;
@@ -278,7 +278,7 @@ TEST_CASE("X may have any memory format, and logits of a row are its own in eval
   CHECK(max_abs(net->forward(X.flip(3)) - expected) > tolerance);
 }
 
-TEST_CASE("no rows and one row") {
+TEST_CASE("ResNet-18 takes no rows, and one row") {
   for (const bool batch_norm : {true, false}) {
     auto options = small();
     options.batch_norm = batch_norm;
@@ -288,7 +288,7 @@ TEST_CASE("no rows and one row") {
     CHECK(logits.sizes() == std::vector<int64_t>{1, 10});
     for (const auto& item : net->named_parameters()) {
       INFO(item.key());
-      // The biases before a fused batch normalisation have none.
+      // The biases before a fused batch normalisation have no gradient.
       const auto& gradient = item.value().grad();
       CHECK((gradient.defined() ? gradient.isfinite().all().item<bool>()
                                 : batch_norm && item.key().ends_with("bias")));
@@ -301,7 +301,7 @@ TEST_CASE("no rows and one row") {
 
 TEST_CASE("to() converts all but the counters and keeps the memory format") {
   ResNet18 net(small());
-  const std::shared_ptr<torch::nn::Module> module = net.ptr();  // as a Model holds it
+  const std::shared_ptr<torch::nn::Module> module = net.ptr();  // as in a Model
   const auto before = sha256_of(net->parameters());
   const auto check_types = [&](torch::ScalarType dtype) {
     for (const auto& param : module->parameters()) {
@@ -321,7 +321,7 @@ TEST_CASE("to() converts all but the counters and keeps the memory format") {
   module->to(torch::kFloat64);
   check_types(torch::kFloat64);
   CHECK(net->forward(torch::rand({2, 1, 28, 28}, torch::kFloat64)).scalar_type() == torch::kFloat64);
-  // The layers' own handles were converted, not replaced.
+  // The tensors that the layers hold were converted, not replaced.
   for (const auto& buffer : module->named_buffers()) {
     if (buffer.key().ends_with("num_batches_tracked")) CHECK(buffer.value().item<int64_t>() == 1);
   }
@@ -354,7 +354,7 @@ TEST_CASE("parameters may move into one flat buffer") {
   CHECK(max_abs(net->forward(X)) == 0);
 }
 
-TEST_CASE("activations per row are what autograd saves, and four gradients of the first stage") {
+TEST_CASE("activations per row are those that autograd saves, and four gradients of the first stage") {
   const auto python = reference("resnet18_step.json");
   CHECK(resnet18_activations_per_row() ==
         python.at("chapter").at("saved_per_row").get<int64_t>() + 4 * 64 * 28 * 28);
@@ -370,11 +370,12 @@ TEST_CASE("activations per row are what autograd saves, and four gradients of th
 }
 
 TEST_CASE(
-    "activations that stay float in bfloat16 are our convolutions' on processors, and the first one's") {
+    "in bfloat16 on CPUs the results of lockstep's convolutions and of the first convolution stay float") {
   ResNet18Options options;
-  // 64, 128, 256 and 512 channels; the first convolution of a stage with fewer before has stride 2.
-  const int64_t ours = 4 * 64 * 28 * 28 + 3 * (128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4);
-  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28 + (fast_bf16_kernels() ? ours : 0));
+  // 64, 128, 256 and 512 channels. The first convolution of a stage after the first has stride 2.
+  const int64_t by_lockstep = 4 * 64 * 28 * 28 + 3 * (128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4);
+  CHECK(resnet18_floats_per_row(options, torch::kCPU) ==
+        64 * 28 * 28 + (fast_bf16_kernels() ? by_lockstep : 0));
   CHECK(resnet18_floats_per_row(options, torch::kCUDA) == 0);
   options.kernels = Kernels::kDirect;
   CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28);
@@ -385,7 +386,7 @@ TEST_CASE(
         16 * 13 * 10 + (fast_bf16_kernels() ? 3 * (64 * 4 * 3 + 128 * 2 * 2) : 0));
 }
 
-TEST_CASE("sizes and types that no network can have are refused") {
+TEST_CASE("sizes and types that ResNet-18 cannot have are refused") {
   const auto refused = [](auto change) {
     auto options = small();
     change(options);

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""The order of an epoch as data/batch_order.h defines it, for the C++ tests. Needs nothing but Python.
+"""Computes the order of epochs as data/batch_order.h defines it, for the C++ tests. Needs only Python.
 
     tests/reference/batch_order.py      writes batch_order.txt beside this script
 
-A line each: seed, epoch, rows, SHA-256 of the whole order as 64-bit little-endian numbers, the first up to 8 of them.
+Each line has: seed, epoch, rows, SHA-256 of the whole order as 64-bit little-endian numbers, the first 8 of them at most.
 """
 import hashlib
 import struct

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The first rows of Fashion-MNIST as Python's gzip reads them, for the C++ tests. Needs nothing but the data.
+"""Writes the first rows of Fashion-MNIST, read with Python's gzip, for the C++ tests. Needs only the data.
 
     tests/reference/fashion_first_rows.py [FOLDER]      writes fashion_first_rows.json beside this script
 

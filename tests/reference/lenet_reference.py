@@ -16,8 +16,8 @@ lenet_step.json: one step, all in float64
     {"torch": ..., "rows": 7, "seed": 0, "lr": 0.2,
      "loss_sum": number,
      "logits_row0": 10 numbers,
-     "params": {"W1": {"grad_sum": sum of the gradient's elements (0 in W4 and b4 but for rounding: hold differences of
-                                   gradients against grad_abs_max),
+     "params": {"W1": {"grad_sum": sum of the gradient's elements (0 in W4 and b4 except for rounding: compare
+                                   differences of gradients with grad_abs_max),
                        "grad_abs_max": its largest absolute element,
                        "at": flat indices (row-major),
                        "grad": the gradient there,
@@ -58,7 +58,7 @@ def step():
     sgd(params, LR, ROWS)
 
     def describe(grad, param):
-        # Where the gradient is largest, and a few places spread over where it is not zero.
+        # The place of the largest gradient, and a few places where it is not zero.
         live = grad.nonzero().flatten()
         at = sorted({grad.abs().argmax().item(), *(live[k * (len(live) - 1) // 4].item() for k in range(5))})
         return dict(grad_sum=grad.sum().item(), grad_abs_max=grad.abs().max().item(), at=at,

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What each of the 256 values of a pixel becomes as a network's input, for the C++ tests. Needs nothing but Python.
+"""Computes a network's input for each of the 256 values of a pixel, for the C++ tests. Needs only Python.
 
     tests/reference/pixel_values.py      writes pixel_values.json beside this script
 
 The bits of the float nearest to value / 255, for 0 to 255: torchvision's ToTensor divides floats, which rounds correctly.
-(Rounding the double quotient again is exact enough: a double has more than twice a float's digits.)
+(Rounding the double quotient gives the same: a double has more than twice the digits of a float.)
 """
 import json
 import struct

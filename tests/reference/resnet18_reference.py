@@ -69,8 +69,8 @@ def batch(rows, channels, height, width, classes):
     return (i * 37 % 256 / 255).reshape(rows, channels, height, width), torch.arange(rows) * 3 % classes
 
 
-def spread(values, count):
-    """Where `values` is largest, and places spread over where it is not zero."""
+def places_of(values, count):
+    """The place of the largest value, and places where `values` is not zero."""
     live = values.nonzero().flatten()
     places = (live[k * (len(live) - 1) // (count - 1)].item() for k in range(count)) if len(live) else ()
     return sorted({values.abs().argmax().item(), *places})
@@ -78,7 +78,7 @@ def spread(values, count):
 
 def gradients(net):
     def describe(name, grad):
-        at = spread(grad, 3)
+        at = places_of(grad, 3)
         return dict(name=name, grad_abs_max=grad.abs().max().item(), at=at, grad=grad[at].tolist())
 
     return [describe(name, p.grad.flatten()) for name, p in net.named_parameters()]
@@ -98,7 +98,7 @@ def saved_per_row(net, *shape, classes):
 
         X, y = batch(rows, *shape, classes)
         with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
-            loss = F.cross_entropy(net(X), y)  # lives while the places are counted: none is used twice
+            loss = F.cross_entropy(net(X), y)  # exists while the tensors are counted, so that no memory is used twice
         return sum(storages.values()), loss
 
     return (saved(4)[0] - saved(2)[0]) // 2
@@ -117,7 +117,7 @@ def step(rows, seed, lr):
             entry["updated"] = parameter.flatten()[entry["at"]].tolist()
     buffers = []
     for name, buffer in net.named_buffers():
-        at = spread(buffer.flatten(), 2)
+        at = places_of(buffer.flatten(), 2)
         buffers.append(dict(name=name, sum=buffer.sum().item(), at=at, values=buffer.flatten()[at].tolist()))
     net.eval()
     with torch.no_grad():
@@ -140,7 +140,7 @@ def plain(rows, channels, height, width, stage_width, classes, seed):
 
 
 def write(name, content):
-    """One line for each entry of a list of objects."""
+    """Writes each entry of a list of objects in one line."""
     def text(value, indent):
         inner = indent + " "
         if isinstance(value, dict):

@@ -69,6 +69,6 @@ def differences(path):
 
 if sys.argv[1:2] == ["--check"]:
     wrong = list(differences(sys.argv[2]))
-    print("\n".join(wrong) or f"{sys.argv[2]} is as it should be")
+    print("\n".join(wrong) or f"{sys.argv[2]} has the expected tensors")
     sys.exit(1 if wrong else 0)
 make()

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The synthetic images as data/synthetic.cpp makes them, for the C++ tests. Needs nothing but Python.
+"""Makes synthetic images as data/synthetic.cpp does, for the C++ tests. Needs only Python.
 
     tests/reference/synthetic.py      writes synthetic.json beside this script
 
@@ -38,7 +38,7 @@ def image(seed, stream, row, prototypes):
     random = draws(seed, stream, row)
     label, other = below(random, CLASSES), below(random, CLASSES)
     weight = 112 + below(random, 145)
-    shifts = [below(random, 2 * SHIFT + 1) for _ in range(4)]  # own y, x, the other's y, x
+    shifts = [below(random, 2 * SHIFT + 1) for _ in range(4)]  # y, x of the class's prototype, y, x of the other one
     pixels = bytearray()
     for y in range(SIDE):
         for x in range(SIDE):

@@ -238,7 +238,7 @@ TEST_CASE("a file that is no weights file is refused") {
              ContainsSubstring("bytes of data, its tensors take"));
   auto garbled = whole;
   garbled[8] = '?';  // the header's first character
-  CHECK_THAT(refused_eval(data, {"--weights", holding(garbled)}), ContainsSubstring("no safetensors file"));
+  CHECK_THAT(refused_eval(data, {"--weights", holding(garbled)}), ContainsSubstring("not a safetensors file"));
 }
 
 TEST_CASE("an existing file is replaced only with --overwrite, and only by a run that succeeds") {

@@ -1,0 +1,53 @@
+#include <cstdlib>
+#include <string>
+
+#include <lockstep/tests/catch.h>
+
+#include <lockstep/data/data_folder.h>
+#include <lockstep/data/fashion_mnist.h>
+
+using namespace lockstep;
+
+namespace {
+
+// Sets LOCKSTEP_DATA while it exists; null unsets it.
+class DataVariable {
+ public:
+  explicit DataVariable(const char* value) {
+    if (const char* before = std::getenv(kName)) before_ = before;
+    set(value);
+  }
+  ~DataVariable() { set(before_ ? before_->c_str() : nullptr); }
+  DataVariable(const DataVariable&) = delete;
+  DataVariable& operator=(const DataVariable&) = delete;
+
+ private:
+  static constexpr const char* kName = "LOCKSTEP_DATA";
+
+  static void set(const char* value) { value ? setenv(kName, value, 1) : unsetenv(kName); }
+
+  std::optional<std::string> before_;
+};
+
+}  // namespace
+
+TEST_CASE("the data folder is the given one, whatever the variable says") {
+  for (const char* value : {"/of/variable", static_cast<const char*>(nullptr)}) {
+    const DataVariable variable(value);
+    CHECK(data_folder("/given") == "/given");
+    CHECK(data_folder("").empty());
+    CHECK(data_folder(std::string(kSyntheticData)) == kSyntheticData);
+  }
+}
+
+TEST_CASE("without a given folder the data folder is that of LOCKSTEP_DATA") {
+  const DataVariable variable(GENERATE("/of/variable", "synthetic"));
+  CHECK(data_folder(std::nullopt) == std::getenv("LOCKSTEP_DATA"));
+}
+
+TEST_CASE("without a folder and with an empty or no variable the data folder is Debian's") {
+  for (const char* value : {"", static_cast<const char*>(nullptr)}) {
+    const DataVariable variable(value);
+    CHECK(data_folder(std::nullopt) == kDebianFashionMnist);
+  }
+}
