@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <fstream>
+#include <memory>
 #include <sstream>
 #include <string_view>
 
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
@@ -19,16 +21,16 @@
 namespace lockstep {
 namespace {
 
-std::string processor_name() {
+std::string cpu_name() {
   std::ifstream file("/proc/cpuinfo");
   for (std::string line; std::getline(file, line);) {
     if (line.starts_with("model name") && line.find(": ") != std::string::npos)
       return line.substr(line.find(": ") + 2);
   }
-  return "unknown processor";
+  return "unknown CPU";
 }
 
-// The first word that is a version: "3.10.2" of "Intel(R) MKL-DNN v3.10.2 (Git Hash ...)".
+// The first version in a text: "3.10.2" in "Intel(R) MKL-DNN v3.10.2 (Git Hash ...)".
 std::string version_in(const std::string& text) {
   std::istringstream words(text);
   for (std::string word; words >> word;) {
@@ -43,7 +45,7 @@ std::string version_in(const std::string& text) {
 std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (1 << 30)); }
 
 std::string device_lines(const Machine& machine) {
-  auto out = fmt::format("  {:8}{}\n  {:8}{}, {}, {} memory ({} free)\n", "cpu", machine.processor, "",
+  auto out = fmt::format("  {:8}{}\n  {:8}{}, {}, {} memory ({} free)\n", "cpu", machine.cpu, "",
                          counted(machine.cores, "core"), machine.instructions,
                          gibibytes(static_cast<double>(machine.total_bytes)),
                          gibibytes(static_cast<double>(machine.available_bytes)));
@@ -60,7 +62,7 @@ std::string device_lines(const Machine& machine) {
   return out;
 }
 
-// What --devices takes, with the replicas and threads it would give here.
+// Values of --devices, with the replicas and threads that they give on this machine.
 std::string spec_lines(const Machine& machine) {
   const auto line = [](std::string_view spec, const std::string& meaning) {
     return fmt::format("  {:16}{}\n", spec, meaning);
@@ -68,21 +70,20 @@ std::string spec_lines(const Machine& machine) {
   const auto threads = [&](int replicas) { return counted(std::max(1, machine.cores / replicas), "thread"); };
   const auto gpus = static_cast<int>(machine.gpus.size());
 
-  auto out = line("auto", gpus > 0 ? "the first GPU: cuda:0" : "the first GPU, or the processor: here cpu");
-  out += line("cpu", fmt::format("one replica on the processor, {}", threads(1)));
-  out +=
-      line("cpux2", fmt::format("two replicas on the processor, {} each (--threads changes it)", threads(2)));
-  if (gpus == 0) return out + line("cuda:0, cuda", "a GPU by its number, all GPUs: not on this machine");
-  out += line("cuda", fmt::format("a replica on each GPU: {}", gpus));
+  auto out = line("auto", gpus > 0 ? "the first GPU: cuda:0" : "the first GPU, or the CPU: here cpu");
+  out += line("cpu", fmt::format("one replica on the CPU, {}", threads(1)));
+  out += line("cpux2", fmt::format("two replicas on the CPU, {} each (--threads changes it)", threads(2)));
+  if (gpus == 0) return out + line("cuda:0, cuda", "one GPU, all GPUs: this machine has none");
+  out += line("cuda", fmt::format("one replica per GPU: {}", gpus));
   out += line("cuda:0x2", "two replicas on one GPU");
-  return out + line(gpus > 1 ? "cuda:0,cuda:1" : "cuda:0,cpu", "a list, one replica each");
+  return out + line(gpus > 1 ? "cuda:0,cuda:1" : "cuda:0,cpu", "a list, one replica per device");
 }
 
 }  // namespace
 
 Machine this_machine() {
   Machine machine;
-  machine.processor = processor_name();
+  machine.cpu = cpu_name();
   machine.cores = static_cast<int>(allowed_cores().size());
   machine.instructions = at::get_cpu_capability();
   machine.total_bytes = total_bytes();
@@ -106,11 +107,39 @@ std::string describe(const Machine& machine) {
   return out;
 }
 
-void run_devices() { write_stdout(describe(this_machine())); }
+nlohmann::ordered_json to_json(const Machine& machine) {
+  auto gpus = nlohmann::ordered_json::array();
+  for (size_t i = 0; i < machine.gpus.size(); ++i) {
+    const auto& gpu = machine.gpus[i];
+    gpus.push_back({{"device", fmt::format("cuda:{}", i)},
+                    {"name", gpu.name},
+                    {"capability", fmt::format("{}.{}", gpu.capability_major, gpu.capability_minor)},
+                    {"multiprocessors", gpu.multiprocessors},
+                    {"memory_bytes", gpu.total_bytes},
+                    {"free_bytes", gpu.free_bytes}});
+  }
+  nlohmann::ordered_json json{{"cpu",
+                               {{"name", machine.cpu},
+                                {"cores", machine.cores},
+                                {"instructions", machine.instructions},
+                                {"memory_bytes", machine.total_bytes},
+                                {"free_bytes", machine.available_bytes}}},
+                              {"gpus", gpus},
+                              {"gpu_problem", nullptr},
+                              {"versions", nlohmann::ordered_json::object()}};
+  if (machine.gpu_problem) json["gpu_problem"] = *machine.gpu_problem;
+  for (const auto& [name, version] : machine.libraries) json["versions"][name] = version;
+  return json;
+}
 
 void setup_devices(CLI::App& app) {
   auto* devices = app.add_subcommand("devices", "List devices, memory, threads and library versions");
-  devices->callback(run_devices);
+  const auto json = std::make_shared<bool>(false);
+  devices->add_flag("--json", *json, "Print the list as JSON");
+  devices->callback([json] {
+    const auto machine = this_machine();
+    write_stdout(*json ? json_line(to_json(machine)) : describe(machine));
+  });
 }
 
 }  // namespace lockstep

@@ -4,8 +4,14 @@
 
 #include <CLI/CLI.hpp>
 
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/models/initialize.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {
@@ -26,21 +32,44 @@ std::string values_of(const Recipe& recipe) {
   return text + fmt::format("; {}", initialization_text(recipe.initialization));
 }
 
-}  // namespace
-
-void setup_recipes(CLI::App& app) {
-  auto* command =
-      app.add_subcommand("recipes", "List what `train --recipe` knows, with the chapters' figures");
-  command->callback([] { run_recipes(); });
+nlohmann::ordered_json recipes_json() {
+  auto list = nlohmann::ordered_json::array();
+  for (const auto& recipe : recipes()) {
+    list.push_back({{"name", recipe.name},
+                    {"description", recipe.what},
+                    {"reported", recipe.paper},
+                    {"model", recipe.model},
+                    {"initialization", initialization_name(recipe.initialization)},
+                    {"epochs", recipe.epochs},
+                    {"batch_size", recipe.batch_size},
+                    {"lr", recipe.lr},
+                    {"adamw_lr", recipe.adamw_lr},
+                    {"per_device", recipe.per_device},
+                    {"momentum", recipe.momentum},
+                    {"weight_decay", recipe.weight_decay},
+                    {"schedule", name_of(kScheduleNames, recipe.schedule)},
+                    {"warmup_epochs", recipe.warmup_epochs}});
+    if (recipe.paper.empty()) list.back()["reported"] = nullptr;
+  }
+  return {{"recipes", list}};
 }
 
-void run_recipes() {
+std::string recipes_text() {
   std::string text;
   for (const auto& recipe : recipes()) {
     text += fmt::format("{}\n  {}\n  {}\n", recipe.name, recipe.what, values_of(recipe));
     if (!recipe.paper.empty()) text += fmt::format("  the chapter: {}\n", recipe.paper);
   }
-  write_stdout(text + "\nk is the number of devices: a batch of 256 x k images leaves each device 256.\n");
+  return text + "\nk is the number of devices: of a batch of 256 x k images each device gets 256.\n";
+}
+
+}  // namespace
+
+void setup_recipes(CLI::App& app) {
+  auto* command = app.add_subcommand("recipes", "List the recipes of `train`, with the chapters' figures");
+  const auto json = std::make_shared<bool>(false);
+  command->add_flag("--json", *json, "Print the list as JSON");
+  command->callback([json] { write_stdout(*json ? json_line(recipes_json()) : recipes_text()); });
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// lockstep recipes: what can be trained by name, and what the chapters report of it.
+// `lockstep recipes`: the named sets of values, and what the chapters report for them.
 #pragma once
 
 namespace CLI {
@@ -7,7 +7,9 @@ class App;
 
 namespace lockstep {
 
+// With --json it prints {"recipes": [...]}. Each recipe has "name", "description", "reported" (text or null),
+// "model", "initialization", "epochs", "batch_size", "lr", "adamw_lr", "per_device" (whether batch and rates
+// are multiplied by the number of devices), "momentum", "weight_decay", "schedule" and "warmup_epochs".
 void setup_recipes(CLI::App& app);
-void run_recipes();
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// A word that a shell would take apart is put in quotes.
+// Quotes a word that a shell would split or expand.
 std::string quoted(const std::string& word) {
   const bool plain = !word.empty() && word.find_first_of(" \t\n'\"$`\\*?#&;|<>()[]{}~!") == std::string::npos;
   if (plain) return word;
@@ -44,7 +44,7 @@ nlohmann::ordered_json environment_json() {
   const auto machine = this_machine();
   nlohmann::ordered_json json{
       {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()))},
-      {"processor", machine.processor},
+      {"cpu", machine.cpu},
       {"cores", machine.cores},
       {"instructions", machine.instructions},
       {"memory_bytes", machine.total_bytes},
@@ -61,7 +61,7 @@ nlohmann::ordered_json environment_json() {
 std::string environment_text() {
   const auto machine = this_machine();
   auto text = fmt::format("# {:<10} {}\n", "command", command_line());
-  text += fmt::format("# {:<10} {}, {}, {}, {:.1f} GiB memory\n", "machine", machine.processor,
+  text += fmt::format("# {:<10} {}, {}, {}, {:.1f} GiB memory\n", "machine", machine.cpu,
                       counted(machine.cores, "core"), machine.instructions,
                       static_cast<double>(machine.total_bytes) / (1 << 30));
   for (size_t i = 0; i < machine.gpus.size(); ++i) {

@@ -33,40 +33,42 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
        "--deterministic cannot be combined with --split auto: shares found by timing vary between runs",
        "name the shares: --split 3:1"},
       {options.invariant && options.split != "even",
-       "--invariant cuts every batch into eight equal parts, --split asks for others", "leave --split out"},
+       "--invariant cannot be combined with --split: it cuts every batch into eight equal parts",
+       "leave --split out"},
       {options.invariant && options.accumulate > 1,
-       "--invariant cuts every batch into eight parts that are computed one by one, --accumulate asks for "
-       "others",
+       "--invariant cannot be combined with --accumulate: it computes every batch in eight parts anyway",
        "leave --accumulate out"},
       {options.invariant && (options.sync || options.bucket_mb),
-       "--invariant adds whole gradients in a fixed tree: --sync and --bucket-mb have nothing to choose",
+       "--invariant cannot be combined with --sync or --bucket-mb: it sums gradients in an order of its own",
        "leave them out"},
       {options.invariant && options.allreduce.has_value(),
-       "--invariant adds gradients in a fixed tree on every replica: --allreduce has nothing to choose",
+       "--invariant cannot be combined with --allreduce: it sums gradients in an order of its own",
        "leave it out"},
       {options.cuda_graph == CudaGraph::kOn && options.trace.has_value(),
-       "--cuda-graph on replays a step as a whole, --trace looks into each", "leave one of them out"},
+       "--cuda-graph on cannot be combined with --trace: a replayed step cannot be timed in parts",
+       "leave one of them out"},
       {options.cuda_graph == CudaGraph::kOn && options.invariant,
-       "--cuda-graph on replays a step as a whole, --invariant exchanges the parts of each",
+       "--cuda-graph on cannot be combined with --invariant: its steps are computed in parts and not "
+       "captured",
        "leave one of them out"},
       {options.cuda_graph == CudaGraph::kOn && options.split == "auto",
-       "--cuda-graph on replays steps of fixed shares, --split auto changes them",
+       "--cuda-graph on cannot be combined with --split auto: captured steps need fixed shares",
        "name the shares: --split 3:1"},
       {options.invariant && options.bn != BnPolicy::kRoot,
-       "--invariant gives all replicas the same batch-norm statistics: --bn has nothing to choose",
+       "--invariant cannot be combined with --bn: all replicas have the same batch-norm statistics",
        "leave --bn out"},
       {options.sync == SyncMode::kParameterwise && options.bucket_mb.has_value(),
-       "--sync parameterwise sums parameter by parameter: it has no buckets for --bucket-mb",
+       "--sync parameterwise cannot be combined with --bucket-mb: it uses no buckets",
        "use --sync bucketed or --sync overlapped"},
       {adamw && (options.momentum.has_value() || options.nesterov),
-       "--momentum and --nesterov belong to --optimizer sgd, adamw has moments of its own",
+       "--optimizer adamw cannot be combined with --momentum or --nesterov: they are settings of sgd",
        "leave them out, or use --optimizer sgd"},
       {!adamw && options.nesterov && momentum == 0,
-       "--nesterov is a form of momentum, and --momentum is 0 (by itself or by the recipe)",
-       "add --momentum 0.9"},
-      {same_file(options.metrics, options.trace), "--metrics and --trace name the same file", "name two"},
-      {same_file(options.metrics, options.save), "--metrics and --save name the same file", "name two"},
-      {same_file(options.trace, options.save), "--trace and --save name the same file", "name two"},
+       "--nesterov needs momentum, and --momentum is 0 (as given, or by the recipe)", "add --momentum 0.9"},
+      {same_file(options.metrics, options.trace), "--metrics and --trace name the same file",
+       "name two files"},
+      {same_file(options.metrics, options.save), "--metrics and --save name the same file", "name two files"},
+      {same_file(options.trace, options.save), "--trace and --save name the same file", "name two files"},
   };
   for (const auto& combination : combinations) {
     if (combination.given) throw UsageError(combination.what, combination.hint);
@@ -91,10 +93,16 @@ void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
                    "leave it out: on CPUs nothing is captured");
 }
 
+void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {
+  if (allreduce != Allreduce::kNccl || any_gpu(devices)) return;
+  throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),
+                   "leave it out: on CPUs two_shot sums the gradients");
+}
+
 void check_precision(Precision precision, std::span<const torch::Device> devices) {
   if (precision != Precision::kTf32 || any_gpu(devices)) return;
   throw UsageError(fmt::format("--precision tf32 is for GPUs, the devices are {}", to_string(devices)),
-                   "use fp32, or bf16");
+                   "use fp32 or bf16");
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Flags that make no sense together: one table, each with the reason.
+// Combinations of flags, and of flags and devices, that are refused.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -12,13 +12,17 @@
 
 namespace lockstep {
 
-// Throws UsageError for the first combination that makes no sense.
+// Throws UsageError for the first combination that makes no sense, with the reason.
 void check_combinations(const TrainFlags& options, const Recipe& recipe);
 
 bool any_gpu(std::span<const torch::Device> devices);
 
-// Throw UsageError for what none of the devices has.
+// Throws UsageError unless --invariant works with this number of replicas.
+void check_invariant(int replicas);
+
+// Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);
+void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices);
 void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices);
 
 }  // namespace lockstep

@@ -76,6 +76,7 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   replica.invariant = options.invariant;
   if (options.sync) replica.sync.mode = *options.sync;
   if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
+  check_allreduce(options.allreduce.value_or(Allreduce::kAuto), trainer.devices);
   trainer.allreduce = choose_allreduce(options.allreduce.value_or(Allreduce::kAuto), trainer.devices);
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;

@@ -1,7 +1,8 @@
-// The built program: exit codes, and what goes to which stream.
+// The built program: exit codes, standard output and standard error.
 #include <lockstep/tests/catch.h>
 #include <cstdlib>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <regex>
 #include <string>
 #include <vector>
@@ -15,7 +16,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-// A usage error: code 2, nothing on standard output, exactly these two lines on standard error.
+// Checks for a usage error: code 2, no standard output, exactly these two lines on standard error.
 void check_refused(const Process& process, const std::string& error, const std::string& hint) {
   const auto result = run_process(process);
   CHECK(result.exit_code == 2);
@@ -25,7 +26,7 @@ void check_refused(const Process& process, const std::string& error, const std::
 
 }  // namespace
 
-TEST_CASE("without a subcommand the help goes to standard error, and the code is 2") {
+TEST_CASE("without a subcommand the help goes to standard error, with exit code 2") {
   const auto result = run_process(program({}));
   CHECK(result.exit_code == 2);
   CHECK(result.out.empty());
@@ -35,15 +36,15 @@ TEST_CASE("without a subcommand the help goes to standard error, and the code is
 }
 
 TEST_CASE("help and version go to standard output") {
-  for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--help"}, {"devices", "-h"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"--help"}, {"devices", "-h"}, {"help"}, {"help", "bench", "step"}}) {
     const auto result = run_process(program(words));
     CHECK(result.exit_code == 0);
     CHECK(result.err.empty());
     CHECK_THAT(result.out, ContainsSubstring("Usage: lockstep"));
   }
   for (const std::vector<std::string>& words :
-       std::vector<std::vector<std::string>>{{"--version"}, {"devices", "--version"}}) {
+       std::vector<std::vector<std::string>>{{"--version"}, {"-V"}, {"version"}, {"devices", "--version"}}) {
     const auto result = run_process(program(words));
     CHECK(result.exit_code == 0);
     CHECK(result.err.empty());
@@ -53,8 +54,48 @@ TEST_CASE("help and version go to standard output") {
   }
 }
 
-// libgomp itself says what it has read. Sanitizers start the program without this.
-TEST_CASE("OpenMP's threads spin only shortly, unless the user says otherwise") {
+TEST_CASE("lockstep help SUBCOMMAND is its --help") {
+  CHECK(run_process(program({"help"})).out == run_process(program({"--help"})).out);
+  CHECK(run_process(program({"help", "train"})).out == run_process(program({"train", "--help"})).out);
+  CHECK(run_process(program({"help", "bench", "step"})).out ==
+        run_process(program({"bench", "step", "--help"})).out);
+  check_refused(program({"help", "trian"}), "unknown subcommand 'trian'", "did you mean 'train'?");
+  check_refused(program({"help", "xyzzy"}), "unknown subcommand 'xyzzy'",
+                "'lockstep help' lists all subcommands");
+}
+
+TEST_CASE("--json prints devices and recipes as JSON") {
+  const auto devices = nlohmann::json::parse(run_process(program({"devices", "--json"})).out);
+  CHECK(devices.at("cpu").at("cores") >= 1);
+  CHECK(devices.at("cpu").at("memory_bytes") > devices.at("cpu").at("free_bytes"));
+  CHECK(devices.at("gpus").is_array());
+  CHECK(devices.at("versions").contains("LibTorch"));
+  const auto recipes = nlohmann::json::parse(run_process(program({"recipes", "--json"})).out).at("recipes");
+  REQUIRE(recipes.size() == 5);
+  CHECK(recipes.at(0).at("name") == "lenet-scratch");
+  CHECK(recipes.at(0).at("lr") == .2);
+  CHECK(recipes.at(3).at("reported").is_null());
+  CHECK(recipes.at(4).at("schedule") == "cosine");
+  // The variable of bench's --json FILE does not matter here.
+  CHECK(run_process(program({"recipes"}, {{"LOCKSTEP_FLAG_JSON", "rows.json"}})).exit_code == 0);
+}
+
+TEST_CASE("--kernels stock is taken as torch, with a notice") {
+  const std::string notice =
+      "lockstep: warning: --kernels stock is now --kernels torch; stock will not be taken by the next "
+      "version\n";
+  const auto result = run_process(train({"--dry-run", "--kernels", "stock"}));
+  CHECK(result.exit_code == 0);
+  CHECK(result.err == notice);
+  CHECK_THAT(result.out, ContainsSubstring("torch's kernels alone"));
+  auto process = train({"--dry-run"});
+  process.environment = {{"LOCKSTEP_FLAG_KERNELS", "stock"}};
+  CHECK(run_process(process).err == notice);
+  CHECK(run_process(train({"--dry-run", "--kernels", "torch"})).err.empty());
+}
+
+// libgomp prints its settings. Programs with a sanitizer keep the defaults.
+TEST_CASE("OpenMP's threads spin briefly, unless the user says otherwise") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   SKIP_CASE("a program with a sanitizer leaves OpenMP as it is");
 #endif
@@ -95,9 +136,29 @@ TEST_CASE("misspelt words") {
   check_refused(program({"devices"}, {{"LOCKSTEP_FLAG_COLOR", "blue"}}),
                 "LOCKSTEP_FLAG_COLOR must be auto, always or never, got 'blue'",
                 "see 'lockstep devices --help'");
+  check_refused(program({"train", "--model", "resnet"}), "--model must be lenet or resnet18, got 'resnet'",
+                "did you mean 'resnet18'? see 'lockstep train --help'");
+  check_refused(program({"train", "--recipe", "resnet18"}),
+                "--recipe must be lenet-scratch, resnet18-pytorch, resnet18-gluon, resnet18-fleet or "
+                "resnet18-warmup, got 'resnet18'",
+                "did you mean resnet18-pytorch, resnet18-gluon, resnet18-fleet or resnet18-warmup? 'lockstep "
+                "recipes' describes all of them, see 'lockstep train --help'");
+  check_refused(program({"train", "--recipe", "xyzzy"}),
+                "--recipe must be lenet-scratch, resnet18-pytorch, resnet18-gluon, resnet18-fleet or "
+                "resnet18-warmup, got 'xyzzy'",
+                "'lockstep recipes' describes all of them, see 'lockstep train --help'");
 }
 
-TEST_CASE("a variable that sets no flag is warned of") {
+TEST_CASE("a flag of several other commands") {
+  const auto result = run_process(program({"devices", "--batch-size", "3"}));
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring(
+                             "unknown flag '--batch-size' for 'lockstep devices'\nhint: it is a flag of ") &&
+                             ContainsSubstring(" other commands, such as 'lockstep train'; see 'lockstep "
+                                               "devices --help'\n"));
+}
+
+TEST_CASE("a variable that sets no flag gives a warning") {
   const auto result = run_process(program({"devices"}, {{"LOCKSTEP_FLAG_COLR", "never"}}));
   CHECK(result.exit_code == 0);
   CHECK(result.err ==
@@ -115,7 +176,7 @@ TEST_CASE("results that cannot be written are an error") {
   CHECK(result.err == "lockstep: error: cannot write to standard output: No space left on device\n");
 }
 
-TEST_CASE("colours only on a terminal that wants them") {
+TEST_CASE("colours appear only on a terminal, unless --color says otherwise") {
   const auto has_colour = [](std::vector<std::string> words, std::map<std::string, std::string> environment,
                              bool terminal) {
     auto process = program(std::move(words), std::move(environment));
@@ -147,9 +208,9 @@ TEST_CASE("a reader that leaves early ends the program quietly") {
   CHECK(result.err.empty());
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which takes terabytes of addresses for itself
-TEST_CASE("memory that is not to be had") {
-  // 1.7 TB of images, where 200 GB of addresses are allowed: fails on any machine, before anything is filled.
+#ifndef __SANITIZE_ADDRESS__  // it needs terabytes of addresses itself
+TEST_CASE("an allocation that fails") {
+  // 1.7 TB of images with a limit of 200 GB of addresses: fails on any machine, before any memory is used.
   const auto result = run_process({.command = {"/bin/sh", "-c",
                                                "ulimit -v 200000000; exec " LOCKSTEP_PROGRAM
                                                " train --data synthetic --limit-train 2147483648"}});

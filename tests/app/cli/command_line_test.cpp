@@ -1,4 +1,4 @@
-// The conventions of the command line, on a small tree of commands of the test's own.
+// The conventions of the command line, on a small tree of commands.
 #include <CLI/CLI.hpp>
 
 #include <lockstep/tests/catch.h>
@@ -44,7 +44,7 @@ struct Commands {
     train->add_option("--seed", seed, "First random number")->check(non_negative_int());
     train->add_option("--lr", lr, "Learning rate")->check(positive_number());
     train->add_option("--metrics", metrics, "File of results")->type_name("FILE");
-    train->add_option("--sync", sync, "How gradients meet")
+    train->add_option("--sync", sync, "When gradients are summed")
         ->check(one_of({"parameterwise", "bucketed", "overlapped"}));
     train->add_flag("--quiet", quiet, "Say less");
     auto* data = app.add_subcommand("data", "Data sets");
@@ -89,7 +89,7 @@ class Variable {
 
 }  // namespace
 
-TEST_CASE("what is right is accepted") {
+TEST_CASE("correct command lines are accepted") {
   Commands commands;
   commands.parse({"train", "--epochs", "3", "--lr=1e-3", "--seed", "0", "--quiet", "--metrics", "-", "--sync",
                   "overlapped"});
@@ -202,7 +202,7 @@ TEST_CASE("numbers") {
   CHECK(refusal_of("--lr", ".05") == "accepted");
 }
 
-TEST_CASE("the environment sets flags, and the command line comes first") {
+TEST_CASE("the environment sets flags; the command line takes precedence") {
   const Variable batch_size("LOCKSTEP_FLAG_BATCH_SIZE", "32");
   const Variable epochs("LOCKSTEP_FLAG_EPOCHS", "7");
   const Variable quiet("LOCKSTEP_FLAG_QUIET", "1");
@@ -238,7 +238,7 @@ TEST_CASE("0 and false switch a flag off") {
   }
 }
 
-TEST_CASE("asking for help wins over what is wrong beside it") {
+TEST_CASE("--help takes precedence over errors") {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
            {"train", "--batch-size", "0", "--help"}, {"train", "--help", "--epoch"}, {"train", "-h"}}) {
     Commands commands;
@@ -273,7 +273,7 @@ TEST_CASE("the help of a command") {
         "      --lr X          Learning rate (default 0.2)\n"
         "      --metrics FILE  File of results\n"
         "      --sync parameterwise|bucketed|overlapped\n"
-        "                      How gradients meet (default bucketed)\n"
+        "                      When gradients are summed (default bucketed)\n"
         "      --quiet         Say less\n"
         "  -h, --help          Show this help\n"
         "      --color WHEN    Colours\n");

@@ -1,6 +1,5 @@
-// Flags of `lockstep train` that change the update: each does what it says. Weights are read from the file
-// that --save writes, in double, and held against the textbook's formula for a step or two; g is the gradient
-// that plain SGD shows.
+// Flags of `lockstep train` that change the update. The weights of a step or two, in double, are compared
+// with the textbook's formula; g is the gradient, from a step of plain SGD.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <cmath>
@@ -46,7 +45,7 @@ Values difference(const Values& a, const Values& b) {
 
 double norm(const Values& a) { return std::sqrt(std::inner_product(a.begin(), a.end(), a.begin(), 0.0)); }
 
-// How far two vectors are apart, as a part of the second's length.
+// The distance of two vectors, relative to the length of the second.
 double apart(const Values& a, const Values& b) { return norm(difference(a, b)) / norm(b); }
 
 Values times(double factor, Values a) {
@@ -56,7 +55,7 @@ Values times(double factor, Values a) {
 
 constexpr double kSame = 1e-9;
 
-// A step that moves nothing leaves the initial weights.
+// A step with a rate of almost 0 leaves the initial weights.
 Values initial(const SmallData& data) { return trained(data, 1, {"--lr", "1e-300"}); }
 
 std::vector<double> rates(const SmallData& data, const Words& words) {
@@ -89,10 +88,10 @@ TEST_CASE("--lr, --momentum, --nesterov, --weight-decay and --clip-norm are torc
   const auto bound = [](double value) { return Words{"--clip-norm", std::to_string(value)}; };
   CHECK(trained(data, 1, bound(2 * length)) == w1);
   const auto clipped = difference(w0, trained(data, 1, bound(length / 2)));
-  CHECK(apart(clipped, times(.5, moved)) < 1e-4);  // what to_string leaves of the bound
+  CHECK(apart(clipped, times(.5, moved)) < 1e-4);  // to_string() rounds the bound
 }
 
-TEST_CASE("--optimizer adamw is AdamW: the first step is lr g / (|g| + 1e-8), after the decay") {
+TEST_CASE("--optimizer adamw is AdamW: its first step is lr g / (|g| + 1e-8), after the decay") {
   const SmallData data(128, 10);
   const auto w0 = initial(data), w1 = trained(data, 1, {});
   const auto moved = trained(data, 1, {"--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.1"});
@@ -104,7 +103,7 @@ TEST_CASE("--optimizer adamw is AdamW: the first step is lr g / (|g| + 1e-8), af
   CHECK(apart(difference(moved, w0), difference(expected, w0)) < 1e-6);
 }
 
-TEST_CASE("--accumulate changes when gradients are computed, not what is trained") {
+TEST_CASE("--accumulate changes how gradients are computed, not their value") {
   const SmallData data(128, 10);
   const auto whole = trained(data, 2, {});
   const auto parts = trained(data, 2, {"--accumulate", "5"});
@@ -116,19 +115,19 @@ TEST_CASE("--accumulate changes when gradients are computed, not what is trained
   CHECK_THAT(text, ContainsSubstring("each shard in 5 micro-batches"));
 }
 
-TEST_CASE("--precision: fp64 is kept in double, bf16 computes coarsely and keeps floats, tf32 is for GPUs") {
+TEST_CASE("--precision: fp64 keeps doubles, bf16 computes coarsely and keeps floats, tf32 is for GPUs") {
   const SmallData data(128, 10);
   const auto w0 = initial(data);
   const auto doubles = difference(w0, trained(data, 1, {}));
   const auto after_floats = trained(data, 1, {}, "fp32");
   const auto floats = difference(w0, after_floats);
-  const auto coarse = difference(w0, trained(data, 1, {"--kernels", "stock"}, "bf16"));
+  const auto coarse = difference(w0, trained(data, 1, {"--kernels", "torch"}, "bf16"));
   // Rounding to 24 and 8 bits, over a few layers. The weights' own rounding is 1e-9 of lr g.
   CHECK(apart(floats, doubles) > 1e-8);
   CHECK(apart(floats, doubles) < 1e-4);
   CHECK(apart(coarse, doubles) > 1e-3);
   CHECK(apart(coarse, doubles) < 1e-1);
-  CHECK(trained(data, 1, {}, "bf16") == after_floats);  // LeNet's own kernels stay in fp32
+  CHECK(trained(data, 1, {}, "bf16") == after_floats);  // lockstep's kernels for LeNet stay in fp32
 
   const TempFolder folder;
   for (const auto& [precision, dtype] : {std::pair("fp64", "F64"), {"bf16", "F32"}}) {
@@ -141,7 +140,7 @@ TEST_CASE("--precision: fp64 is kept in double, bf16 computes coarsely and keeps
              ContainsSubstring("--precision tf32 is for GPUs") && ContainsSubstring("[cpu, cpu]"));
 }
 
-TEST_CASE("the plan says where bf16 is not what computes") {
+TEST_CASE("the plan says where layers compute in fp32 instead of bf16") {
   const auto arithmetic = [](const Words& words) {
     const auto result =
         run_process(train(Words{"--precision", "bf16", "--dry-run", "--devices", "cpu"} + words));
@@ -153,7 +152,7 @@ TEST_CASE("the plan says where bf16 is not what computes") {
   };
   const std::string bf16 = "  arithmetic bf16 in layers that gain by it, weights and sums in fp32";
   CHECK(arithmetic({}) == bf16 + "; lenet in fp32 on CPUs, which is faster");
-  CHECK(arithmetic({"--kernels", "stock"}) == bf16 + "; torch's kernels only");
+  CHECK(arithmetic({"--kernels", "torch"}) == bf16 + "; torch's kernels only");
   CHECK(arithmetic({"--recipe", "resnet18-pytorch"}) == bf16);
 }
 

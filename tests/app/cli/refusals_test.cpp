@@ -1,4 +1,4 @@
-// Runs that are refused or that fail: combinations of flags that make no sense, and a loss that is none.
+// Runs that are refused (combinations of flags that make no sense) or that fail (the loss is NaN).
 #include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -14,7 +14,7 @@ using lockstep::CpuCapability;
 using lockstep::has_capability;
 using lockstep::testing::TempFolder;
 
-TEST_CASE("flags that make no sense together are refused before anything is read or written") {
+TEST_CASE("combinations that make no sense are refused before anything is read or written") {
   struct Case {
     Words words;
     Words names;  // the flags that the message names
@@ -26,16 +26,17 @@ TEST_CASE("flags that make no sense together are refused before anything is read
       {{"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}, "vary between runs"},
       {{"--invariant", "--split", "3:1"}, {"--invariant", "--split"}, "eight equal parts"},
       {{"--invariant", "--split", "auto"}, {"--invariant", "--split"}, "eight equal parts"},
-      {{"--invariant", "--accumulate", "2"}, {"--invariant", "--accumulate"}, "one by one"},
-      {{"--invariant", "--sync", "bucketed"}, {"--invariant", "--sync"}, "fixed tree"},
-      {{"--invariant", "--bucket-mb", "5"}, {"--invariant", "--bucket-mb"}, "fixed tree"},
-      {{"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}, "fixed tree"},
+      {{"--invariant", "--accumulate", "2"}, {"--invariant", "--accumulate"}, "in eight parts anyway"},
+      {{"--invariant", "--sync", "bucketed"}, {"--invariant", "--sync"}, "an order of its own"},
+      {{"--invariant", "--bucket-mb", "5"}, {"--invariant", "--bucket-mb"}, "an order of its own"},
+      {{"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}, "an order of its own"},
       {{"--invariant", "--bn", "average"}, {"--invariant", "--bn"}, "the same batch-norm statistics"},
       {{"--sync", "parameterwise", "--bucket-mb", "5"},
        {"--sync parameterwise", "--bucket-mb"},
-       "no buckets"},
-      {{"--optimizer", "adamw", "--momentum", ".9"}, {"--optimizer sgd", "--momentum"}, "adamw has moments"},
-      {{"--optimizer", "adamw", "--nesterov"}, {"--optimizer sgd", "--nesterov"}, "adamw has moments"},
+       "uses no buckets"},
+      {{"--optimizer", "adamw", "--momentum", ".9"}, {"--optimizer adamw", "--momentum"}, "settings of sgd"},
+      {{"--optimizer", "adamw", "--nesterov"}, {"--optimizer adamw", "--nesterov"}, "settings of sgd"},
+      {{"--allreduce", "nccl"}, {"--allreduce nccl"}, "is for GPUs"},
       {{"--nesterov"}, {"--nesterov", "--momentum"}, "is 0"},
       {{"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}, "is 0"},
       {{"--metrics", file, "--trace", file}, {"--metrics", "--trace"}, "the same file"},
@@ -43,7 +44,7 @@ TEST_CASE("flags that make no sense together are refused before anything is read
       {{"--trace", file, "--save", file}, {"--trace", "--save"}, "the same file"},
   };
   for (const auto& combination : cases) {
-    // A folder that does not exist would be an error of its own, with another code, once data were read.
+    // Reading this folder would be another error, with another code.
     auto words = combination.words + Words{"--data", "/nonexistent", "--devices", "cpux2"};
     if (combination.why != "the same file") words = words + Words{"--metrics", file};
     INFO(combination.words[0] << " " << combination.words[1 % combination.words.size()]);
@@ -54,16 +55,16 @@ TEST_CASE("flags that make no sense together are refused before anything is read
   }
 }
 
-TEST_CASE("more images than there are cannot be asked for") {
+TEST_CASE("limits above the number of images are refused") {
   const SmallData data(16, 8);
   CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "17"}), 2),
              ContainsSubstring("--limit-train 17 is more than the 16 training images of " + data.folder()));
-  // train() limits the training images by itself.
+  // train() would limit the training images.
   CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "16", "--limit-test", "9"}), 2),
              ContainsSubstring("--limit-test 9 is more than the 8 test images of " + data.folder()));
 }
 
-TEST_CASE("what looks alike and makes sense is accepted") {
+TEST_CASE("similar combinations that make sense are accepted") {
   const SmallData data(16, 8);
   const std::vector<Words> cases = {
       {"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
@@ -78,7 +79,7 @@ TEST_CASE("what looks alike and makes sense is accepted") {
   }
 }
 
-TEST_CASE("a loss that is no number ends a run of several replicas, and says when and where") {
+TEST_CASE("a loss that is not finite ends a run of several replicas; the error says when and where") {
   const SmallData data;
   const auto result = run_process(train(
       {"--data", data.folder(), "--devices", "cpux2", "--lr", "1e30", "--epochs", "1", "--log-every", "1"}));
@@ -90,7 +91,7 @@ TEST_CASE("a loss that is no number ends a run of several replicas, and says whe
                              !ContainsSubstring("test acc"));
 }
 
-TEST_CASE("values that are none of the choices name the nearest") {
+TEST_CASE("the error for an unknown value names the nearest one") {
   const std::vector<std::pair<Words, std::string>> cases = {
       {{"--sync", "overlaped"}, "overlapped"}, {{"--allreduce", "twoshot"}, "two_shot"},
       {{"--optimizer", "adam"}, "adamw"},      {{"--schedule", "cosin"}, "cosine"},
@@ -109,7 +110,7 @@ TEST_CASE("values that are none of the choices name the nearest") {
   }
 }
 
-TEST_CASE("a capability of the processor by another name is refused before anything is read or printed") {
+TEST_CASE("an unknown CPU capability is refused before anything is read or printed") {
   const std::map<std::string, std::string> nonsense = {{"LOCKSTEP_CPU_CAPABILITY", "nonsense"}};
   const Words list = {"--devices", "cpux2"};
   for (const auto& words : std::vector<Words>{{"train", "--dry-run", "--data", "/nonexistent"},
@@ -123,7 +124,7 @@ TEST_CASE("a capability of the processor by another name is refused before anyth
   }
 }
 
-TEST_CASE("the capability that is named is the one that computes") {
+TEST_CASE("LOCKSTEP_CPU_CAPABILITY chooses the kernels") {
   const auto hash = [](const std::map<std::string, std::string>& environment) {
     auto process = train({"--epochs", "1", "--limit-steps", "2", "--quiet", "--print-weights-hash"});
     process.environment = environment;
@@ -133,11 +134,11 @@ TEST_CASE("the capability that is named is the one that computes") {
   };
   const auto portable = hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}});
   CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}}) == portable);
-  if (!has_capability(CpuCapability::kAvx2)) SKIP_CASE("this processor has no other");
+  if (!has_capability(CpuCapability::kAvx2)) SKIP_CASE("this CPU has no other capability");
   CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "avx2"}}) != portable);
 }
 
-TEST_CASE("--quiet leaves warnings and the last line") {
+TEST_CASE("--quiet prints warnings and the last line only") {
   const SmallData data(640, 10);
   auto process = train({"--data", data.folder(), "--devices", "cpux2", "--split", "auto", "--batch-size",
                         "16", "--epochs", "1", "--log-every", "1", "--quiet"});

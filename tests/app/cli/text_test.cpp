@@ -1,4 +1,4 @@
-// Names that are nearly right, the drawn curve, and the report of `lockstep devices`.
+// Suggestions for misspelt names, the curve of a run, and the text of `lockstep devices`.
 #include <lockstep/tests/catch.h>
 #include <limits>
 #include <string>
@@ -18,6 +18,10 @@ TEST_CASE("a library's hints name the program's flags") {
   CHECK(with_flags("use allreduce two_shot, or list each GPU once") ==
         "use --allreduce two_shot, or list each GPU once");
   CHECK(with_flags("use the device list cpu, or cpux2") == "use --devices cpu, or cpux2");
+  CHECK(with_flags("choose another name, or replace it with overwrite = true") ==
+        "choose another name, or replace it with --overwrite");
+  CHECK(with_flags("use batch size 64, or use a smaller batch size") ==
+        "use --batch-size 64, or use a smaller --batch-size");
   CHECK(with_flags("use --allreduce ring").size() == 20);  // it stays as it is
   CHECK(with_flags("").empty());
 }
@@ -42,14 +46,24 @@ TEST_CASE("the nearest name") {
   CHECK(nearest("--Devices", flags) == "--devices");
   CHECK(nearest("-seed", flags) == "--seed");
   CHECK(nearest("--lt", flags) == "--lr");
-  CHECK(nearest("--dev", flags) == "--devices");  // the only one that begins so
+  CHECK(nearest("--dev", flags) == "--devices");  // the only one with this beginning
+}
+
+TEST_CASE("the only name with this beginning comes before nearer ones") {
+  const std::vector<std::string> models{"lenet", "resnet18"};
+  CHECK(nearest("resnet", models) == "resnet18");  // "lenet" is two edits away, too
+  CHECK(nearest("len", models) == "lenet");
+  const std::vector<std::string> recipes{"lenet-scratch", "resnet18-pytorch", "resnet18-gluon"};
+  CHECK_FALSE(nearest("resnet18", recipes));
+  CHECK(completions("resnet18", recipes) == std::vector<std::string>{"resnet18-pytorch", "resnet18-gluon"});
+  CHECK(completions("re", recipes).empty());
 }
 
 TEST_CASE("no name is suggested when none is near") {
   const std::vector<std::string> flags{"--epochs", "--lr", "--limit-train", "--limit-steps"};
   CHECK_FALSE(nearest("--learning-rate", flags));
   CHECK_FALSE(nearest("--x", flags));
-  CHECK_FALSE(nearest("--limit", flags));  // two begin so
+  CHECK_FALSE(nearest("--limit", flags));  // two have this beginning
   CHECK_FALSE(nearest("", flags));
   CHECK_FALSE(nearest("--", flags));
   CHECK_FALSE(nearest(std::string(10'000, 'e'), flags));
@@ -82,7 +96,7 @@ TEST_CASE("the curve in braille dots") {
   };
   CHECK_THAT(draw_curve(std::vector{1., 1.}, 2, 32, 2, true),
              StartsWith(picture("\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u28c0\u25cf")));
-  // A value that is no number leaves a gap.
+  // NaN leaves a gap.
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   CHECK_THAT(draw_curve(std::vector{1., kNan, 1.}, 3, 32, 2, true),
              StartsWith(picture("\u2840        \u25cf")));
@@ -116,7 +130,7 @@ TEST_CASE("nothing to draw") {
 
 TEST_CASE("lockstep devices: a machine without a GPU") {
   Machine machine;
-  machine.processor = "Fast 9000";
+  machine.cpu = "Fast 9000";
   machine.cores = 8;
   machine.instructions = "AVX512";
   machine.total_bytes = int64_t{32} << 30;
@@ -127,9 +141,15 @@ TEST_CASE("lockstep devices: a machine without a GPU") {
   CHECK_THAT(text, ContainsSubstring("Fast 9000") &&
                        ContainsSubstring("8 cores, AVX512, 32.0 GiB memory (24.0 GiB free)"));
   CHECK_THAT(text, ContainsSubstring("no GPU: no NVIDIA driver is installed"));
-  CHECK_THAT(text, ContainsSubstring("one replica on the processor, 8 threads"));
-  CHECK_THAT(text, ContainsSubstring("two replicas on the processor, 4 threads each"));
+  CHECK_THAT(text, ContainsSubstring("one replica on the CPU, 8 threads"));
+  CHECK_THAT(text, ContainsSubstring("two replicas on the CPU, 4 threads each"));
   CHECK_THAT(text, ContainsSubstring("LibTorch        2.11.0"));
+  CHECK(
+      to_json(machine) ==
+      nlohmann::ordered_json::parse(
+          R"({"cpu": {"name": "Fast 9000", "cores": 8, "instructions": "AVX512", "memory_bytes": 34359738368,
+                        "free_bytes": 25769803776},
+                "gpus": [], "gpu_problem": "no NVIDIA driver is installed", "versions": {"LibTorch": "2.11.0"}})"));
 }
 
 TEST_CASE("lockstep devices: a machine with GPUs") {
@@ -147,4 +167,13 @@ TEST_CASE("lockstep devices: a machine with GPUs") {
   CHECK_THAT(text, ContainsSubstring(
                        "132 multiprocessors, compute capability 9.0, 80.0 GiB memory (79.0 GiB free)"));
   CHECK_THAT(text, ContainsSubstring("cuda:0,cuda:1") && !ContainsSubstring("no GPU"));
+  const auto json = to_json(machine);
+  CHECK(json.at("gpu_problem").is_null());
+  REQUIRE(json.at("gpus").size() == 2);
+  CHECK(json.at("gpus").at(1) == nlohmann::ordered_json{{"device", "cuda:1"},
+                                                        {"name", "Big GPU"},
+                                                        {"capability", "9.0"},
+                                                        {"multiprocessors", 132},
+                                                        {"memory_bytes", uint64_t{80} << 30},
+                                                        {"free_bytes", uint64_t{79} << 30}});
 }

@@ -1,0 +1,106 @@
+// The help of every command, and flags that are parsed into enumerations.
+#include <CLI/CLI.hpp>
+
+#include <lockstep/tests/catch.h>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/cli/cli.h>
+#include <lockstep/app/train/flags.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr size_t kColumns = 80;
+
+std::string help_text(const CLI::App& command, const std::string& name) {
+  return command.get_formatter()->make_help(&command, name, CLI::AppFormatMode::Normal);
+}
+
+void check_columns(const CLI::App& command, const std::string& name) {
+  std::istringstream text(help_text(command, name));
+  for (std::string line; std::getline(text, line);) {
+    INFO(name << ": " << line);
+    CHECK(line.size() <= kColumns);
+    CHECK((line.empty() || line.back() != ' '));
+  }
+  for (const auto* subcommand : command.get_subcommands([](const CLI::App*) { return true; })) {
+    check_columns(*subcommand, name + " " + subcommand->get_name());
+  }
+}
+
+// Where each heading of the help stands. All of them are there, in this order.
+void check_headings(const std::string& help, const std::vector<std::string>& headings) {
+  size_t place = 0;
+  for (const auto& heading : headings) {
+    INFO(heading);
+    const auto found = help.find("\n" + heading + ":\n");
+    REQUIRE(found != std::string::npos);
+    CHECK(found > place);
+    place = found;
+  }
+}
+
+TrainFlags parsed_flags(std::vector<std::string> words) {
+  CLI::App app("", "train");
+  TrainFlags flags;
+  add_recipe_flags(app, flags);
+  add_optimizer_flags(app, flags);
+  add_engine_flags(app, flags);
+  apply_conventions(app);
+  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
+  return flags;
+}
+
+}  // namespace
+
+TEST_CASE("no line of any help has more than 80 columns") {
+  const auto app = build_cli();
+  check_columns(*app, "lockstep");
+}
+
+TEST_CASE("the flags of train come in groups") {
+  const auto app = build_cli();
+  const auto train = help_text(*app->get_subcommand("train"), "lockstep train");
+  check_headings(train, {"What to train", "Devices and batch", "Optimizer", "Gradients and arithmetic",
+                         "Watching and keeping", "Other flags"});
+  const auto* step = app->get_subcommand("bench")->get_subcommand("step");
+  check_headings(help_text(*step, "lockstep bench step"),
+                 {"What to train", "Devices and batch", "Optimizer", "Gradients and arithmetic", "Measuring",
+                  "Other flags"});
+  CHECK_THAT(help_text(*app->get_subcommand("devices"), "lockstep devices"), ContainsSubstring("\nFlags:\n"));
+}
+
+TEST_CASE("the help shows the choices and the default") {
+  const auto app = build_cli();
+  const auto train = help_text(*app->get_subcommand("train"), "lockstep train");
+  CHECK_THAT(train, ContainsSubstring("--kernels auto|direct|torch") && ContainsSubstring("(default auto)") &&
+                        ContainsSubstring("--optimizer sgd|adamw") && ContainsSubstring("(default sgd)"));
+  CHECK_THAT(train, !ContainsSubstring("stock"));
+}
+
+TEST_CASE("choices are parsed into enumerations") {
+  const auto defaults = parsed_flags({});
+  CHECK(defaults.optimizer == OptimizerKind::kSgd);
+  CHECK_FALSE(defaults.schedule);
+  CHECK_FALSE(defaults.sync);
+  CHECK_FALSE(defaults.allreduce);
+  const auto flags =
+      parsed_flags({"--optimizer", "adamw", "--schedule", "cosine", "--precision", "bf16", "--bn", "average",
+                    "--sync", "bucketed", "--allreduce", "ring", "--kernels=torch", "--cuda-graph", "off"});
+  CHECK(flags.optimizer == OptimizerKind::kAdamW);
+  CHECK(flags.schedule == Schedule::kCosine);
+  CHECK(flags.precision == Precision::kBf16);
+  CHECK(flags.bn == BnPolicy::kAverage);
+  CHECK(flags.sync == SyncMode::kBucketed);
+  CHECK(flags.allreduce == Allreduce::kRing);
+  CHECK(flags.kernels == Kernels::kTorch);
+  CHECK(flags.cuda_graph == CudaGraph::kOff);
+}
+
+TEST_CASE("--kernels stock is still accepted as torch") {
+  CHECK(parsed_flags({"--kernels", "stock"}).kernels == Kernels::kTorch);
+}
