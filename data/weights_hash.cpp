@@ -3,6 +3,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <span>
 
 #include <lockstep/data/sha256.h>
 

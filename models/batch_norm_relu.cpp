@@ -4,9 +4,9 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <lockstep/models/autograd_operation.h>
 #include <lockstep/models/batch_norm_kernels.h>
 #include <lockstep/models/cpu/batch_norm.h>
-#include <lockstep/models/once_differentiable.h>
 #include <lockstep/support/stream.h>
 #include <lockstep/support/tensor_data.h>
 

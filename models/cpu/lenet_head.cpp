@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <lockstep/models/autograd_operation.h>
 #include <lockstep/models/cpu/check_params.h>
-#include <lockstep/models/once_differentiable.h>
 #include <lockstep/support/parallel_parts.h>
 #include <lockstep/support/tensor_data.h>
 
