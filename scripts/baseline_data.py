@@ -1,4 +1,4 @@
-"""Fashion-MNIST and the order in which an epoch visits it, for the Python side of comparisons. Needs torch alone."""
+"""Fashion-MNIST and the order of its rows in an epoch, for the Python side of comparisons. Needs only torch."""
 import gzip
 import sys
 from pathlib import Path
@@ -11,7 +11,7 @@ DEBIAN_FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 
 
 def read_idx(folder, name, header):
-    """The bytes of an IDX file, gzipped or plain, after its header, as a uint8 tensor."""
+    """Returns the bytes of an IDX file, gzipped or plain, after its header, as a uint8 tensor."""
     packed, plain = folder / f"{name}.gz", folder / name
     if not packed.exists() and not plain.exists():
         sys.exit(f"error: {packed} is missing\n"
@@ -21,12 +21,12 @@ def read_idx(folder, name, header):
 
 
 def load_set(folder, prefix):
-    """(images (n, 1, 28, 28) uint8, labels (n) int64); prefix: train or t10k."""
+    """Returns (images (n, 1, 28, 28) uint8, labels (n) int64); prefix: train or t10k."""
     images = read_idx(Path(folder), f"{prefix}-images-idx3-ubyte", 16).reshape(-1, 1, 28, 28)
     labels = read_idx(Path(folder), f"{prefix}-labels-idx1-ubyte", 8).to(torch.int64)
     return images, labels
 
 
 def epoch_batches(args, epoch, rows):
-    """The rows of each step of an epoch, lockstep's."""
+    """Returns the rows of each step of an epoch, in lockstep's order."""
     return torch.tensor(batch_order(args.seed, epoch, rows)).split(args.batch_size)

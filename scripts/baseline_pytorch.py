@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The chapters' networks in eager Python torch: what `lockstep train` on one device is compared with.
+"""Trains the chapters' networks in eager Python torch, for comparison with `lockstep train` on one device.
 
 The scratch LeNet is trained with the chapter's own lines, ResNet-18 with torch.optim.SGD. Initial weights, the order of
 rows and the learning rate of each step are those of `lockstep train`, so that both do the same arithmetic on the same
-numbers. Like lockstep it keeps the whole data set on the device as uint8 and reads the loss only where it is printed, so
-that what is compared is the training, not a loader.
+numbers. Like lockstep it keeps the whole data set on the device as uint8 and reads the loss only where it is printed:
+the comparison is about training, not about loading data.
 
     baseline_pytorch.py --epochs 10              train LeNet; prints what `lockstep train` prints
     baseline_pytorch.py --model resnet18 --epochs 3 --batch-size 64 --lr .05 --momentum .9 --weight-decay 5e-4 \\
         --schedule cosine --warmup-epochs 1 --limit-train 6400
                                                  the twin of `lockstep train --recipe resnet18-warmup --epochs 3
                                                  --batch-size 64 --lr .05 --limit-train 6400`
-    baseline_pytorch.py --turns                  be a contender of compare_turns.py or compare_gpu.py
+    baseline_pytorch.py --serve                  a case of compare_pytorch.py or compare_gpu.py
 
 Needs torch alone (no numpy).
 """
@@ -28,7 +28,7 @@ import torch  # noqa: E402
 from baseline_data import DEBIAN_FASHION_MNIST  # noqa: E402
 from baseline_process import keep_to_core  # noqa: E402
 from baseline_training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
-from baseline_turns import COMPILE_MODES, serve  # noqa: E402
+from baseline_serve import COMPILE_MODES, serve  # noqa: E402
 from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
 from resnet18_twin import INITIALIZATIONS  # noqa: E402
 
@@ -38,7 +38,7 @@ DEFAULT_LR = dict(lenet=0.2, resnet18=0.1)
 def train_epoch(run, epoch, record):
     """(mean loss, seconds) of one epoch."""
     args = run.args
-    # Outside the clock: nobody who wants speed draws a permutation in a Python loop.
+    # Not timed: a permutation drawn in a Python loop is slow, and no part of training.
     batches = run.batches(epoch)
     loss_sum, logged = 0.0, 0
     start = window_start = time.perf_counter()
@@ -89,11 +89,11 @@ def train(args):
 def add_training_flags(parser):
     parser.add_argument("--model", choices=DEFAULT_LR, default="lenet")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: as torch has it, which is "
-                        "fp32, but on GPUs TF32 in convolutions; bf16: under autocast")
-    parser.add_argument("--cudnn-benchmark", action="store_true", help="cuDNN times its algorithms and takes the fastest")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: torch's own, which is "
+                        "fp32, on GPUs with TF32 in convolutions; bf16: under autocast")
+    parser.add_argument("--cudnn-benchmark", action="store_true", help="cuDNN times its algorithms and uses the fastest")
     parser.add_argument("--memory-format", choices=MEMORY_FORMATS, default="channels_last",
-                        help="default: channels_last, the faster on processors; contiguous is as the chapters write it")
+                        help="default: channels_last, which is faster on CPUs; contiguous: as in the chapters")
     parser.add_argument("--initialization", choices=INITIALIZATIONS, default="torch", help="of resnet18's weights")
     parser.add_argument("--epochs", type=int, default=10)
     parser.add_argument("--batch-size", type=int, default=256, help="global")
@@ -101,7 +101,7 @@ def add_training_flags(parser):
     parser.add_argument("--momentum", type=float, default=0.0, help="of resnet18's SGD")
     parser.add_argument("--weight-decay", type=float, default=0.0, help="of resnet18's SGD")
     parser.add_argument("--schedule", choices=["constant", "cosine"], default="constant")
-    parser.add_argument("--warmup-epochs", type=int, default=0, help="in which the learning rate rises to its value")
+    parser.add_argument("--warmup-epochs", type=int, default=0, help="epochs in which the learning rate rises to its value")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", DEBIAN_FASHION_MNIST), metavar="DIR")
     parser.add_argument("--limit-train", type=int, metavar="N", help="train on the first N rows only")
@@ -111,32 +111,32 @@ def add_training_flags(parser):
     parser.add_argument("--print-weights-hash", action="store_true", help="SHA-256 of all weights in order of name")
 
 
-def add_turns_flags(parser):
-    turns = parser.add_argument_group("turns")
-    turns.add_argument("--turns", action="store_true", help="take turns instead of training")
-    turns.add_argument("--last-batch", choices=["drop", "keep"], default="drop", help="of an epoch, which is smaller")
-    turns.add_argument("--warmup", type=int, default=5, metavar="STEPS", help="steps before the first turn")
-    turns.add_argument("--compile", choices=[*COMPILE_MODES, "fastest"],
-                       help="with torch.compile, in this mode or in the one that turns out to be the fastest")
-    turns.add_argument("--store", metavar="FILE", help="with DistributedDataParallel, whose processes meet at this "
-                       "path, where no file is yet")
-    turns.add_argument("--world", type=int, default=1, help="how many processes; of several each keeps to one core")
-    turns.add_argument("--rank", type=int, default=0, help="which one this is")
+def add_serve_flags(parser):
+    serve = parser.add_argument_group("serve")
+    serve.add_argument("--serve", action="store_true", help="warm up, then take steps as stdin asks, instead of training")
+    serve.add_argument("--last-batch", choices=["drop", "keep"], default="drop", help="the smaller last batch of an epoch")
+    serve.add_argument("--warmup", type=int, default=5, metavar="STEPS", help="steps before the first repetition")
+    serve.add_argument("--compile", choices=[*COMPILE_MODES, "fastest"],
+                       help="use torch.compile in this mode; fastest: try both and keep the faster one")
+    serve.add_argument("--store", metavar="FILE", help="use DistributedDataParallel; its processes find each other "
+                       "through this file, which must not exist yet")
+    serve.add_argument("--world", type=int, default=1, help="number of processes; each of several keeps to one core")
+    serve.add_argument("--rank", type=int, default=0, help="number of this process, from 0")
 
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     add_training_flags(parser)
-    add_turns_flags(parser)
+    add_serve_flags(parser)
     args = parser.parse_args()
     if args.model == "lenet" and (args.momentum or args.weight_decay):
-        parser.error("--momentum and --weight-decay are for --model resnet18: lenet has the chapter's plain SGD")
+        parser.error("--momentum and --weight-decay need --model resnet18: lenet uses the chapter's plain SGD")
     if args.warmup_epochs and args.warmup_epochs >= args.epochs:
-        parser.error(f"--warmup-epochs {args.warmup_epochs} leaves nothing of {args.epochs} epochs")
-    if not args.turns and (args.store or args.compile):
-        parser.error("--store and --compile are for --turns")
+        parser.error(f"--warmup-epochs {args.warmup_epochs} must be less than --epochs {args.epochs}")
+    if not args.serve and (args.store or args.compile):
+        parser.error("--store and --compile need --serve")
     if args.world > 1 and (args.store is None or args.batch_size % args.world):
-        parser.error(f"--world {args.world} needs a --store, and a --batch-size that it divides, got {args.batch_size}")
+        parser.error(f"--world {args.world} needs --store, and must divide --batch-size {args.batch_size}")
     args.lr = DEFAULT_LR[args.model] if args.lr is None else args.lr
     return args
 
@@ -144,10 +144,10 @@ def parse():
 def main():
     args = parse()
     if args.world > 1:
-        keep_to_core(args.rank)  # before torch starts threads, which then keep to it too
+        keep_to_core(args.rank)  # before torch starts threads, which inherit the core
     torch.set_num_threads(args.threads)
     set_arithmetic(args)
-    serve(args) if args.turns else train(args)
+    serve(args) if args.serve else train(args)
 
 
 if __name__ == "__main__":

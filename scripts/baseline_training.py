@@ -1,4 +1,4 @@
-"""One replica of a twin that trains in Python torch, with data, precision and memory format as the flags say."""
+"""One replica of a network that trains in Python torch, with the data, precision and memory format of the flags."""
 import ctypes
 import hashlib
 import math
@@ -16,7 +16,7 @@ MEMORY_FORMATS = dict(contiguous=torch.contiguous_format, channels_last=torch.ch
 
 
 def set_arithmetic(args):
-    """Of the whole process, on GPUs. Matrix products keep to fp32 by default, convolutions do not."""
+    """Sets the process's arithmetic on GPUs. By default matrix products are in fp32, convolutions are not."""
     torch.backends.cudnn.allow_tf32 = args.precision != "fp32"
     torch.backends.cudnn.benchmark = args.cudnn_benchmark
 
@@ -30,7 +30,7 @@ def make_twin(args):
 
 
 def lr_at(args, step, steps_per_epoch):
-    """The rate of step 0, 1, ... of the run: lockstep's, parallel/optimizer/lr_schedule.h."""
+    """Returns the learning rate of step 0, 1, ... of the run, as parallel/optimizer/lr_schedule.h computes it."""
     warmup = args.warmup_epochs * steps_per_epoch
     if step < warmup:
         return args.lr * (step + 1) / warmup
@@ -40,7 +40,7 @@ def lr_at(args, step, steps_per_epoch):
 
 
 class Training:
-    """Of `world` replicas, the one that takes the part `rank` of each batch."""
+    """Replica `rank` of `world`; it trains on its part of each batch."""
 
     def __init__(self, args, rank=0, world=1):
         self.args, self.rank, self.world = args, rank, world
@@ -50,12 +50,12 @@ class Training:
         self.train = images[:limit].to(self.device), labels[:limit].to(self.device)
         self.test = [tensor.to(self.device) for tensor in load_set(args.data, "t10k")]
         self.twin = make_twin(args)
-        self.loss_sum_of = self.twin  # or what DistributedDataParallel or torch.compile make of it
-        # Over the rows since the last take_loss(); a tensor, since reading a number each step is what one does not do.
+        self.loss_sum_of = self.twin  # or DistributedDataParallel or torch.compile around it
+        # Over the rows since the last take_loss(). A tensor: reading a number in each step would wait for the device.
         self.loss_sum, self.rows = torch.zeros((), dtype=torch.float64, device=self.device), 0
 
     def batches(self, epoch):
-        """The rows of each step of an epoch, on the device."""
+        """Returns the rows of each step of an epoch, on the device."""
         return [rows.to(self.device) for rows in epoch_batches(self.args, epoch, len(self.train[1]))]
 
     def synchronize(self):
@@ -69,14 +69,14 @@ class Training:
         images, labels = data
         images = images.index_select(0, rows)
         if self.args.memory_format == "channels_last":
-            # Strides that say so: with one channel both formats lie alike, and torch would take them for the other's.
+            # With one channel both formats have the same layout; the strides must name channels_last all the same.
             X = torch.empty(images.shape, memory_format=torch.channels_last, device=self.device).copy_(images)
         else:
             X = images.to(torch.float32)
         return X.div_(255), labels.index_select(0, rows)
 
     def step(self, rows, lr):
-        """One step; the seconds of its parts: data, compute, update. On a GPU those in which they were queued."""
+        """Takes one step. Returns the seconds of data, compute and update; on a GPU, the seconds to queue them."""
         start = time.perf_counter()
         rows = rows[len(rows) * self.rank // self.world:len(rows) * (self.rank + 1) // self.world]
         X, y = self.gather(self.train, rows)
@@ -87,14 +87,14 @@ class Training:
         computed = time.perf_counter()
         self.twin.update(lr, len(rows))
         if self.device.type == "cuda":
-            self.twin.zero_grad()  # to None; torch.compile's graphs own what backward made, and would reuse it
+            self.twin.zero_grad()  # to None: torch.compile's graphs own these gradients and would reuse them
         updated = time.perf_counter()
         self.loss_sum += loss_sum.detach()
         self.rows += len(rows)
         return gathered - start, computed - gathered, updated - computed
 
     def take_loss(self):
-        """(mean loss, rows) since the last call."""
+        """Returns (mean loss, rows) since the last call."""
         taken = self.loss_sum.item() / self.rows, self.rows
         self.loss_sum.zero_()
         self.rows = 0
@@ -112,7 +112,7 @@ class Training:
         return correct.item() / len(self.test[1])
 
     def weights_sha256(self):
-        """Of all weights and buffers in order of name, row by row, as lockstep's."""
+        """Returns the hash of all weights and buffers in order of name, as lockstep computes it."""
         digest = hashlib.sha256()
         for _, tensor in sorted(self.twin.weights().items()):
             tensor = tensor.cpu().contiguous()

@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""scripts/busy_machine.py [--built FOLDER] [--rounds N] [--busy N] [--model lenet|resnet18]: milliseconds a step of
-`lockstep train` by how OpenMP's threads wait for their next loop, quiet and beside other programs.
+"""scripts/busy_machine.py [--built FOLDER] [--rounds N] [--busy N] [--model lenet|resnet18]: measures a step of
+`lockstep train` with three ways in which OpenMP's threads wait, with and without background load.
 
-  spinning   libgomp's own default, 300,000 turns of a loop (GOMP_SPINCOUNT=300000)
-  1000       a short spin: what lockstep sets for itself (GOMP_SPINCOUNT=1000)
+  spinning   libgomp's default, 300,000 iterations of a loop (GOMP_SPINCOUNT=300000)
+  1000       a short spin, lockstep's default (GOMP_SPINCOUNT=1000)
   passive    asleep at once (OMP_WAIT_POLICY=passive)
 
-Each round runs every setting once, one after the other, so that ratios compare runs of the same minute. A busy program is
-a shell loop that never sleeps. Measure on a machine that does nothing else. Needs no Python package.
+Each round runs every setting once, so that ratios compare runs of the same minute. The background load is shell loops that
+never sleep. Measure on a machine that does nothing else. Needs no Python package.
 """
 import argparse
 import json
@@ -25,7 +25,7 @@ FLAGS = {
 
 
 def step_ms(program, model, devices, setting):
-    """Median over the run's step events but the first one."""
+    """Returns the median over the run's step events without the first one."""
     with tempfile.TemporaryDirectory() as folder:
         metrics = os.path.join(folder, "run.jsonl")
         command = [program, "train", "--quiet", "--epochs", "1", "--limit-test", "256", *FLAGS[model],
@@ -36,7 +36,7 @@ def step_ms(program, model, devices, setting):
 
 
 def measure(program, model, rounds, busy):
-    neighbours = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(busy)]
+    background_load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(busy)]
     times = {}
     try:
         for _ in range(rounds):
@@ -44,9 +44,9 @@ def measure(program, model, rounds, busy):
                 for name, setting in SETTINGS.items():
                     times.setdefault((devices, name), []).append(step_ms(program, model, devices, setting))
     finally:
-        for neighbour in neighbours:
-            neighbour.kill()
-            neighbour.wait()
+        for loop in background_load:
+            loop.kill()
+            loop.wait()
     return times
 
 
@@ -61,11 +61,11 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--built", default="build/release", help="folder of the program")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--busy", type=int, default=1, help="busy programs in the second half")
+    parser.add_argument("--busy", type=int, default=1, help="busy programs in the second half; default: 1")
     parser.add_argument("--model", choices=FLAGS, default="lenet")
     options = parser.parse_args()
     program = os.path.join(options.built, "lockstep")
-    print("| model | busy programs | devices | waiting | ms a step (min - max) | / spinning |\n|---|---|---|---|---|---|")
+    print("| model | busy programs | devices | waiting | ms per step (min - max) | / spinning |\n|---|---|---|---|---|---|")
     for busy in (0, options.busy):
         print_rows(options.model, busy, measure(program, options.model, options.rounds, busy))
 

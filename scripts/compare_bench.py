@@ -1,20 +1,19 @@
 #!/usr/bin/env python3
-"""What `lockstep bench` measures beside the same in stock Python torch. compare_bench.sh builds what this needs and calls
-it. Runs in the Python that has torch, which then also runs the other side.
+"""Compares what `lockstep bench` measures with the same in Python torch. compare_bench.sh builds and calls this. Runs in
+the Python that has torch, which then also runs Python's side.
 
-    products    of a float matrix with itself, by one replica and by two at once, one thread each. Both sides draw the same
-                matrix, write into a ring of results, and hold them against a product of their own
-    allreduce   sums over two replicas, or two processes of torch.distributed's Gloo, which keep to a core each or do not;
-                one thread each. Of inputs whose sum is exact no element may be wrong. lockstep's replicas share their
-                memory, Gloo's processes send over the loopback: that is what each has to offer on one machine
-    step        a training step of LeNet in fp32 on one thread: eager, the images in either memory format. That both sides
-                compute the same loss is for compare_pytorch.sh to say
+    products    matrix products: a float matrix times itself, on one replica and on two at once, with one thread each. Both
+                sides draw the same matrix, write into a ring of results, and check the results
+    allreduce   sums over two replicas, or over two processes of torch.distributed's Gloo, which are bound to a core each or
+                free; one thread each. The sums of the inputs are exact: no element may be wrong. lockstep's replicas share
+                memory, Gloo's processes use the loopback: that is what each offers on one machine
+    step        a training step of LeNet in fp32 on one thread; in Python eager, in both memory formats. compare_pytorch.sh
+                checks that both sides compute the same loss
 
-Turns: lockstep, Python, lockstep, Python, ...; ratios are taken within a turn, so that what slows the machine down for a
-while slows both sides of a ratio. lockstep's turn is a fresh short run of its command, since that is what a user types, and
-it warms up by itself. Python's processes stay alive and idle but for their turn: starting torch anew takes seconds in which
-the machine changes, and would be no part of what is measured. Each turn of theirs begins with a warm-up, too, so that
-neither side is measured on cold caches.
+lockstep and Python run alternately; ratios are taken within a repetition, so that what slows the machine down for a while
+slows both sides of a ratio. lockstep's repetition is a fresh, short run of its command, as a user types it; it warms up by
+itself. Python's processes stay alive and idle in between: starting torch takes seconds, which are not to be measured. Each
+of their repetitions begins with a warm-up too, so that neither side is measured on cold caches.
 
 Exit codes: 0 all is well, 1 failed or a result is wrong, 2 usage, 7 output file, 130 or 143 stopped by a signal.
 """
@@ -29,9 +28,9 @@ from pathlib import Path
 import compare_bench_rows as rows
 from compare_bench_parts import PARTS, Bench, fail, make_pythons
 from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
-from new_file import check_output, write_whole
+from atomic_file import check_output, write_whole
 
-BYTES = [8, 516_272, 16 << 20, 64 << 20]  # one float a replica; LeNet's gradients; and what no cache holds
+BYTES = [8, 516_272, 16 << 20, 64 << 20]  # two floats, LeNet's gradients, and two sizes beyond any cache
 
 
 class Stopped(BaseException):
@@ -44,31 +43,32 @@ def stop(number, _):
 
 
 def start(pythons, stack):
-    """All before the first turn, so that what one of them lacks (the data, say) costs no minute."""
+    """Starts all processes before the first repetition, so that missing data is noticed at once."""
     for python in pythons.values():
         stack.callback(python.kill)
         python.start()
 
 
-def take_turns(part, bench, pythons, turns):
-    for turn in range(turns):
-        part.turn(bench, pythons)
-        ratios = (f"{ours / theirs:.3f}" for row in part.rows for ours, theirs in row.turns[-1:])
-        print(f"{part.name}, turn {turn + 1}/{turns}: lockstep / Python {', '.join(ratios)}", file=sys.stderr)
+def repeat_part(part, bench, pythons, repetitions):
+    for repetition in range(repetitions):
+        part.measure(bench, pythons)
+        ratios = (f"{lockstep / python:.3f}" for row in part.rows for lockstep, python in row.repetitions[-1:])
+        print(f"{part.name}, repetition {repetition + 1}/{repetitions}: lockstep / Python {', '.join(ratios)}",
+              file=sys.stderr)
 
 
 def measure(args, parts, bench, pythons):
     print(rows.heading(), flush=True)
     for part in parts:
         try:
-            take_turns(part, bench, pythons, args.turns)
-        finally:  # also what was done before a signal came
+            repeat_part(part, bench, pythons, args.repeat)
+        finally:  # also after a signal: prints what is done
             for row in rows.taken([part]):
                 print(rows.line(row), flush=True)
 
 
 def write_json(args, env, bench, pythons, parts, complete):
-    result = dict(environment=env, turns=args.turns, complete=complete, lockstep=bench.commands,
+    result = dict(environment=env, repetitions=args.repeat, complete=complete, lockstep=bench.commands,
                   python={python.name: dict(commands=python.commands, **python.versions) for python in pythons.values()},
                   idle_share=rows.idle_share(bench), rows=[rows.as_json(row) for row in rows.taken(parts)],
                   checks=[vars(check) | dict(ok=check.ok) for part in parts for check in part.checks])
@@ -76,13 +76,13 @@ def write_json(args, env, bench, pythons, parts, complete):
 
 
 def finish(args, env, bench, pythons, parts, stopped):
-    """The exit code."""
+    """Prints the end and returns the exit code."""
     parts = [part for part in parts if rows.taken([part])]
     checks = [check for part in parts for check in part.checks]
     ok = all(check.ok for check in checks)
     for check in checks:
         print(rows.check_line(check))
-    print(f"# cores taken by Python while it was lockstep's turn: {rows.idle_share(bench):.3f}")
+    print(f"# cores used by Python while lockstep ran: {rows.idle_share(bench):.3f}")
     print(rows.summary(rows.taken(parts)))
     print(f"# compare_bench: {'OK' if ok else 'FAILED'}{' (stopped before the end)' if stopped else ''}")
     if args.json:
@@ -113,13 +113,14 @@ def parse():
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--parts", type=parts_list, default=list(PARTS), metavar="LIST", help="of products,allreduce,step; "
                         "default: all")
-    parser.add_argument("--turns", type=positive, default=5, help=f"default: 5; ratios take at least {rows.RATIO_TURNS}")
+    parser.add_argument("--repeat", type=positive, default=5, metavar="N",
+                        help=f"repetitions; default: 5; ratios need at least {rows.RATIO_REPETITIONS}")
     parser.add_argument("--size", type=positive, default=1000, help="rows and columns of the matrix; default: 1000")
     parser.add_argument("--iterations", type=positive, default=50, metavar="N",
-                        help="products of a turn; default: 50, the chapter's")
+                        help="matrix products per repetition; default: 50, as in the chapter")
     parser.add_argument("--bytes", type=byte_list, default=BYTES, metavar="LIST",
                         help=f"sizes of sums; default: {','.join(map(str, BYTES))}")
-    parser.add_argument("--steps", type=positive, default=20, help="of a turn; default: 20")
+    parser.add_argument("--steps", type=positive, default=20, help="per repetition; default: 20")
     parser.add_argument("--batch-size", type=positive, default=256)
     add_data_flag(parser)
     parser.add_argument("--seed", type=int, default=0)
@@ -143,7 +144,7 @@ def main():
         pythons = {role: python for role, python in make_pythons(args, folder).items() if role in roles}
         try:
             start(pythons, stack)
-            bench.rivals = list(pythons.values())
+            bench.pythons = list(pythons.values())
             measure(args, parts, bench, pythons)
         except Stopped as signalled:
             stopped = signalled

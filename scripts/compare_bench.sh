@@ -1,18 +1,18 @@
 #!/usr/bin/env bash
-# scripts/compare_bench.sh [--built FOLDER] [ARG...]: what `lockstep bench` measures beside the same in stock Python torch,
-# in turns on this machine: products of a matrix on one and on two replicas' worth of threads, sums over two replicas
-# (torch.distributed's Gloo), and a training step of LeNet. Prints one table with the ratios. Set-up and build come first
-# where they are needed. Measure on a machine that does nothing else, on two cores.
+# scripts/compare_bench.sh [--built FOLDER] [ARG...]: compares what `lockstep bench` measures with the same in Python torch
+# on this machine: matrix products on one and on two replicas, sums over two replicas (torch.distributed's Gloo), and a
+# training step of LeNet. Prints one table with the ratios. Sets up and builds first where needed. Measure on a machine
+# that does nothing else, on two cores.
 #
-#   scripts/compare_bench.sh                            all of it in five turns
-#   scripts/compare_bench.sh --turns 11 --json FILE
-#   scripts/compare_bench.sh --parts allreduce,step     some of it; the third one is products
-#   scripts/compare_bench.sh --built FOLDER             with the program of that build folder; comes first
-#   ARG...                                              the flags of scripts/compare_bench.py (its --help lists them)
+#   scripts/compare_bench.sh                            all parts, five repetitions
+#   scripts/compare_bench.sh --repeat 11 --json FILE
+#   scripts/compare_bench.sh --parts allreduce,step     some parts; the third one is products
+#   scripts/compare_bench.sh --built FOLDER             uses the program in that build folder; must come first
+#   ARG...                                              flags of scripts/compare_bench.py (see its --help)
 #
-# Environment: LOCKSTEP_PYTHON=PATH, a Python with torch, instead of what `scripts/setup.sh --python` fetches.
+# Environment: LOCKSTEP_PYTHON=PATH, a Python with torch; default: the one of `scripts/setup.sh --python`.
 # Exit code: 0 all is well, 1 failed or a result is wrong, 2 usage, 7 output file, 77 skipped: no Python torch, 130 or 143
-# stopped by a signal, after what is done so far.
+# stopped by a signal, after printing the results so far.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 case ${1:-} in

@@ -1,9 +1,9 @@
-"""What the turns of compare_bench.py say: rows with ratios paired within a turn, checks, and where lockstep's figures stand
-in the JSON of `lockstep bench`."""
+"""Evaluates the repetitions of compare_bench.py: rows with ratios paired within a repetition, checks, and the figures in
+the JSON of `lockstep bench`."""
 import dataclasses
 import statistics
 
-RATIO_TURNS = 3  # that a ratio takes at least
+RATIO_REPETITIONS = 3  # a ratio needs at least so many
 WIDTH = 50  # of a row's name
 SCALES = dict(ms=1e3, us=1e6)
 DIGITS = dict(ms=2, us=1)
@@ -11,20 +11,20 @@ DIGITS = dict(ms=2, us=1)
 
 @dataclasses.dataclass
 class Row:
-    """One measurement on both sides, in seconds, turn by turn."""
+    """One measurement on both sides, in seconds, for each repetition."""
     what: str
-    unit: str  # in which it is printed: ms or us
-    turns: list = dataclasses.field(default_factory=list)  # (lockstep's, Python's)
+    unit: str  # of the printed figures: ms or us
+    repetitions: list = dataclasses.field(default_factory=list)  # (lockstep's, Python's)
 
     @property
     def sides(self):
-        """lockstep's turns and Python's."""
-        return [list(side) for side in zip(*self.turns)]
+        """Returns [lockstep's seconds, Python's seconds]."""
+        return [list(side) for side in zip(*self.repetitions)]
 
 
 @dataclasses.dataclass
 class Check:
-    """Wrong elements or results of all turns together."""
+    """The number of wrong elements or results in all repetitions."""
     what: str
     lockstep: int = 0
     python: int = 0
@@ -35,7 +35,7 @@ class Check:
 
 
 def quartiles(values):
-    """Linear interpolation between neighbours, as lockstep's."""
+    """Returns median and quartiles, with linear interpolation as in lockstep."""
     if len(values) == 1:
         return dict(median=values[0], low=values[0], high=values[0])
     low, middle, high = statistics.quantiles(values, n=4, method="inclusive")
@@ -43,35 +43,36 @@ def quartiles(values):
 
 
 def paired_ratio(row):
-    """lockstep / Python, turn by turn: what slows down a whole turn does not count. None of too few turns."""
-    ratios = [ours / theirs for ours, theirs in row.turns]
-    return quartiles(ratios) if len(ratios) >= RATIO_TURNS else None
+    """Returns the quartiles of lockstep / Python within a repetition; None for too few repetitions."""
+    ratios = [lockstep / python for lockstep, python in row.repetitions]
+    return quartiles(ratios) if len(ratios) >= RATIO_REPETITIONS else None
 
 
 def faster(ratio):
-    """Whose side the middle half of the turns is on; None where it holds 1."""
+    """Returns who is faster in the middle half of the repetitions; None where that includes 1."""
     if ratio is None or ratio["low"] <= 1 <= ratio["high"]:
         return None
     return "lockstep" if ratio["high"] < 1 else "Python"
 
 
 def sum_seconds(ranks):
-    """Of one sum, as lockstep takes it: of each sum the slowest rank's seconds, of a turn's sums the median, and of the
-    turns' medians the median. ranks: for each of them, for each turn, the seconds of each sum."""
-    return statistics.median(statistics.median(map(max, zip(*turn, strict=True))) for turn in zip(*ranks, strict=True))
+    """Returns the seconds of one sum as lockstep computes them: the slowest rank of each sum, the median of the sums of a
+    repetition, the median of the repetitions. ranks: for each rank and repetition, the seconds of each sum."""
+    return statistics.median(statistics.median(map(max, zip(*repetition, strict=True)))
+                             for repetition in zip(*ranks, strict=True))
 
 
 def taken(parts):
-    """Rows that have had a turn."""
-    return [row for part in parts for row in part.rows if row.turns]
+    """Returns the rows that have figures."""
+    return [row for part in parts for row in part.rows if row.repetitions]
 
 
 def idle_share(bench):
-    """Of a core, by all of Python together while it was lockstep's turn."""
-    return bench.rivals_cpu_seconds / bench.seconds if bench.seconds else 0.0
+    """Returns the number of cores that Python used while lockstep ran."""
+    return bench.pythons_cpu_seconds / bench.seconds if bench.seconds else 0.0
 
 
-# ---- what lockstep wrote
+# ---- lockstep's JSON
 
 
 class MissingFigure(Exception):
@@ -79,7 +80,7 @@ class MissingFigure(Exception):
 
 
 def figures(result, table, keys, **values):
-    """What stands under these keys in the row that has these values, of a JSON of `lockstep bench`."""
+    """Returns the numbers under `keys` in the row of `table` that has these values. Throws MissingFigure."""
     rows = [row for each in result["tables"] if each["name"] == table for row in each["rows"]]
     where = f"lockstep bench {result['bench']}, table {table}"
     for row in rows:
@@ -101,8 +102,8 @@ def failed_checks(result):
 
 
 def heading():
-    return (f"# lockstep, Python: medians over the turns; ratio: lockstep / Python within a turn, median (quartiles);\n"
-            f"# faster: who is, in the middle half of the turns\n#\n"
+    return ("# lockstep, Python: medians; ratio: lockstep / Python within a repetition, median (quartiles);\n"
+            "# faster: in the middle half of the repetitions\n#\n"
             f"{'# what':<{WIDTH}} {'unit':>4} {'lockstep':>10} {'Python':>10} {'ratio':>7}  {'(quartiles)':<15}  faster")
 
 
@@ -112,8 +113,8 @@ def line(row):
     ratio = paired_ratio(row)
     if ratio is None:
         return f"{row.what:<{WIDTH}} {row.unit:>4} {sides} {'-':>7}"
-    spread = f"({ratio['low']:.3f} - {ratio['high']:.3f})"
-    return f"{row.what:<{WIDTH}} {row.unit:>4} {sides} {ratio['median']:>7.3f}  {spread:<15}  {faster(ratio) or '-'}"
+    quartile_range = f"({ratio['low']:.3f} - {ratio['high']:.3f})"
+    return f"{row.what:<{WIDTH}} {row.unit:>4} {sides} {ratio['median']:>7.3f}  {quartile_range:<15}  {faster(ratio) or '-'}"
 
 
 def check_line(check):
@@ -122,16 +123,16 @@ def check_line(check):
 
 
 def summary(rows):
-    """Derived from the ratios."""
+    """Returns how often each side is faster."""
     winners = [faster(ratio) for ratio in map(paired_ratio, rows) if ratio]
     if not winners:
-        return f"# no ratio from fewer than {RATIO_TURNS} turns (--turns)"
-    ours, theirs = winners.count("lockstep"), winners.count("Python")
-    return (f"# of {len(winners)} measurements lockstep is the faster in {ours}, Python in {theirs}; "
-            f"{len(winners) - ours - theirs} cannot be told apart")
+        return f"# a ratio needs {RATIO_REPETITIONS} repetitions (--repeat)"
+    lockstep, python = winners.count("lockstep"), winners.count("Python")
+    return (f"# of {len(winners)} measurements lockstep is faster in {lockstep}, Python in {python}; "
+            f"{len(winners) - lockstep - python} cannot be told apart")
 
 
 def as_json(row):
-    ours, theirs = row.sides
-    return dict(what=row.what, unit="s", lockstep=quartiles(ours), python=quartiles(theirs), ratio=paired_ratio(row),
-                turns=dict(lockstep=ours, python=theirs))
+    lockstep, python = row.sides
+    return dict(what=row.what, unit="s", lockstep=quartiles(lockstep), python=quartiles(python), ratio=paired_ratio(row),
+                repetitions=dict(lockstep=lockstep, python=python))

@@ -1,4 +1,4 @@
-"""What the programs that compare on this machine share: where they ran, flags, the output file."""
+"""What the comparisons on this machine share: the environment, and flags."""
 import argparse
 import os
 import platform
@@ -6,7 +6,7 @@ import shlex
 import subprocess
 import sys
 
-from compare_contenders import CORES
+from compare_cases import CORES
 
 
 def cpu_model():
@@ -15,7 +15,7 @@ def cpu_model():
 
 
 def environment(lockstep):
-    """lockstep: the program."""
+    """Returns what is known of the machine and the versions. lockstep: path of the program."""
     import torch
     version = subprocess.run([lockstep, "--version"], capture_output=True, text=True, check=True).stdout
     return dict(command=shlex.join(sys.argv), lockstep=version.splitlines()[0], python=platform.python_version(),
@@ -42,5 +42,5 @@ def add_data_flag(parser):
 
 
 def add_json_flags(parser):
-    parser.add_argument("--json", metavar="FILE", help="the same numbers, turn by turn")
-    parser.add_argument("--overwrite", action="store_true", help="write over an existing FILE")
+    parser.add_argument("--json", metavar="FILE", help="write the figures of every repetition there")
+    parser.add_argument("--overwrite", action="store_true", help="replace an existing FILE")

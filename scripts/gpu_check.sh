@@ -1,48 +1,48 @@
 #!/usr/bin/env bash
-# scripts/gpu_check.sh [PART...] [--report DIR] [--built FOLDER]: lockstep on a machine with an NVIDIA GPU: builds, tests,
-# compares with Python torch, and measures accuracy. Needs no network. The parts, all in turn unless some are named:
+# scripts/gpu_check.sh [PART...] [--report DIR] [--built FOLDER]: builds and tests lockstep on a machine with an NVIDIA GPU,
+# compares it with Python torch, and measures accuracy. Needs no network. Runs all parts, or those that are named:
 #
-#   build      configures and builds the program and all tests for a GPU in build/cuda, for the GPU that is here
+#   build      configures and builds the program and all GPU tests in build/cuda, for the GPU of this machine
 #   test       those tests; one step of each network beside its Python twin and beside double; two and four replicas on
-#              one GPU; compute-sanitizer on the tests of kernels, where it works
-#   compare    seconds from typing to the last line; then both networks in turn with Python torch (scripts/compare_gpu.py)
+#              one GPU; compute-sanitizer on the kernels' tests, where it works
+#   compare    seconds from start to last line; then both networks beside Python torch (scripts/compare_gpu.py)
 #   accuracy   ten epochs of both networks with five seeds
 #
-#   --report DIR     where gpu_check.json, gpu_check.md and a log a part go; default: build/gpu_check. A part that is run
-#                    alone replaces its section of a report that is there already
-#   --join DIR       takes into the report what another one has and this one lacks, and runs nothing more than is named
-#   --built FOLDER   a build that was brought along, from whatever path; the part build is left out
+#   --report DIR     folder for gpu_check.json, gpu_check.md and one log per part; default: build/gpu_check. A part that
+#                    runs alone replaces its section of an existing report
+#   --join DIR       adds the parts that only the report in DIR has; runs only the parts that are named
+#   --built FOLDER   uses a build from another machine; the part build is left out
 #   LOCKSTEP_BUILD_TORCH=PATH   LibTorch 2.11 or 2.15 with CUDA; default: the torch of Python
-#   LOCKSTEP_PYTHON=PATH        a Python with torch; default: python3, or what scripts/setup.sh --python fetched
-#   LOCKSTEP_BUILD_BUNDLE=PATH  what scripts/setup.sh --bundle made; default: the folder bundle of this checkout, if any
-#   LOCKSTEP_GPU_SECONDS=540    a part's share, of which each step has its own. What outlasts that is cut off, and what
-#                               follows goes on
+#   LOCKSTEP_PYTHON=PATH        a Python with torch; default: python3, or the one of scripts/setup.sh --python
+#   LOCKSTEP_BUILD_BUNDLE=PATH  a bundle of scripts/setup.sh --bundle; default: the folder bundle of this checkout, if any
+#   LOCKSTEP_GPU_SECONDS=540    seconds per part; each step has a share of them. A step that takes longer is cut off, and
+#                               the next one runs
 #
-# Exit code: 0 when every step passed (a goal of speed may be missed), 1 when one failed or there is no GPU, 2 usage.
+# Exit code: 0 when every step passed (goals of speed may be missed), 1 when one failed or there is no GPU, 2 usage.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 export LOCKSTEP_BUILD_TESTS=on
 
 # ---- steps
 
-# limited SECONDS COMMAND...: 124 when it was cut off; then all its processes are gone.
+# limited SECONDS COMMAND...: runs a command; 124 when it was cut off. All its processes have ended then.
 limited() {
   local code=0
   timeout --kill-after=10 "$@" &
   job=$!
   wait "$job" || code=$?
-  # timeout made a process group of its own. It has left by now; what ignored its signal has not.
+  # timeout made its own process group. Processes that ignored its signal are still there.
   kill -KILL -- "-$job" 2>/dev/null || true
   job=
   return "$code"
 }
 
-# seconds_for N: what a step gets that wants N of the 540 seconds of a part, or what is left.
+# seconds_for N: the limit of a step with N of the 540 seconds of a part; at most the time that is left.
 seconds_for() {
   local limit=$((($1 * share + 539) / 540)) left=$((deadline - SECONDS))
   echo $((limit < left ? limit : left))
 }
 
-# check NAME SECONDS COMMAND...: one step of the part, whatever became of those before; 0 when it passed.
+# check NAME SECONDS COMMAND...: runs one step of the part, also after failed ones; 0 when it passed.
 check() {
   local name=$1 limit code=0 started=$EPOCHREALTIME log took
   limit=$(seconds_for "$2")
@@ -52,11 +52,11 @@ check() {
     watched "$part: $name" "$log" limited "$limit" "$@" || code=$?
   else
     limit=0 code=124
-    echo "the part's share was used up" >"$log"
+    echo "the part's time was used up" >"$log"
   fi
   took=$(awk "BEGIN { printf \"%.2f\", $EPOCHREALTIME - $started }")
   printf 'step\t%s\t%s\t%s\t%s\t%s\t%s\n' "$name" "$code" "$took" "$limit" "$log" "$*" >>"$work/record"
-  # The end says most, and a report has to travel.
+  # Only the end of the log: reports are sent around.
   { printf -- '== %s: %s\n' "$name" "$*" && tail -c 2000000 "$log" && printf '\n'; } >>"$report/$part.log"
   [ "$code" -ne 0 ] || return 0
   say "$part: $name failed with exit code $code: $*"
@@ -74,14 +74,14 @@ note() {
 
 part_build() {
   if [ -n "$brought" ]; then
-    note "left out: the build in $built was brought along"
+    note "left out: uses the build in $built"
     return
   fi
   check configure 180 bash -c 'source "$0/scripts/build.sh" && configure cuda' "$root" &&
-    check build 420 bash -c 'source "$0/scripts/build.sh" && build cuda "lockstep_cli contender cuda_tests"' "$root"
+    check build 420 bash -c 'source "$0/scripts/build.sh" && build cuda "lockstep_cli compare_case cuda_tests"' "$root"
 }
 
-# The files of ctest name the folders where the build was made.
+# ctest's files name the folders of the machine that built; names those of this machine instead.
 relocate() {
   local pair old
   for pair in "CMAKE_CACHEFILE_DIR:INTERNAL=$built" "CMAKE_HOME_DIRECTORY:INTERNAL=$root"; do
@@ -111,7 +111,7 @@ part_test() {
   sanitize "${tests[@]}"
 }
 
-# Small enough for a tool that makes all of it many times slower.
+# The test programs of kernels: small enough for a tool that slows them down many times.
 kernel_tests() {
   local program
   find "$built/tests" -type f -perm -u+x -name '*kernel*_tests' | sort | while read -r program; do
@@ -119,7 +119,7 @@ kernel_tests() {
   done
 }
 
-# sanitize PROGRAM...: their cases for a GPU under compute-sanitizer.
+# sanitize PROGRAM...: runs their GPU cases under compute-sanitizer.
 sanitize() {
   local tool program sanitizer
   sanitizer=$(PATH=$PATH:/usr/local/cuda/bin type -P compute-sanitizer) || sanitizer=
@@ -140,7 +140,7 @@ sanitize() {
 
 part_compare() {
   have_build || return 0
-  # Before anything else has warmed this machine up.
+  # First, before anything else has warmed up the machine.
   check "cold start lenet" 60 "$built/lockstep" train --devices cuda:0 --epochs 10
   check "cold start resnet18" 90 "$built/lockstep" train --devices cuda:0 --epochs 10 --recipe resnet18-pytorch \
     --precision bf16
@@ -150,7 +150,7 @@ part_compare() {
 
 # compare MODEL SECONDS COMPILE_SECONDS
 compare() {
-  check "compare $1" "$2" "$python" "$root/scripts/compare_gpu.py" --contender "$built/scripts/contender" --model "$1" \
+  check "compare $1" "$2" "$python" "$root/scripts/compare_gpu.py" --compare-case "$built/scripts/compare_case" --model "$1" \
     --seconds $(($(seconds_for "$2") - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
 }
 
@@ -176,15 +176,15 @@ run_part() {
   deadline=$((SECONDS + share))
   : >"$report/$part.log"
   : >"$work/record"
-  "part_$part" || true  # what failed is on record
+  "part_$part" || true  # failures are recorded
   "$python" "$root/scripts/gpu_report.py" "$report" --part "$part" --record "$work" --torch "$LOCKSTEP_BUILD_TORCH" ||
     passed=no
   rm -rf "$work"
 }
 
 stop() {
-  # Whatever runs in the background, and its group: the signal may come before this script knows a step's process, and
-  # before timeout knows its own.
+  # All background jobs and their groups: the signal may come before this script knows a step's process, and before
+  # timeout knows its own.
   local pid
   for pid in $(jobs -p); do
     kill -- "-$pid" "$pid" 2>/dev/null || true
@@ -229,7 +229,7 @@ find_python_with_torch() {
   die "python3 has no torch" "LOCKSTEP_PYTHON=<a Python with torch 2.11 or 2.15 and CUDA> scripts/gpu_check.sh"
 }
 
-# Its libraries find each other; a program that was linked against a torch at another path does not find them.
+# Sets torch and bundle. A program that was linked against a torch at another path needs LD_LIBRARY_PATH.
 use_torch() {
   local site
   LOCKSTEP_BUILD_TORCH=${LOCKSTEP_BUILD_TORCH:-$("$python" -c \

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a device makes of a large matrix product in bfloat16: prints {"tflops": ...}. A step is held against it (MFU)."""
+"""Measures a large bfloat16 matrix product on a device and prints {"tflops": ...}. The MFU of a step refers to it."""
 import argparse
 import json
 import statistics
@@ -16,7 +16,7 @@ def main():
     parser.add_argument("--size", type=int, default=8192)
     args = parser.parse_args()
     device = torch.device(args.device)
-    # Random: of zeros, which take less power, the clock makes more.
+    # Random values: zeros take less power, so the clock would be higher.
     a, b = (torch.randn(args.size, args.size, dtype=torch.bfloat16, device=device) for _ in range(2))
     seconds = []
     for _ in range(WARMUP + TIMED):

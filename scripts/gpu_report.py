@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""The report of gpu_check.sh: gpu_check.json and gpu_check.md in a folder, a section a part.
+"""Writes the report of gpu_check.sh: gpu_check.json and gpu_check.md in a folder, one section per part.
 
-    gpu_report.py DIR --part NAME --record FOLDER --torch PATH   puts in what a part left in FOLDER: its steps and notes
-                                                                 (record), and the files of the comparison and accuracy
-    gpu_report.py DIR --join OTHER                               takes the parts of OTHER's report that DIR's lacks
+    gpu_report.py DIR --part NAME --record FOLDER --torch PATH   adds the part whose steps, notes (file record) and results
+                                                                 are in FOLDER
+    gpu_report.py DIR --join OTHER                               adds the parts that only OTHER's report has
 
-Exit codes: 0 every step of the part (of all parts, with --join) passed, 1 one did not, 2 usage. Needs nothing but Python.
+Exit codes: 0 every step of the part (with --join: of all parts) passed, 1 a step failed, 2 usage. Needs only Python.
 """
 import argparse
 import datetime
@@ -25,7 +25,7 @@ RECIPES = ["lenet-scratch", "resnet18-pytorch"]
 COLD_STARTS = dict(lenet=("LeNet", 2), resnet18=("ResNet-18 bf16", 7))
 
 
-# ---- what a part left
+# ---- results of a part
 
 
 def said(*command):
@@ -52,7 +52,7 @@ def read(path):
 
 
 def verdict_line(log):
-    """ctest's verdict, or the last line, which in a run has its accuracy and time."""
+    """Returns ctest's verdict, or else the last line; of a training run, accuracy and time."""
     text = read(Path(log))
     verdict = re.findall(r"^\d+% tests passed.*", text, re.MULTILINE)
     lines = [line for line in text.splitlines() if line.strip()]
@@ -60,7 +60,7 @@ def verdict_line(log):
 
 
 def read_record(folder):
-    """(steps, notes)"""
+    """Returns (steps, notes)."""
     steps, notes = [], []
     for line in read(folder / "record").splitlines():
         kind, *fields = line.split("\t")
@@ -70,7 +70,7 @@ def read_record(folder):
         name, code, seconds, limit, log, command = fields
         step = dict(name=name, exit_code=int(code), seconds=float(seconds), limit=int(limit), command=command,
                     last_line=verdict_line(log))
-        # What timeout ends has 124, or 137 where it had to be killed; what ends like that by itself was in time.
+        # timeout exits with 124, or 137 after SIGKILL; a command may return these codes by itself within the limit.
         step["cut_off"] = step["exit_code"] in (124, 137) and step["seconds"] >= step["limit"]
         steps.append(step)
     return steps, notes
@@ -90,7 +90,7 @@ def comparisons(folder):
 
 
 def accuracies(folder):
-    """Final test accuracies by recipe and seed."""
+    """Returns final test accuracies by recipe and seed."""
     found = {}
     for recipe in RECIPES:
         for path in sorted(folder.glob(f"accuracy-{recipe}-*.jsonl")):
@@ -153,8 +153,8 @@ def section_lines(part, section):
     yield from (f"\n{note}" for note in section["notes"])
     for result in section.get("comparisons", []):
         check = result["loss_check"]
-        yield from ["", f"{result['model']}: a bf16 matrix product makes {result['peak_tflops']:.0f} TFLOP/s, of which "
-                    f"MFU is the share; {check['what']} {check['difference']:.1e}, limit {check['limit']:g}", ""]
+        yield from ["", f"{result['model']}: a bf16 matrix product runs at {result['peak_tflops']:.0f} TFLOP/s "
+                    f"(100 % MFU); {check['what']} {check['difference']:.1e}, limit {check['limit']:g}", ""]
         yield from table(result)
         yield from (f"\n{note}" for note in result["notes"])
     if section.get("accuracies"):
@@ -179,7 +179,7 @@ def read_parts(folder):
 
 
 def joined(folder, other):
-    """The parts of folder's report, and those that only other's has."""
+    """Returns the parts of folder's report, and those that only other's has."""
     return read_parts(other) | read_parts(folder)
 
 

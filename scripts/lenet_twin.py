@@ -1,4 +1,4 @@
-"""The multi-GPU chapter's scratch LeNet in Python torch: network, loss and update are the chapter's own lines."""
+"""The multi-GPU chapter's scratch LeNet in Python torch: network, loss and update are the chapter's lines."""
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -45,7 +45,7 @@ def sgd(params, lr, batch_size):
 
 
 class LeNetTwin(nn.Module):
-    """The chapter's lines behind the interface that baseline_training.py steps (resnet18_twin.py has the other one).
+    """The chapter's lines with the interface that baseline_training.py needs.
 
     A module, since DistributedDataParallel and torch.compile take modules.
     """
@@ -60,12 +60,12 @@ class LeNetTwin(nn.Module):
         return lenet(X, self.params)
 
     def forward(self, X, y):
-        """The sum of the rows' losses."""
+        """Returns the sum of the rows' losses."""
         return loss(self.logits(X), y).sum()
 
     @staticmethod
     def objective(loss_sum, rows):
-        """What the backward pass starts from."""
+        """Returns what the backward pass starts from."""
         return loss_sum
 
     def update(self, lr, rows):

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""LeNet and ResNet-18 on one device and on two, as one Markdown table. bench_1_vs_2.sh builds what this needs and calls it.
+"""Compares LeNet and ResNet-18 on one device and on two; prints a Markdown table. bench_1_vs_2.sh builds and calls this.
 
-Each network is one `lockstep bench scaling`, which takes its turns on both lists, checks that the replicas agree, and
-where epochs are asked for also trains whole runs. What it prints goes to standard error; the table goes to standard
-output.
+Runs `lockstep bench scaling` once per network. It measures both lists of devices, checks that the replicas agree, and with
+--epochs also trains whole runs. Its output goes to standard error, the table to standard output.
 
-Exit codes: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise that of the command that failed.
+Exit codes: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise the code of the command that failed.
 """
 import argparse
 import json
@@ -17,10 +16,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from new_file import check_output, write_whole
+from atomic_file import check_output, write_whole
 
-# The chapters' settings of one device, and what they and the editions of the book they come from have published:
-# seconds an epoch and test accuracy after 10 epochs, on one GPU and on two.
+# The chapters' settings for one device, and published figures of the book's editions: seconds per epoch and test accuracy
+# after 10 epochs, on one GPU and on two.
 MODELS = [
     dict(model="LeNet", recipe="lenet-scratch", scaling="strong", batch_size=256, lr=0.2,
          published=[dict(framework="PyTorch", one=[3.0, 0.83], two=[2.8, 0.84])]),
@@ -32,7 +31,7 @@ QUICK_BATCH = 4
 
 
 def gpus(program):
-    """The number of GPUs that the program can train on."""
+    """Returns the number of GPUs that the program can train on."""
     text = subprocess.run([program, "devices"], stdout=subprocess.PIPE, text=True, check=True).stdout
     return len(re.findall(r"^  cuda:\d+ ", text.split("--devices takes")[0], re.MULTILINE))
 
@@ -45,7 +44,8 @@ def default_lists(program):
 
 
 def command_for(args, entry, lists, file):
-    """The bench of one network. On a processor a step of ResNet-18 takes seconds: three turns of one step are enough."""
+    """Returns the command for one network, and its epochs. On a CPU a step of ResNet-18 takes seconds: three repetitions of
+    one step are enough."""
     on_gpu = "cuda" in lists[0]
     short = not on_gpu and entry["model"] == "ResNet-18"
     data = args.data or ("synthetic" if args.quick else None)
@@ -68,12 +68,12 @@ def command_for(args, entry, lists, file):
 
 
 def measure(args, entry, lists, folder):
-    """What came of one network, as the JSON has it. Exits where the command failed."""
+    """Measures one network. Returns its entry of the JSON. Exits if the command fails."""
     file = Path(folder) / f"{entry['recipe']}.json"
     command, epochs = command_for(args, entry, lists, file)
     print(f"# {entry['model']}: {shlex.join(['lockstep', *command[1:-2]])}", file=sys.stderr, flush=True)
     code = subprocess.run(command, stdout=sys.stderr).returncode
-    if code not in (0, 1) or not file.exists():  # 1 with a result: a check has failed, and the result says which
+    if code not in (0, 1) or not file.exists():  # 1: a check has failed; the result says which
         sys.exit(code if code > 0 else 128 - code)
     bench = json.loads(file.read_text())
     rows = bench["tables"][0]["rows"]
@@ -110,7 +110,7 @@ def table_row(result):
 
 
 def machine_lines(environment):
-    lines = ["Machine: {processor}, {cores} cores, {instructions}, {:.1f} GiB memory".format(
+    lines = ["Machine: {cpu}, {cores} cores, {instructions}, {:.1f} GiB memory".format(
         environment["memory_bytes"] / 2**30, **environment)]
     for number, gpu in enumerate(environment["gpus"]):
         lines[0] += "; cuda:{}: {}, {:.0f} GiB".format(number, gpu["name"], gpu["memory_bytes"] / 2**30)
@@ -123,8 +123,8 @@ def markdown(args, lists, results):
              "test accuracy", "the chapters', one GPU", "the chapters', two GPUs"]
     lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     lines += [table_row(result) for result in results]
-    lines += ["", "Speed-up: images a second of two devices over one's, the median of ratios within a turn; efficiency: half "
-              "of it. An epoch's seconds are those of its steps, as timed."]
+    lines += ["", "Speed-up: images per second of two devices over those of one, the median of the ratios within a repetition; "
+              "efficiency: half of it. The seconds of an epoch are those of its steps."]
     if args.quick:
         lines += ["", "A quick run on a few images: its times say nothing."]
     failed = [f"{result['model']}, {check['name']}: {check['detail']}"
@@ -152,7 +152,7 @@ def number_from(least):
 
 
 def replicas(devices):
-    """Of a list as lockstep reads it: cpu, cpux2, cuda:0,cuda:1."""
+    """Returns the number of replicas in a list of devices: cpu, cpux2, cuda:0,cuda:1."""
     times = (re.fullmatch(r"[^x,]+(?:x(\d+))?", part) for part in devices.split(","))
     return sum(int(found[1] or 1) if found else 0 for found in times)
 
@@ -168,21 +168,21 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--devices", type=two_lists, metavar='"A B"',
-                        help="one device and two (default: cuda:0 and cuda:0,cuda:1; cuda:0x2 with one GPU; cpu and cpux2)")
+                        help="one device and two; default: 'cuda:0 cuda:0,cuda:1', 'cuda:0 cuda:0x2' or 'cpu cpux2'")
     parser.add_argument("--epochs", type=number_from(0), metavar="N",
-                        help="train so long for the test accuracy; 0: not at all (default: 10 on GPUs, 0 on a processor)")
+                        help="epochs of training for the test accuracy; default: 10 on GPUs, 0 on a CPU")
     parser.add_argument("--repeat", type=number_from(3), metavar="N",
-                        help="turns (default: 5; 3 of ResNet-18 on a processor)")
+                        help="repetitions; default: 5, for ResNet-18 on a CPU 3")
     parser.add_argument("--data", metavar="DIR", help="as for lockstep train")
-    parser.add_argument("--markdown", metavar="FILE", help="the table, which is also printed")
-    parser.add_argument("--json", metavar="FILE", help="the same numbers with all that was measured")
-    parser.add_argument("--overwrite", action="store_true", help="replace these files where they exist")
-    parser.add_argument("--quick", action="store_true", help="a few synthetic images: shows that all works")
+    parser.add_argument("--markdown", metavar="FILE", help="write the table there too")
+    parser.add_argument("--json", metavar="FILE", help="write all figures there")
+    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+    parser.add_argument("--quick", action="store_true", help="a few synthetic images: shows that everything works")
     return parser.parse_args()
 
 
 def check_outputs(args):
-    """Before the first measurement: what could not be kept ends the run at once."""
+    """Checks the output files before the first measurement. Exits if one cannot be written."""
     if args.markdown and args.json and Path(args.markdown).resolve() == Path(args.json).resolve():
         print(f"error: --markdown and --json name the same file, {args.json}", file=sys.stderr)
         sys.exit(2)
@@ -211,5 +211,5 @@ def main():
 
 
 if __name__ == "__main__":
-    signal.signal(signal.SIGINT, lambda *_: None)  # the command under way ends by it, and this with its exit code
+    signal.signal(signal.SIGINT, lambda *_: None)  # ends the running command; this script then returns its exit code
     main()

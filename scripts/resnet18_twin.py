@@ -39,8 +39,8 @@ INITIALIZATIONS = ["torch", "normal", "normal-zero-bias"]
 
 
 def build(seed, start, **size):
-    """start: normal = the chapter's init_weights, normal-zero-bias = that, then zero biases in the same layers,
-    torch = as the layers are constructed."""
+    """start: torch = torch's default initialisation, normal = the chapter's init_weights, normal-zero-bias = the latter
+    with zero biases."""
     def init_weights(module):
         if type(module) in (nn.Linear, nn.Conv2d):
             nn.init.normal_(module.weight, std=0.01)
@@ -55,12 +55,12 @@ def build(seed, start, **size):
 
 
 class ResNet18Twin(nn.Module):
-    """The network behind the interface that baseline_training.py steps (lenet_twin.py has the other one)."""
+    """The network with the interface that baseline_training.py needs."""
 
     def __init__(self, seed, start, momentum, weight_decay):
         super().__init__()
         self.net = build(seed, start)
-        # Fused: one pass over parameters, gradients and momenta, as lockstep's own.
+        # Fused: one pass over parameters, gradients and momenta, as in lockstep.
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0, momentum=momentum, weight_decay=weight_decay,
                                          fused=True)
 
@@ -68,12 +68,12 @@ class ResNet18Twin(nn.Module):
         return self.net(X)
 
     def forward(self, X, y):
-        """The sum of the rows' losses."""
+        """Returns the sum of the rows' losses."""
         return F.cross_entropy(self.logits(X), y, reduction="sum")
 
     @staticmethod
     def objective(loss_sum, rows):
-        """What the backward pass starts from."""
+        """Returns what the backward pass starts from."""
         return loss_sum / rows
 
     def update(self, lr, rows):

@@ -1,4 +1,4 @@
-"""Reads a safetensors file by hand (eight bytes of length, a JSON header, the data), so that torch alone is needed."""
+"""Reads a safetensors file (8 bytes of length, a JSON header, the data). Needs only torch."""
 import json
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ DTYPES = {"F32": torch.float32, "F64": torch.float64, "I64": torch.int64}
 
 
 def load(path):
-    """(tensors by name, metadata)"""
+    """Returns (tensors by name, metadata)."""
     content = Path(path).read_bytes()
     length, = struct.unpack("<Q", content[:8])
     header = json.loads(content[8:8 + length])

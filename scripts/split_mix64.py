@@ -1,4 +1,4 @@
-"""lockstep's random numbers in Python: data/split_mix64.h and data/batch_order.h. Needs nothing but Python."""
+"""lockstep's random numbers in Python: data/split_mix64.h and data/batch_order.h. Needs only Python."""
 GAMMA = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
 
@@ -10,7 +10,7 @@ def mix64(z):
 
 
 def draws(seed, *keys):
-    """64-bit numbers without end, of the seed and the keys alone."""
+    """Yields 64-bit numbers without end, which depend only on the seed and the keys."""
     state = mix64(seed + GAMMA & MASK)
     for key in keys:
         state = mix64(state + key & MASK)
@@ -24,7 +24,7 @@ def below(random, n):
 
 
 def batch_order(seed, epoch, rows):
-    """The order in which an epoch visits its rows, as a list."""
+    """Returns the order in which an epoch visits its rows."""
     random = draws(seed, epoch)
     order = list(range(rows))
     for i in range(rows - 1, 0, -1):

@@ -1,18 +1,17 @@
 #!/usr/bin/env python3
-"""One training step of lockstep and of its Python twin on a device, held against lockstep's on the host in double.
+"""Compares one training step of lockstep and of its Python twin on a device with lockstep's step on the host in double.
 
-Both start from the same weights, take the same rows, and compute in fp32 with TF32 off. The rate is large, so that the
-weights after the step are its gradients, and not where it started. ResNet-18 starts as torch draws it: from the
-chapters' weights, small beside their biases, float sums lose too much for one to be told from another. For each tensor
-that the step changes (parameters and batch-norm statistics; not biases before a batch normalisation):
+All start from the same weights, take the same rows, and compute in fp32 with TF32 off. The learning rate is large, so that
+the weights after the step are mostly its gradients. ResNet-18 starts from torch's default weights: the chapters' weights
+are small beside their biases, and float sums lose too much. For each tensor that the step changes (parameters and
+batch-norm statistics, except biases before a batch normalisation):
 
-    error = largest difference from the double weights / largest change that the step makes in double
+    error = largest difference from the double weights / largest change by the step in double
 
-must be at most 3 times that of the Python twin in fp32 on the host, or 1e-5. (The twin computes on contiguous images: the
-batch normalisation that torch has for channels_last on processors, which lockstep's is, adds floats one after the other
-and loses a thousand times as much.) Where a pre-activation lies within rounding of 0, two
-right computations may take a ReLU's two sides, and the gradients before it then differ by far more than rounding; so
-this is asked of the median over several seeds, and what the host makes of the worst of them is allowed.
+The error may be at most 3 times that of the Python twin in fp32 on the host, or 1e-5. (The twin uses contiguous images:
+torch's batch normalisation for channels_last on CPUs adds floats one after the other and loses a thousand times as much.)
+Where a pre-activation is within rounding of 0, two correct computations may take different sides of a ReLU, and gradients
+before it differ by far more than rounding. So the median over several seeds counts, against the host's worst seed.
 
 Exit codes: 0 all is well, 1 an error is too large, 2 usage.
 """
@@ -37,20 +36,20 @@ RECIPES = dict(lenet=["--recipe", "lenet-scratch"],
                resnet18=["--recipe", "resnet18-warmup", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant",
                          "--warmup-epochs", "0"])
 LR = 100.0
-BATCHES, TEST_ROWS = 4, 10  # of the small data set: one batch is taken, and evaluation in double takes long
+BATCHES, TEST_ROWS = 4, 10  # of the small data set; evaluation in double takes long
 FACTOR, FLOOR = 3.0, 1e-5
-NO_CHANGE = 1e-9  # of the largest: nothing but rounding in double
+NO_CHANGE = 1e-9  # relative to the largest change: only rounding in double
 
 
 def errors(after, exact, start):
-    """Relative error of each tensor that changes. exact: the weights after the step in double; start: before it."""
+    """Returns the relative error of each tensor that changes. exact: weights after the step in double; start: before it."""
     changes = {name: (exact[name] - start[name].double()).abs().max().item() for name in exact}
     return {name: (after[name].double() - exact[name]).abs().max().item() / change
             for name, change in changes.items() if change > NO_CHANGE * max(changes.values())}
 
 
 def judge(found, host):
-    """The tensors whose error is too large. found, host: errors by tensor, a dict a seed."""
+    """Returns the tensors whose error is too large. found, host: for each seed a dict of errors by tensor."""
     def over(seeds, name):
         return [errors_of[name] for errors_of in seeds]
 
@@ -83,7 +82,7 @@ def lockstep_step(args, folder, seed, *flags):
 
 
 def twin_step(args, folder, seed, device):
-    """(weights before, weights after) of the Python twin's step."""
+    """Takes the Python twin's step. Returns (weights before, weights after)."""
     options = argparse.Namespace(model=args.model, seed=seed, initialization="torch", momentum=0.0, weight_decay=0.0,
                                  memory_format="contiguous", precision="fp32", device=device, data=folder,
                                  limit_train=None, batch_size=args.batch_size, cudnn_benchmark=False)
@@ -95,7 +94,7 @@ def twin_step(args, folder, seed, device):
 
 
 def compare(args):
-    """(errors of the twin on the host, of lockstep on the device, of the twin there), a dict a seed each."""
+    """Returns the errors of the twin on the host, of lockstep on the device, and of the twin there; one dict per seed."""
     found = [], [], []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -111,7 +110,7 @@ def compare(args):
 
 
 def worst(seeds):
-    """(largest median error over the seeds, its tensor)"""
+    """Returns (largest median error over the seeds, its tensor)."""
     return max((statistics.median(errors_of[name] for errors_of in seeds), name) for name in seeds[0])
 
 

@@ -86,7 +86,7 @@ build_cuda() {
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli contender cuda_tests") &&
+    (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli compare_case cuda_tests") &&
     summary+=("cuda: the program and its CUDA tests compiled and linked")
 }
 

@@ -1,4 +1,4 @@
-"""The checks of baseline_bench.py find what is wrong. Needs torch."""
+"""Tests that the checks of baseline_bench.py find wrong results. Needs torch."""
 import sys
 import unittest
 from pathlib import Path

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# bench_1_vs_2.sh CASE [FOLDER]: scripts/bench_1_vs_2.sh, with the program of a build folder (quick) or with one that
-# stands in for it.
+# bench_1_vs_2.sh CASE [FOLDER]: tests scripts/bench_1_vs_2.sh, with the program of a build folder (quick) or a fake one.
 source "$(dirname "$0")/stand_ins.sh"
 command -v python3 >/dev/null || { echo "skipped: there is no python3"; exit 77; }
 
@@ -13,12 +12,12 @@ compare() {  # compare CODE ARGUMENT...: its output goes to $work/output, the ta
   [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
 }
 
-# A program with so many GPUs whose benchmarks end at once: one device takes 4 s an epoch, two take 2.5 s.
+# stand_in_lockstep GPUS [OK [CODE]]: a fake program whose benchmarks end at once: one device takes 4 s per epoch, two 2.5 s.
 stand_in_lockstep() {
   local ok=${2:-true} code=${3:-0}
   { printf 'gpus=%q ok=%q code=%q\n' "$1" "$ok" "$code" && cat <<'STUB'; } | stand_in lockstep
 if [ "$1" = devices ]; then
-  printf 'devices\n  cpu     A processor\n          2 cores\n'
+  printf 'devices\n  cpu     A CPU\n          2 cores\n'
   for ((i = 0; i < gpus; ++i)); do printf '  cuda:%d  A GPU\n          132 multiprocessors\n' "$i"; done
   printf '\n--devices takes\n  cpu     one\n  cuda:0, cuda    all\n  cuda:0x2        two\n  cuda:0,cuda:1   a list\n'
   exit
@@ -33,7 +32,7 @@ row() {
 cat >"$file" <<JSON
 {"tables": [{"rows": [$(row 1 256 4.0 1.0 100.0), $(row 2 512 2.5 1.6 80.0)]}], "ok": $ok,
  "checks": [{"name": "replicas", "ok": $ok, "detail": "their weights differ"}],
- "environment": {"date": "today", "processor": "A processor", "cores": 2, "instructions": "AVX512",
+ "environment": {"date": "today", "cpu": "A CPU", "cores": 2, "instructions": "AVX512",
                  "memory_bytes": 8589934592, "gpus": [], "libraries": {"lockstep": "0.1.0"}}}
 JSON
 exit "$code"
@@ -76,7 +75,7 @@ for model in result["models"]:
         assert abs(20 * row["accuracy"] - round(20 * row["accuracy"])) < 1e-9, row  # of 20 images
 PYTHON
 }
-case_processor() {
+case_cpu() {
   stand_in_lockstep 0
   compare 0
   called 2 "--devices cpu --devices cpux2"
@@ -84,7 +83,7 @@ case_processor() {
   called 1 "--recipe resnet18-pytorch --scaling weak --batch-size 256 --lr 0.1 --devices cpu --devices cpux2 --repeat 3 --iterations 1"
   called 0 "--epochs"
   says "| LeNet | strong: batch 256, lr 0.2 -> batch 512, lr 0.2 | 4.00 | 2.50 | 1.60 x | 80 % | - |" \
-    "Machine: A processor, 2 cores, AVX512, 8.0 GiB memory." "Checks: all 2 are OK."
+    "Machine: A CPU, 2 cores, AVX512, 8.0 GiB memory." "Checks: all 2 are OK."
 }
 case_gpus() {
   stand_in_lockstep 2
@@ -102,7 +101,7 @@ case_failed_check() {
   says "Checks: FAILED: LeNet, replicas: their weights differ; ResNet-18, replicas: their weights differ."
   grep -q '"ok": false' "$work/table.json" || fail "the JSON does not say that a check has failed"
 }
-case_failed_command() {  # its exit code is passed on, and no file is made
+case_failed_command() {  # its exit code is returned, and no file is written
   stand_in_lockstep 0 true 8
   compare 8 --json "$work/table.json" --markdown "$work/table.md"
   called 1 lockstep

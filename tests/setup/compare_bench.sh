@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# compare_bench.sh CASE [BUILD_FOLDER]: what scripts/compare_bench.sh does, at tiny sizes.
-#   tables     ratios, checks and the table of made-up turns
-#   python     the Python side's own checks
-#   usage      what is refused before anything is started
-#   no_torch   without Python torch it is skipped
-#   figures    the figures of a lockstep that stands in arrive in the JSON, and wrong sums of its are found out
-#   stopped    a stop leaves what was done so far
-#   failed     a lockstep that fails is named
-#   products, allreduce, step    one part with the built program, three turns
+# compare_bench.sh CASE [BUILD_FOLDER]: tests scripts/compare_bench.sh at tiny sizes.
+#   tables     ratios, checks and the table of invented repetitions
+#   python     the checks of the Python side
+#   usage      usage errors are found before anything starts
+#   no_torch   skipped without Python torch
+#   figures    the figures of a fake lockstep arrive in the JSON, and its wrong sums fail
+#   stopped    a signal keeps the results so far
+#   failed     a failing lockstep is named
+#   products, allreduce, step    one part with the built program, three repetitions
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 built=${2:-}
@@ -20,7 +20,7 @@ need_python_torch
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
-# compared CODE ARG...: the comparison's output, on both streams, in $folder/output; it must end with this code.
+# compared CODE ARG...: runs the comparison, which must exit with this code; its output goes to $folder/output.
 compared() {
   local expected=$1 code=0
   shift
@@ -31,7 +31,8 @@ compared() {
 
 said() { grep -qF -- "$1" "$folder/output" || { echo "not said: $1"; exit 1; }; }
 
-# stand_in COMMAND: a lockstep that sums 8 bytes in one second, with three of them wrong. From its third run on it does this.
+# stand_in COMMAND: a fake lockstep that sums 8 bytes in one second and reports three wrong elements. From its third run on
+# it runs COMMAND.
 stand_in() {
   cat >"$folder/lockstep" <<LOCKSTEP
 #!/bin/bash
@@ -52,19 +53,19 @@ LOCKSTEP
   chmod +x "$folder/lockstep"
 }
 
-# check_json EXPRESSION...: of `result` and `rows`, all of which must be true.
+# check_json EXPRESSION...: Python expressions of `result` and `rows` that must be true.
 check_json() {
   "$python" - "$folder/result.json" "$@" <<'PYTHON'
 import json, statistics, sys
 result = json.load(open(sys.argv[1]))
 rows = result["rows"]
-assert all(row["unit"] == "s" and min(row["turns"]["lockstep"] + row["turns"]["python"]) > 0 for row in rows), rows
+assert all(row["unit"] == "s" and min(row["repetitions"]["lockstep"] + row["repetitions"]["python"]) > 0 for row in rows), rows
 for row in rows:
-    ratios = [a / b for a, b in zip(row["turns"]["lockstep"], row["turns"]["python"])]
+    ratios = [a / b for a, b in zip(row["repetitions"]["lockstep"], row["repetitions"]["python"])]
     expected = statistics.median(ratios) if len(ratios) > 2 else None
     assert (row["ratio"] and row["ratio"]["median"]) == expected, row
     for side in ("lockstep", "python"):
-        assert row[side]["median"] == statistics.median(row["turns"][side]), row
+        assert row[side]["median"] == statistics.median(row["repetitions"][side]), row
 for key in ("command", "lockstep", "torch", "cpu", "cores"):
     assert key in result["environment"], key
 for expression in sys.argv[2:]:
@@ -84,7 +85,7 @@ case_usage() {
   said "knows products, allreduce, step; got nonsense"
   compared 2 --bytes 8,10
   said "takes whole floats of 4 bytes, got 10 bytes"
-  compared 2 --turns 0
+  compared 2 --repeat 0
   said "must be at least 1, got 0"
   [ ! -e "$folder/runs" ] || { echo "something was run"; exit 1; }
   rm "$folder/lockstep"
@@ -100,19 +101,19 @@ case_no_torch() {
 
 case_figures() {
   stand_in true
-  compared 1 --parts allreduce --bytes 8 --turns 3 --json "$folder/result.json"
+  compared 1 --parts allreduce --bytes 8 --repeat 3 --json "$folder/result.json"
   said "check sums of 8 B: FAILED (9 wrong in lockstep, 0 in Python)"
   said "compare_bench: FAILED"
-  check_json 'result["complete"]' '[row["turns"]["lockstep"] for row in rows] == [[1, 1, 1]] * 2' \
+  check_json 'result["complete"]' '[row["repetitions"]["lockstep"] for row in rows] == [[1, 1, 1]] * 2' \
     'result["checks"] == [dict(what="sums of 8 B", lockstep=9, python=0, ok=False)]'
-  [ "$(wc -l <"$folder/runs")" = 3 ] || { echo "three turns are not three runs"; exit 1; }
+  [ "$(wc -l <"$folder/runs")" = 3 ] || { echo "three repetitions are not three runs"; exit 1; }
 }
 
 case_stopped() {
   stand_in 'kill -TERM $PPID; exec sleep 600'
-  compared 143 --parts allreduce --bytes 8 --turns 5 --json "$folder/result.json"
+  compared 143 --parts allreduce --bytes 8 --repeat 5 --json "$folder/result.json"
   said "(stopped before the end)"
-  check_json 'not result["complete"]' 'len(rows) == 2' 'all(row["turns"]["lockstep"] == [1, 1] for row in rows)'
+  check_json 'not result["complete"]' 'len(rows) == 2' 'all(row["repetitions"]["lockstep"] == [1, 1] for row in rows)'
 }
 
 case_failed() {
@@ -121,12 +122,12 @@ case_failed() {
   said "error: lockstep bench allreduce ended with code 5"
 }
 
-# part NAME FLAG...: with the built program; exact results on both sides.
+# part NAME FLAG...: compares one part with the built program; both sides must be exact.
 part() {
   local name=$1
   shift
   ln -s "$built/lockstep" "$folder/lockstep"
-  compared 0 --parts "$name" --turns 3 --json "$folder/result.json" "$@"
+  compared 0 --parts "$name" --repeat 3 --json "$folder/result.json" "$@"
   said "compare_bench: OK"
 }
 
@@ -146,7 +147,7 @@ case_step() {
   "$python" "$root/tests/models/python_twin.py" --write-data "$folder"
   part step --batch-size 20 --steps 2 --data "$folder"
   check_json '[row["what"] for row in rows] == [f"step of LeNet, 20 images, {name}" for name in
-    ("channels_last", "contiguous")]' 'rows[0]["turns"]["lockstep"] == rows[1]["turns"]["lockstep"]'
+    ("channels_last", "contiguous")]' 'rows[0]["repetitions"]["lockstep"] == rows[1]["repetitions"]["lockstep"]'
 }
 
 "case_$1"

@@ -1,4 +1,4 @@
-"""What compare_bench.py makes of made-up turns. Numbers are chosen so that results are round."""
+"""Tests the evaluation in compare_bench.py with invented repetitions. The numbers give round results."""
 import sys
 import unittest
 from pathlib import Path
@@ -16,16 +16,16 @@ RESULT = dict(bench="allreduce", checks=[dict(name="a", ok=True), dict(name="b",
 
 
 class Ratios(unittest.TestCase):
-    def test_paired_within_a_turn(self):
-        # A machine at half speed in turn 2: the medians' ratio would be 2 / 6, within turns it is 1/3, 1, 1/3.
+    def test_paired_within_a_repetition(self):
+        # A machine at half speed in repetition 2: the ratio of the medians is 2 / 6, within repetitions 1/3, 1, 1/3.
         found = rows.paired_ratio(Row("what", "ms", [(1, 3), (4, 4), (2, 6)]))
         self.assertAlmostEqual(found["median"], 1 / 3)
         self.assertAlmostEqual(found["low"], 1 / 3)
         self.assertAlmostEqual(found["high"], 2 / 3)  # halfway between 1/3 and 1
 
-    def test_too_few_turns(self):
+    def test_too_few_repetitions(self):
         self.assertIsNone(rows.paired_ratio(Row("what", "ms", [(1, 2), (1, 2)])))
-        self.assertIn("no ratio from fewer than 3 turns", rows.summary([Row("what", "ms", [(1, 2)])]))
+        self.assertIn("a ratio needs 3 repetitions", rows.summary([Row("what", "ms", [(1, 2)])]))
 
     def test_quartiles(self):
         self.assertEqual(rows.quartiles([5, 1, 2, 4, 3]), dict(median=3, low=2, high=4))
@@ -39,7 +39,7 @@ class Ratios(unittest.TestCase):
         self.assertIsNone(rows.faster(None))
 
     def test_sum_of_ranks(self):
-        # Turn 1: the slowest ranks are 4, 5, 9, their median 5; turn 2: 6, 6, 7 and 6; turn 3: 1, 1, 1 and 1.
+        # Repetition 1: the slowest ranks take 4, 5, 9, median 5; repetition 2: 6, 6, 7, median 6; repetition 3: 1, 1, 1.
         ranks = [[[4, 2, 9], [6, 6, 7], [1, 1, 1]], [[3, 5, 1], [1, 1, 1], [0, 1, 0]]]
         self.assertEqual(rows.sum_seconds(ranks), 5)
         with self.assertRaises(ValueError):
@@ -70,7 +70,7 @@ class Printed(unittest.TestCase):
     def test_summary(self):
         made_up = [Row("a", "ms", [(1, 2)] * 3), Row("b", "ms", [(2, 1)] * 3), Row("c", "ms", [(1, 2), (1, 1), (2, 1)])]
         self.assertEqual(rows.summary(made_up),
-                         "# of 3 measurements lockstep is the faster in 1, Python in 1; 1 cannot be told apart")
+                         "# of 3 measurements lockstep is faster in 1, Python in 1; 1 cannot be told apart")
 
     def test_checks(self):
         self.assertEqual(rows.check_line(Check("sums")), "# check sums: OK (0 wrong in lockstep, 0 in Python)")
@@ -80,12 +80,12 @@ class Printed(unittest.TestCase):
     def test_json(self):
         found = rows.as_json(Row("a", "us", [(1, 4), (2, 4), (3, 4)]))
         self.assertEqual(found["ratio"], dict(median=.5, low=.375, high=.625))
-        self.assertEqual(found["turns"], dict(lockstep=[1, 2, 3], python=[4, 4, 4]))
+        self.assertEqual(found["repetitions"], dict(lockstep=[1, 2, 3], python=[4, 4, 4]))
         self.assertEqual((found["lockstep"]["median"], found["python"]["high"]), (2, 4))
 
     def test_idle(self):
-        self.assertEqual(rows.idle_share(SimpleNamespace(rivals_cpu_seconds=.5, seconds=10)), .05)
-        self.assertEqual(rows.idle_share(SimpleNamespace(rivals_cpu_seconds=0.0, seconds=0.0)), 0)
+        self.assertEqual(rows.idle_share(SimpleNamespace(pythons_cpu_seconds=.5, seconds=10)), .05)
+        self.assertEqual(rows.idle_share(SimpleNamespace(pythons_cpu_seconds=0.0, seconds=0.0)), 0)
 
 
 if __name__ == "__main__":

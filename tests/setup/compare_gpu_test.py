@@ -1,4 +1,4 @@
-"""What compare_gpu.py and gpu_report.py make of made-up turns and steps. Numbers are chosen so that results are round."""
+"""Tests the evaluation in compare_gpu.py and gpu_report.py with invented repetitions. The numbers give round results."""
 import json
 import math
 import sys
@@ -11,14 +11,14 @@ import compare_gpu_goals as goals  # noqa: E402
 import gpu_report  # noqa: E402
 
 
-def contender(role, *seconds, first_loss=2.0, host=10e-6, busy=98.0):
-    turns = [dict(seconds=s, loss=1 + s) for s in seconds]
-    return dict(role=role, name=f"the {role}", first_loss=first_loss, turns=turns, host_seconds=host, busy=busy,
+def case(role, *seconds, first_loss=2.0, host=10e-6, busy=98.0):
+    repetitions = [dict(seconds=s, loss=1 + s) for s in seconds]
+    return dict(role=role, name=f"the {role}", first_loss=first_loss, repetitions=repetitions, host_seconds=host, busy=busy,
                 memory_mb=500.0, clock_mhz=1980.0)
 
 
-def result(model, *contenders, epochs=1):
-    return dict(model=model, epochs=epochs, rows_per_epoch=60_000, peak_tflops=800.0, contenders=list(contenders),
+def result(model, *cases, epochs=1):
+    return dict(model=model, epochs=epochs, rows_per_epoch=60_000, peak_tflops=800.0, cases=list(cases),
                 notes=["one was left out"])
 
 
@@ -29,23 +29,23 @@ def values(found):
 class Goals(unittest.TestCase):
     def test_row(self):
         # 2 s for four epochs, once 8 s: medians, and half a second an epoch is 120,000 images/s.
-        found = goals.row(result("resnet18", contender("ours", 2, 2, 8), epochs=4), contender("ours", 2, 2, 8))
+        found = goals.row(result("resnet18", case("lockstep", 2, 2, 8), epochs=4), case("lockstep", 2, 2, 8))
         self.assertEqual(found["seconds_per_epoch"], 0.5)
         self.assertEqual(found["images_per_second"], 120_000)
         self.assertAlmostEqual(found["mfu"], 120_000 * 2.735e9 / 800e12)
         self.assertAlmostEqual(found["host_us"], 10)
-        self.assertEqual(found["loss"], 9)  # of the last turn
-        self.assertEqual(found["times_ours"], 1)
+        self.assertEqual(found["loss"], 9)  # of the last repetition
+        self.assertEqual(found["times_lockstep"], 1)
 
-    def test_ratios_are_paired_within_a_turn(self):
-        # A machine at half speed in turn 2: the medians' ratio would be 4 / 2, within turns it is 3, 1, 3.
-        ours, other = contender("ours", 1, 4, 2), contender("compile", 3, 4, 6)
-        self.assertEqual(goals.paired(other, ours), 3)
+    def test_ratios_are_paired_within_a_repetition(self):
+        # A machine at half speed in repetition 2: the ratio of the medians is 4 / 2, within repetitions 3, 1, 3.
+        lockstep, other = case("lockstep", 1, 4, 2), case("compile", 3, 4, 6)
+        self.assertEqual(goals.paired(other, lockstep), 3)
 
     def test_resnet18(self):
         found = values(goals.judge(result(
-            "resnet18", contender("ours", .5, .5, host=20e-6, busy=None), contender("tf32", .9, .9),
-            contender("compile", .65, .65), contender("fast", .9, .9))))
+            "resnet18", case("lockstep", .5, .5, host=20e-6, busy=None), case("tf32", .9, .9),
+            case("compile", .65, .65), case("fast", .9, .9))))
         self.assertEqual(found["P1", .45], (.5, False))
         self.assertEqual(found["P2", 1.3], (1.3, True))
         self.assertEqual(found["P2", 2], (1.8, False))
@@ -55,13 +55,13 @@ class Goals(unittest.TestCase):
         self.assertEqual(found["P7", 97], (None, None))
 
     def test_lenet_and_a_rival_that_is_missing(self):
-        found = values(goals.judge(result("lenet", contender("ours", .04, .048), epochs=4)))
+        found = values(goals.judge(result("lenet", case("lockstep", .04, .048), epochs=4)))
         self.assertEqual(found["P5", .012], (.011, True))
-        self.assertIsNone(values(goals.judge(result("resnet18", contender("ours", 1))))["P2", 1.3][1])
+        self.assertIsNone(values(goals.judge(result("resnet18", case("lockstep", 1))))["P2", 1.3][1])
 
     def test_losses(self):
         def check(*losses, model="lenet"):
-            return goals.loss_check(result(model, *(contender("c", 1, first_loss=loss) for loss in losses)))["met"]
+            return goals.loss_check(result(model, *(case("c", 1, first_loss=loss) for loss in losses)))["met"]
 
         self.assertTrue(check(2.302632, 2.302633))
         self.assertFalse(check(2.302632, 2.302632 * (1 + 2.9e-6)))  # of 1 % more learning rate
@@ -71,12 +71,12 @@ class Goals(unittest.TestCase):
         self.assertFalse(check(math.nan, 2.3))
 
     def test_tables(self):
-        lines = list(goals.table(result("lenet", contender("ours", .04, busy=None), contender("eager", 1), epochs=4)))
-        self.assertEqual(lines[2], "| the ours | 0.0100 | 0.0100 | 6,000,000 | 10.0% | 10.0 | - | 500 | 1980 | 1.04000 | "
+        lines = list(goals.table(result("lenet", case("lockstep", .04, busy=None), case("eager", 1), epochs=4)))
+        self.assertEqual(lines[2], "| the lockstep | 0.0100 | 0.0100 | 6,000,000 | 10.0% | 10.0 | - | 500 | 1980 | 1.04000 | "
                          "1.00 |")
         self.assertIn("| 25.00 |", lines[3])
         self.assertEqual(list(goals.goal_table([goals.goal("P9", "what", None, "<=", 5)]))[-1],
-                         "| P9 | what | - | <= 5 | not known |")
+                         "| P9 | what | - | <= 5 | unknown |")
 
 
 class Report(unittest.TestCase):
@@ -114,14 +114,14 @@ class Report(unittest.TestCase):
         log = str(self.path / "log")
         self.record(("step", "cold start lenet", "0", "1.75", "60", log, "c"),
                     ("step", "cold start resnet18", "1", "3.0", "60", log, "c"))
-        made_up = result("lenet", contender("ours", .04))
+        made_up = result("lenet", case("lockstep", .04))
         made_up |= dict(goals=goals.judge(made_up), loss_check=goals.loss_check(made_up))
         (self.path / "compare-lenet.json").write_text(json.dumps(made_up))
         found = self.section("compare")
         self.assertEqual(values(found["goals"])["P6", 2], (1.75, True))
         self.assertEqual(values(found["goals"])["P6", 7], (None, None))
         text = "\n".join(gpu_report.section_lines("compare", found))
-        for part in ("| the ours |", "one was left out", "| P5 |", "| P6 |", "800 TFLOP/s"):
+        for part in ("| the lockstep |", "one was left out", "| P5 |", "| P6 |", "800 TFLOP/s"):
             self.assertIn(part, text)
 
     def test_accuracy(self):
@@ -138,13 +138,13 @@ class Report(unittest.TestCase):
         self.assertIsNone(self.section("accuracy")["goals"][0]["met"])  # it has no end, so there are but four
 
     def test_parts_are_joined(self):
-        ours, other = self.path / "ours", self.path / "other"
-        for folder, part, passed in ((ours, "build", True), (other, "build", False), (other, "test", True)):
+        lockstep, other = self.path / "lockstep", self.path / "other"
+        for folder, part, passed in ((lockstep, "build", True), (other, "build", False), (other, "test", True)):
             folder.mkdir(exist_ok=True)
             section = dict(facts=dict(gpu="G"), steps=[], notes=[], goals=[], passed=passed)
             gpu_report.write(folder, gpu_report.read_parts(folder) | {part: section})
-        gpu_report.write(ours, gpu_report.joined(ours, other))
-        joined = json.loads((ours / "gpu_check.json").read_text())
+        gpu_report.write(lockstep, gpu_report.joined(lockstep, other))
+        joined = json.loads((lockstep / "gpu_check.json").read_text())
         self.assertTrue(joined["passed"])
         self.assertEqual(list(joined["parts"]), ["build", "test"])
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# gpu_check_behaves.sh CASE: runs scripts/gpu_check.sh in a copy of the scripts, with a GPU, a build, tests, a program and
-# a Python with torch that are all made up, and looks at what it runs, reports and leaves behind.
+# gpu_check_behaves.sh CASE: runs scripts/gpu_check.sh in a copy of the scripts, with a fake GPU, build,
+# tests, program and Python torch, and checks what it runs, reports and leaves behind.
 source "$(dirname "$0")/stand_ins.sh"
 unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE LOCKSTEP_DATA LOCKSTEP_GPU_SECONDS
 tree=$work/tree report=$work/report
@@ -15,7 +15,7 @@ echo "__version__ = '2.11.0+cu130'" >"$work/torch/version.py"
 stand_in nvidia-smi <<<'case $* in *=name*) echo "Some \"GPU\" | 1" ;; *=driver*) echo 580.1 ;; *) echo 1980 MHz ;; esac'
 stand_in cmake <<<"echo \"cmake \$*\" >>\"\$calls\"; mkdir -p '$tree/build/cuda' && touch '$tree/build/cuda/build.ninja'"
 stand_in ctest <<<'echo "ctest $*" >>"$calls"; echo "100% tests passed, 0 tests failed out of 9"; echo "Skipped: 1"'
-# Only what needs no torch runs.
+# A Python that runs only scripts that need no torch.
 stand_in python <<STUB
 echo "python \$*" >>"\$calls"
 case \$* in
@@ -43,7 +43,7 @@ gpu_check() {  # gpu_check CODE ARGUMENT...: its output goes to $work/output
   [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
 }
 
-# in_report EXPRESSION TEXT: what Python makes of it, `r` being the report.
+# in_report EXPRESSION TEXT: the value of a Python expression of the report `r` must be this text.
 in_report() {
   local found
   found=$("$python3" -c 'import json, sys; r = json.load(open(sys.argv[1])); print(eval(sys.argv[2]))' \
@@ -51,7 +51,7 @@ in_report() {
   [ "$found" = "$2" ] || fail "expected \"$2\" of $1, found \"$found\""
 }
 
-# gone PID: whose parent may not have taken note yet.
+# gone PID: waits until the process has ended.
 gone() {
   local last=$((SECONDS + 30))
   while kill -0 "$1" 2>/dev/null; do
@@ -83,11 +83,11 @@ case_all_parts() {
   working_program
   gpu_check 0
   called 1 "-DLOCKSTEP_BUILD_TORCH=$work/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
-  called 1 "--target lockstep_cli contender cuda_tests"
+  called 1 "--target lockstep_cli compare_case cuda_tests"
   called 1 "ctest --test-dir $tree/build/cuda -L cuda"
   called 1 "step_parity.py --lockstep $tree/build/cuda/lockstep --model resnet18"
   called 1 "--devices cuda:0x4 --limit-steps 20 --print-weights-hash"
-  called 1 "compare_gpu.py --contender $tree/build/cuda/scripts/contender --model lenet"
+  called 1 "compare_gpu.py --compare-case $tree/build/cuda/scripts/compare_case --model lenet"
   called 5 "--recipe resnet18-pytorch --seed"
   in_report 'list(r["parts"])' "['build', 'test', 'compare', 'accuracy']"
   in_report 'r["passed"]' True
@@ -108,7 +108,7 @@ case_failed_step() {
   in_report 'r["passed"]' False
   grep -q '^no x2$' "$report/test.log" || fail "the part's log lacks the step's"
 }
-case_cut_off() {  # its 60 of 540 s are 3 of 27; a child that ignores signals goes too
+case_cut_off() {  # 60 of 540 s are 3 of 27; a child that ignores signals ends too
   program <<'STUB'
 [[ $* == *cuda:0x2* ]] || { echo "test acc: 0.80"; exit; }
 (trap '' TERM; echo $BASHPID >"$work/child"; exec sleep 1000) &
@@ -167,7 +167,7 @@ case_brought_along() {
   gpu_check 0 build test --built "$built"
   called 0 cmake
   called 1 "ctest --test-dir $built"
-  says "build: left out: the build in $built was brought along"
+  says "build: left out: uses the build in $built"
   [ "$(cat "$built/tests/CTestTestfile.cmake")" = \
     "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] || fail "ctest looks elsewhere"
   in_report 'r["parts"]["test"]["steps"][3]["last_line"].split(":")[1]' " $work/torch/lib"

@@ -41,7 +41,7 @@ setup() {  # setup CODE ARGUMENT...: its output goes to $work/output
   [ "$status" -eq "$code" ] || fail "expected exit code $code, found $status"
 }
 
-case_other_processor() {
+case_other_cpu() {
   stand_in uname <<<'[ "$1" = -m ] && echo aarch64 || echo Linux'
   setup 1
   says "lockstep runs on x86-64 Linux; this machine is Linux on aarch64"

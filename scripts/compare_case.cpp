@@ -1,15 +1,15 @@
-// lockstep's side of compare_turns.py and compare_gpu.py: the trainer of `lockstep train`, warmed up, kept
-// alive, timed on request.
+// lockstep's case of compare_pytorch.py and compare_gpu.py: the trainer of `lockstep train`. It warms up,
+// stays alive, and times steps on request.
 //
-//   contender --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data DIR
-//             --warmup STEPS --last-batch drop|keep [--kernels auto|direct|stock]
+//   compare_case --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data
+//   DIR
+//                --warmup STEPS --last-batch drop|keep [--kernels auto|direct|torch]
 //
-// Prints `ready {...}` once warm, with what it says of these steps; then, for each line on stdin, one line of
-// JSON:
-//   run N    takes N steps; the seconds they took
-//   host N   takes N steps, each when the devices have nothing to do; the median seconds until step()
-//   returned
-// What app/main.cpp sets for the whole process belongs here too, or another program is measured.
+// Prints `ready {...}` once warm, with the figures of the warm-up. Then answers each line on stdin with one
+// line of JSON:
+//   run N    takes N steps: their seconds
+//   host N   takes N steps, each while the devices are idle: the median seconds until step() returned
+// Process-wide settings of app/main.cpp must be made here too: otherwise this measures another program.
 #include <fmt/format.h>
 #include <torch/version.h>
 
@@ -48,15 +48,15 @@ TrainerOptions options_from(const Flags& flags) {
   return options;
 }
 
-// What --kernels of `lockstep train` says, and by default as there.
+// Returns the value of --kernels; default: as in `lockstep train`.
 Kernels kernels_from(const Flags& flags) {
   const auto given = flags.find("--kernels");
   return given == flags.end() ? Kernels::kAuto : value_of(kKernelsNames, given->second);
 }
 
-class Turns {
+class Steps {
  public:
-  Turns(Trainer& trainer, std::vector<int64_t> order, size_t batch_size, bool keep_last)
+  Steps(Trainer& trainer, std::vector<int64_t> order, size_t batch_size, bool keep_last)
       : trainer_(trainer), order_(std::move(order)), batch_size_(batch_size) {
     batches_ = (order_.size() + (keep_last ? batch_size - 1 : 0)) / batch_size;
   }
@@ -93,7 +93,7 @@ class Turns {
   Trainer& trainer_;
   const std::vector<int64_t> order_;
   const size_t batch_size_;
-  size_t batches_;   // of an epoch; without the last, smaller one any steps are the same work
+  size_t batches_;   // of an epoch; without the last, smaller batch all steps are the same work
   size_t done_ = 0;  // steps so far
 };
 
@@ -105,14 +105,14 @@ void serve(const Flags& flags) {
       {.name = flags.at("--model"), .seed = seed, .initialization = {}, .kernels = kernels_from(flags)});
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
   Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
-  Turns turns(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
+  Steps steps(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
               flags.at("--last-batch") == "keep");
 
-  const auto warmup = turns.run(std::stoi(flags.at("--warmup")));
+  const auto warmup = steps.run(std::stoi(flags.at("--warmup")));
   answer(fmt::format(R"(ready {{"torch": "{}", "warmup": {}}})", TORCH_VERSION, warmup));
   std::string verb;
-  for (int steps = 0; std::cin >> verb >> steps;) {
-    answer(verb == "host" ? turns.host(steps) : turns.run(steps));
+  for (int count = 0; std::cin >> verb >> count;) {
+    answer(verb == "host" ? steps.host(count) : steps.run(count));
   }
 }
 
@@ -126,7 +126,7 @@ int main(int argc, char** argv) {
   try {
     lockstep::serve(flags);
   } catch (const std::exception& error) {  // out of range: a flag is missing
-    fmt::print(stderr, "contender: {}\n", error.what());
+    fmt::print(stderr, "compare_case: {}\n", error.what());
     return 1;
   }
 }

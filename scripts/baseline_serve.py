@@ -1,9 +1,9 @@
-"""The Python side's part in turns: plain, compiled, or one rank of DistributedDataParallel.
+"""The Python case of a comparison: eager, compiled, or one rank of DistributedDataParallel.
 
-Prints `ready {...}` once warm (or `skip {...}` where this machine cannot run it), then for each line on stdin one line
-of JSON:
-    run N    takes N steps; the seconds they took, those of their parts, and the mean loss
-    host N   takes N steps, each when the device has nothing to do; the median seconds of a step's Python
+Prints `ready {...}` once warm, or `skip {...}` where this machine cannot run it. Then answers each line on stdin with
+one line of JSON:
+    run N    takes N steps: their seconds, the seconds of their parts, and the mean loss
+    host N   takes N steps, each while the device is idle: the median seconds of a step's Python
 """
 import contextlib
 import json
@@ -19,21 +19,21 @@ from baseline_process import answer_lines, join_process_group
 from baseline_training import Training
 
 COMPILE_MODES = ["default", "max-autotune"]
-TRIAL_STEPS = 3  # of each mode of torch.compile; the fastest step counts
+TRIAL_STEPS = 3  # per mode of torch.compile; the fastest step counts
 
 
 def join_ranks(run, store):
-    """Makes `run` one of several processes whose gradients are averaged while the backward pass goes on."""
+    """Makes `run` one of several processes that average their gradients during the backward pass."""
     join_process_group("nccl" if run.device.type == "cuda" else "gloo", store, run.rank, run.world)
-    # What a user in search of speed sets: gradients live in the buckets, each replica keeps its own statistics (as
-    # lockstep's do), and the graph never changes.
+    # The settings for speed: gradients live in the buckets, each replica keeps its own statistics (as in lockstep), and
+    # the graph never changes.
     run.loss_sum_of = torch.nn.parallel.DistributedDataParallel(
         run.twin, gradient_as_bucket_view=True, broadcast_buffers=False, static_graph=True)
 
 
 @contextlib.contextmanager
 def silent():
-    """torch.compile tells much on stderr that is of no use here; what stops it is an exception."""
+    """Drops what torch.compile prints on stderr. It reports failures as exceptions."""
     sys.stderr.flush()
     kept = os.dup(2)
     with open(os.devnull, "w") as nowhere:
@@ -47,9 +47,9 @@ def silent():
 
 
 def compile_fastest(run, modes, take_step):
-    """Leaves in `run` the mode of torch.compile whose fastest step is shortest, and the weights as they were.
+    """Sets `run` to the fastest mode of torch.compile and restores the weights. Returns the mode and the trials' times.
 
-    An epoch's last batch, of another size, stays eager: it would have to be compiled once more.
+    The last batch of an epoch stays eager: its size differs, so it would need another compilation.
     """
     import torch._inductor.config
     if run.device.type == "cpu":
@@ -75,17 +75,17 @@ def compile_fastest(run, modes, take_step):
     return dict(compile_mode=mode, trial_ms={name: round(1e3 * seconds, 2) for name, (seconds, _) in found.items()})
 
 
-class Turns:
+class Steps:
     def __init__(self, args):
         self.args = args
         self.run = Training(args, args.rank, args.world)
-        # Without the last, smaller one any steps are the same work.
+        # Without the last, smaller batch all steps are the same work.
         self.batches = [batch for batch in self.run.batches(0)
                         if args.last_batch == "keep" or len(batch) == args.batch_size]
         self.done = 0
 
     def warm_up(self):
-        """What is to be known of this contender."""
+        """Warms up and returns what the `ready` line says."""
         known = dict(torch=torch.__version__, python=platform.python_version())
         if self.args.store:
             join_ranks(self.run, self.args.store)
@@ -117,20 +117,20 @@ class Turns:
             phases = [p + t for p, t in zip(phases, self.step())]
         mean, _ = self.run.take_loss()  # inside the clock, as for a step line
         seconds = time.perf_counter() - start
-        # From outside DistributedDataParallel what is left of the sync cannot be told from the backward pass.
+        # From outside, DistributedDataParallel's exposed sync cannot be told from its backward pass.
         sync = None if self.args.store else 0.0
         return dict(seconds=seconds, data=phases[0], compute=phases[1], sync=sync, update=phases[2], loss=mean)
 
 
 def serve(args):
-    turns = Turns(args)
+    steps = Steps(args)
     try:
-        known = turns.warm_up()
+        known = steps.warm_up()
     except Exception as error:
         if not args.compile:
             raise
-        # No compiler, no Python.h, an operator it does not know: the others can do without it.
+        # No compiler, no Python.h, or an unknown operator: the comparison goes on without this case.
         why = str(error).strip().splitlines() or [type(error).__name__]
         print("skip", json.dumps(dict(why=why[0])), flush=True)
         return
-    answer_lines(known, dict(run=turns.take, host=turns.host))
+    answer_lines(known, dict(run=steps.take, host=steps.host))

@@ -1,4 +1,4 @@
-"""Files of results: refused before the work where they could not be kept, and written whole or not at all."""
+"""Files of results: checked before the work, and written completely or not at all."""
 import os
 import sys
 import tempfile
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def check_output(flag, name, overwrite):
-    """Ends with 7 where `flag`'s file could not be written in the end; None is no file."""
+    """Exits with 7 if `flag`'s file `name` cannot be written later. None means no file."""
     if not name:
         return
     path = Path(name)
@@ -21,7 +21,7 @@ def check_output(flag, name, overwrite):
 
 
 def write_whole(name, text):
-    """In place of what was there, when all of it is on the disk. Throws OSError, and then the old file is as it was."""
+    """Writes or replaces a file once all of it is on the disk. Throws OSError and leaves an old file as it was."""
     path = Path(name).resolve()
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:

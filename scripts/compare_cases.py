@@ -1,0 +1,197 @@
+"""The cases of compare_pytorch.py, compare_gpu.py and compare_bench.py: processes that warm up and then run on request.
+
+A case prints `ready {...}` once warm, or `skip {...}` where this machine cannot run it. Then it answers each line on
+stdin, such as `run N`, with one line of JSON. A case may have several processes (the ranks of DistributedDataParallel):
+all get each line, and the slowest one counts.
+"""
+import json
+import os
+import select
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+CORES = len(os.sched_getaffinity(0))
+# After a step helper threads stay awake for some ms, on cores that the next case needs.
+REST_SECONDS = 0.05
+
+
+class Case:
+    def __init__(self, name, replicas, threads, commands):
+        self.name, self.replicas, self.threads, self.commands = name, replicas, threads, commands
+        self.processes = []
+        self.repetitions = []
+        self.idle_cpu_seconds = 0.0  # used while other cases ran
+        self.versions, self.skipped = {}, None
+
+    def start(self, limit=None):
+        """Returns when the case is warm, or with `skipped` set: it cannot run here, or `limit` seconds have passed."""
+        for command in self.commands:
+            # With its own process group: Ctrl-C reaches only this script, which ends all of them, compilers included.
+            # Without its own session: the kernel divides a busy machine between sessions. A case also ends when its
+            # stdin does.
+            self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+                                                   bufsize=1, preexec_fn=os.setpgrp))
+        try:
+            verb, _, rest = self.answers(limit)[0].partition(" ")
+        except TimeoutError:
+            self.kill()
+            self.skipped = f"not warm after {limit:.0f} s"
+            return
+        if verb == "skip":
+            self.skipped = json.loads(rest)["why"]
+        else:
+            self.versions = json.loads(rest)
+
+    def answers(self, limit=None):
+        """Returns one line of each process. If one ends early, others may wait for it: the first to end is the one that
+        failed."""
+        waiting = {process.stdout: process for process in self.processes}
+        lines = {}
+        while waiting:
+            readable = select.select(list(waiting), [], [], limit)[0]
+            if not readable:
+                raise TimeoutError
+            for stream in readable:
+                process = waiting.pop(stream)
+                lines[process] = stream.readline()
+                if not lines[process]:
+                    self.fail(process)
+        return [lines[process] for process in self.processes]
+
+    def fail(self, process):
+        code = process.wait()
+        hint = "; the kernel may have ended it because memory ran out: try a smaller --batch-size" if code == -9 else ""
+        sys.exit(f"error: {self.name} ended with code {code}{hint}\n  {shlex.join(process.args)}")
+
+    def ask(self, verb, number):
+        """Sends a line to each process and returns their answers."""
+        for process in self.processes:
+            try:
+                print(f"{verb} {number}", file=process.stdin)
+            except BrokenPipeError:  # it has ended
+                self.fail(process)
+        return [json.loads(line) for line in self.answers()]
+
+    def run(self, steps):
+        results = self.ask("run", steps)
+        slowest = max(results, key=lambda result: result["seconds"])
+        self.repetitions.append(slowest | dict(loss=sum(result["loss"] for result in results) / len(results)))
+
+    def kill(self):
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+    def cpu_seconds(self):
+        """Returns the CPU time that the processes have used."""
+        total = 0
+        for process in self.processes:
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            total += int(fields[11]) + int(fields[12])  # utime, stime
+        return total / os.sysconf("SC_CLK_TCK")
+
+    def resident_bytes(self):
+        """Returns the memory of the processes; shared memory counts in part."""
+        total = 0
+        for process in self.processes:
+            lines = Path(f"/proc/{process.pid}/smaps_rollup").read_text().splitlines()
+            total += sum(1024 * int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+        return total
+
+    def per_step_ms(self, key, steps):
+        return [1e3 * repetition[key] / steps for repetition in self.repetitions]
+
+    def as_json(self):
+        return dict(name=self.name, replicas=self.replicas, threads=self.threads, commands=self.commands,
+                    idle_cpu_seconds=self.idle_cpu_seconds, **self.versions, repetitions=self.repetitions)
+
+
+class Maker:
+    """Makes the cases of a setting. folder: for the file through which DistributedDataParallel's ranks find each other."""
+
+    def __init__(self, args, setting, folder):
+        self.args, self.setting, self.folder = args, setting, folder
+
+    def flags(self, threads, batch_size=None):
+        """Flags that lockstep's and Python's cases share."""
+        args, setting = self.args, self.setting
+        return ["--model", setting.model, "--precision", setting.precision, "--threads", str(threads),
+                "--batch-size", str(batch_size or args.batch_size), "--lr", str(setting.lr), "--seed", str(args.seed),
+                "--data", args.data, "--warmup", str(setting.warmup), "--last-batch", "drop"]
+
+    def lockstep(self, devices, threads, kernels="auto"):
+        replicas = int(devices.partition("x")[2] or 1)
+        name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}")
+        command = [self.args.compare_case, "--devices", devices, "--kernels", kernels, *self.flags(threads)]
+        return Case(name, replicas, threads, [command])
+
+    def apart(self, runs):
+        cores = sorted(os.sched_getaffinity(0))
+        half = self.flags(1, max(1, self.args.batch_size // runs))
+        command = [self.args.compare_case, "--devices", "cpu", *half]
+        return Case("2 runs apart", runs, 1,
+                    [["taskset", "--cpu-list", str(cores[run % CORES]), *command] for run in range(runs)])
+
+    def python(self, threads, *flags):
+        baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--serve", *self.flags(threads),
+                    "--memory-format", self.args.memory_format]
+        if self.setting.model == "resnet18":
+            baseline += ["--initialization", "normal"]  # the chapters', as in lockstep's case
+        return [*baseline, *flags]
+
+    def ranks(self, world):
+        group = ["--world", str(world), "--store", f"{self.folder}/{self.setting.model}-{self.setting.precision}"]
+        return [self.python(1, *group, "--rank", str(rank)) for rank in range(world)]
+
+    def other(self, role):
+        if role == "eager":
+            return Case("Python eager", 1, CORES, [self.python(CORES)])
+        if role == "ddp":
+            return Case("Python DDP", 2, 1, self.ranks(2))
+        return Case("torch.compile", 1, CORES, [self.python(CORES, "--compile", self.args.compile_mode)])
+
+
+def make_cases(args, setting, folder):
+    """Returns the cases by role:
+        all_cores             one replica on all cores
+        two, one              two 1-thread replicas; one 1-thread replica
+        apart                 two independent runs of one 1-thread replica, each with half the batch: what two replicas
+                              could reach on this machine
+        direct                like two, without Winograd's tiles; only where the setting has it
+        torch                 like all_cores, with torch's kernels
+        eager, ddp, compile   Python's, as asked for
+    """
+    make = Maker(args, setting, folder)
+    direct = dict(direct=make.lockstep("cpux2", 1, "direct")) if setting.has_direct else {}
+    return dict(all_cores=make.lockstep("cpu", CORES), two=make.lockstep("cpux2", 1), one=make.lockstep("cpu", 1),
+                apart=make.apart(2), **direct, torch=make.lockstep("cpu", CORES, "torch"),
+                **{role: make.other(role) for role in args.against})
+
+
+def make_witnesses(args, setting):
+    """Returns by role the cases of which only the first repetition's loss is needed. torch_two (like two, with torch's
+    kernels) computes what DistributedDataParallel's two processes compute; for ResNet-18, bit for bit."""
+    if setting.model != "resnet18" or "ddp" not in args.against:
+        return {}
+    return dict(torch_two=Maker(args, setting, folder=None).lockstep("cpux2", 1, "torch"))
+
+
+def repeat_cases(cases, repetitions, steps):
+    """Runs the cases one after the other, so many times; every second time in reverse order."""
+    order = list(cases.values())
+    for repetition in range(repetitions):
+        for case in order if repetition % 2 == 0 else reversed(order):
+            time.sleep(REST_SECONDS)
+            others = [other for other in order if other is not case]
+            before = [other.cpu_seconds() for other in others]
+            case.run(steps)
+            for other, used in zip(others, before):
+                other.idle_cpu_seconds += other.cpu_seconds() - used
+        times = (f"{c.name} x {c.threads} {c.per_step_ms('seconds', steps)[-1]:.1f}" for c in order)
+        print(f"repetition {repetition + 1}/{repetitions}, ms per step: {', '.join(times)}", file=sys.stderr)
