@@ -43,7 +43,7 @@ const LeNetLayers<float>& lockstep_layers(Kernels kernels) {
 
 constexpr int64_t kConv1Multiplications = 26 * 26 * 20 * (1 * 3 * 3);
 constexpr int64_t kConv2Multiplications = 9 * 9 * 50 * (20 * 5 * 5);
-constexpr int64_t kLinearWeights = 800 * 128 + 128 * 10;  // as many multiplications
+constexpr int64_t kLinearWeights = 800 * 128 + 128 * 10;  // one multiplication each per row
 
 // Looks at X only: lockstep's kernels, like torch's, refuse parameters of another type or device.
 bool uses_lockstep_kernels(const torch::Tensor& X, Kernels kernels) {

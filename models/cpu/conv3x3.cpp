@@ -44,9 +44,9 @@ Range part_of(int64_t count, int64_t part, int64_t parts) {
 }
 Range times(Range range, int64_t factor) { return {range.first * factor, range.last * factor}; }
 
-// How threads share sums over tiles for all filters. It uses as many of them as divide into parts, by filters
-// rather than by tiles: each part of the tiles needs its own sums of all filters (38 MB at 512 channels); a
-// part of the filters needs none, but all its threads transform the same inputs.
+// How threads share sums over tiles for all filters: in `filters` x `tiles` parts, as many as possible, and
+// divided by filters rather than by tiles. Each part of the tiles needs its own sums of all filters (38 MB at
+// 512 channels). A part of the filters needs none, but all its threads transform the same inputs.
 struct Shares {
   Shares(int64_t threads, int64_t all_tiles, int64_t panels) {
     for (int64_t part = 1; part <= std::min(threads, panels); ++part) {
@@ -181,7 +181,7 @@ bool conv3x3_takes(const torch::Tensor& x, torch::ScalarType type, const torch::
 int64_t conv3x3_bytes(const Conv3x3Shape& shape, int64_t threads) {
   const auto& kernels = *cpu_kernels<float>().conv3x3;
   const Shares shares(threads, /*all_tiles=*/threads, shape.out / kChannels);
-  // The forward and the backward pass hold this at once: malloc keeps the memory of one for the other.
+  // Memory of the forward and of the backward pass: malloc keeps it from one to the other.
   return kernels.prepared_bytes(shape) + shares.tiles * kernels.sums_bytes(shape) +
          threads * kernels.scratch_bytes(shape);
 }

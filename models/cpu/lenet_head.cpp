@@ -22,7 +22,7 @@ constexpr int64_t kHeadIn = LeNetSizes::kFeatures, kHeadHidden = LeNetSizes::kHi
 constexpr int64_t kOfW3 = kHeadIn * kHeadHidden, kOfW4 = kHeadHidden * kHeadClasses,
                   kHeadSums = kOfW3 + kHeadHidden + kOfW4 + kHeadClasses;
 
-// A thread gets at least 16 rows, enough to fill the registers of a matrix product.
+// A thread gets at least 16 rows if there are that many: enough to fill the registers of a matrix product.
 int64_t threads_for_rows(int64_t rows) { return std::clamp<int64_t>(rows / 16, 1, at::get_num_threads()); }
 
 // Runs body(first row, rows, thread) over all rows, at most as many at a time as the kernels take.

@@ -154,8 +154,8 @@ TEST_CASE("ResNet-18 trains with lockstep's CPU kernels as with torch's layers")
 }
 
 TEST_CASE("lockstep's CPU kernels compute these layers of ResNet-18") {
-  // 64 and 128 channels in the last two stages, each with three convolutions of stride 1 between as many
-  // channels.
+  // The last two stages have 64 and 128 channels, each with three convolutions of stride 1 that keep the
+  // number of channels.
   const auto count = [](Kernels kernels, const char* operation) {
     auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32, /*width=*/16);
     return nodes_named(operation, net->forward(torch::rand({2, 1, 20, 20})));
@@ -229,7 +229,7 @@ TEST_CASE(
 
 TEST_CASE("on a CPU in bfloat16 the sums of a convolution reach its batch normalisation unrounded") {
   const auto kernels = GENERATE(Kernels::kAuto, Kernels::kDirect, Kernels::kTorch);
-  // 64 and 128 channels in the last two stages.
+  // The last two stages have 64 and 128 channels.
   const auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32, /*width=*/16);
   const bool by_lockstep = kernels == Kernels::kAuto && fast_bf16_kernels();
   int64_t unrounded = 0;
