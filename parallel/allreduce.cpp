@@ -24,10 +24,9 @@ void allreduce(std::span<torch::Tensor> per_device) {
   const auto others = per_device.subspan(1);
   for (const auto& tensor : others) {
     if (tensor.sizes() == first.sizes() && tensor.scalar_type() == first.scalar_type()) continue;
-    throw UsageError(
-        fmt::format("allreduce needs tensors of one shape and dtype, got {} and {}", describe(first),
-                    describe(tensor)),
-        "pass the same parameter's gradient from every replica");
+    throw UsageError(fmt::format("allreduce needs tensors of one shape and dtype, got {} and {}",
+                                 describe(first), describe(tensor)),
+                     "pass the same parameter's gradient from every replica");
   }
   for (const auto& tensor : others) first.add_(tensor.to(first.device()));
   for (auto& tensor : others) tensor.copy_(first);

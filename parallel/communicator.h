@@ -27,9 +27,9 @@ class Work {
   Work() = default;  // nothing to wait for
   explicit Work(std::future<Done> done) : done_(std::move(done)) {}
 
-  // Afterwards the result may be used. On a CPU wait() blocks until it is there; on a GPU the calling thread's
-  // current stream waits for it and the host does not. Throws the error that ended the collective. A second
-  // call does nothing.
+  // Afterwards the result may be used. On a CPU wait() blocks until it is there; on a GPU the calling
+  // thread's current stream waits for it and the host does not. Throws the error that ended the collective. A
+  // second call does nothing.
   void wait();
 
  private:

@@ -16,7 +16,8 @@ namespace {
 double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
     const auto given = counted(static_cast<int64_t>(weights.size()), "weight");
-    throw UsageError(fmt::format("{} for {}", given, counted(world, "replica")), "give one weight per replica");
+    throw UsageError(fmt::format("{} for {}", given, counted(world, "replica")),
+                     "give one weight per replica");
   }
   for (const double weight : weights) {
     if (std::isfinite(weight) && weight >= 0) continue;

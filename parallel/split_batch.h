@@ -18,9 +18,9 @@ namespace lockstep {
 // zero, not `world` many, or whose sum is not a normal double.
 std::vector<int64_t> shard_sizes(int64_t rows, int world, std::span<const double> weights = {});
 
-// Returns one shard per device: consecutive rows of X (n, ...) and y (n), in order, on devices[i]; shard_sizes()
-// says how many. A shard is a view if the batch is already on that device, otherwise a copy. Throws UsageError
-// when X and y differ in rows, and as shard_sizes() does.
+// Returns one shard per device: consecutive rows of X (n, ...) and y (n), in order, on devices[i];
+// shard_sizes() says how many. A shard is a view if the batch is already on that device, otherwise a copy.
+// Throws UsageError when X and y differ in rows, and as shard_sizes() does.
 std::vector<Inputs> split_batch(const torch::Tensor& X, const torch::Tensor& y,
                                 std::span<const torch::Device> devices, std::span<const double> weights = {});
 

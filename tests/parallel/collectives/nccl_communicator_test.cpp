@@ -166,12 +166,11 @@ TEST_CASE("NCCL: ranks of several processes are one world") {
 }
 
 TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
-  CHECK_THAT(
-      error_of<UsageError>([] {
-        std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
-      }),
-      ContainsSubstring(
-          "one replica per GPU, but the devices list privateuseone:0 more than once | use allreduce two_shot"));
+  CHECK_THAT(error_of<UsageError>([] {
+               std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
+             }),
+             ContainsSubstring("one replica per GPU, but the devices list privateuseone:0 more than once | "
+                               "use allreduce two_shot"));
   CHECK_THAT(error_of<UsageError>([] {
                std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), torch::Device(torch::kCPU)}));
              }),
