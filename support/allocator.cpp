@@ -1,10 +1,9 @@
-// The memory of the program `lockstep`: jemalloc serves its malloc. (The library leaves that to the program
-// it is linked into.) A training step takes and frees the same blocks as the one before, many of them of 10
-// to 50 MB. glibc's malloc asks the kernel for the larger ones each time, page by page, and loses a quarter
-// of its 64 MB heaps between the others.
+// The program `lockstep` uses jemalloc as its malloc; the library leaves the choice to the program it is
+// linked into. Every training step allocates and frees the same blocks, many of 10 to 50 MB. glibc's malloc
+// gets the large ones from the kernel each time, page by page, and wastes a quarter of its 64 MB heaps.
 #include <jemalloc/jemalloc.h>
 
-// Freed memory stays with the process, for the next step; and it comes in pages of 2 MB where the kernel has
-// them (/sys/kernel/mm/transparent_hugepage: always or madvise). MALLOC_CONF in the environment is read after
+// Keeps freed memory in the process for the next step, and uses pages of 2 MB if the kernel allows them
+// (/sys/kernel/mm/transparent_hugepage: always or madvise). The environment variable MALLOC_CONF overrides
 // this.
 const char* malloc_conf = "dirty_decay_ms:-1,thp:always";

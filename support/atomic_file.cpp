@@ -26,18 +26,18 @@ std::string message_of(int error) { return std::generic_category().message(error
 
 [[noreturn]] void already_exists(const fs::path& path) {
   throw OutputError(fmt::format("'{}' already exists", path.native()),
-                    "choose another name, or replace it with --overwrite");
+                    "choose another name, or replace it with overwrite = true");
 }
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
-// Where the file is to stand, links followed. Throws unless there is none, or one that may be replaced.
+// The file to write, with links followed. Throws OutputError if it cannot be created or replaced.
 fs::path target_of(const fs::path& path, bool overwrite) {
   std::error_code error;
   const auto status = fs::status(path, error);
   if (status.type() == fs::file_type::none) cannot_write(path, error.message());
   if (fs::is_directory(status)) cannot_write(path, "it is a folder, not a file");
-  if (fs::is_other(status)) return path;  // /dev/stdout is a link to what has no path
+  if (fs::is_other(status)) return path;  // the target of the link /dev/stdout may have no path
   fs::path target = path;
   if (fs::is_symlink(path, error)) {
     target = fs::canonical(path, error);
@@ -47,7 +47,7 @@ fs::path target_of(const fs::path& path, bool overwrite) {
     if (!overwrite) already_exists(path);
     if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, message_of(errno));
   } else if (!target.has_filename()) {
-    cannot_write(path, "it names no file");
+    cannot_write(path, "the path names no file");
   } else if (const auto folder = folder_of(target);
              fs::status(folder, error).type() == fs::file_type::not_found) {
     cannot_write(path, fmt::format("the folder '{}' does not exist", folder.native()),
@@ -66,16 +66,16 @@ bool is_device(const fs::path& path) {
 AtomicFile::AtomicFile(const fs::path& path, bool overwrite)
     : path_(path), overwrite_(overwrite), target_(target_of(path, overwrite)), regular_(!is_device(target_)) {
   if (regular_) {
-    remove_left_temporaries(folder_of(target_));
+    remove_stale_temporaries(folder_of(target_));
     create();
-    drop();  // until there is something to write
+    discard();  // the first write() creates it again
     return;
   }
   fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
   if (fd_ < 0) cannot_write(path_, message_of(errno));
 }
 
-AtomicFile::~AtomicFile() { drop(); }
+AtomicFile::~AtomicFile() { discard(); }
 
 void AtomicFile::create() {
   try {
@@ -89,8 +89,8 @@ void AtomicFile::create() {
   if (::stat(target_.c_str(), &old) == 0) (void)::fchmod(fd_, old.st_mode & 0777);
 }
 
-void AtomicFile::drop() {
-  if (!temporary_.empty()) ::unlink(temporary_.c_str());  // while it is locked, so that nobody else does
+void AtomicFile::discard() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());  // before close() releases the lock
   temporary_.clear();
   if (fd_ >= 0) ::close(fd_);
   fd_ = -1;
@@ -104,30 +104,31 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
     if (count < 0 && errno == EINTR) continue;
     if (count < 0) {
       const int error = errno;
-      take_back(written);
+      undo_write(written);
       cannot_write(path_, message_of(error));
     }
     written += static_cast<size_t>(count);
   }
 }
 
-// Half a line is worse than none.
-void AtomicFile::take_back(size_t bytes) {
+// Removes the part of a line that was written before an error.
+void AtomicFile::undo_write(size_t bytes) {
   if (!regular_) return;
   const auto end = ::lseek(fd_, -static_cast<off_t>(bytes), SEEK_CUR);
   if (end >= 0) (void)!::ftruncate(fd_, end);
 }
 
-void AtomicFile::put_in_place() {
+void AtomicFile::commit() {
   if (!regular_) return;
   if (fd_ < 0) create();  // an empty file
-  // The disk first, then the name: a machine that stops in between has the old file whole.
+  // The content reaches the disk before the name changes: after a crash the old file is still whole.
   if (::fsync(fd_) != 0) cannot_write(path_, message_of(errno));
   const int error = overwrite_ ? rename_over(temporary_, target_) : rename_to_new(temporary_, target_);
   if (error == EEXIST) already_exists(path_);
   if (error != 0) cannot_write(path_, message_of(error));
   temporary_.clear();
-  // The new name to the disk as well; without it a crash leaves the old file, and some systems cannot.
+  // Writes the new name to the disk. Errors are ignored: some file systems cannot, and a crash would only
+  // leave the old file.
   const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return;
   (void)::fsync(folder);

@@ -1,4 +1,4 @@
-// Arithmetic with bfloat16, without torch: the same in kernels and on the host.
+// Conversions between float and bfloat16, for kernels and the host. Needs no torch.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ LOCKSTEP_HOST_DEVICE inline float to_float(Bf16 value) {
 
 LOCKSTEP_HOST_DEVICE inline float to_float(float value) { return value; }
 
-// To the nearest, of two equally near the one with an even last bit; too large becomes infinite. NaN stays
-// NaN (the one that torch makes, of positive sign).
+// Rounds to nearest, ties to even, as torch does. Values that are too large become infinite. Every NaN
+// becomes torch's NaN, 0x7fc0.
 LOCKSTEP_HOST_DEVICE inline Bf16 to_bf16(float value) {
   uint32_t bits;
   memcpy(&bits, &value, sizeof(bits));
@@ -29,7 +29,7 @@ LOCKSTEP_HOST_DEVICE inline Bf16 to_bf16(float value) {
   return Bf16{static_cast<uint16_t>(nan ? 0x7fc0u : rounded)};
 }
 
-// to_bf16() or nothing, by the type wanted.
+// Converts to T: float or Bf16.
 template <class T>
 LOCKSTEP_HOST_DEVICE inline T from_float(float value);
 template <>

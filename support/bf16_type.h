@@ -1,5 +1,5 @@
-// bfloat16, the upper half of a float. Arithmetic is in bf16.h; without functions, for sources that may have
-// none that the linker might merge (models/cpu/lanes.h).
+// bfloat16, the upper half of a float. Conversions are in bf16.h. This header has no functions, because some
+// sources must not have functions that the linker could merge (models/cpu/lanes.h).
 #pragma once
 
 #include <stdint.h>
@@ -10,12 +10,12 @@ struct Bf16 {
   uint16_t bits;
 };
 
-// Two that are neighbours in a sum of products; the first is in the lower half.
+// Two consecutive bfloat16 factors of a dot product; the first is in the lower half.
 struct Bf16Pair {
   uint32_t bits;
 };
 
-// What numbers that lie in memory as T are computed and added up in.
+// The type that numbers stored as T are computed and summed in.
 template <class T>
 struct ComputedAs {
   using Type = T;

@@ -1,4 +1,4 @@
-// Enumerations by the names that people type: one table each, beside the enumeration.
+// Names of enumerations' values. Each enumeration has a table of Choices beside it.
 #pragma once
 
 #include <fmt/format.h>
@@ -18,6 +18,7 @@ struct Choice {
   Enum value;
 };
 
+// All names, in the table's order.
 template <class Enum, size_t kCount>
 std::vector<std::string> names_of(const Choice<Enum> (&choices)[kCount]) {
   std::vector<std::string> names;
@@ -25,6 +26,7 @@ std::vector<std::string> names_of(const Choice<Enum> (&choices)[kCount]) {
   return names;
 }
 
+// The name of this value; "?" if the table has none.
 template <class Enum, size_t kCount>
 std::string_view name_of(const Choice<Enum> (&choices)[kCount], Enum value) {
   for (const auto& choice : choices) {
@@ -33,7 +35,7 @@ std::string_view name_of(const Choice<Enum> (&choices)[kCount], Enum value) {
   return "?";
 }
 
-// Throws UsageError that lists the names.
+// The value of this name. Throws UsageError, which lists the names, if there is none.
 template <class Enum, size_t kCount>
 Enum value_of(const Choice<Enum> (&choices)[kCount], std::string_view name) {
   for (const auto& choice : choices) {

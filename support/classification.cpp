@@ -6,7 +6,7 @@
 namespace lockstep {
 
 Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor& y) {
-  // In float at least: a sum of bfloat16 losses would keep three digits.
+  // In float32 or float64: a sum of bfloat16 losses would keep three digits.
   const auto wide = logits.scalar_type() == torch::kFloat64 ? logits : logits.to(torch::kFloat32);
   Outcome outcome;
   outcome.loss = torch::cross_entropy_loss(wide, y, /*weight=*/{}, at::Reduction::Sum);

@@ -1,4 +1,4 @@
-// From a network that gives logits to a Model that gives sums.
+// Makes a Model, which returns sums, from a network that returns logits.
 #pragma once
 
 #include <memory>
@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// Cross-entropy summed over the rows, and the rows that were right. logits (n, classes) floating point, y (n)
-// int64, classes at least 1, n may be 0. A row is among the top five when fewer than five logits are larger
-// than its own. The loss keeps logits' graph, the counts have none.
+// Cross-entropy summed over the rows, and the numbers of correct rows. logits: (n, classes) floating point,
+// with at least one class. y: (n) int64, each 0 .. classes - 1. n may be 0. A row counts for top5 when fewer
+// than five logits are larger than its class's. The loss is differentiable; the counts are not.
 Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor& y);
 
-// The three in one: (3) double = {loss, top1, top5}, on their device, without a graph.
+// {loss, top1, top5} as one tensor (3) float64 on the same device, detached from the graph.
 torch::Tensor sums_of(const Outcome& outcome);
 
-// A model from a LibTorch module: Net is a module's implementation (a class derived from torch::nn::Module
-// with `Tensor forward(Tensor X)`, X as in Inputs, that returns logits); each call of the factory makes one
-// from copies of `args`.
+// A factory of models from a LibTorch module. Net derives from torch::nn::Module and has
+// `Tensor forward(Tensor X)`, which takes Inputs::X and returns logits (n, classes). Each call of the factory
+// constructs a Net from copies of `args`. If Net has `use_bf16_weights(Params)`, the model has it, too.
 //   const auto factory = model_factory<MyNetImpl>(/*hidden=*/128);
 template <class Net, class... Args>
 ModelFactory model_factory(Args... args) {
@@ -26,8 +26,8 @@ ModelFactory model_factory(Args... args) {
     auto net = std::make_shared<Net>(args...);
     Model model{net,
                 [net](const Inputs& rows) { return classification_outcome(net->forward(rows.X), rows.y); }};
-    if constexpr (requires(Params copies) { net->use_bf16_weights(copies); }) {
-      model.use_bf16_weights = [net](const Params& copies) { net->use_bf16_weights(copies); };
+    if constexpr (requires(Params weights) { net->use_bf16_weights(weights); }) {
+      model.use_bf16_weights = [net](const Params& weights) { net->use_bf16_weights(weights); };
     }
     return model;
   };

@@ -20,7 +20,7 @@ inline std::string with_commas(int64_t number) {
   return text;
 }
 
-// `noun`: one whose plural ends in s.
+// The count with its noun, whose plural must be formed with s.
 inline std::string counted(int64_t count, std::string_view noun) {
   return fmt::format("{} {}{}", with_commas(count), noun, count == 1 ? "" : "s");
 }

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kUnsetIt = "unset it: the best that the processor has is found by itself";
+constexpr const char* kUnsetIt = "unset it: lockstep then chooses the best that this CPU has";
 
 }  // namespace
 
@@ -33,8 +33,8 @@ CpuCapability choose_capability(const char* wanted) {
     if (!wanted && has_capability(capability)) return capability;
     if (!wanted || name != std::string_view(wanted)) continue;
     if (has_capability(capability)) return capability;
-    throw DeviceError(
-        fmt::format("LOCKSTEP_CPU_CAPABILITY is {}, which this processor does not have", wanted), kUnsetIt);
+    throw DeviceError(fmt::format("LOCKSTEP_CPU_CAPABILITY is {}, which this CPU does not have", wanted),
+                      kUnsetIt);
   }
   throw UsageError(fmt::format("LOCKSTEP_CPU_CAPABILITY must be avx512, avx2 or portable, got '{}'", wanted),
                    kUnsetIt);

@@ -1,5 +1,5 @@
-// What CUDA reports, in words that say what to do. Pure: what there is to know is handed in, so that every
-// message can be tested without a GPU.
+// Errors with hints from CUDA's error codes. explain() gets all facts as arguments, so every message can be
+// tested without a GPU.
 #pragma once
 
 #include <cstdint>
@@ -11,24 +11,24 @@ namespace lockstep {
 
 struct CudaFault {
   int code = 0;             // a cudaError_t
-  std::string words = {};   // CUDA's own
-  std::string device = {};  // such as "cuda:0"; empty where none is known
+  std::string words = {};   // CUDA's text
+  std::string device = {};  // such as "cuda:0"; empty: unknown
 
-  // For versions that do not fit; as CUDA writes them, 13000 for 13.0. 0: unknown, or there is no driver.
+  // When the driver is too old: versions as CUDA writes them, 13000 for 13.0. 0: unknown, or no driver.
   int driver_version = 0;
   int runtime_version = 0;
 
-  // For a GPU that the program has no kernels for.
-  std::string capability = {};  // its own, "7.5"
-  std::string built_for = {};   // those that there are kernels for, "8.0 9.0"
+  // When the program has no kernels for the GPU.
+  std::string capability = {};  // the GPU's compute capability, "7.5"
+  std::string built_for = {};   // the capabilities that the program has kernels for, "8.0 9.0"
 
-  // For memory that is not there.
+  // When memory is out.
   uint64_t asked_bytes = 0;
   uint64_t free_bytes = 0;
-  int64_t fitting_batch = 0;  // --batch-size that would fit by our estimate; 0: unknown
+  int64_t fitting_batch = 0;  // estimated batch size that would fit; 0: unknown
 };
 
-// MemoryError, DeviceError, or FailedError for what went wrong while a kernel ran.
+// Returns a MemoryError, a DeviceError, or a FailedError for an error in a kernel.
 Error explain(const CudaFault& fault);
 
 }  // namespace lockstep

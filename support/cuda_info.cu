@@ -1,4 +1,4 @@
-// Asks the CUDA runtime alone: when torch sees no GPU, this still knows why.
+// Uses only the CUDA runtime, so that it can tell why torch finds no GPU.
 #include <cuda_runtime_api.h>
 #include <lockstep/support/cuda_fault.h>
 #include <lockstep/support/cuda_info.h>
@@ -19,7 +19,7 @@ int driver_version() {
 
 __global__ void probe() {}
 
-// Puts back the calling thread's current device, which asking for free memory has to change.
+// Restores the calling thread's current device, which the functions below change.
 class DeviceRestore {
  public:
   DeviceRestore() { cudaGetDevice(&device_); }
@@ -46,8 +46,7 @@ std::vector<CudaDevice> cuda_devices() {
     size_t total_bytes = 0;
     if (cudaGetDeviceProperties(&properties, index) != cudaSuccess || cudaSetDevice(index) != cudaSuccess ||
         cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
-      // A device that cannot be asked (in exclusive use, fallen off the bus) is listed as what it is: without
-      // memory.
+      // A device that cannot be queried (in exclusive use, lost) is listed without memory.
       cudaGetLastError();
     }
     devices.push_back({properties.name, properties.major, properties.minor, total_bytes, free_bytes,
@@ -61,7 +60,7 @@ std::string cuda_build() { return "CUDA " + version_text(CUDART_VERSION); }
 std::optional<std::string> cuda_problem() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);
-  cudaGetLastError();  // or the next caller of the runtime is blamed for it
+  cudaGetLastError();  // clears the error, or the next caller of the runtime would see it
   if (status == cudaSuccess && count > 0) return std::nullopt;
   return explain({.code = status == cudaSuccess ? cudaErrorNoDevice : status,
                   .words = cudaGetErrorString(status),
@@ -76,7 +75,7 @@ std::optional<Error> cuda_device_problem(int index) {
   cudaFuncAttributes attributes{};
   cudaError_t status = cudaSetDevice(index);
   if (status == cudaSuccess) status = cudaGetDeviceProperties(&properties, index);
-  // Loads the kernel, which only a GPU that it was compiled for can.
+  // Loads the kernel, which fails on a GPU that it was not compiled for.
   if (status == cudaSuccess) status = cudaFuncGetAttributes(&attributes, probe);
   cudaGetLastError();
   if (status == cudaSuccess) return std::nullopt;

@@ -1,5 +1,4 @@
-// What CUDA there is, in this build and on this machine. Needs no torch: it is what can still say why torch
-// finds no GPU.
+// CUDA in this build and on this machine. Needs no torch, so that it can tell why torch finds no GPU.
 #pragma once
 
 #include <cstdint>
@@ -20,21 +19,20 @@ struct CudaDevice {
   int multiprocessors = 0;
 };
 
-// Every device that this process can see; empty where CUDA cannot be used.
+// Every GPU that this process can see; empty if CUDA cannot be used.
 std::vector<CudaDevice> cuda_devices();
 
-// What this program was built with: "CUDA 13.0", or "without CUDA".
+// "CUDA 13.0", the version this program was built with, or "without CUDA".
 std::string cuda_build();
 
-// One sentence on why CUDA cannot be used; empty when it can.
+// One sentence that says why CUDA cannot be used; nullopt if it can.
 std::optional<std::string> cuda_problem();
 
-// Why this program cannot compute on the index-th device, such as for want of kernels for its architecture;
-// empty when it can.
+// The error when this program cannot compute on GPU `index`, such as one that it has no kernels for; nullopt
+// when it can.
 std::optional<Error> cuda_device_problem(int index);
 
-// Whether device `index` can read `peer`'s memory itself. Where it cannot, copies between them go through the
-// host.
+// Whether GPU `index` can read GPU `peer`'s memory directly. If not, copies go through the host.
 bool cuda_peer_access(int index, int peer);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The twin of cuda_info.cu for a build without CUDA.
+// Takes the place of cuda_info.cu in a build without CUDA.
 #include <lockstep/support/cuda_info.h>
 
 namespace lockstep {

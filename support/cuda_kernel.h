@@ -1,9 +1,9 @@
-// What the headers with kernel bodies (*_kernel.h) share. Each of them is compiled by nvcc for its .cu file,
-// and as plain C++ for the tests, which first include <lockstep/tests/support/cuda_emulation.h>.
+// Shared parts of the headers with CUDA kernels (*_kernel.h). nvcc compiles each of them for its .cu file;
+// the tests compile it as plain C++ after including <lockstep/tests/support/cuda_emulation.h>.
 //
-// Beside its kernels such a header has a function that chooses the grid and hands each kernel to
+// Such a header has its kernels and a function that chooses the grid and calls
 // `launch(kernel, grid, block, arguments...)`: CudaLaunch (cuda_launch.h) in the product, an emulation in the
-// tests. So all that a .cu file adds is the stream.
+// tests. The .cu file only adds the stream.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace lockstep {
 
 inline constexpr int64_t kVectorBytes = 16;  // the longest load of one thread
 
-// N neighbours in memory, loaded and stored by as few instructions as there can be.
+// N consecutive values in memory, aligned so that few instructions load and store them.
 template <class T, int N>
 struct alignas(sizeof(T) * N < kVectorBytes ? sizeof(T) * N : kVectorBytes) Vector {
   T values[N];

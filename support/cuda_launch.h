@@ -1,4 +1,4 @@
-// Launches kernels on a stream. For .cu files alone.
+// Launches kernels on a stream. For .cu files only.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -13,7 +13,7 @@ class CudaLaunch {
  public:
   explicit CudaLaunch(cudaStream_t stream) : stream_(stream) {}
 
-  // Returns before the kernel has run. Throws DeviceError where it could not be started, or an earlier one
+  // Returns before the kernel has run. Throws DeviceError if it could not be started or an earlier kernel
   // failed.
   template <class... Params, class... Args>
   void operator()(void (*kernel)(Params...), dim3 grid, dim3 block, Args... args) const {

@@ -1,8 +1,8 @@
-// Errors that end a run: what happened, what to do about it, and which exit code it means.
+// Errors: what happened, what to do about it, and the program's exit code.
 //
-// Libraries throw these; only app/main.cpp turns them into an exit code. `what()` names both values (what was
-// found, what was expected) in one sentence without a trailing full stop; `hint()` says what to do, and may
-// be empty.
+// The library throws these; only app/main.cpp turns them into an exit code. what() is one sentence without a
+// full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
+// be empty. Neither names a flag of the program: app/cli/flag_words.h adds flags to hints.
 #pragma once
 
 #include <stdexcept>
@@ -11,16 +11,16 @@
 
 namespace lockstep {
 
-// The process's exit codes, as the command line documents them.
+// The program's exit codes (docs/cli.md).
 enum class ExitCode : int {
   kDone = 0,
   kFailed = 1,       // the run failed
-  kUsage = 2,        // flag, value, combination
+  kUsage = 2,        // option, value or combination of options
   kData = 3,         // data: missing, damaged, does not fit the model
   kWeights = 4,      // weights or checkpoint
   kDevice = 5,       // device or communication set-up
   kNumeric = 6,      // loss is NaN or infinite
-  kOutput = 7,       // path not writable, exists without --overwrite, disk full
+  kOutput = 7,       // path not writable, file exists and may not be replaced, disk full
   kMemory = 8,       // out of memory
   kPeer = 10,        // a peer rank died or did not answer, or a collective failed
   kHangup = 129,     // SIGHUP
@@ -41,7 +41,7 @@ class Error : public std::runtime_error {
   std::string hint_;
 };
 
-// One type a kind, so that a caller of the library can catch the kind it can mend.
+// One type per exit code, so that callers of the library can catch what they can handle.
 template <ExitCode kCode>
 class ErrorOf : public Error {
  public:

@@ -1,4 +1,4 @@
-// Whose kernels a network's layers are computed by.
+// The kernels that compute a network's layers.
 #pragma once
 
 #include <lockstep/support/choices.h>
@@ -6,9 +6,9 @@
 namespace lockstep {
 
 enum class Kernels {
-  kAuto,    // ours where there are any for the layer, device and type
-  kDirect,  // as kAuto, and direct sums where we have others
-  kTorch,   // torch's
+  kAuto,    // lockstep's kernels where they support the layer, device and dtype, else torch's
+  kDirect,  // as kAuto, but with direct sums in place of faster, less exact methods (Winograd)
+  kTorch,   // torch's kernels
 };
 
 inline constexpr Choice<Kernels> kKernelsNames[] = {

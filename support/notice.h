@@ -1,4 +1,4 @@
-// How a library says something that is no error.
+// Callback for warnings.
 #pragma once
 
 #include <functional>
@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// One sentence without a trailing full stop. May be called from several threads at once.
+// text: one sentence without a full stop at its end. The library may call it from several threads at once.
 using Notice = std::function<void(const std::string& text)>;
 
 }  // namespace lockstep

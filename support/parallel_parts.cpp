@@ -3,9 +3,8 @@
 namespace lockstep {
 
 void parallel_parts(int64_t parts, const std::function<void(int64_t part)>& body) {
-  // Always with all threads, of which those without a part fall through: where the number changes from one
-  // region to the next, GCC's OpenMP ends threads and starts others
-  // (https://github.com/pytorch/pytorch/issues/32008).
+  // Always uses all threads, even with fewer parts: when the number changes from one region to the next,
+  // GCC's OpenMP ends threads and starts new ones (https://github.com/pytorch/pytorch/issues/32008).
 #pragma omp parallel for schedule(static, 1) if (parts > 1)
   for (int64_t part = 0; part < parts; ++part) body(part);
 }

@@ -1,12 +1,12 @@
-// Named ranges for a profiler that watches the program (Nsight Systems, through NVTX). Without one, and in a
-// build without CUDA, they cost nothing to speak of.
+// Named ranges for a profiler (Nsight Systems, through NVTX). Without a profiler, and in a build without
+// CUDA, they cost almost nothing.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// From its construction to its destruction, in one thread; ranges nest. No torch in here.
+// A range lasts from construction to destruction, which must be in one thread. Ranges nest. Needs no torch.
 class ProfilerRange {
  public:
   explicit ProfilerRange(const std::string& name);

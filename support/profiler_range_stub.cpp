@@ -1,4 +1,4 @@
-// The twin of profiler_range_cuda.cpp for a build without CUDA: there is no profiler to tell.
+// Takes the place of profiler_range_cuda.cpp in a build without CUDA; does nothing.
 #include <lockstep/support/profiler_range.h>
 
 namespace lockstep {

@@ -12,7 +12,7 @@ void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device devi
   const auto outside =
       std::find_if(rows.begin(), rows.end(), [&](int64_t row) { return row < 0 || row >= size; });
   if (outside != rows.end()) {
-    throw DataError(fmt::format("row {} was asked for, the data set has rows 0 to {}", *outside, size - 1));
+    throw DataError(fmt::format("row {} does not exist: the data set has rows 0 to {}", *outside, size - 1));
   }
   const auto n = static_cast<int64_t>(rows.size());
   if (!into.defined() || into.numel() != n || into.device() != device) {
@@ -22,7 +22,7 @@ void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device devi
     std::copy(rows.begin(), rows.end(), into.mutable_data_ptr<int64_t>());
     return;
   }
-  // Pinned, so that the copy need not wait for the stream; torch keeps the memory until the copy is done.
+  // Pinned, so that the host does not wait for the copy; torch keeps the memory until the copy is done.
   auto staged = torch::empty({n}, torch::dtype(torch::kInt64).pinned_memory(true));
   std::copy(rows.begin(), rows.end(), staged.mutable_data_ptr<int64_t>());
   into.copy_(staged, /*non_blocking=*/true);

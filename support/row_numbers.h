@@ -1,4 +1,4 @@
-// The rows of a batch on their way to the device that gathers them.
+// Copies a batch's row numbers to the device that gathers the rows.
 #pragma once
 
 #include <torch/types.h>
@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// Writes row numbers of a set of `size` rows into `into` (n) int64 on `device`, in place where it has that
-// shape already. On a GPU the copy is queued on the current stream and the host does not wait. Throws
-// DataError for a row outside 0 .. size - 1, before anything is written: a kernel could only end the
-// process's use of the GPU.
+// Writes the row numbers (n) into `into`, int64 on `device`; in place if it is (n) on `device` already, else
+// in a new tensor. On a GPU the copy is queued on the current stream and the host does not wait. Throws
+// DataError for a row outside 0 .. size - 1, before it writes anything: a kernel cannot report such a row,
+// and would make the GPU unusable for this process.
 void upload_rows(std::span<const int64_t> rows, int64_t size, torch::Device device, torch::Tensor& into);
 
 }  // namespace lockstep

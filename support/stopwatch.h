@@ -1,4 +1,4 @@
-// Wall time of consecutive parts.
+// Measures the wall time of consecutive parts of a program.
 #pragma once
 
 #include <chrono>

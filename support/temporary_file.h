@@ -1,4 +1,4 @@
-// Files under a name of their own, on their way to another one.
+// Temporary files that are renamed when they are complete.
 #pragma once
 
 #include <filesystem>
@@ -7,19 +7,19 @@ namespace lockstep {
 
 struct TemporaryFile {
   std::filesystem::path path;
-  int fd = -1;  // open for writing, and locked (flock) as long as it is
+  int fd = -1;  // open for writing, and locked (flock) until it is closed
 };
 
-// In this folder, since only within a file system can a file be renamed. Its name says on which host and by
-// which process it was made: ".lockstep-HOST-PID-N.tmp". Throws std::system_error.
+// Creates ".lockstep-HOST-PID-N.tmp" in this folder, so that it can be renamed to another name there. The
+// caller closes fd. Throws std::system_error.
 TemporaryFile create_temporary(const std::filesystem::path& folder);
 
-// Removes what processes that are gone have left in this folder: temporary files of this user, made on this
-// host, that nobody holds locked. (The lock of a process on another host may be invisible here, and a process
-// number may belong to another process by now.) Never throws: what cannot be looked at stays.
-void remove_left_temporaries(const std::filesystem::path& folder) noexcept;
+// Removes temporary files of dead processes from this folder: those of this user and host that no process has
+// locked. (Locks of other hosts may be invisible here, and a process id may be in use again.) Skips files
+// that it cannot open.
+void remove_stale_temporaries(const std::filesystem::path& folder) noexcept;
 
-// Both return 0 or what errno says. rename_to_new replaces nothing: EEXIST where there is a file already.
+// Rename a file; return 0 or errno. rename_to_new() never replaces a file: it returns EEXIST if there is one.
 int rename_over(const std::filesystem::path& from, const std::filesystem::path& to);
 int rename_to_new(const std::filesystem::path& from, const std::filesystem::path& to);
 

@@ -1,4 +1,4 @@
-// From tensors to the raw pointers that kernels take.
+// Raw pointers to tensors' data, for kernels.
 #pragma once
 
 #include <torch/types.h>
@@ -11,14 +11,14 @@ namespace lockstep {
 
 static_assert(sizeof(Bf16) == sizeof(c10::BFloat16) && alignof(Bf16) == alignof(c10::BFloat16));
 
-// Torch's name for T, which is BFloat16 for Bf16.
+// torch's type for T: c10::BFloat16 for Bf16, T for all others.
 template <class T>
 using TorchType = std::conditional_t<std::is_same_v<T, Bf16>, c10::BFloat16, T>;
 template <class T>
 inline constexpr torch::ScalarType kScalarType = c10::CppTypeToScalarType<TorchType<T>>::value;
 
-// A tensor's memory as T, which must be its dtype (Bf16 for bfloat16; const to read only); null for an
-// undefined tensor.
+// A tensor's data; null for an undefined tensor. T must be the tensor's dtype: Bf16 for bfloat16, const T for
+// read access. Throws c10::Error for another dtype.
 template <class T>
 T* data_or_null(const torch::Tensor& tensor) {
   using Stored = TorchType<std::remove_const_t<T>>;

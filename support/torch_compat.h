@@ -1,4 +1,4 @@
-// What differs between the versions of torch that lockstep is built with, in one place:
+// The differences between the versions of torch that lockstep can be built with:
 //
 //                                      2.11                     2.15
 //   owner of a gradient's accumulator  std::shared_ptr<Node>    c10::intrusive_ptr<Node>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-// An owner of the node that adds up a parameter's gradient.
+// Owning pointer to the node that accumulates a parameter's gradient.
 using GradAccumulator =
     decltype(torch::autograd::impl::grad_accumulator(std::declval<const torch::autograd::Variable&>()));
 

@@ -1,4 +1,4 @@
-// The types that data/, models/ and parallel/ exchange; none of these three includes another.
+// Types that data/, models/ and parallel/ exchange. None of these three includes another.
 #pragma once
 
 #include <torch/types.h>
@@ -15,16 +15,17 @@ class Module;
 
 namespace lockstep {
 
-// The parameters of one replica, in the model's own order, all on one device.
+// The parameters of one replica, in the model's order, all on one device.
 using Params = std::vector<torch::Tensor>;
 
+// A parameter or buffer and its name in the module, such as "conv1.weight".
 struct NamedTensor {
   std::string name;
   torch::Tensor tensor;
 };
 
-// A network as the chapter writes it: X (n, channels, height, width) and its parameters in, logits (n,
-// classes) out.
+// A network as a function, as in the chapter: takes X (n, channels, height, width) and the parameters, and
+// returns logits (n, classes).
 using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params& params)>;
 
 // Rows of a batch on one device. Both may have 0 rows.
@@ -33,44 +34,44 @@ struct Inputs {
   torch::Tensor y;  // (n) int64, class of each row
 };
 
-// What a model makes of some rows, on their device: sums over the rows, never means, so that the sums of any
-// parts of a batch add up to the batch's.
+// A model's results for some rows, on their device. These are sums over the rows, not means, so the sums of a
+// batch's shards add up to the batch's.
 struct Outcome {
-  torch::Tensor loss;  // () floating point, sum of the rows' losses; backward() starts here
-  torch::Tensor top1;  // () int64, rows whose class has the largest logit
-  torch::Tensor top5;  // () int64, rows whose class is among the five largest
+  torch::Tensor loss;  // () floating point, sum of the rows' losses; call backward() on it
+  torch::Tensor top1;  // () int64, number of rows whose class has the largest logit
+  torch::Tensor top5;  // () int64, number of rows whose class has one of the five largest logits
 };
 
-// A network and its loss. Whoever holds one may move the module to a device and back: loss_sum works on the
-// module's own tensors.
+// A network and its loss. The module may be moved to another device at any time: loss_sum uses the module's
+// tensors.
 struct Model {
   std::shared_ptr<torch::nn::Module> module;
   std::function<Outcome(const Inputs&)> loss_sum;
-  // Makes it compute in bfloat16 with these copies of its parameters, in their order, that the caller keeps
-  // up to date: so nobody need convert them in every step. Empty: it has no use for any.
-  std::function<void(const Params& copies)> use_bf16_weights = {};
+  // Makes the model compute with these bfloat16 weights, in the order of its parameters. The caller updates
+  // them after every step, so the model does not convert its fp32 parameters. Empty: not supported.
+  std::function<void(const Params& weights)> use_bf16_weights = {};
 };
 
-// Builds one replica of a model, on the host. Called once a replica; rank 0's parameters and buffers replace
-// those of the others.
+// Builds one replica of a model on the CPU. Called once per replica; rank 0's parameters and buffers then
+// replace those of the others.
 using ModelFactory = std::function<Model()>;
 
-// Where a replica's rows come from: one per distinct device, shared by the replicas on it. Implementations
-// are safe to call from several threads at once, each with an `into` of its own.
+// Where replicas get their rows from. There is one source per distinct device, shared by the replicas on it.
+// Implementations must be thread-safe: several threads call gather() at once, each with its own `into`.
 class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  virtual int64_t size() const = 0;  // rows it holds
+  virtual int64_t size() const = 0;  // number of rows
 
-  // Writes the rows with these numbers, normalised, on the source's device and the calling thread's current
-  // stream. rows (n) int64 on that device, each in 0 .. size() - 1: upload_rows() has checked them. Tensors
-  // of `into` that already have the right shape are written in place, others are replaced. On a GPU it only
-  // queues work, since it may be recorded into a graph.
+  // Writes the rows with these numbers, normalised, into `into` on the source's device. rows: (n) int64 on
+  // that device, each 0 .. size() - 1, as upload_rows() has checked. Writes in place into tensors of `into`
+  // that have the right shape, dtype and device, and replaces the others. On a GPU it only queues work on the
+  // calling thread's current stream, so that it can be captured into a graph.
   virtual void gather(const torch::Tensor& rows, Inputs& into) const = 0;
 };
 
-// Makes the source that serves one device.
+// Makes the source of one device.
 using SourceFactory = std::function<std::shared_ptr<const BatchSource>(torch::Device device)>;
 
 }  // namespace lockstep

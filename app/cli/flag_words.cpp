@@ -14,7 +14,10 @@ struct Words {
 constexpr Words kWords[] = {{"CudaGraph::kAuto", "--cuda-graph auto"},
                             {"CudaGraph::kOff", "--cuda-graph off"},
                             {"use allreduce ", "use --allreduce "},
-                            {"use the device list ", "use --devices "}};
+                            {"use the device list ", "use --devices "},
+                            {"use batch size ", "use --batch-size "},
+                            {"use a smaller batch size", "use a smaller --batch-size"},
+                            {"replace it with overwrite = true", "replace it with --overwrite"}};
 
 }  // namespace
 

@@ -14,7 +14,7 @@ void LineFile::append_line(std::string_view line) {
   const auto text = fmt::format("{}\n", line);
   if (!file_) return write_stdout(text);
   file_->write(text);
-  if (!in_place_) file_->put_in_place();
+  if (!in_place_) file_->commit();
   in_place_ = true;
 }
 

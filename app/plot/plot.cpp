@@ -71,7 +71,7 @@ void run_plot(const PlotOptions& options) {
   AtomicFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn
   const auto picture = plot::draw(figure, format);
   file.write(picture);
-  file.put_in_place();
+  file.commit();
   write_stdout(fmt::format("{}: {}\n", output, figure.summary));
 }
 

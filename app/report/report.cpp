@@ -23,7 +23,7 @@ std::string value_text(const Column& column, const Json& value) {
   return value.dump();
 }
 
-// Text to the left, numbers to the right, as in the rows below it.
+// Aligns words to the left and numbers to the right.
 std::string padded(const std::string& text, int width, bool left) {
   return left ? fmt::format("{:<{}}", text, width) : fmt::format("{:>{}}", text, width);
 }
@@ -53,7 +53,7 @@ std::string table_line(const std::vector<Column>& columns, const Json& values) {
 std::string table_heading(const std::vector<Column>& columns) {
   std::string titles = "#", units = "#";
   for (const auto& column : columns) {
-    const auto lead = titles.size() == 1 ? " " : "  ";  // the # stands where a row has a blank
+    const auto lead = titles.size() == 1 ? " " : "  ";  // the # takes the place of a row's first blank
     titles += lead + padded(column.title, column.width, is_text(column));
     units += lead + padded(unit_text(column), column.width, is_text(column));
   }
@@ -82,7 +82,7 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
 void BenchReport::run(const std::function<void()>& measurements) {
   try {
     measurements();
-    stop_if_interrupted("after the last measurement");  // which it may have cut short
+    stop_if_interrupted("after the last measurement");  // which may be incomplete
   } catch (...) {
     finish(/*complete=*/false);
     throw;
@@ -91,7 +91,7 @@ void BenchReport::run(const std::function<void()>& measurements) {
   if (!ok()) throw FailedError(fmt::format("a check of bench {} has failed: see the lines above", bench_));
 }
 
-bool BenchReport::takes_turn(int taken, int repeat) const {
+bool BenchReport::takes_repetition(int taken, int repeat) const {
   return taken < repeat && (taken == 0 || !interrupted());
 }
 
@@ -140,9 +140,9 @@ void BenchReport::finish(bool complete) {
   json_["ok"] = ok();
   const auto checks = counted(static_cast<int64_t>(json_.at("checks").size()), "check");
   const auto verdict = !ok() ? "FAILED" : complete ? "OK" : "stopped before the end";
-  if (file_) {  // first: that standard output is closed does not cost the file
+  if (file_) {  // before standard output, which may be closed
     file_->write(json_.dump(2) + "\n");
-    file_->put_in_place();
+    file_->commit();
   }
   write_stdout(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
 }

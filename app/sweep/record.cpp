@@ -229,7 +229,7 @@ void SweepRecord::write() {
   auto text = document.dump(2) + "\n";
   AtomicFile file(*path_, overwrite_ || on_disk_);
   file.write(text);
-  file.put_in_place();
+  file.commit();
   on_disk_ = std::move(text);
 }
 

@@ -52,7 +52,7 @@ void write_chrome_trace(const Trace& trace, AtomicFile& file, const Notice& noti
          {"dur", microseconds(event.end - event.begin)}});
   }
   file.write(Json{{"ph", "M"}, {"name", "trace_end"}, {"pid", 0}, {"args", Json::object()}}.dump() + "\n]\n");
-  file.put_in_place();
+  file.commit();
   if (notice && trace.dropped() > 0) {
     notice(fmt::format("the trace holds the first {} events; {} more were left out", trace.events().size(),
                        trace.dropped()));

@@ -90,7 +90,7 @@ TEST_CASE("a new file has its name when it is whole, and what is written then is
   CHECK(fs::is_empty(folder.path()));
   file.write("one ");
   CHECK_FALSE(fs::exists(folder / "a"));
-  file.put_in_place();
+  file.commit();
   CHECK(read_file(folder / "a") == "one ");
   file.write("two");
   CHECK(read_file(folder / "a") == "one two");
@@ -105,9 +105,9 @@ TEST_CASE("a file that appears meanwhile is kept, unless it is to be replaced") 
     file.write("ours");
     write_file(folder / "a", "theirs");
     if (overwrite) {
-      file.put_in_place();
+      file.commit();
     } else {
-      CHECK_THROWS_WITH(file.put_in_place(), ContainsSubstring("already exists"));
+      CHECK_THROWS_WITH(file.commit(), ContainsSubstring("already exists"));
     }
   }
   CHECK(read_file(folder / "a") == (overwrite ? "ours" : "theirs"));
@@ -166,7 +166,7 @@ TEST_CASE("the file of a process that still writes is left alone") {
     file.write("whole");
     if (write(writes[1], &byte, 1) != 1 || read(ends[0], &byte, 1) != 1) _exit(1);
     try {
-      file.put_in_place();
+      file.commit();
     } catch (...) {
       _exit(2);
     }
@@ -177,7 +177,7 @@ TEST_CASE("the file of a process that still writes is left alone") {
   {
     AtomicFile next(folder / "b", false);
     next.write("next");
-    next.put_in_place();
+    next.commit();
   }
   CHECK(files_in(folder).size() == 2);
   REQUIRE(write(ends[1], &byte, 1) == 1);
@@ -218,7 +218,7 @@ TEST_CASE("a pipe is written directly") {
   {
     AtomicFile file(folder / "pipe", false);  // nothing that --overwrite would have to allow
     file.write("all");
-    file.put_in_place();
+    file.commit();
   }
   reader.join();
   CHECK(got == "all");

@@ -20,10 +20,10 @@ TEST_CASE("out of memory: what was asked for, what is free, what would fit") {
                               .fitting_batch = 192});
   CHECK(error.exit_code() == ExitCode::kMemory);
   CHECK(text(error) ==
-        "cuda:1 is out of memory: 2.15 GB more were asked for, 1.25 GB are free | --batch-size 192 should "
-        "fit; fewer replicas on one GPU need less, too");
+        "cuda:1 is out of memory: 2.15 GB more were asked for, 1.25 GB are free | use batch size 192, which "
+        "should fit, or fewer replicas on one GPU");
   CHECK_THAT(text(explain({.code = 2, .words = "out of memory", .device = "cuda:0"})),
-             ContainsSubstring("| use a smaller --batch-size"));
+             ContainsSubstring("| use a smaller batch size"));
 }
 
 TEST_CASE("a driver that is too old, or is not there") {

@@ -110,7 +110,7 @@ TEST_CASE("an existing file is refused, and kept") {
   const auto error = refusal(folder / "a.jsonl", false);
   CHECK(error.exit_code() == ExitCode::kOutput);
   CHECK_THAT(error.what(), ContainsSubstring("a.jsonl") && ContainsSubstring("already exists"));
-  CHECK_THAT(error.hint(), ContainsSubstring("--overwrite"));
+  CHECK_THAT(error.hint(), ContainsSubstring("replace it with overwrite = true"));
   CHECK(read_file(folder / "a.jsonl") == "old\n");
 }
 

@@ -61,18 +61,19 @@ TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that
   const double rows = (.9 * 8 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t batch = static_cast<int64_t>(rows) * 2 / 8 * 8;
   REQUIRE(batch < 4096);
-  CHECK_THAT(error.hint(), ContainsSubstring("--batch-size " + std::to_string(batch) + " should fit"));
+  CHECK_THAT(error.hint(),
+             ContainsSubstring("use batch size " + std::to_string(batch) + ", which should fit"));
 
   plan.trainer.devices = {kSecond, kSecond};  // both on one: half of the room each
   const double half = (.9 * 4 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t shared = static_cast<int64_t>(half) * 2 / 8 * 8;
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(),
-             ContainsSubstring("--batch-size " + std::to_string(shared) + " "));
+             ContainsSubstring("use batch size " + std::to_string(shared) + ","));
 
   plan.batch_size = 40;  // should have fitted: never the size that has failed
-  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("--batch-size 16 "));
+  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use batch size 16,"));
   plan.batch_size = 1;
-  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use a smaller --batch-size"));
+  CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use a smaller batch size"));
 }
 
 TEST_CASE("out of the processor's memory: torch's own words") {
