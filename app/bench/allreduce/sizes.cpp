@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 #include <charconv>
 
@@ -15,24 +16,34 @@ constexpr std::string_view kUnits = "KMG";
 constexpr int64_t kMostBytes = int64_t{1} << 40;
 
 std::string wanted(const std::string& text) {
-  return fmt::format("must be a number of bytes such as 8, 512K or 128M, got {}", in_quotes(text));
+  return fmt::format("must be a size such as 8, 512K, 16MiB or 1G, got {}", in_quotes(text));
+}
+
+// 1048576 for "M", "MB", "MiB" or "mib"; 1 for "". Throws CLI::ValidationError for unknown units.
+int64_t bytes_of_unit(const std::string& unit) {
+  auto text = "1" + unit;
+  CLI::AsSizeValue(/*kb_is_1000=*/false)(text);
+  return std::stoll(text);
 }
 
 }  // namespace
 
 int64_t parse_bytes(const std::string& text) {
-  int64_t bytes = 0;
-  auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), bytes);
+  int64_t number = 0;
   const auto* end = text.data() + text.size();
-  if (error != std::errc() || bytes < 0 || end - rest > 1) throw UsageError(wanted(text));
-  if (rest != end) {
-    const auto unit = kUnits.find(static_cast<char>(std::toupper(static_cast<unsigned char>(*rest))));
-    if (unit == std::string_view::npos) throw UsageError(wanted(text));
-    const auto shift = 10 * (unit + 1);
-    bytes = bytes > (kMostBytes >> shift) ? kMostBytes + 1 : bytes << shift;
+  const auto [rest, error] = std::from_chars(text.data(), end, number);
+  const bool letters = std::all_of(rest, end, [](unsigned char c) { return std::isalpha(c) != 0; });
+  if (error == std::errc::invalid_argument || number < 0 || !letters) throw UsageError(wanted(text));
+  int64_t unit = 0;
+  try {
+    unit = bytes_of_unit({rest, end});
+  } catch (const CLI::ValidationError&) {
+    throw UsageError(wanted(text));
   }
-  if (bytes > kMostBytes) throw UsageError(fmt::format("must be at most 1024G, got {}", in_quotes(text)));
-  return bytes;
+  if (error != std::errc() || number > kMostBytes / unit) {
+    throw UsageError(fmt::format("must be at most 1024G, got {}", in_quotes(text)));
+  }
+  return number * unit;
 }
 
 CLI::Validator byte_size(int64_t least) {
@@ -46,7 +57,7 @@ CLI::Validator byte_size(int64_t least) {
           return error.what();
         }
       },
-      "BYTES");
+      "SIZE");
 }
 
 std::string bytes_text(int64_t bytes) {

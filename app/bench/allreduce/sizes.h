@@ -1,4 +1,4 @@
-// Numbers of bytes as people type them: 8, 512K, 128M.
+// Sizes in bytes as users type them: 8, 512K, 16MiB, 128M.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,13 +8,14 @@
 
 namespace lockstep {
 
-// K, M and G are powers of 1024; the case does not matter. Throws UsageError that names both.
+// A whole number and an optional unit: K, KB and KiB are all 1024 bytes, in upper or lower case. The same
+// holds for M, G and T. Throws UsageError that names the expected form and the text.
 int64_t parse_bytes(const std::string& text);
 
-// For CLI::Option::check(): what parse_bytes() takes, at least `least`.
+// For CLI::Option::check(): accepts what parse_bytes() accepts, if at least `least`.
 CLI::Validator byte_size(int64_t least);
 
-// "516272", "512K", "16M": the shortest that is exact.
+// "516272", "512K", "16M": the shortest exact form.
 std::string bytes_text(int64_t bytes);
 
 }  // namespace lockstep

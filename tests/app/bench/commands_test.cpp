@@ -1,5 +1,5 @@
-// lockstep bench, as a process: the figures of a row agree with each other, checks are made, and what is
-// wrong is said before anything is measured or written.
+// `lockstep bench` as a process: the figures of a row agree with each other, checks are made, and errors come
+// before anything is measured or written.
 #include <algorithm>
 #include <set>
 
@@ -22,7 +22,7 @@ std::string read_file(const std::string& path) {
 
 }  // namespace
 
-TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures") {
+TEST_CASE("bench allreduce: one row per size and algorithm, with the figures of nccl-tests") {
   const auto content = bench({"bench", "allreduce", "--devices", "cpux2", "--devices", "cpux3", "--min-bytes",
                               "8", "--max-bytes", "2K", "--repeat", "3", "--iterations", "3"})
                            .json;
@@ -34,7 +34,7 @@ TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures
     CHECK(row.at("algbw").get<double>() == Approx(bytes / seconds / 1e9));
     CHECK(row.at("busbw").get<double>() == Approx(bytes / seconds / 1e9 * 2 * (n - 1) / n));
     CHECK(row.at("wrong") == 0);
-    CHECK(row.at("turns") == 3);
+    CHECK(row.at("repeats") == 3);
     CHECK(row.at("copy_us").get<double>() > 0);
     seen.insert(row.at("devices").get<std::string>() + " " + row.at("algorithm").get<std::string>() + " " +
                 std::to_string(row.at("bytes").get<int>()));
@@ -45,7 +45,7 @@ TEST_CASE("bench allreduce: a row a size and algorithm, with nccl-tests' figures
   CHECK(content.at("checks").size() == 1);
 }
 
-TEST_CASE("bench step: the parts of a step, and its arithmetic") {
+TEST_CASE("bench step: the phases of a step and its arithmetic") {
   const auto content =
       bench(Words{"bench", "step", "--devices", "cpu", "--devices", "cpux2"} + kSmallStep).json;
   const auto steps = rows_of(content, "step");
@@ -85,7 +85,7 @@ TEST_CASE("bench step: the parts of a step, and its arithmetic") {
   }
 }
 
-TEST_CASE("bench step: two steps in flight are timed against one") {
+TEST_CASE("bench step: two steps in flight are compared with one") {
   const auto content =
       bench(Words{"bench", "step", "--devices", "cpux2", "--in-flight", "2"} + kSmallStep).json;
   const auto& values = content.at("findings").back().at("values");
@@ -116,7 +116,7 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
   CHECK(content.at("settings").at("batch_size") == 32);
   CHECK(content.at("settings").at("lr") == .2);
   CHECK(content.at("settings").at("data") == "synthetic");
-  // Each list's replicas agree, and those of the strong ones also train what one device trains.
+  // The replicas of each list agree; with strong scaling they also train what one device trains.
   CHECK(content.at("checks").size() == 6);
   const auto predicted = rows_of(content, "prediction");
   CHECK(predicted.size() == 2 * 4);                  // 1, 2, 4 and 8 replicas
@@ -124,14 +124,15 @@ TEST_CASE("bench scaling: strong keeps the batch, weak keeps each replica's, bot
   CHECK(predicted[0].count("error") == 0);
   const auto& model = content.at("model");
   const int cores = content.at("environment").at("cores").get<int>();
-  CHECK(model.at("neighbours") == std::min(4, cores) - 1);  // cpux4, as far as each replica has a core
+  CHECK(model.at("background_load") ==
+        std::min(4, cores) - 1);  // the other replicas of cpux4, if each has a core
   const double compute =
       model.at("fixed_seconds").get<double>() + 4 * model.at("seconds_per_row").get<double>();
   CHECK(predicted[3].at("replicas") == 8);
-  CHECK(predicted[3].at("compute_ms").get<double>() == Approx(1e3 * compute));  // 32 / 8 rows a replica
+  CHECK(predicted[3].at("compute_ms").get<double>() == Approx(1e3 * compute));  // 32 / 8 rows per replica
 }
 
-TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares by timing on demand") {
+TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares on demand") {
   const auto content = bench(Words{"bench", "scaling", "--devices", "cpux16", "--scaling", "strong",
                                    "--epochs", "1", "--predict", "2"} +
                              kSmallStep)
@@ -142,7 +143,7 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
   CHECK(rows[1].at("accuracy").get<double>() == Approx(rows[0].at("accuracy").get<double>()).margin(.05));
   CHECK(rows_of(content, "prediction").size() == 2);
   CHECK_THAT(content.at("findings").dump(),
-             !ContainsSubstring("predicted"));  // what was not measured proves nothing
+             !ContainsSubstring("predicted"));  // what was not measured is not judged
   const auto shared =
       bench(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong", "--split", "auto"} +
             kSmallStep)
@@ -154,7 +155,7 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
   CHECK(shares[0] + shares[1] == 32);
 }
 
-TEST_CASE("a ratio from fewer than three turns is not given") {
+TEST_CASE("fewer than three repetitions give no ratio") {
   const auto content = bench({"bench", "scaling", "--devices", "cpux2", "--scaling", "weak", "--data",
                               "synthetic", "--limit-train", "512", "--batch-size", "32", "--threads", "1",
                               "--iterations", "1", "--repeat", "2"})
@@ -162,10 +163,10 @@ TEST_CASE("a ratio from fewer than three turns is not given") {
   for (const auto& row : rows_of(content, "scaling")) CHECK(row.at("speedup").is_null());
 }
 
-TEST_CASE("a benchmark that is stopped keeps what it has") {
+TEST_CASE("a benchmark that is stopped keeps its rows") {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
-  // Some gigabytes, of which it stops after the first row.
+  // Would take gigabytes; it is stopped after the first row.
   const auto process =
       program({"bench", "allreduce", "--devices", "cpux2", "--allreduce", "root", "--json", file});
   const auto result = stopped_at("\n  cpux2", SIGINT, process);
@@ -177,18 +178,18 @@ TEST_CASE("a benchmark that is stopped keeps what it has") {
   CHECK(rows_of(content, "allreduce").size() >= 1);
 }
 
-TEST_CASE("bench scaling that is stopped shows the turns it has taken") {
+TEST_CASE("bench scaling that is stopped shows the repetitions it has taken") {
   const auto process = program(Words{"bench", "scaling", "--devices", "cpux2", "--scaling", "strong",
                                      "--data", "synthetic", "--limit-train", "512", "--batch-size", "32",
                                      "--threads", "1", "--iterations", "1", "--repeat", "10000"});
-  const auto result = stopped_at("# turns: 10000", SIGINT, process);
+  const auto result = stopped_at("# repetitions: 10000", SIGINT, process);
   INFO(result.out << result.err);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out, ContainsSubstring("  one     cpu") && ContainsSubstring("  strong  cpux2") &&
                              ContainsSubstring("stopped before the end"));
 }
 
-TEST_CASE("bench scaling whose training for the accuracy is stopped shows all times") {
+TEST_CASE("bench scaling that is stopped while training for the accuracy shows all times") {
   const auto process =
       program(Words{"bench",     "scaling",   "--devices",     "cpux2", "--scaling",    "strong",
                     "--data",    "synthetic", "--limit-train", "512",   "--batch-size", "32",
@@ -201,7 +202,7 @@ TEST_CASE("bench scaling whose training for the accuracy is stopped shows all ti
                              ContainsSubstring("stopped before the end"));
 }
 
-TEST_CASE("bench step that is stopped keeps the phases of the lists that it has timed") {
+TEST_CASE("bench step that is stopped keeps the phases of the lists it has measured") {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
   const auto process =
@@ -219,7 +220,7 @@ TEST_CASE("bench step that is stopped keeps the phases of the lists that it has 
   CHECK(rows_of(content, "phases").size() == 5 * steps);
 }
 
-TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
+TEST_CASE("benchmarks refuse wrong flags before they measure") {
   const TempFolder folder;
   const auto existing = (folder / "old.json").string();
   std::ofstream(existing) << "old";
@@ -228,7 +229,7 @@ TEST_CASE("benchmarks refuse what they cannot do, before they do anything") {
   };
   refused({"allreduce", "--devices", "cpu"}, 2, "--devices cpux2");
   refused({"allreduce", "--iterations", "0"}, 2, "--iterations must be at least 1, got 0");
-  refused({"allreduce", "--min-bytes", "12Q"}, 2, "--min-bytes must be a number of bytes");
+  refused({"allreduce", "--min-bytes", "12Q"}, 2, "--min-bytes must be a size such as 8, 512K, 16MiB or 1G");
   refused({"allreduce", "--min-bytes", "2"}, 2, "--min-bytes must be at least 4, got '2'");
   refused({"allreduce", "--max-bytes", "17179869185G"}, 2, "must be at most 1024G");  // 2^64 + 1 G
   refused(

@@ -1,4 +1,4 @@
-// What benchmarks compute and print, apart from measuring: expected values by hand.
+// What benchmarks compute and print without measuring. Expected values are by hand.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/bench/allreduce/sizes.h>
@@ -16,7 +16,12 @@ TEST_CASE("numbers of bytes are read and written in powers of 1024") {
   CHECK(parse_bytes("512K") == 524288);
   CHECK(parse_bytes("16m") == 16777216);
   CHECK(parse_bytes("1G") == 1073741824);
-  for (const auto* text : {"", "K", "8KB", "-1", "1.5M", "8 K", "99999999999999999999", "2000G", "8T"}) {
+  CHECK(parse_bytes("16MiB") == 16777216);
+  CHECK(parse_bytes("512KiB") == 524288);
+  CHECK(parse_bytes("8kb") == 8192);
+  CHECK(parse_bytes("010") == 10);
+  for (const auto* text :
+       {"", "K", "8KX", "8iB", "0x10", "-1", "1.5M", "8 K", "99999999999999999999", "2000G", "8T"}) {
     INFO(text);
     CHECK_THROWS_AS(parse_bytes(text), UsageError);
   }
@@ -27,7 +32,7 @@ TEST_CASE("numbers of bytes are read and written in powers of 1024") {
   CHECK(bytes_text(int64_t{3} << 30) == "3G");
 }
 
-TEST_CASE("a list of devices is named as it is typed") {
+TEST_CASE("spec_of() names a list of devices in the syntax of --devices") {
   const torch::Device cpu(torch::kCPU), first(torch::kCUDA, 0), second(torch::kCUDA, 1);
   CHECK(spec_of(std::vector{cpu}) == "cpu");
   CHECK(spec_of(std::vector{cpu, cpu, cpu}) == "cpux3");
@@ -35,7 +40,7 @@ TEST_CASE("a list of devices is named as it is typed") {
   CHECK(spec_of(std::vector{first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
 }
 
-TEST_CASE("a row stands under its titles") {
+TEST_CASE("a row is aligned with its titles") {
   const std::vector<Column> columns = {{.key = "way", .title = "way", .width = 6, .digits = kText},
                                        {.key = "bytes", .title = "size", .unit = "B", .width = 5},
                                        {.key = "ms", .title = "time", .unit = "ms", .width = 7, .digits = 2}};
@@ -46,9 +51,8 @@ TEST_CASE("a row stands under its titles") {
   CHECK(table_line(columns, {{"way", "none"}}) == "  none        -        -");
 }
 
-// The table of sums between NVIDIA's devices that the links stand for: LeNet's 129,068 and ResNet-18's
-// 11,175,818 gradients in float.
-TEST_CASE("a link's sums take what the alpha-beta model says") {
+// Sums over NVIDIA's links, by hand: LeNet's 129,068 and ResNet-18's 11,175,818 gradients in float.
+TEST_CASE("Link::seconds() follows the alpha-beta model") {
   const double lenet = 4 * 129'068, resnet18 = 4 * 11'175'818;
   const auto nvlink4 = parse_link("nvlink4"), pcie5 = parse_link("pcie5");
   CHECK(nvlink4.seconds(lenet, 1) == 0);
@@ -70,22 +74,22 @@ TEST_CASE("a link's sums take what the alpha-beta model says") {
   }
 }
 
-TEST_CASE("a measured link gives back what was measured") {
+TEST_CASE("a measured link reproduces the measurements") {
   const auto link = measured_link(50e-6, 250e-6, 8e6, 2, /*overlaps=*/false);
   CHECK(link.seconds(8e6, 2) == Approx(250e-6));
   CHECK(link.seconds(0, 2) == Approx(50e-6));
   CHECK(link.seconds(8e6, 4) == Approx(50e-6 + 1.5 * 200e-6));
-  const auto noisy = measured_link(60e-6, 40e-6, 8e6, 2, false);  // the larger sum was the faster one
+  const auto noisy = measured_link(60e-6, 40e-6, 8e6, 2, false);  // the larger sum was faster
   CHECK(noisy.seconds(8e6, 2) > noisy.seconds(0, 2));
 }
 
-TEST_CASE("steps of three sizes give the line through them") {
+TEST_CASE("fit_compute() finds the line through three steps") {
   const std::vector<double> rows = {256, 128, 64};
   const auto exact = fit_compute(rows, std::vector<double>{2 + 256 * .5, 2 + 128 * .5, 2 + 64 * .5});
   CHECK(exact.fixed == Approx(2));
   CHECK(exact.per_row == Approx(.5));
   CHECK(exact.seconds(32) == Approx(18));
-  // Twice the rows in more than twice the time: nothing is left for what a step costs by itself.
+  // Twice the rows take more than twice the time, so the fixed part is zero.
   const auto steep = fit_compute(rows, std::vector<double>{600, 250, 100});
   CHECK(steep.fixed == 0);
   CHECK(steep.per_row > 0);
@@ -96,7 +100,7 @@ TEST_CASE("steps of three sizes give the line through them") {
   CHECK_THROWS_AS(fit_compute(std::vector<double>{64}, std::vector<double>{1}), UsageError);
 }
 
-TEST_CASE("sums are exposed in full on processors, and beyond backward on devices with links of their own") {
+TEST_CASE("sums are fully exposed on CPUs, and beyond backward on devices with links") {
   const ComputeModel compute{.fixed = 1e-3, .per_row = 10e-6};  // 2e-3 for 100 rows
   auto link = parse_link("100,1");                              // 100 us, 1 GB/s
   link.overlaps = false;
@@ -106,12 +110,12 @@ TEST_CASE("sums are exposed in full on processors, and beyond backward on device
   CHECK(on_cores.step() == Approx(5.1e-3));
   link.overlaps = true;
   CHECK(predict_step(compute, link, 100, 3e6, 2).exposed == Approx(3.1e-3 - 2e-3 * 2 / 3));
-  // The last bucket, of a megabyte at most, is never hidden.
+  // The last bucket, at most a megabyte, is never hidden.
   CHECK(predict_step(compute, link, 1000, 3e6, 2).exposed == Approx(100e-6 + 1048576 / 1e9));
   CHECK(predict_step(compute, link, 100, 3e6, 1).exposed == 0);
 }
 
-TEST_CASE("a trace is taken apart into the phases of a step") {
+TEST_CASE("phases_of() adds up the phases of a traced step") {
   using Track = Trace::Track;
   const auto event = [](const char* name, int rank, Track track, double begin, double end) {
     return Trace::Event{.name = name, .rank = rank, .track = track, .begin = begin, .end = end};
