@@ -253,7 +253,7 @@ TEST_CASE("bad values: one line that says what and why, and the exit code") {
       {{"--devices", "cpux0"}, 2, "cpux0"},
       {{"--devices", "gpu"}, 2, "'gpu'"},
       {{"--data", "/nonexistent/folder"}, 3, "/nonexistent/folder"},
-      {{"--data", ""}, 3, "folder"},
+      {{"--data", ""}, 3, "--data DIR names a folder, --data synthetic needs no files"},
       {{"--metrics", "/nonexistent/run.jsonl"}, 7, "/nonexistent"},
       {{"--metrics", "/"}, 7, "'/'"},
   }));
