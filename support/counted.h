@@ -11,11 +11,12 @@ namespace lockstep {
 
 // "60,000", in every locale.
 inline std::string with_commas(int64_t number) {
-  auto text = fmt::format("{}", number);
+  const auto digits = fmt::format("{}", number);
   const size_t first_digit = number < 0 ? 1 : 0;
-  for (size_t end = text.size(); end > first_digit + 3;) {
-    end -= 3;
-    text.insert(end, ",");
+  std::string text;
+  for (size_t i = 0; i < digits.size(); ++i) {
+    if (i > first_digit && (digits.size() - i) % 3 == 0) text += ',';
+    text += digits[i];
   }
   return text;
 }
