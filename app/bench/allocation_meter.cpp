@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Blocks that were there before are not in it, so that giving them back does not count.
+// Holds only blocks allocated since it was made, so freeing earlier blocks does not count.
 class AllocationMeter::Ledger : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* block, int64_t bytes, size_t, size_t, c10::Device) override {

@@ -1,4 +1,4 @@
-// How much memory a thread's tensors take.
+// Measures the memory of a thread's tensors.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@ class DebugInfoGuard;
 
 namespace lockstep {
 
-// While it lives: bytes that the calling thread has allocated through torch, on any device, and has given
-// back. One at a time in a thread, and not together with torch's profiler. It slows allocation
-// down, and torch warns on stderr when a block from before is given back meanwhile, which does not count.
+// Counts the bytes that the calling thread allocates and frees through torch, on any device, while the meter
+// lives. One meter per thread at a time, and not with torch's profiler. It slows allocation down. Freeing an
+// earlier block does not count, but torch warns about it on stderr.
 class AllocationMeter {
  public:
   AllocationMeter();
@@ -20,7 +20,7 @@ class AllocationMeter {
   AllocationMeter(const AllocationMeter&) = delete;
   AllocationMeter& operator=(const AllocationMeter&) = delete;
 
-  // Allocated since the meter was made, and not given back.
+  // Bytes allocated since the meter was made and not freed.
   int64_t live_bytes() const;
 
  private:

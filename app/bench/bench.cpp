@@ -11,7 +11,7 @@
 namespace lockstep {
 
 void setup_bench(CLI::App& app) {
-  auto* bench = app.add_subcommand("bench", "Measure what training on several devices is made of");
+  auto* bench = app.add_subcommand("bench", "Measure the parts of training on several devices");
   setup_bench_overlap(*bench);
   setup_bench_allreduce(*bench);
   setup_bench_step(*bench);

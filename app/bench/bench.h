@@ -1,4 +1,4 @@
-// lockstep bench: the chapters' measurements, and those of this program. Each is a subcommand of its own.
+// lockstep bench: one subcommand per benchmark.
 #pragma once
 
 namespace CLI {

@@ -1,4 +1,4 @@
-// lockstep bench allreduce: sums over replicas of every size, in the table of nccl-tests.
+// lockstep bench allreduce: times sums over replicas by size and algorithm, in the table of nccl-tests.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct BenchAllreduceOptions {
   std::vector<std::string> algorithms;  // empty: all that these devices can use
   std::string min_bytes = "8";
   std::string max_bytes = "128M";
-  int64_t iterations = 200;  // turns a row takes at most
+  int64_t iterations = 200;  // most repetitions per row
 };
 
 void setup_bench_allreduce(CLI::App& bench);

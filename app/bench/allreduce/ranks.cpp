@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kValues = 251;  // prime, so that no chunk begins where another does
+constexpr int64_t kValues = 251;  // a prime, so that chunks begin with different values
 
 // (count) float: 1 + (j + 17 r) mod 251 in element j of rank r.
 torch::Tensor input_of(int rank, int64_t count, torch::Device device) {
@@ -25,7 +25,7 @@ void wait_for(torch::Device device) {
   if (!device.is_cpu()) current_stream(device).synchronize();
 }
 
-// Element by element the largest of all ranks', on the host. A collective. values (n) double
+// Collective. Returns, for each element, the largest value of all ranks. values (n) double
 std::vector<double> largest(Endpoint& endpoint, const std::vector<double>& values) {
   const auto on_host = torch::tensor(values, torch::kFloat64);
   const auto mine = on_host.to(endpoint.device());
@@ -35,8 +35,8 @@ std::vector<double> largest(Endpoint& endpoint, const std::vector<double>& value
   return {most.const_data_ptr<double>(), most.const_data_ptr<double>() + most.numel()};
 }
 
-// All ranks leave it together. A collective.
-void meet(Endpoint& endpoint) { largest(endpoint, {0}); }
+// Collective. Returns when all ranks have called it.
+void synchronise(Endpoint& endpoint) { largest(endpoint, {0}); }
 
 std::vector<double> sum_times(Endpoint& endpoint, torch::Tensor& tensor, int iterations) {
   std::vector<double> seconds;
@@ -72,7 +72,7 @@ AllreduceRanks::AllreduceRanks(const std::vector<torch::Device>& devices, int th
   }
 }
 
-// In the replicas' own threads, so that memory is near the core that touched it first.
+// Allocates in the replicas' threads, so that memory is near the core that first touches it.
 void AllreduceRanks::set_count(int64_t count) {
   workers_.run([&](int local) {
     const auto options = torch::TensorOptions(torch::kFloat32).device(workers_.devices()[local]);
@@ -91,12 +91,12 @@ int64_t AllreduceRanks::wrong(size_t algorithm) {
     }
     tensor.copy_(input_of(endpoint.rank(), tensor.numel(), endpoint.device()));
     endpoint.allreduce_sum(tensor).wait();
-    // Gathered, not summed: the sum is what is in question.
+    // Gathered, not summed, because the sum is under test.
     const auto mine = (tensor != expected).sum().reshape({1}).to(torch::kFloat64);
     auto all = torch::empty({endpoint.world_size(), 1}, mine.options());
     endpoint.all_gather(mine, all).wait();
     wrong[static_cast<size_t>(local)] = all.sum().item<int64_t>();
-    tensor.zero_();  // sums of sums would leave the range of floats
+    tensor.zero_();  // repeated sums would overflow
   });
   return wrong.front();
 }
@@ -104,8 +104,8 @@ int64_t AllreduceRanks::wrong(size_t algorithm) {
 double AllreduceRanks::seconds(size_t algorithm, int iterations) {
   std::vector<double> result;
   workers_.run(*communicators_[algorithm], [&](int local, Endpoint& endpoint) {
-    meet(endpoint);
-    endpoint.allreduce_sum(own(local)).wait();  // warm-up: whoever was late is here now
+    synchronise(endpoint);
+    endpoint.allreduce_sum(own(local)).wait();  // warm-up, and late ranks catch up
     wait_for(endpoint.device());
     const auto slowest = largest(endpoint, sum_times(endpoint, own(local), iterations));
     if (local == 0) result = slowest;
@@ -121,7 +121,7 @@ double AllreduceRanks::copy_seconds() {
     const auto& from = own((local + 1) % workers_.size());
     const int64_t count = from.numel();
     const int64_t must_move = 2 * (n - 1) * count / n;
-    meet(endpoint);
+    synchronise(endpoint);
     Stopwatch watch;
     for (int64_t done = 0; done < must_move; done += count) copy(to, from, std::min(count, must_move - done));
     wait_for(endpoint.device());

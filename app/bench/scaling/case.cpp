@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kTurn = .3;  // seconds
+constexpr double kSeconds = .3;  // of one measurement
 constexpr int64_t kComparedSteps = 3;
 
 std::vector<NamedTensor> weights_in_double(TrainPlan plan) {
@@ -23,50 +23,50 @@ std::vector<NamedTensor> weights_in_double(TrainPlan plan) {
 
 }  // namespace
 
-double Contender::rows() const {
+double ScalingCase::rows() const {
   return static_cast<double>(std::min(plan.batch_size, plan.data.set.train.size()));
 }
 
-void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, const BenchReport& report) {
+void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report) {
   std::vector<std::unique_ptr<TimedTraining>> trainings;
-  std::vector<std::unique_ptr<Neighbours>> neighbours;
+  std::vector<std::unique_ptr<BackgroundLoad>> background_load;
   std::vector<int64_t> steps_of;
-  for (const auto& contender : contenders) {
-    report.stop_if_interrupted("while warming up " + spec_of(contender.plan.trainer.devices));
-    trainings.push_back(std::make_unique<TimedTraining>(contender.plan));
-    neighbours.push_back(std::make_unique<Neighbours>(contender.plan, contender.neighbours));
-    const auto fitting = steps_a_turn(*trainings.back(), kTurn);
+  for (const auto& each : cases) {
+    report.stop_if_interrupted("while warming up " + spec_of(each.plan.trainer.devices));
+    trainings.push_back(std::make_unique<TimedTraining>(each.plan));
+    background_load.push_back(std::make_unique<BackgroundLoad>(each.plan, each.background_load));
+    const auto fitting = steps_per_repetition(*trainings.back(), kSeconds);
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
-  report.note(fmt::format("turns: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
-  const auto take_turn = [&](size_t i) {
-    neighbours[i]->run();
+  report.note(fmt::format("repetitions: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
+  const auto measure = [&](size_t i) {
+    background_load[i]->run();
     const double seconds = trainings[i]->seconds_per_step(steps_of[i]);
-    neighbours[i]->rest();
+    background_load[i]->pause();
     return seconds;
   };
-  for (size_t i = 0; i < contenders.size(); ++i) {  // not counted: cores that have rested are slower at first
-    take_turn(i);
+  for (size_t i = 0; i < cases.size(); ++i) {  // warm-up: idle cores are slower at first
+    measure(i);
     trainings[i]->take_times();
   }
-  for (int turn = 0; report.takes_turn(turn, repeat); ++turn) {
-    for (size_t i = 0; i < contenders.size(); ++i) {
-      contenders[i].seconds.push_back(take_turn(i));
-      contenders[i].sync.push_back(trainings[i]->take_times().sync);
+  for (int repetition = 0; report.takes_repetition(repetition, repeat); ++repetition) {
+    for (size_t i = 0; i < cases.size(); ++i) {
+      cases[i].seconds.push_back(measure(i));
+      cases[i].sync.push_back(trainings[i]->take_times().sync);
     }
   }
-  for (size_t i = 0; i < contenders.size(); ++i) {
-    auto& contender = contenders[i];
-    contender.agree = replicas_agree(*trainings[i]);
-    contender.shares = shard_sizes(static_cast<int64_t>(contender.rows()), contender.replicas(),
-                                   trainings[i]->trainer().split());
+  for (size_t i = 0; i < cases.size(); ++i) {
+    auto& each = cases[i];
+    each.agree = replicas_agree(*trainings[i]);
+    each.shares =
+        shard_sizes(static_cast<int64_t>(each.rows()), each.replicas(), trainings[i]->trainer().split());
   }
 }
 
-std::optional<double> speed_up(const Contender& contender, const Contender& reference) {
-  const auto ratio = paired_ratio(reference.seconds, contender.seconds);
+std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference) {
+  const auto ratio = paired_ratio(reference.seconds, measured.seconds);
   if (!ratio) return std::nullopt;
-  return *ratio * contender.rows() / reference.rows();
+  return *ratio * measured.rows() / reference.rows();
 }
 
 double weights_apart(const TrainPlan& plan, const TrainPlan& reference) {

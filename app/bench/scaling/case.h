@@ -1,4 +1,4 @@
-// One training among those that `bench scaling` times in turn.
+// One training configuration of `bench scaling`, and its measurements.
 #pragma once
 
 #include <memory>
@@ -18,30 +18,32 @@ enum class Scaling {
 
 inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}, {"weak", Scaling::kWeak}};
 
-struct Contender {
+struct ScalingCase {
   Scaling scaling = Scaling::kStrong;
   TrainPlan plan;
-  int neighbours = 0;  // one-replica trainings of the same plan that keep other cores busy in its turns
-  std::vector<double> seconds = {};  // a step, turn by turn
-  std::vector<double> sync = {};     // of it, exposed sync as the host sees it
-  bool agree = false;                // its replicas, after all turns
-  std::vector<int64_t> shares = {};  // rows of a step that each replica takes, after all turns
+  int background_load = 0;  // one-replica trainings of the same plan that keep other cores busy meanwhile
+  std::vector<double> seconds = {};  // per step, by repetition
+  std::vector<double> sync = {};     // exposed sync per step, as the host sees it, by repetition
+  bool agree = false;                // whether all replicas had the same weights at the end
+  std::vector<int64_t> shares = {};  // rows per step of each replica at the end
   std::optional<double> accuracy = {};
 
   int replicas() const { return plan.world_size(); }
-  double rows() const;  // of a step
+  double rows() const;  // per step
 };
 
-// Gives every contender `repeat` turns of about a third of a second (or of so many steps, if not 0), one
-// after the other in each round; fewer, but one at least, when Ctrl-C comes. All are alive at once.
-void take_turns(std::vector<Contender>& contenders, int repeat, int64_t steps, const BenchReport& report);
+// Measures every case `repeat` times, alternating between the cases. A measurement takes `steps` steps, or
+// about a third of a second if `steps` is 0. After Ctrl-C ends after the current repetition. All cases are in
+// memory at once.
+void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report);
 
-// Images a second over the reference's, turn by turn; nothing from fewer than three.
-std::optional<double> speed_up(const Contender& contender, const Contender& reference);
+// Ratio of images per second to the reference's, paired by repetition. Empty with fewer than three
+// repetitions.
+std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference);
 
-// The largest difference between the weights after three steps, in double, on the plan's devices and on
-// `reference`'s, as a part of the largest weight: the same batches, so for a network whose rows do not depend
-// on each other it is rounding alone. Both plans are strong.
+// Takes three steps in double with each plan and returns the largest difference of their weights, relative to
+// the largest weight. Both plans must be strong: they train on the same batches, so the difference is
+// rounding alone unless the network couples the rows (batch norm).
 double weights_apart(const TrainPlan& plan, const TrainPlan& reference);
 
 }  // namespace lockstep

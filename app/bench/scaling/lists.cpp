@@ -22,19 +22,19 @@ ScalingLists::ScalingLists(const BenchScalingOptions& options, std::vector<std::
 }
 
 ScalingCase ScalingLists::make_case(Scaling scaling, const std::vector<torch::Device>& devices,
-                                    int64_t fraction) {
+                                    int64_t divisor) {
   const auto& recipe = find_recipe(options_.train.recipe);
   const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
   BenchTrainOptions options = options_;
   const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
-  options.train.batch_size = std::max<int64_t>(1, batch / fraction) * times;
+  options.train.batch_size = std::max<int64_t>(1, batch / divisor) * times;
   options.train.lr =
       options_.train.lr.value_or(rate_of(recipe, options_.train.optimizer)) * static_cast<double>(times);
   options.train.epochs = options_.epochs.value_or(1);
   if (devices.size() == 1) options.train.split = "even";
-  ScalingCase each{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
-  data_ = each.plan.data;  // read once
-  return each;
+  ScalingCase made{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
+  data_ = made.plan.data;  // read once
+  return made;
 }
 
 std::vector<ScalingCase> ScalingLists::cases() {
@@ -60,14 +60,14 @@ std::vector<ScalingCase> ScalingLists::cases() {
 std::vector<ScalingCase> ScalingLists::fractions() {
   std::vector<ScalingCase> all;
   const auto device = lists_.front().front();
-  for (const int64_t fraction : {1, 2, 4}) {
-    all.push_back(make_case(Scaling::kStrong, {device}, fraction));
+  for (const int64_t divisor : {1, 2, 4}) {
+    all.push_back(make_case(Scaling::kStrong, {device}, divisor));
     if (device.is_cpu()) all.back().background_load = std::max(0, std::min(longest_, with_cores()) - 1);
   }
   return all;
 }
 
-// Replicas on processors that each have cores of their own.
+// How many CPU replicas can have cores of their own.
 int ScalingLists::with_cores() const { return static_cast<int>(allowed_cores().size()) / threads_; }
 
 }  // namespace lockstep

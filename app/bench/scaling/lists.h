@@ -1,4 +1,4 @@
-// From the lists of devices that `bench scaling` is given to the trainings that it times.
+// Turns the device lists of `bench scaling` into the cases that it measures.
 #pragma once
 
 #include <cstdint>
@@ -17,17 +17,17 @@ class ScalingLists {
 
   int threads() const { return threads_; }  // of each replica
 
-  // The reference, one device alone, comes first; then every list in every mode. With shares found by timing,
-  // every other kind of device alone as well: what mixing is held against. Throws as `train` does.
-  std::vector<Contender> contenders();
+  // The reference (one device alone) comes first, then every list in every mode. With --split auto also every
+  // other device alone, to tell whether mixing devices pays. Throws as `train` does.
+  std::vector<ScalingCase> cases();
 
-  // What a prediction starts from: one replica's steps of b, b/2 and b/4 images. Cores share their memory, so
-  // it has as many neighbours as the longest list, as far as there are cores for them.
-  std::vector<Contender> shards();
+  // The input of a prediction: one replica with batches of b, b/2 and b/4 images. Cores share memory, so the
+  // background load has as many replicas as the longest list has others, if there are cores for them.
+  std::vector<ScalingCase> fractions();
 
  private:
-  // Of n b images (weak) or of b (strong), or of a fraction of b on one device.
-  Contender contender(Scaling scaling, const std::vector<torch::Device>& devices, int64_t fraction = 1);
+  // The batch has b images (strong) or n b (weak), divided by `divisor`.
+  ScalingCase make_case(Scaling scaling, const std::vector<torch::Device>& devices, int64_t divisor = 1);
   int with_cores() const;
 
   const BenchScalingOptions& options_;

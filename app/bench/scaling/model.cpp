@@ -21,11 +21,11 @@ constexpr double kBackwardShare = 2.0 / 3;
 const Link kNvlink4{.name = "nvlink4", .alpha_2 = 12e-6, .alpha_8 = 25e-6, .beta_2 = 300e9, .beta_8 = 340e9};
 const Link kPcie5{.name = "pcie5", .alpha_2 = 20e-6, .alpha_8 = 45e-6, .beta_2 = 40e9, .beta_8 = 30e9};
 
-// From the values at 2 and at 8 along log2 n.
+// Interpolates between the values at 2 and at 8 devices along log2 n.
 double between(double at_2, double at_8, int n) { return at_2 + (at_8 - at_2) * (std::log2(n) - 1) / 2; }
 
-// A whole text as a number above zero in this unit, else nothing at all. In a unit of seconds or bytes it
-// must neither vanish nor be without end: 1e308 GB/s are more than a double holds.
+// Reads the whole text as a number and multiplies it by `unit`. Returns false unless the result is a normal
+// number above zero: 1e308 GB/s would overflow.
 bool read_positive(const std::string& text, double unit, double& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   value *= unit;
@@ -36,7 +36,7 @@ bool read_positive(const std::string& text, double unit, double& value) {
 
 double Link::seconds(double bytes, int n) const {
   if (n < 2) return 0;
-  // Past 8 devices a falling beta would reach zero: it stays what it is there.
+  // Beyond 8 devices beta stays constant; extrapolated, a falling beta would reach zero.
   const double beta = between(beta_2, beta_8, std::min(n, 8));
   return between(alpha_2, alpha_8, n) + 2.0 * (n - 1) / n * bytes / beta;
 }
@@ -57,7 +57,7 @@ Link parse_link(const std::string& text) {
 
 Link measured_link(double small_seconds, double large_seconds, double bytes, int n, bool overlaps) {
   const double moved = 2.0 * (n - 1) / n * bytes;
-  // Where noise hides what the bytes cost, they cost at least a tenth of the whole.
+  // If noise hides the cost of the bytes, they count as a tenth of the whole.
   const double beta = moved / std::max(large_seconds - small_seconds, large_seconds / 10);
   const double alpha = std::min(small_seconds, large_seconds);
   return {.name = fmt::format("measured between {} replicas", n),

@@ -34,23 +34,23 @@ std::set<int> worlds_up_to(int most) {
   return worlds;
 }
 
-// Replicas of one kind, each on a GPU or on cores of its own.
-bool predictable(const Contender& contender, torch::Device device, int cores) {
-  const auto& trainer = contender.plan.trainer;
+// Whether the model covers this case: devices of one kind, each replica on its own GPU or cores.
+bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
+  const auto& trainer = measured.plan.trainer;
   const bool alike = std::all_of(trainer.devices.begin(), trainer.devices.end(),
                                  [&](auto other) { return other.type() == device.type(); });
   if (!alike) return false;
-  if (device.is_cpu()) return contender.replicas() * trainer.threads <= cores;
+  if (device.is_cpu()) return measured.replicas() * trainer.threads <= cores;
   std::set<int> gpus;
-  for (const auto each : trainer.devices) gpus.insert(each.index());
+  for (const auto gpu : trainer.devices) gpus.insert(gpu.index());
   return gpus.size() == trainer.devices.size();
 }
 
-const Contender* find(const std::vector<Contender>& measured, Scaling scaling, int n, torch::Device device,
-                      int cores) {
-  for (const auto& contender : measured) {
-    if (contender.replicas() == n && contender.scaling == scaling && predictable(contender, device, cores)) {
-      return &contender;
+const ScalingCase* find(const std::vector<ScalingCase>& measured, Scaling scaling, int n,
+                        torch::Device device, int cores) {
+  for (const auto& each : measured) {
+    if (each.replicas() == n && each.scaling == scaling && predictable(each, device, cores)) {
+      return &each;
     }
   }
   return nullptr;
@@ -61,19 +61,20 @@ int64_t bytes_of_gradients(const TrainPlan& plan) {
   return plan.parameter_count * static_cast<int64_t>(in_double ? sizeof(double) : sizeof(float));
 }
 
-ComputeModel fit(const std::vector<Contender>& shards) {
+ComputeModel fit(const std::vector<ScalingCase>& fractions) {
   std::vector<double> rows, seconds;
-  for (const auto& shard : shards) {
-    rows.push_back(shard.rows());
-    seconds.push_back(median(shard.seconds));
+  for (const auto& fraction : fractions) {
+    rows.push_back(fraction.rows());
+    seconds.push_back(median(fraction.seconds));
   }
   return fit_compute(rows, seconds);
 }
 
-void print_model(BenchReport& report, const ComputeModel& compute, int neighbours, const Link& link,
+void print_model(BenchReport& report, const ComputeModel& compute, int background_load, const Link& link,
                  double bytes) {
-  const auto beside =
-      neighbours > 0 ? fmt::format(" while {} took the same", counted(neighbours, "neighbour")) : "";
+  const auto beside = background_load > 0 ? fmt::format(" beside a background load of {}",
+                                                        counted(background_load, "replica"))
+                                          : "";
   report.note(
       fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to one replica's steps{}",
                   1e3 * compute.fixed, 1e3 * compute.per_row, beside));
@@ -81,11 +82,11 @@ void print_model(BenchReport& report, const ComputeModel& compute, int neighbour
       fmt::format("sum(n) = {:.1f} us + 2 (n-1)/n x {:.3f} MB / {:.2f} GB/s between two devices (link: {})",
                   1e6 * link.alpha_2, bytes / 1e6, link.beta_2 / 1e9, link.name));
   report.note(link.overlaps
-                  ? "exposed = max(sum of the last bucket, sum - 2/3 compute): sums run beside backward"
+                  ? "exposed = max(sum of the last bucket, sum - 2/3 compute): sums run during backward"
                   : "exposed = sum: the cores that compute also sum");
   report.keep("model", {{"fixed_seconds", compute.fixed},
                         {"seconds_per_row", compute.per_row},
-                        {"neighbours", neighbours},
+                        {"background_load", background_load},
                         {"link", link.name},
                         {"alpha_2", link.alpha_2},
                         {"alpha_8", link.alpha_8},
@@ -95,8 +96,8 @@ void print_model(BenchReport& report, const ComputeModel& compute, int neighbour
                         {"gradient_bytes", bytes}});
 }
 
-// Against the reference, which has all of the batch (strong) or one of n such batches (weak).
-Json row_of(Scaling mode, int n, const Prediction& predicted, const Contender& reference) {
+// Speed-up and efficiency against the reference: it has the whole batch (strong) or one of n batches (weak).
+Json row_of(Scaling mode, int n, const Prediction& predicted, const ScalingCase& reference) {
   const bool weak = mode == Scaling::kWeak;
   Json row{{"mode", name_of(kScalingNames, mode)},
            {"replicas", n},
@@ -111,7 +112,8 @@ Json row_of(Scaling mode, int n, const Prediction& predicted, const Contender& r
   return row;
 }
 
-// Returns how far apart they are, as a part of what was measured; below 0 where that has too few turns.
+// Adds the measurement to the row. Returns the relative error of the prediction, or -1 with too few
+// repetitions.
 double add_error(Json& row, const Prediction& predicted, const std::vector<double>& seconds) {
   row["measured_ms"] = 1e3 * median(seconds);
   if (seconds.size() < kRatioRepeats) return -1;
@@ -124,7 +126,7 @@ double add_error(Json& row, const Prediction& predicted, const std::vector<doubl
 
 Link measure_link(const TrainPlan& plan) {
   constexpr int kIterations = 20;
-  constexpr int kTurns = 5;
+  constexpr int kRepeats = 5;
   const auto device = plan.trainer.devices.front();
   const auto gradient_bytes = bytes_of_gradients(plan);
   const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
@@ -133,25 +135,25 @@ Link measure_link(const TrainPlan& plan) {
   AllreduceRanks ranks(devices, plan.trainer.threads, {choose_allreduce(plan.trainer.allreduce, devices)});
   const auto seconds_of = [&](int64_t bytes) {
     ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
-    std::vector<double> turns;
-    for (int turn = 0; turn < kTurns; ++turn) turns.push_back(ranks.seconds(0, kIterations));
-    return median(turns);
+    std::vector<double> seconds;
+    for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, kIterations));
+    return median(seconds);
   };
   const double small = seconds_of(sizeof(float));
   return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), 2, two_gpus);
 }
 
-void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
-                       const std::vector<Contender>& measured, const Link& link, int most, int cores) {
+void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
+                       const std::vector<ScalingCase>& measured, const Link& link, int most, int cores) {
   const auto& reference = measured.front();
   const auto device = reference.plan.trainer.devices.front();
-  const auto compute = fit(shards);
+  const auto compute = fit(fractions);
   const auto bytes = static_cast<double>(bytes_of_gradients(reference.plan));
-  print_model(report, compute, shards.front().neighbours, link, bytes);
+  print_model(report, compute, fractions.front().background_load, link, bytes);
   report.table("prediction", columns());
-  double worst = -1;  // of what was measured
+  double worst = -1;  // relative error
   std::set<Scaling> modes;
-  for (const auto& contender : measured) modes.insert(contender.scaling);
+  for (const auto& each : measured) modes.insert(each.scaling);
   for (const auto mode : modes) {
     for (const int n : worlds_up_to(most)) {
       const double rows = mode == Scaling::kWeak ? reference.rows() : reference.rows() / n;
@@ -165,9 +167,8 @@ void report_prediction(BenchReport& report, const std::vector<Contender>& shards
     }
   }
   if (worst < 0) return;
-  report.finding(
-      fmt::format("where it was measured, a step takes what was predicted to within {:.1f} %", 100 * worst),
-      {{"worst_error", worst}});
+  report.finding(fmt::format("measured steps differ from the prediction by at most {:.1f} %", 100 * worst),
+                 {{"worst_error", worst}});
 }
 
 }  // namespace lockstep

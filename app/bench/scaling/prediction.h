@@ -1,4 +1,4 @@
-// The part of `bench scaling` that looks beyond the devices at hand.
+// `bench scaling --predict`: the time of a step on more devices than there are.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// What sums of the plan's gradients take between two of its kind of devices (on one or two GPUs, or on
-// processors), by its algorithm, as measured here.
+// Measures how long sums of the plan's gradients take between two devices of its kind (one or two GPUs, or
+// CPUs), with the plan's algorithm.
 Link measure_link(const TrainPlan& plan);
 
-// Predicts steps on 1, 2, 4, ... and `most` devices, prints the model and a table with what was measured
-// where it was, and by how much they differ. `shards`: one replica at B, B/2 and B/4 rows, timed in the
-// same turns. `measured`: all other contenders, the reference first. cores: of this machine; replicas on
-// processors beyond them share some, which the model does not know.
-void report_prediction(BenchReport& report, const std::vector<Contender>& shards,
-                       const std::vector<Contender>& measured, const Link& link, int most, int cores);
+// Predicts steps on 1, 2, 4, ... and `most` devices. Prints the model, and a table of predictions with the
+// measurements that exist and their difference. fractions: one replica with B, B/2 and B/4 rows, measured in
+// the same repetitions. measured: all other cases, the reference first. cores: of this machine; the model
+// does not hold for CPU replicas that share cores.
+void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
+                       const std::vector<ScalingCase>& measured, const Link& link, int most, int cores);
 
 }  // namespace lockstep

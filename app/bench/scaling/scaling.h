@@ -1,4 +1,4 @@
-// lockstep bench scaling: the same training on 1, 2, 4, ... replicas, and what to expect of more.
+// lockstep bench scaling: measures a training on 1, 2, 4, ... replicas and predicts it on more.
 #pragma once
 
 #include <lockstep/app/bench/scaling/options.h>

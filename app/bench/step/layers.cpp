@@ -14,19 +14,19 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLayerSeconds = .3;  // at least, in each replica
+constexpr double kLayerSeconds = .3;  // least time per layer and replica
 constexpr size_t kLeastPasses = 3, kMostPasses = 500;
 constexpr int64_t kPeakRounds = 1 << 20;
-constexpr int kPeakTurns = 5;
+constexpr int kPeakRepeats = 5;
 
-// The rows that a replica computes at once.
+// The rows of one forward pass of a replica.
 int64_t rows_of_replica(const TrainPlan& plan, size_t replica) {
   const int64_t batch = std::min(plan.batch_size, plan.data.set.train.size());
   const auto rows = shard_sizes(batch, plan.world_size(), plan.trainer.split)[replica];
   return std::max<int64_t>(rows / plan.trainer.accumulate, 1);
 }
 
-// Whether the layers compute in bfloat16, whoever's they are.
+// Whether the layers compute in bfloat16, lockstep's or torch's.
 bool in_bf16(const TrainPlan& plan) {
   return plan.trainer.replica.precision == Precision::kBf16 && !stays_in_fp32(plan.spec(), torch::kCPU);
 }
@@ -35,13 +35,13 @@ struct Passes {
   std::vector<double> forward, backward;  // seconds
 };
 
-// A layer's passes in one replica.
+// Times one layer in one replica.
 Passes time_passes(const ModelLayer& layer, int64_t rows, const TrainPlan& plan) {
   auto sizes = layer.input;
   sizes.insert(sizes.begin(), rows);
   const bool mostly_unrounded = 2 * layer.unrounded > layer.count;
-  const bool halves = in_bf16(plan) && !layer.first && !mostly_unrounded;
-  const auto type = halves ? torch::kBFloat16 : dtype_of(plan.trainer.replica.precision);
+  const bool bf16_input = in_bf16(plan) && !layer.first && !mostly_unrounded;
+  const auto type = bf16_input ? torch::kBFloat16 : dtype_of(plan.trainer.replica.precision);
   auto X = torch::rand(sizes, type);
   if (X.dim() == 4) X = X.contiguous(torch::MemoryFormat::ChannelsLast);
   X.requires_grad_(!layer.first);
@@ -60,7 +60,7 @@ Passes time_passes(const ModelLayer& layer, int64_t rows, const TrainPlan& plan)
     y.backward(dy);
     const double backward = watch.lap();
     X.mutable_grad() = torch::Tensor();
-    if (i == 0) continue;  // buffers were made, kernels chosen
+    if (i == 0) continue;  // warm-up
     passes.forward.push_back(forward);
     passes.backward.push_back(backward);
     spent += forward + backward;
@@ -68,7 +68,7 @@ Passes time_passes(const ModelLayer& layer, int64_t rows, const TrainPlan& plan)
   return passes;
 }
 
-// Of one layer in all replicas at once: the slowest one's medians.
+// Times one layer in all replicas at once and returns the medians of the slowest replica.
 LayerTime time_layer(ReplicaWorkers& workers, const std::vector<ModelLayer>& replicas,
                      const TrainPlan& plan) {
   std::vector<Passes> passes(replicas.size());
@@ -114,7 +114,7 @@ std::optional<double> register_peak(const TrainPlan& plan) {
   ReplicaWorkers workers(plan.trainer.devices, plan.trainer.threads);
   const auto threads = plan.trainer.threads;
   std::vector<double> seconds;
-  for (int turn = 0; turn < kPeakTurns; ++turn) {
+  for (int i = 0; i < kPeakRepeats; ++i) {
     Stopwatch watch;
     workers.run([&](int) { parallel_parts(threads, [&](int64_t) { loop.run(kPeakRounds); }); });
     seconds.push_back(watch.lap());

@@ -1,5 +1,4 @@
-// A network's layers one by one, on processors: how long each takes, and what that is of the fastest that the
-// cores can multiply and add.
+// Times a network's layers one by one on CPUs, and the peak of the cores' arithmetic.
 #pragma once
 
 #include <cstdint>
@@ -14,19 +13,19 @@ namespace lockstep {
 
 struct LayerTime {
   std::string name;
-  int64_t count = 0;                 // layers like this one
-  double forward = 0, backward = 0;  // seconds of one of them, with a replica's rows
-  double operations_per_second = 0;  // of all replicas together; 0 for layers without products
+  int64_t count = 0;                 // number of layers with this shape
+  double forward = 0, backward = 0;  // seconds of one layer with a replica's rows
+  double operations_per_second = 0;  // of all replicas together; 0 for layers without matrix products
 };
 
-// Medians over some passes of each layer in all replicas at once, with as many rows and threads and in the
-// arithmetic that a step has, until stop() says so between two layers. (In bfloat16 torch's layers convert
-// their weights in each pass; in a step copies spare them that.) Every device of the plan is a processor.
+// Times every layer in all replicas at once (medians), with the rows, threads and precision of a step. Asks
+// stop() between two layers and ends when it returns true. In bfloat16 torch's layers convert their weights
+// in each pass; in a step bf16 weights are kept. All devices of the plan must be CPUs.
 std::vector<LayerTime> time_layers(const TrainPlan& plan, const std::function<bool()>& stop);
 
-// Floating point operations a second of all replicas' threads together in registers alone (RegisterLoop), in
-// the arithmetic of the plan's layers: the best of some turns. None for fp64, and for bf16 where our kernels
-// have no products of it.
+// Floating-point operations per second of all replicas' threads together, computing in registers alone
+// (RegisterLoop) in the precision of the plan's layers: the best of several repetitions. Empty for fp64, and
+// for bf16 if lockstep's kernels have no bf16 matrix products on this CPU.
 std::optional<double> register_peak(const TrainPlan& plan);
 
 }  // namespace lockstep

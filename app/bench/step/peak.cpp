@@ -7,9 +7,9 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kOnProcessors = 1024;
+constexpr int64_t kOnCpus = 1024;
 constexpr int64_t kOnGpus = 8192;
-constexpr int kTurns = 7;
+constexpr int kRepeats = 7;
 
 torch::ScalarType type_of_layers(Precision precision) {
   return precision == Precision::kBf16 ? torch::kBFloat16 : dtype_of(precision);
@@ -22,12 +22,12 @@ double measured_peak(const std::vector<torch::Device>& devices, int threads, Pre
   std::vector<torch::Tensor> factors(devices.size()), products(devices.size());
   double operations = 0;
   for (const auto& device : devices) {
-    const double size = static_cast<double>(device.is_cpu() ? kOnProcessors : kOnGpus);
+    const double size = static_cast<double>(device.is_cpu() ? kOnCpus : kOnGpus);
     operations += 2 * size * size * size;
   }
   const auto multiply = [&](int rank) {
     const auto i = static_cast<size_t>(rank);
-    const auto size = devices[i].is_cpu() ? kOnProcessors : kOnGpus;
+    const auto size = devices[i].is_cpu() ? kOnCpus : kOnGpus;
     const auto options = torch::TensorOptions(type_of_layers(precision)).device(devices[i]);
     if (!factors[i].defined()) {
       factors[i] = torch::rand({size, size}, options);
@@ -38,7 +38,7 @@ double measured_peak(const std::vector<torch::Device>& devices, int threads, Pre
   workers.run(multiply);  // warm-up
   workers.synchronize();
   std::vector<double> seconds;
-  for (int turn = 0; turn < kTurns; ++turn) {
+  for (int i = 0; i < kRepeats; ++i) {
     Stopwatch watch;
     workers.run(multiply);
     workers.synchronize();

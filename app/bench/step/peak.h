@@ -1,4 +1,4 @@
-// How fast the devices multiply at best: what a step's arithmetic is held against.
+// The peak arithmetic of the devices, the reference for a step's MFU.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Floating point operations a second of all devices at once, each with so many threads: the median of some
-// products of large square matrices, in the type that layers compute in at this precision.
+// Floating-point operations per second of all devices at once, each with `threads` threads: the median of
+// several products of large square matrices in the type that layers compute in at this precision.
 double measured_peak(const std::vector<torch::Device>& devices, int threads, Precision precision);
 
 }  // namespace lockstep

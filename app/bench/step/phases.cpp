@@ -8,7 +8,8 @@ TracedPhases phases_of(std::vector<Trace::Event> events, const std::vector<Trace
                        int64_t steps) {
   std::sort(events.begin(), events.end(), [](const auto& a, const auto& b) { return a.begin < b.begin; });
   TracedPhases sum;
-  std::vector<double> ready(tracks.size());  // when each rank's gradients, or its lack of rows, were complete
+  std::vector<double> ready(
+      tracks.size());  // when each rank's backward ended, or its gather if it has no rows
   for (const auto& event : events) {
     const auto rank = static_cast<size_t>(event.rank);
     if (rank >= tracks.size() || event.track != tracks[rank]) continue;

@@ -1,4 +1,4 @@
-// What a step consists of, from a trace of it.
+// Adds up the phases of traced steps.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +8,17 @@
 
 namespace lockstep {
 
-// Seconds a step, means over replicas and steps.
+// Seconds per step, means over replicas and steps.
 struct TracedPhases {
-  double data = 0;  // gathering the rows
+  double data = 0;  // gathering the batch's rows
   double forward = 0;
   double backward = 0;
-  double sync = 0;  // between the end of backward and the update: sums that backward did not hide
+  double sync = 0;  // from the end of backward to the update: sums that backward did not hide
   double update = 0;
 };
 
-// tracks[r]: where rank r's computing is in the trace, Trace::Track::kCompute or kDeviceCompute. steps: how
-// many the trace holds.
+// tracks[r]: rank r's compute track, Trace::Track::kCompute or kDeviceCompute. steps: number of steps in the
+// trace.
 TracedPhases phases_of(std::vector<Trace::Event> events, const std::vector<Trace::Track>& tracks,
                        int64_t steps);
 

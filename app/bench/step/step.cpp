@@ -21,35 +21,35 @@
 namespace lockstep {
 namespace {
 
-constexpr double kTurnSeconds = .5;
-constexpr int64_t kMostTraced = 5'000;  // steps of one replica: a Trace holds their events
+constexpr double kSeconds = .5;         // of one repetition
+constexpr int64_t kMostTraced = 5'000;  // steps of all replicas together: a Trace holds their events
 
 struct Measured {
   TrainPlan plan;
-  Quartiles seconds;  // a step
+  Quartiles seconds;  // per step
   TracedPhases phases;
-  double peak = 0;  // operations a second
+  double peak = 0;  // operations per second
   bool agree = false;
 };
 
 int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
-  const auto fitting = steps_a_turn(training, kTurnSeconds);
+  const auto fitting = steps_per_repetition(training, kSeconds);
   return options.iterations > 0 ? options.iterations : fitting;
 }
 
 Quartiles time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
-                  bool& agree) {
+                     bool& agree) {
   TimedTraining training(plan);
   const auto steps = steps_of(options, training);
   std::vector<double> seconds;
-  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
+  for (int repetition = 0; report.takes_repetition(repetition, options.bench.repeat); ++repetition) {
     seconds.push_back(training.seconds_per_step(steps));
   }
   agree = replicas_agree(training);
   return quartiles_of(seconds);
 }
 
-// In steps of their own: a trace keeps a GPU's steps from being replayed as a whole.
+// Takes steps of its own, because with a trace a GPU does not replay whole steps.
 TracedPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan) {
   Trace trace;
   TimedTraining training(plan, &trace);
@@ -67,7 +67,7 @@ TracedPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan)
   return phases_of(std::move(events), tracks, steps);
 }
 
-// With --in-flight 2, another trainer is alive beside it for a while.
+// Checks the memory too. With --in-flight 2 two trainers are alive at a time.
 TrainPlan plan_for(const BenchStepOptions& options, const std::vector<torch::Device>& devices,
                    const std::optional<LoadedData>& data) {
   auto plan = plan_on(options, devices, threads_for(options.bench, devices.size()), data);
@@ -89,14 +89,14 @@ std::vector<Column> step_columns() {
           {.key = "precision", .title = "arithmetic", .digits = kText},
           {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
           {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
-          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
           {.key = "images_per_second", .title = "speed", .unit = "images/s", .width = 9},
           {.key = "gflops", .title = "arithmetic", .unit = "GFLOP/s", .digits = 1},
           {.key = "peak_gflops", .title = "peak", .unit = "GFLOP/s", .width = 9, .digits = 1},
           {.key = "mfu", .title = "MFU", .unit = "%", .width = 6, .digits = 1}};
 }
 
-// Of a batch that the data can fill.
+// Rows per step.
 int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.size()); }
 
 double images_per_second(const Measured& measured) {
@@ -107,7 +107,7 @@ double operations_per_second(const Measured& measured) {
   return images_per_second(measured) * static_cast<double>(training_flops_per_row(measured.plan.model));
 }
 
-// Of the measured peak, %; from turns enough for a ratio.
+// Percent of the measured peak. Empty with too few repetitions.
 std::optional<double> mfu(const Measured& measured) {
   if (measured.seconds.repeats < static_cast<int>(kRatioRepeats)) return std::nullopt;
   return 100 * operations_per_second(measured) / measured.peak;
@@ -125,7 +125,7 @@ Json step_row(const Measured& measured) {
           {"low_ms", 1e3 * measured.seconds.low},
           {"high_ms", 1e3 * measured.seconds.high},
           {"repeats", measured.seconds.repeats},
-          {"spread", 100 * measured.seconds.relative_iqr()},
+          {"iqr", 100 * measured.seconds.relative_iqr()},
           {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
           {"gflops", operations_per_second(measured) / 1e9},
           {"peak_gflops", measured.peak / 1e9},
@@ -147,7 +147,7 @@ std::vector<std::pair<const char*, double>> named(const TracedPhases& phases) {
           {"update", phases.update}};
 }
 
-// The same steps with the host waiting for each and with two in flight, in turn.
+// Times the same steps with the host waiting for each and with two in flight, alternating.
 void compare_in_flight(BenchReport& report, const BenchStepOptions& options, TrainPlan plan) {
   auto waiting = plan;
   waiting.trainer.in_flight = 1;
@@ -155,7 +155,7 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
   TimedTraining one(waiting), two(plan);
   const auto steps = std::max(steps_of(options, one), steps_of(options, two));
   std::vector<double> seconds_of_one, seconds_of_two;
-  for (int turn = 0; report.takes_turn(turn, options.bench.repeat); ++turn) {
+  for (int repetition = 0; report.takes_repetition(repetition, options.bench.repeat); ++repetition) {
     seconds_of_one.push_back(one.seconds_per_step(steps));
     seconds_of_two.push_back(two.seconds_per_step(steps));
   }
@@ -166,7 +166,7 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
                     {"two_ms", 1e3 * median(seconds_of_two)},
                     {"two_over_one", or_null(ratio)}};
   report.finding(
-      fmt::format("{}: {:.2f} ms a step where the host waits for each, {:.2f} ms with two in flight{}",
+      fmt::format("{}: {:.2f} ms per step if the host waits for each, {:.2f} ms with two in flight{}",
                   devices, 1e3 * median(seconds_of_one), 1e3 * median(seconds_of_two),
                   ratio ? fmt::format(" ({:.3f} x the time)", *ratio) : ""),
       values);
@@ -188,10 +188,11 @@ void report_phases(BenchReport& report, const Measured& measured) {
       fmt::format(
           "{}: the largest part of a step is {} ({:.0f} %){}", devices, most->first,
           100 * most->second / total,
-          of_peak ? fmt::format("; its arithmetic, as direct sums, is {:.0f} % of what large matrix products "
-                                "reach here",
-                                *of_peak)
-                  : ""),
+          of_peak
+              ? fmt::format("; its arithmetic, counted as direct sums, reaches {:.0f} % of the peak of large "
+                            "matrix products",
+                            *of_peak)
+              : ""),
       {{"devices", devices}, {"phase", most->first}, {"share", most->second / total}});
   report.check("replicas of " + devices, measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");
@@ -207,7 +208,7 @@ std::vector<Column> layer_columns() {
           {.key = "of_peak", .title = "of peak", .unit = "%", .width = 7, .digits = 1}};
 }
 
-// The layers of one list of processors, and what they leave of its step.
+// Prints the layers of one list of CPUs and compares their sum with the step.
 void report_layers(BenchReport& report, const Measured& measured) {
   const auto& plan = measured.plan;
   const auto devices = spec_of(plan.trainer.devices);
@@ -229,44 +230,44 @@ void report_layers(BenchReport& report, const Measured& measured) {
   report.stop_if_interrupted("after the layers that are shown");
   report.finding(
       fmt::format(
-          "{}: all layers one by one take {:.2f} ms, the step {:.2f} ms{}", devices, 1e3 * seconds,
+          "{}: all layers one by one take {:.2f} ms, the step takes {:.2f} ms{}", devices, 1e3 * seconds,
           1e3 * measured.seconds.median,
           peak ? fmt::format("; in registers alone the cores reach {:.1f} GFLOP/s", *peak / 1e9) : ""),
       {{"devices", devices}, {"layers_ms", 1e3 * seconds}, {"register_peak", or_null(peak)}});
 }
 
 void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
-  const auto only_processors = [](const Measured& measured) {
+  const auto only_cpus = [](const Measured& measured) {
     const auto& devices = measured.plan.trainer.devices;
     return std::all_of(devices.begin(), devices.end(), [](const auto& device) { return device.is_cpu(); });
   };
-  if (std::none_of(all.begin(), all.end(), only_processors)) return;
+  if (std::none_of(all.begin(), all.end(), only_cpus)) return;
   report.table("layers", layer_columns());
   for (const auto& measured : all) {
-    if (only_processors(measured)) report_layers(report, measured);
+    if (only_cpus(measured)) report_layers(report, measured);
   }
 }
 
 }  // namespace
 
 void setup_bench_step(CLI::App& bench) {
-  auto* step = bench.add_subcommand("step", "A training step: its time, its parts, its share of the peak");
+  auto* step = bench.add_subcommand("step", "A training step: its time, its phases, its share of the peak");
   auto options = std::make_shared<BenchStepOptions>();
   add_recipe_flags(*step, options->train);
   add_optimizer_flags(*step, options->train);
   add_engine_flags(*step, options->train);
   step->add_option("--iterations", options->iterations,
-                   "Steps a turn (default: as many as take half a second)")
+                   "Steps per repetition (default: as many as take half a second)")
       ->check(positive_int())
       ->default_str("");
   add_bench_flags(*step, options->bench,
-                  "Replicas that train; give it again for another list (default: auto)");
+                  "Replicas that train; repeat the flag to compare lists (default: auto)");
   group_flags(*step);
   step->callback([options] { run_bench_step(*options); });
 }
 
 void run_bench_step(const BenchStepOptions& options) {
-  // Of all lists, so that what cannot be done is refused before anything is measured.
+  // Plan all lists first, so that errors come before anything is measured.
   std::vector<TrainPlan> plans;
   for (const auto& devices : device_lists(options.bench, {"auto"})) {
     plans.push_back(
@@ -274,14 +275,13 @@ void run_bench_step(const BenchStepOptions& options) {
   }
   BenchReport report("step", options.bench, shared_fields(SettingsOf::kBench, options.train, plans.front()));
   report.note(
-      "MFU: the step's arithmetic as a share of the peak, which is measured in this run: products of large");
-  report.note("matrices on all of the list's devices at once");
+      "MFU: the step's arithmetic as a share of the peak, which is measured in this run: large matrix");
+  report.note("products on all of the list's devices at once");
   report.note(
-      "layers (of processors): each alone, in all replicas at once; of peak: of products and sums in "
+      "layers (on CPUs): each alone, in all replicas at once; of peak: of multiplications and sums in "
       "registers");
-  report.note(
-      "alone. All arithmetic is counted as direct sums: Winograd's kernels do less, and may pass 100 %");
-  if (options.train.in_flight == 2) report.note("--in-flight 2 is also timed against 1");
+  report.note("alone. Arithmetic is counted as direct sums; Winograd's kernels do less and may exceed 100 %");
+  if (options.train.in_flight == 2) report.note("--in-flight 2 is also compared with 1");
   report.run([&] {
     std::vector<Measured> all;
     report.table("step", step_columns());

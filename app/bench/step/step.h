@@ -1,4 +1,4 @@
-// lockstep bench step: what a training step takes, and where the time goes.
+// lockstep bench step: the time of a training step and of its phases.
 #pragma once
 
 #include <lockstep/app/report/timed_training.h>
@@ -6,7 +6,7 @@
 namespace lockstep {
 
 struct BenchStepOptions : BenchTrainOptions {
-  int64_t iterations = 0;  // steps a turn; 0: as many as take half a second
+  int64_t iterations = 0;  // steps per repetition; 0: as many as take half a second
 };
 
 void setup_bench_step(CLI::App& bench);

@@ -1,4 +1,4 @@
-// Trainings that keep other cores busy: they step when they are told to, and only then.
+// BackgroundLoad trains between run() and pause(), and only then.
 #include <lockstep/tests/catch.h>
 #include <chrono>
 #include <stdexcept>
@@ -22,41 +22,42 @@ TrainPlan small_plan() {
   return plan_on(options, {torch::Device(torch::kCPU)}, /*threads=*/1);
 }
 
-// Whether they take so many more, within a minute.
-bool take(const Neighbours& neighbours, int64_t more) {
-  const auto enough = neighbours.steps() + more;
+// Whether the trainings take `more` further steps within a minute.
+bool takes(const BackgroundLoad& background_load, int64_t more) {
+  const auto enough = background_load.steps() + more;
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);
-  while (neighbours.steps() < enough && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  return neighbours.steps() >= enough;
+  while (background_load.steps() < enough && std::chrono::steady_clock::now() < end)
+    std::this_thread::yield();
+  return background_load.steps() >= enough;
 }
 
 }  // namespace
 
-TEST_CASE("neighbours step between run() and rest(), again and again, and leave no thread") {
+TEST_CASE("BackgroundLoad steps between run() and pause(), repeatedly, and leaves no thread") {
   leave_cores_to_replicas();
   const auto plan = small_plan();
   const auto before = testing::thread_count();
   for (const int count : {0, 1, 3}) {
-    Neighbours neighbours(plan, count);
-    CHECK(neighbours.steps() == 0);
-    for (int turn = 0; turn < 2; ++turn) {
-      neighbours.run();
-      if (count > 0) CHECK(take(neighbours, 5));
-      neighbours.rest();
-      const auto taken = neighbours.steps();
+    BackgroundLoad background_load(plan, count);
+    CHECK(background_load.steps() == 0);
+    for (int repetition = 0; repetition < 2; ++repetition) {
+      background_load.run();
+      if (count > 0) CHECK(takes(background_load, 5));
+      background_load.pause();
+      const auto taken = background_load.steps();
       for (int i = 0; i < 1000; ++i) std::this_thread::yield();
-      CHECK(neighbours.steps() == taken);
+      CHECK(background_load.steps() == taken);
     }
-    neighbours.run();  // ends while they run
+    background_load.run();  // the destructor stops running trainings
   }
-  CHECK(testing::thread_count_down_to(before) <= before);  // fewer, where one was just ending
+  CHECK(testing::thread_count_down_to(before) <= before);  // fewer if one was just ending
 }
 
-TEST_CASE("what a neighbour throws reaches who waits for it") {
+TEST_CASE("BackgroundLoad rethrows an error of a training") {
   leave_cores_to_replicas();
   auto plan = small_plan();
   const auto before = testing::thread_count();
   plan.factory = []() -> Model { throw std::runtime_error("no such model"); };
-  CHECK_THROWS_WITH(Neighbours(plan, 3), "no such model");
-  CHECK(testing::thread_count_down_to(before) <= before);  // fewer, where one was just ending
+  CHECK_THROWS_WITH(BackgroundLoad(plan, 3), "no such model");
+  CHECK(testing::thread_count_down_to(before) <= before);  // fewer if one was just ending
 }

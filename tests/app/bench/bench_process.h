@@ -1,4 +1,4 @@
-// `lockstep bench` as a process, and what it writes to --json.
+// Runs `lockstep bench` as a process and reads its --json file.
 #pragma once
 
 #include <lockstep/tests/app/train_process.h>
@@ -17,7 +17,7 @@ struct BenchRun {
   nlohmann::json json;  // the file
 };
 
-// A run that must succeed: {"bench", "step", ...}.
+// Runs a command that must succeed: {"bench", "step", ...}.
 inline BenchRun bench(const Words& words) {
   const lockstep::testing::TempFolder folder;
   const auto file = (folder / "bench.json").string();

@@ -15,11 +15,6 @@ namespace {
 const Words kSmallStep = {"--data",    "synthetic", "--limit-train", "512", "--batch-size", "32",
                           "--threads", "1",         "--iterations",  "1",   "--repeat",     "3"};
 
-std::string read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(in), {}};
-}
-
 }  // namespace
 
 TEST_CASE("bench allreduce: one row per size and algorithm, with the figures of nccl-tests") {
