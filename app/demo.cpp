@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// A vector on one line, a matrix row by row: "[1 1] on cuda:0".
+// Prints a vector on one line and a matrix row by row: "[1 1] on cuda:0".
 std::string show(const torch::Tensor& tensor) {
   const auto rows = tensor.detach().cpu().to(torch::kFloat64).view({-1, tensor.size(-1)});  // (rows, columns)
   std::vector<std::string> lines;
@@ -35,14 +35,14 @@ std::string show(const torch::Tensor& tensor) {
   return fmt::format("  {} on {}\n", fmt::join(lines, "\n  "), tensor.device().str());
 }
 
-// The parameters of the network copied to a device, with a gradient to add into.
+// Copies the network's parameters to a device; their gradients are zero.
 std::string show_get_params(torch::Device device) {
   const auto params = get_params(LeNet(/*seed=*/0)->parameters(), device);
   return fmt::format("get_params: the network's parameters copied to {}\nb1 weight:\n{}b1 grad:\n{}",
                      device.str(), show(params[1]), show(params[1].grad()));
 }
 
-// Device i holds a vector of i + 1; afterwards all hold the sum.
+// Device i starts with a vector of i + 1. At the end all devices hold the sum.
 std::string show_allreduce(const std::vector<torch::Device>& devices) {
   std::vector<torch::Tensor> data;
   for (size_t i = 0; i < devices.size(); ++i) {
@@ -56,7 +56,7 @@ std::string show_allreduce(const std::vector<torch::Device>& devices) {
   return text;
 }
 
-// A 4 x 5 matrix cut into one piece a device.
+// Splits a 4 x 5 matrix into one shard per device.
 std::string show_split_batch(const std::vector<torch::Device>& devices) {
   const auto X = torch::arange(20).view({4, 5});
   const auto y = torch::arange(4);
@@ -76,13 +76,13 @@ void setup_demo(CLI::App& app) {
   auto* scratch = demo->add_subcommand(
       "scratch", "get_params, allreduce and split_batch, as the from-scratch chapter shows them");
   auto options = std::make_shared<DemoScratchOptions>();
-  scratch->add_option("--devices", options->devices, "As for train; the chapter has two, so try cpux2")
+  scratch->add_option("--devices", options->devices, "As for train; the chapter uses two, try cpux2")
       ->type_name("LIST");
   scratch->callback([options] { run_demo_scratch(*options); });
 
   auto* gluon = demo->add_subcommand("gluon", "Parameters on several devices, as the Gluon tab shows them");
   auto devices = std::make_shared<std::string>("auto");
-  gluon->add_option("--devices", *devices, "As for train; the chapter has two, so try cpux2")
+  gluon->add_option("--devices", *devices, "As for train; the chapter uses two, try cpux2")
       ->type_name("LIST");
   gluon->callback([devices] { run_demo_gluon(*devices); });
 }

@@ -1,4 +1,4 @@
-// lockstep demo: the chapters' small demonstrations.
+// lockstep demo: the small demonstrations of the chapters.
 #pragma once
 
 #include <string>

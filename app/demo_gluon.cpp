@@ -25,9 +25,9 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kWeight = "0.weight";  // of the first convolution, (64, 1, 3, 3)
-constexpr int64_t kTestRows = 300;           // not a multiple of a block: the last one is partial
+constexpr int64_t kTestRows = 300;           // no multiple of a block: the last block is partial
 
-// A matrix, row by row.
+// Prints a matrix row by row.
 std::string show(const torch::Tensor& tensor) {
   const auto rows = tensor.detach().cpu().to(torch::kFloat64).contiguous();
   const std::span values(rows.const_data_ptr<double>(), static_cast<size_t>(rows.numel()));
@@ -50,7 +50,7 @@ std::vector<Model> initialize_everywhere(const std::vector<torch::Device>& devic
   return models;
 }
 
-// Each shard of a batch of four through the replica on its own device.
+// Computes each shard of a batch of four on its own device.
 std::string show_forward(const std::vector<Model>& models, const std::vector<torch::Device>& devices) {
   const torch::NoGradGuard no_grad;
   const auto X = make_synthetic(/*seed=*/1, /*train=*/4, /*test=*/1).train.images.to(torch::kFloat32) / 255;
@@ -66,7 +66,7 @@ std::string show_forward(const std::vector<Model>& models, const std::vector<tor
   return text;
 }
 
-// The first of cpu, cuda:0, cuda:1, ... that is not in the list. It need not exist.
+// Returns the first of cpu, cuda:0, cuda:1, ... that is not in the list. It need not exist.
 torch::Device device_outside(const std::vector<torch::Device>& devices) {
   torch::Device device(torch::kCPU);
   for (c10::DeviceIndex gpu = 0; std::find(devices.begin(), devices.end(), device) != devices.end(); ++gpu) {

@@ -1,12 +1,12 @@
-// lockstep demo gluon: the concise chapter's Gluon tab, step by step.
+// lockstep demo gluon: the steps of the concise chapter's Gluon tab.
 #pragma once
 
 #include <string>
 
 namespace lockstep {
 
-// Initialises ResNet-18 on all devices at once, sends a batch of four through it shard by shard, reads a
-// parameter on each device and on one that has none, and evaluates on all devices in parallel.
+// Initialises ResNet-18 on all devices, computes a batch of four shard by shard, reads a parameter on each
+// device and on one that does not have it, and evaluates on all devices in parallel.
 void run_demo_gluon(const std::string& devices);
 
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-// Device, inode, and the name of a file that is not there yet in the folder with that inode.
+// Device, inode and "" for an existing file. For a new file: device and inode of its folder, and its name.
 using Identity = std::tuple<dev_t, ino_t, std::string>;
 
 std::optional<Identity> identity_of(const std::string& path) {
@@ -24,7 +24,7 @@ std::optional<Identity> identity_of(const std::string& path) {
   }
   const std::filesystem::path name(path);
   const auto folder = name.has_parent_path() ? name.parent_path() : std::filesystem::path(".");
-  if (::stat(folder.c_str(), &info) != 0) return std::nullopt;  // whoever opens it will say so
+  if (::stat(folder.c_str(), &info) != 0) return std::nullopt;  // opening the file will fail and say why
   return Identity(info.st_dev, info.st_ino, name.filename().native());
 }
 
@@ -68,8 +68,8 @@ void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vecto
   for (auto& output : files_of(outputs)) {
     for (const auto& other : others) {
       if (output.identity != other.identity) continue;
-      throw UsageError(fmt::format("{} and {} are one file", other.name, output.name),
-                       "one would replace the other: give each a file of its own");
+      throw UsageError(fmt::format("{} and {} are the same file", other.name, output.name),
+                       "name two different files: one would replace the other");
     }
     others.push_back(std::move(output));
   }

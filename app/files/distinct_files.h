@@ -1,4 +1,4 @@
-// Files that are named by different flags, and must be different ones.
+// Checks that the files named by different flags are different.
 #pragma once
 
 #include <optional>
@@ -9,15 +9,14 @@ namespace lockstep {
 
 struct FileFlag {
   std::string flag;                 // "--save"
-  std::optional<std::string> path;  // as it was typed; none: the flag was not given
+  std::optional<std::string> path;  // as typed; empty: the flag was not given
 };
 
-// Throws UsageError where two outputs, or an output and an input, or an output and the file that standard
-// output or standard error goes to, are one file, however they are spelt: one would replace the other.
-// Devices and pipes may be shared.
+// Throws UsageError if an output is the same file as another output, as an input, or as the file to which
+// standard output or standard error goes, however the paths are spelt. Devices and pipes may be shared.
 void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs = {});
 
-// Whether two spellings name one file, which need not be there yet.
+// Whether two paths name the same file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
 
 }  // namespace lockstep

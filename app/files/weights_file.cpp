@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* kModelKey = "model";
 
-// "w-1.safetensors" for "w.safetensors", or the next number that is free.
+// Returns "w-1.safetensors" for "w.safetensors", or the next free number.
 fs::path free_name(const fs::path& folder, const fs::path& name) {
   std::error_code ignored;
   for (int n = 1;; ++n) {
@@ -26,7 +26,7 @@ fs::path free_name(const fs::path& folder, const fs::path& name) {
   }
 }
 
-// Where the weights are now; empty where they could not be written anywhere.
+// Returns where the weights were saved; empty if nowhere.
 std::optional<std::string> save_elsewhere(const TensorFile& file, const fs::path& path) {
   std::error_code ignored;
   for (const auto& folder : {path.parent_path(), fs::temp_directory_path(ignored)}) {
@@ -52,9 +52,8 @@ void save_weights(std::vector<NamedTensor> weights, const std::string& model, co
   } catch (const OutputError& error) {
     const auto other = save_elsewhere(file, path);
     if (!other) throw;
-    throw OutputError(
-        fmt::format("{}; the weights are in {} instead", error.what(), in_quotes(*other)),
-        fmt::format("move them where they belong: mv {} {}", in_quotes(*other), in_quotes(path)));
+    throw OutputError(fmt::format("{}; the weights are in {} instead", error.what(), in_quotes(*other)),
+                      fmt::format("move them: mv {} {}", in_quotes(*other), in_quotes(path)));
   }
 }
 
@@ -63,8 +62,7 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
   const auto named = file.metadata.find(kModelKey);
   if (named == file.metadata.end()) {
     if (!model) {
-      throw WeightsError(fmt::format("{} does not say which model its weights are for", path),
-                         "name the model: --model");
+      throw WeightsError(fmt::format("{} does not name the model of its weights", path), "name it: --model");
     }
     return {.model = *model, .weights = std::move(file.tensors)};
   }
@@ -75,7 +73,7 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
   const auto known = model_names();
   if (std::find(known.begin(), known.end(), named->second) == known.end()) {
     throw WeightsError(
-        fmt::format("{} holds weights of '{}', a model that lockstep does not have", path, named->second),
+        fmt::format("{} holds weights of '{}', which is no model of lockstep", path, named->second),
         fmt::format("known models: {}", fmt::join(known, ", ")));
   }
   return {.model = named->second, .weights = std::move(file.tensors)};

@@ -1,4 +1,4 @@
-// Weights of a model in a safetensors file whose metadata names the model.
+// The weights of a model in a safetensors file. The file's metadata names the model.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,9 @@
 
 namespace lockstep {
 
-// Throws OutputError. Weights that cannot be written there (a file has appeared meanwhile) are written beside
-// it under another name, or else in the folder for temporary files, and the error says where.
+// Throws OutputError. If the weights cannot be written to `path` (for example because a file has appeared
+// there meanwhile), they are written under another name beside it or in the folder for temporary files, and
+// the error says where.
 void save_weights(std::vector<NamedTensor> weights, const std::string& model, const std::string& path,
                   bool overwrite);
 
@@ -19,8 +20,8 @@ struct WeightsFile {
   std::vector<NamedTensor> weights;
 };
 
-// The model is the one that `model` names, else the one that the file's metadata names. Throws WeightsError
-// when the file is missing or damaged, names no model and none is given, or names another one than is given.
+// Reads the file. `model`: needed only if the file does not name its model. Throws WeightsError if the file
+// is missing or damaged, if no model is named, or if `model` and the file name different models.
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model);
 
 }  // namespace lockstep

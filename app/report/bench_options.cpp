@@ -21,14 +21,12 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
       ->default_str("");
   bench.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
       ->check(positive_int(kMaxThreads));
-  bench
-      .add_option("--repeat", options.repeat,
-                  fmt::format("Turns, of which the median counts (ratios take at least {})", 3))
+  bench.add_option("--repeat", options.repeat, "Repetitions; the median is shown (ratios need at least 3)")
       ->check(positive_int(kMaxRepeat));
-  bench.add_option("--seed", options.seed, "Of all that is drawn")->check(non_negative_int());
-  bench.add_option("--json", options.json, "Also write the rows, with their environment, to this file")
+  bench.add_option("--seed", options.seed, "Seed of all random numbers")->check(non_negative_int());
+  bench.add_option("--json", options.json, "Also write the results and the environment to this file")
       ->type_name("FILE");
-  bench.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
+  bench.add_flag("--overwrite", options.overwrite, "Replace existing output files");
 }
 
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,
@@ -39,7 +37,7 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
     lists.push_back(usable_devices(spec));
     names.push_back(spec_of(lists.back()));
   }
-  need_distinct(names, "--devices", "a list is measured once: leave one out");
+  need_distinct(names, "--devices", "leave one out: each list is measured once");
   return lists;
 }
 

@@ -1,4 +1,4 @@
-// Where and how a command ran, for a preamble or a file that keeps its results.
+// Where and how a command runs, for the preamble of its output and for its files.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -6,13 +6,13 @@
 
 namespace lockstep {
 
-// The command as it was typed, without the folder of the program: "lockstep bench allreduce --devices cpux2".
+// The command as typed, without the program's folder: "lockstep bench allreduce --devices cpux2".
 std::string command_line();
 
-// {"date" (UTC), "processor", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries": {...}}
+// {"date" (UTC), "cpu", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries": {...}}
 nlohmann::ordered_json environment_json();
 
-// The same in `#` lines.
+// The command and the environment as lines that begin with `#`.
 std::string environment_text();
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
-// What a benchmark prints and keeps: a `#` preamble, tables with fixed columns, findings, checks; and the
-// same as JSON.
+// The report of a benchmark: a `#` preamble, tables with fixed columns, findings and checks, printed as text
+// and written as JSON.
 //
 //   BenchReport report("allreduce", options, {{"min_bytes", 8}});
 //   report.run([&] {
@@ -24,53 +24,53 @@ namespace lockstep {
 
 using Json = nlohmann::ordered_json;
 
-// A column of words, aligned to the left.
+// Marks a column of words, which is aligned to the left.
 inline constexpr int kText = -1;
 
 struct Column {
-  std::string key;    // of the value in a row's JSON
-  std::string title;  // over the column
+  std::string key;  // of the values in the JSON rows
+  std::string title;
   std::string unit = {};
-  int width = 10;  // title, unit and values are made to fit
-  int digits = 0;  // after the point; kText: a column of words
+  int width = 10;  // at least; the column is wide enough for its title and unit
+  int digits = 0;  // after the decimal point; kText: a column of words
 };
 
 class BenchReport {
  public:
-  // Throws OutputError where the JSON file cannot be written, then prints the preamble. settings: what
-  // was asked for or derived, in the benchmark's own words.
+  // Prints the preamble. `settings`: the benchmark's own, for the JSON. Throws OutputError if the JSON file
+  // cannot be written.
   BenchReport(std::string bench, const BenchOptions& options, Json settings);
 
-  // Runs the measurements, prints the footer and writes the JSON; also for what was done before a signal or
-  // an error ended them, which goes on to the caller. Throws FailedError when a check has failed.
+  // Runs the measurements, then writes the JSON and prints the footer, also if a signal or an error has cut
+  // the measurements short. Throws what they throw, and FailedError if a check has failed.
   void run(const std::function<void()>& measurements);
 
-  // Whether Ctrl-C, SIGTERM or SIGHUP has come: for measurements that can end early with what they have.
+  // Whether Ctrl-C, SIGTERM or SIGHUP has come. A measurement may then end early with the results it has.
   bool interrupted() const { return interrupt_.signal().has_value(); }
 
-  // for (int turn = 0; report.takes_turn(turn, repeat); ++turn): the first turn is always taken, so that
-  // there is something to show; after Ctrl-C no other.
-  bool takes_turn(int taken, int repeat) const;
+  // Whether to take another repetition after `taken` of `repeat`. The first one is always taken, so that
+  // there is a result. After Ctrl-C there are no more.
+  bool takes_repetition(int taken, int repeat) const;
 
-  // Between two measurements, when the rows of the first are shown. Throws InterruptedError when a signal has
-  // come.
+  // Call it between two measurements, after the rows of the first are printed. Throws InterruptedError if a
+  // signal has come.
   void stop_if_interrupted(const std::string& where) const;
 
-  // "# text", a line of explanation beside the figures.
+  // Prints "# text", a line of explanation.
   void note(const std::string& text) const;
 
-  // What follows are rows of these columns.
+  // Begins a table with these columns.
   void table(std::string name, std::vector<Column> columns);
-  // One value a column; what has no column is kept for the JSON alone. null prints as "-".
+  // Adds a row, one value per column. Values without a column go only to the JSON. null is printed as "-".
   void row(Json values);
 
-  // A sentence drawn from the numbers. `values`: the figures in it.
+  // Adds a conclusion from the numbers. `values`: the figures in the sentence.
   void finding(const std::string& sentence, Json values = Json::object());
 
-  // Kept in the JSON alone, under this key.
+  // Adds a value to the JSON only.
   void keep(const std::string& key, Json value);
 
-  // Something the benchmark itself can tell to be right or wrong. `detail`: both values.
+  // Adds a check of the results. `detail`: what was compared.
   void check(const std::string& name, bool ok, const std::string& detail);
 
  private:
@@ -80,19 +80,19 @@ class BenchReport {
   const std::string bench_;
   const InterruptGuard interrupt_;
   std::optional<AtomicFile> file_;
-  std::vector<Column> columns_;  // of the table under way
+  std::vector<Column> columns_;  // of the last table
   Json json_;
 };
 
-// null where there is no value.
+// null if there is no value.
 template <class T>
 Json or_null(const std::optional<T>& value) {
   return value ? Json(*value) : Json();
 }
 
-// One line of a table, without its newline: "  [cpu, cpu]  two_shot      1024".
+// One row of a table, without a newline: "  cpux2       two_shot      1024".
 std::string table_line(const std::vector<Column>& columns, const Json& values);
-// Titles and units over it, two lines.
+// Two lines: the titles and the units.
 std::string table_heading(const std::vector<Column>& columns);
 
 }  // namespace lockstep

@@ -17,12 +17,12 @@ TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
   auto options = plan.trainer;
   if (trace) {
     options.replica.trace = trace;
-    options.replica.cuda_graph = CudaGraph::kOff;  // each part is to be seen
+    options.replica.cuda_graph = CudaGraph::kOff;  // the trace shows the phases
   }
   return options;
 }
 
-// Where numbers would not do: NaN is not even equal to itself. Both contiguous, on the host.
+// Compares bytes, since NaN is not equal to itself. Both tensors are contiguous and on the host.
 bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
          (a.nbytes() == 0 || std::memcmp(a.const_data_ptr(), b.const_data_ptr(), a.nbytes()) == 0);
@@ -68,7 +68,7 @@ StepTimes TimedTraining::take_times() {
   return trainer_.take_times() / static_cast<double>(std::max<int64_t>(std::exchange(steps_, 0), 1));
 }
 
-int64_t steps_a_turn(TimedTraining& training, double seconds) {
+int64_t steps_per_repetition(TimedTraining& training, double seconds) {
   training.seconds_per_step(kWarmUpSteps);
   while (!training.trainer().split_settled()) training.seconds_per_step(1);
   const double step = training.seconds_per_step(1);

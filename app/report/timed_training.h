@@ -1,4 +1,4 @@
-// Training that is measured: what `bench step`, `bench scaling` and `sweep` share.
+// Timed training, for `bench step`, `bench scaling` and `sweep`.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +15,24 @@ namespace lockstep {
 
 struct BenchTrainOptions {
   BenchOptions bench;
-  TrainFlags train;  // its devices, threads and seed are those of `bench`, or of each measurement
+  TrainFlags train;  // plan_on() replaces its devices, threads and seed
 };
 
-// What `train` would do with these options on these devices. data: read already, or none yet. Throws as
-// `train` does.
+// Returns the plan that `train` would have with these options on these devices. `data`: already loaded, or
+// empty to load it. Throws what `train` throws.
 TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
                   const std::optional<LoadedData>& data = {});
 
-// A trainer that goes through its epochs' batches for as long as somebody measures.
+// A trainer that takes timed steps, epoch after epoch, without end.
 class TimedTraining {
  public:
-  // plan: kept by reference. trace: outlives this; null where only the time of whole steps counts.
+  // Keeps references to `plan` and `trace`. `trace` may be null: then only whole steps are timed.
   explicit TimedTraining(const TrainPlan& plan, Trace* trace = nullptr);
 
-  // Takes so many steps on full batches and waits for them: seconds a step.
+  // Takes this many steps on full batches, waits for them, and returns the seconds per step.
   double seconds_per_step(int64_t steps);
 
-  // The parts of a step that the host saw, means over the steps since the last call.
+  // Returns the phases of a step as the host sees them: means over the steps since the last call.
   StepTimes take_times();
 
   Trainer& trainer() { return trainer_; }
@@ -42,20 +42,20 @@ class TimedTraining {
 
   const TrainPlan& plan_;
   Trainer trainer_;
-  std::vector<int64_t> order_;  // of the epoch under way
+  std::vector<int64_t> order_;  // of the current epoch
   int64_t epoch_ = 0;
   size_t place_ = 0;
   int64_t steps_ = 0;  // since the last take_times()
 };
 
-// Before anything is timed: buffers are made, kernels chosen, GPUs' steps recorded.
+// The first steps allocate buffers, choose kernels and capture CUDA graphs. They are not timed.
 inline constexpr int64_t kWarmUpSteps = 3;
 
-// Steps that fill a turn of at least so many seconds, at least 1: after the warm-up.
-int64_t steps_a_turn(TimedTraining& training, double seconds);
+// Warms up, lets --split auto settle, and returns the number of steps that take about `seconds`, at least 1.
+int64_t steps_per_repetition(TimedTraining& training, double seconds);
 
-// Whether the parameters of all replicas have the same bits. (Lists that mix kinds of devices are equal to
-// rounding only: those are compared to 1e-5 of the largest.)
+// Whether the parameters of all replicas have the same bits. Replicas on different kinds of devices may
+// differ by 1e-5 of a parameter's largest value.
 bool replicas_agree(TimedTraining& training);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ std::shared_ptr<spdlog::logger> make_logger(const char* name, const std::string&
 void set_up_logging(const Terminal& terminal) {
   spdlog::set_default_logger(
       make_logger("warnings", "lockstep: " + terminal.style().yellow("warning:") + " %v"));
-  spdlog::drop(kInformation);  // of an earlier call
+  spdlog::drop(kInformation);  // if set up before
   spdlog::register_logger(make_logger(kInformation, "lockstep: %v"));
 }
 

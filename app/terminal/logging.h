@@ -1,4 +1,4 @@
-// Messages for the person at the terminal, on standard error. The only place that knows spdlog.
+// Messages on standard error. Only this file uses spdlog.
 #pragma once
 
 #include <string_view>
@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-// Before the first message. Each line is written as a whole, whichever thread it comes from.
+// Call it before the first message. Messages of several threads do not mix within a line.
 void set_up_logging(const Terminal& terminal);
 
-// "lockstep: warning: ..."
+// Prints "lockstep: warning: ...".
 void warn(std::string_view message);
 
-// "lockstep: ...", of what goes as it should.
+// Prints "lockstep: ...".
 void inform(std::string_view message);
 
 }  // namespace lockstep

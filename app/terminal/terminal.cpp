@@ -23,7 +23,7 @@ bool is_set(const char* variable) {
   return value && *value;
 }
 
-// A dumb terminal can neither colour nor rewrite a line.
+// A dumb terminal has no colours.
 bool is_capable(int fd) {
   const char* kind = std::getenv("TERM");
   return isatty(fd) && !(kind && std::string_view(kind) == "dumb");
@@ -50,7 +50,7 @@ int Terminal::width() const {
 }
 
 bool utf8_locale() {
-  // A locale object of our own: setlocale() would change how the whole process reads and writes numbers.
+  // Not setlocale(): it would change how the whole process reads and writes numbers.
   const locale_t user = newlocale(LC_CTYPE_MASK, "", nullptr);
   if (!user) return false;
   const bool utf8 = std::string_view(nl_langinfo_l(CODESET, user)) == "UTF-8";

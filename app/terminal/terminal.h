@@ -1,4 +1,4 @@
-// What an output stream can show, and writing results to standard output.
+// Colours and width of a terminal, and output to standard output.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace lockstep {
 
 enum class ColorMode { kAuto, kAlways, kNever };
 
-// Marks text up, or leaves it as it is where colours are off.
+// Colours text if colours are on, else returns it unchanged.
 class Style {
  public:
   explicit Style(bool on) : on_(on) {}
@@ -34,8 +34,8 @@ class Terminal {
   // kAuto: colours on a terminal, unless NO_COLOR is set.
   Terminal(int fd, ColorMode mode);
 
-  bool interactive() const { return interactive_; }  // a terminal that can rewrite its line
-  int width() const;                                 // columns at this moment, 80 where there is no telling
+  bool interactive() const { return interactive_; }  // a terminal, not a file, pipe or dumb terminal
+  int width() const;                                 // current number of columns; 80 if unknown
   const Style& style() const { return style_; }
 
  private:
@@ -44,17 +44,17 @@ class Terminal {
   Style style_;
 };
 
-// Whether the locale's characters are UTF-8.
+// Whether the user's locale uses UTF-8.
 bool utf8_locale();
 
-// Nobody reads standard output any more (`| head`).
+// The reader of standard output has gone (`| head`).
 class ReaderGoneError : public OutputError {
  public:
   using OutputError::OutputError;
 };
 
-// Writes results to standard output at once, so that a pipe shows them as they come. Throws OutputError when
-// they do not arrive: a full disk must not pass for success.
+// Writes to standard output without buffering. Throws OutputError if the text cannot be written, for example
+// because the disk is full; ReaderGoneError if the reader has gone.
 void write_stdout(std::string_view text);
 
 }  // namespace lockstep

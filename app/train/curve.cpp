@@ -12,9 +12,9 @@
 namespace lockstep {
 namespace {
 
-// A braille character holds 2 x 4 dots; plain text has one dot a character.
+// A braille character holds 2 x 4 dots, a plain character is one dot.
 struct DotGrid {
-  int columns;  // dots a character
+  int columns;  // dots per character
   int rows;
 };
 constexpr DotGrid kBraille{2, 4};
@@ -22,24 +22,24 @@ constexpr DotGrid kPlain{1, 1};
 
 constexpr std::string_view kAccuracyLabel = "test acc ";
 constexpr std::string_view kEpochLabel = "  epoch";
-constexpr double kFinestStep = .02;  // a smaller difference is not worth a label
+constexpr double kFinestStep = .02;  // smallest distance between labels
 constexpr int kFewestColumns = 10;
 
-// Accuracies at the top and the bottom row, and the distance of the labels between them.
+// Accuracies at the bottom and the top row, and the distance between labels.
 struct Axis {
   double low;
   double high;
   double step;
 };
 
-// A round step (1, 2, 2.5 or 5 times a power of ten, at least kFinestStep) that cuts the range into at most
-// `most` parts; the ends are multiples of it.
+// Returns an axis of at most `most` parts that contains the range. Its step is 1, 2, 2.5 or 5 times a power
+// of ten and at least kFinestStep; its ends are multiples of the step.
 Axis axis_for(double low, double high, int most) {
   for (double power = kFinestStep / 2;; power *= 10) {
     for (const double factor : {1., 2., 2.5, 5.}) {
       const double step = factor * power;
       if (step < kFinestStep) continue;
-      // A hair of tolerance: .3 is 2.9999999999999996 tenths.
+      // Tolerance: .3 / .1 is 2.9999999999999996.
       const double first = std::floor(low / step + 1e-9);
       const double last = std::max(std::ceil(high / step - 1e-9), first + 1);
       if (last - first <= most) return {first * step, last * step, step};
@@ -64,7 +64,7 @@ class Canvas {
     }
   }
 
-  // The character at this dot becomes a mark of its own.
+  // Marks the character at this dot.
   void mark(int x, int y) { mark_ = {x / grid_.columns, y / grid_.rows}; }
 
   std::string row(int row) const {
@@ -82,7 +82,7 @@ class Canvas {
     const bool plain = grid_.columns == 1;
     if (std::pair(column, row) == mark_) return plain ? "o" : "●";
     if (plain) return dot(column, row) ? "*" : " ";
-    // Unicode's numbering of the eight dots, by row and column.
+    // Unicode's bits of the eight dots, by row and column.
     constexpr unsigned kBit[4][2] = {{0x01, 0x08}, {0x02, 0x10}, {0x04, 0x20}, {0x40, 0x80}};
     unsigned bits = 0;
     for (int y = 0; y < 4; ++y) {
@@ -101,8 +101,8 @@ class Canvas {
   std::pair<int, int> mark_{-1, -1};  // column and row
 };
 
-// `position` of 0..last, spread over dots 0..dots-1.
-int spread(double position, double last, int dots) {
+// The dot of `position`, where 0 is the first dot and `last` the last one.
+int dot_at(double position, double last, int dots) {
   return last > 0 ? static_cast<int>(std::lround(position / last * (dots - 1))) : 0;
 }
 
@@ -110,19 +110,20 @@ void draw_line(Canvas& canvas, std::span<const double> accuracy, int total_epoch
   int last_x = -1, last_y = 0;
   for (size_t i = 0; i < accuracy.size() && i < static_cast<size_t>(total_epochs); ++i) {
     if (!std::isfinite(accuracy[i])) {
-      last_x = -1;  // a gap: the line begins anew behind it
+      last_x = -1;  // leave a gap
       continue;
     }
-    const int x = spread(static_cast<double>(i), total_epochs - 1, canvas.width());
-    const int y = spread(axis.high - accuracy[i], axis.high - axis.low, canvas.height());
+    const int x = dot_at(static_cast<double>(i), total_epochs - 1, canvas.width());
+    const int y = dot_at(axis.high - accuracy[i], axis.high - axis.low, canvas.height());
     canvas.line(last_x < 0 ? x : last_x, last_x < 0 ? y : last_y, x, y);
-    canvas.mark(x, y);  // in the end it is the newest epoch's
+    canvas.mark(x, y);  // the last call marks the newest epoch
     last_x = x;
     last_y = y;
   }
 }
 
-// 1, 2 or 5 times a power of ten: the distance of at most `most` labels up to `total`.
+// Returns the distance between labels, 1, 2 or 5 times a power of ten, such that at most `most` labels fit up
+// to `total`.
 int epoch_step(int total, int most) {
   for (int power = 1;; power *= 10) {
     for (const int factor : {1, 2, 5}) {
@@ -131,7 +132,7 @@ int epoch_step(int total, int most) {
   }
 }
 
-// The axis below with a mark at each labelled epoch, and the labels: 1 and the multiples of a step.
+// Draws the x axis with a tick at each labelled epoch, and the labels: 1 and the multiples of a step.
 std::string epoch_axis(int total_epochs, int columns, int indent, bool utf8) {
   const int label_width = static_cast<int>(std::to_string(total_epochs).size());
   const int step = epoch_step(total_epochs, std::max(1, (columns + 2) / (label_width + 2)));
@@ -139,9 +140,9 @@ std::string epoch_axis(int total_epochs, int columns, int indent, bool utf8) {
   std::vector<bool> marked(static_cast<size_t>(columns));
   std::string labels(static_cast<size_t>(indent), ' ');
   for (int epoch = 1; epoch <= total_epochs; epoch = epoch / step * step + step) {
-    const auto column = static_cast<size_t>(spread(epoch - 1, total_epochs - 1, columns));
+    const auto column = static_cast<size_t>(dot_at(epoch - 1, total_epochs - 1, columns));
     const auto begin = static_cast<size_t>(indent) + column;
-    if (epoch > 1 && begin < labels.size() + 1) continue;  // too close to the label before
+    if (epoch > 1 && begin < labels.size() + 1) continue;  // too close to the previous label
     marked[column] = true;
     labels.resize(begin, ' ');
     labels += std::to_string(epoch);
@@ -176,7 +177,7 @@ std::string draw_curve(std::span<const double> accuracy, int total_epochs, int w
   const int parts = static_cast<int>(std::lround((axis.high - axis.low) / axis.step));
   std::vector<std::string> labels(static_cast<size_t>(height));
   for (int i = 0; i <= parts; ++i) {
-    const int dot = spread(i, parts, canvas.height());
+    const int dot = dot_at(i, parts, canvas.height());
     labels[static_cast<size_t>(dot * height / canvas.height())] =
         fmt::format("{:.{}f}", axis.high - i * axis.step, decimals);
   }

@@ -1,4 +1,4 @@
-// A line drawn with characters.
+// A curve drawn with characters.
 #pragma once
 
 #include <span>
@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-// Test accuracy against epoch, as the chapter's plot has it: the x axis goes from 1 to `total_epochs`,
-// accuracy[i] stands at epoch i + 1, the newest has a mark, later epochs stay empty. `width` columns (labels
-// included) by `height` rows of line (9 give evenly spaced labels), and two rows of axis below. Values that
-// are not finite leave a gap. Braille dots where `utf8`, else '*'. Every line ends with a newline; without a
-// finite value the result is empty.
+// Draws test accuracy against epoch, like the chapter's plot. accuracy[i] belongs to epoch i + 1; the x axis
+// goes from 1 to `total_epochs`, and the newest value is marked. The drawing has `width` columns with its
+// labels, and `height` rows (with 9 the labels are evenly spaced) and two more for the x axis. Values that
+// are not finite leave a gap. Uses braille dots if `utf8`, else '*'. Every line ends with a newline. Returns
+// an empty text if no value is finite.
 std::string draw_curve(std::span<const double> accuracy, int total_epochs, int width, int height, bool utf8);
 
 }  // namespace lockstep

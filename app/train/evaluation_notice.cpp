@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include <lockstep/support/counted.h>
+
 namespace lockstep {
 
 EvaluationNotice::EvaluationNotice(SecondsClock clock, Tell tell)
@@ -14,7 +16,7 @@ EvaluationNotice::EvaluationNotice(SecondsClock clock, Tell tell)
 void EvaluationNotice::operator()(int64_t rows_done, int64_t rows) {
   const double now = clock_();
   if (!lines_.due(now) || rows_done == rows) return;
-  tell_(fmt::format("evaluating: {} of {} images", rows_done, rows));
+  tell_(fmt::format("evaluating: {} of {} images", with_commas(rows_done), with_commas(rows)));
   lines_.shown(now);
 }
 

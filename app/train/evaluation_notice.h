@@ -1,4 +1,4 @@
-// What somebody who waits for an evaluation is told.
+// Progress lines of an evaluation.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +10,16 @@
 
 namespace lockstep {
 
-// Says how far an evaluation is, in a line of its own from time to time, where it takes longer than a few
-// seconds: "evaluating: 2560 of 10000 images". Nothing at its end, where its result is printed.
+// Prints a progress line from time to time if an evaluation takes longer than a few seconds:
+// "evaluating: 2,560 of 10,000 images". Prints none at the end, where the result is printed.
 class EvaluationNotice {
  public:
   using Tell = std::function<void(std::string_view line)>;
 
-  // The evaluation begins.
+  // Create it when the evaluation starts.
   explicit EvaluationNotice(SecondsClock clock = steady_seconds, Tell tell = inform);
 
-  // So many rows are done.
+  // Call it after each block.
   void operator()(int64_t rows_done, int64_t rows);
 
  private:

@@ -1,37 +1,38 @@
-// When somebody who watches a long piece of work is due a line about it.
+// Decides when to print a progress line.
 #pragma once
 
 #include <functional>
 
 namespace lockstep {
 
-// Seconds from any moment on; steady_seconds() for a real one.
+// Returns seconds since some fixed moment, for example steady_seconds().
 using SecondsClock = std::function<double()>;
 
 double steady_seconds();
 
-// The first line is due kFirstLine seconds after start(), later ones kBetweenLines after the one before. A
-// part of the work that has ended makes a line due when waiting for another part as long would make it late.
+// The first line is due kFirstLine seconds after start(), each later one kBetweenLines seconds after the
+// previous line. Lines can be printed only between two parts of the work. A line is therefore due early if it
+// would be late after another part of the same length.
 class LineTimer {
  public:
   static constexpr double kFirstLine = 3;
   static constexpr double kBetweenLines = 10;
 
-  // Work goes on at this moment: nothing before it counts as a part's time. Until the first line, only the
-  // first call starts the wait for it.
+  // The work starts, or goes on after a pause. Until the first line is printed, only the first call starts
+  // the wait for it.
   void start(double now);
 
-  // A part ends at this moment.
+  // Call it at the end of each part. Returns whether to print a line now.
   bool due(double now);
 
-  // A line was shown, due or not.
+  // Call it after each printed line.
   void shown(double now);
 
  private:
   bool started_ = false;
-  bool first_ = true;     // no line was shown yet
-  double since_ = 0;      // the last line, or the start
-  double part_from_ = 0;  // where the part under way began
+  bool first_ = true;     // no line has been printed yet
+  double since_ = 0;      // time of the last line, or of the start
+  double part_from_ = 0;  // start of the current part
 };
 
 }  // namespace lockstep

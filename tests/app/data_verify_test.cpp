@@ -11,7 +11,6 @@
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep::testing;
-using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::EndsWith;
 
@@ -27,7 +26,7 @@ ProcessResult verify(std::vector<std::string> flags, std::map<std::string, std::
   return run_process(process);
 }
 
-// Readable files, but not the published ones: a row each.
+// Writes readable files of one row each, which are not the published ones.
 void write_small_set(const TempFolder& folder) {
   for (const std::string set : {"train", "t10k"}) {
     write_bytes(folder / (set + "-images-idx3-ubyte"), idx_bytes({1, 28, 28}, Bytes(784)));
@@ -37,7 +36,7 @@ void write_small_set(const TempFolder& folder) {
 
 }  // namespace
 
-TEST_CASE("data verify finds Debian's files as published, with the digests of a stranger's sha256sum") {
+TEST_CASE("data verify finds Debian's files as published, with the digests that sha256sum prints") {
   if (!std::filesystem::is_directory(kDebianFolder)) SKIP_CASE("dataset-fashion-mnist is not installed");
   for (const auto& result :
        {verify({}), verify({"--data", kDebianFolder}), verify({}, {{"LOCKSTEP_DATA", kDebianFolder}})}) {
@@ -60,7 +59,7 @@ TEST_CASE("data verify finds Debian's files as published, with the digests of a 
   }
 }
 
-TEST_CASE("data verify ends with code 3 after its table when a file differs") {
+TEST_CASE("data verify prints its table and ends with code 3 if a file differs") {
   const TempFolder folder;
   write_small_set(folder);
   const auto result = verify({"--data", folder.path().string()});
@@ -78,7 +77,7 @@ TEST_CASE("data verify ends with code 3 after its table when a file differs") {
   CHECK_THAT(result.err, ContainsSubstring((folder / "t10k-images-idx3-ubyte").string()));
 }
 
-TEST_CASE("data verify ends with code 3 when a file is damaged or missing, and prints no table") {
+TEST_CASE("data verify ends with code 3 and prints no table if a file is damaged or missing") {
   const TempFolder folder;
   write_small_set(folder);
   const auto labels = folder / "t10k-labels-idx1-ubyte";
@@ -97,7 +96,7 @@ TEST_CASE("data verify ends with code 3 when a file is damaged or missing, and p
                               ContainsSubstring("hint:"));
 }
 
-TEST_CASE("data verify has nothing to say of synthetic data") {
+TEST_CASE("data verify refuses synthetic data") {
   const auto result = verify({"--data", "synthetic"});
   CHECK(result.exit_code == 2);
   CHECK_THAT(result.err, ContainsSubstring("synthetic data has no files"));

@@ -1,5 +1,4 @@
-// `lockstep demo gluon`: the concise chapter's Gluon tab. The numbers themselves are the models' business,
-// tests/models holds them against torch's.
+// `lockstep demo gluon`: the concise chapter's Gluon tab. tests/models compares the numbers with torch's.
 #include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -12,7 +11,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// The rows in brackets that follow the line, up to the next that is none.
+// Returns the rows in brackets that directly follow the line.
 Words rows_after(const std::string& line, const Words& all) {
   auto at = std::find(all.begin(), all.end(), line);
   REQUIRE(at != all.end());
@@ -58,7 +57,7 @@ TEST_CASE("demo gluon: shards on their devices, parameters read on each, an eval
       std::regex(R"(evaluated on all devices at once, before training: \d+ of 300 images right)")));
 }
 
-TEST_CASE("the demos refuse what is no device list") {
+TEST_CASE("the demos refuse a text that is no device list") {
   for (const auto* demo : {"scratch", "gluon"}) {
     CHECK_THAT(refusal(program({"demo", demo, "--devices", "gpu"}), 2), ContainsSubstring("'gpu'"));
   }

@@ -1,5 +1,4 @@
-// A small data set in Fashion-MNIST's form, in a folder of its own: a run with it takes a moment, since its
-// evaluation does.
+// A small data set in Fashion-MNIST's format, in a folder of its own, for quick runs.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +11,8 @@ namespace lockstep::testing {
 
 class SmallData {
  public:
-  // Classes differ in brightness, which a network learns soon, and overlap, so that it makes mistakes.
+  // The classes differ in brightness, which a network learns quickly. They overlap, so that it makes
+  // mistakes.
   explicit SmallData(uint32_t train_rows = 640, uint32_t test_rows = 300) {
     write("train", train_rows, 1);
     write("t10k", test_rows, 2);
@@ -24,7 +24,7 @@ class SmallData {
   void write(const std::string& name, uint32_t rows, uint64_t seed) const {
     constexpr uint32_t kPixels = 28 * 28;
     testing::Bytes images, labels;
-    uint64_t state = seed;  // of D. Knuth's MMIX generator
+    uint64_t state = seed;  // D. Knuth's MMIX generator
     const auto draw = [&](uint32_t below) {
       state = state * 6364136223846793005u + 1442695040888963407u;
       return static_cast<uint32_t>(state >> 33) % below;

@@ -1,4 +1,4 @@
-// The program's commands as processes, for the tests of its command line.
+// Runs the program's commands as processes, for tests.
 #pragma once
 
 #include <signal.h>
@@ -17,6 +17,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/process.h>
 #include <lockstep/tests/support/temp_folder.h>
 
@@ -29,15 +30,6 @@ inline Words operator+(Words words, const Words& more) {
   return words;
 }
 
-inline std::string bytes_of(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-inline size_t files_in(const testing::TempFolder& folder) {
-  return static_cast<size_t>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
-}
-
 inline Process program(const Words& words, std::map<std::string, std::string> environment = {}) {
   Process process;
   process.command = Words{LOCKSTEP_PROGRAM} + words;
@@ -45,7 +37,7 @@ inline Process program(const Words& words, std::map<std::string, std::string> en
   return process;
 }
 
-// A small quick run, with these words instead of its own where they name the same flag.
+// A quick run. `words` replace its default flags.
 inline Process train(const Words& words) {
   const std::vector<std::pair<std::string, std::string>> small = {
       {"--data", "synthetic"}, {"--limit-train", "640"}, {"--batch-size", "128"}, {"--threads", "1"}};
@@ -56,7 +48,7 @@ inline Process train(const Words& words) {
   return program(all + words);
 }
 
-// The process gets this signal once it has printed `line` and `look` has seen it.
+// Runs the process and sends it the signal once it has printed `line`. Calls `look` before that.
 inline ProcessResult stopped_at(const std::string& line, int signal, Process process,
                                 const std::function<void(pid_t)>& look = {}) {
   bool sent = false;
@@ -71,7 +63,7 @@ inline ProcessResult stopped_at(const std::string& line, int signal, Process pro
   return result;
 }
 
-// A small run without end, stopped so.
+// Starts a small run without end and stops it with the signal.
 inline ProcessResult stopped_run(const Words& words, int signal, const std::string& line,
                                  const std::function<void(pid_t)>& look = {}) {
   return stopped_at(line, signal, train(Words{"--epochs", "1000000"} + words), look);
@@ -94,7 +86,7 @@ inline std::string weights_hash(const Words& words) {
   return match[1];
 }
 
-// Of the machine, without swapping; 0 where it does not say.
+// Free memory of the machine without swapping; 0 if unknown.
 inline int64_t available_bytes() {
   std::ifstream info("/proc/meminfo");
   for (std::string word; info >> word;) {
@@ -112,7 +104,7 @@ inline std::vector<nlohmann::json> metrics_in(const std::string& file) {
   return events;
 }
 
-// What a run that must succeed writes to its --metrics file.
+// The metrics of a run that must succeed.
 inline std::vector<nlohmann::json> metrics_of(const Words& words) {
   const testing::TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
@@ -131,7 +123,8 @@ inline std::vector<nlohmann::json> events_named(const std::string& name,
   return result;
 }
 
-// Nothing was done: no result, one error of at most two lines, this exit code. Returns the error.
+// The command must print nothing to standard output, end with this exit code, and print one error of at most
+// two lines. Returns the error.
 inline std::string refusal(const Process& process, int exit_code) {
   const auto result = run_process(process);
   CHECK(result.exit_code == exit_code);

@@ -22,8 +22,6 @@ const Words kLong = {"--epochs", "100", "--limit-train", "8000", "--batch-size",
 const Words kSmallBench = {"bench",       "allreduce", "--devices", "cpux2",
                            "--max-bytes", "1024",      "--repeat",  "1"};
 
-void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
 // The command's files can have so many bytes at most.
 Process limited(const std::string& bytes, Process process) {
   process.command = Words{"/usr/bin/prlimit", "--fsize=" + bytes} + process.command;
@@ -60,14 +58,14 @@ TEST_CASE("output flags that name one file are refused before anything is done")
   const auto a = (folder / "a").string(), same = (folder / "sub/../a").string();
   for (const auto& words : {Words{"--save", a, "--trace", same}, Words{"--save", a, "--metrics", same},
                             Words{"--trace", a, "--metrics", same}}) {
-    CHECK_THAT(refusal(train(words + Words{"--overwrite"}), 2), ContainsSubstring("are one file"));
+    CHECK_THAT(refusal(train(words + Words{"--overwrite"}), 2), ContainsSubstring("are the same file"));
   }
   const Words overlap = {"bench", "overlap", "--json", a, "--trace", same};
-  CHECK_THAT(refusal(program(overlap), 2), ContainsSubstring("are one file"));
+  CHECK_THAT(refusal(program(overlap), 2), ContainsSubstring("are the same file"));
   write_file(a + ".svg", "{}");
   CHECK_THAT(refusal(program({"plot", a + ".svg", "--output", same + ".svg", "--overwrite"}), 2),
-             ContainsSubstring("are one file"));
-  CHECK(bytes_of(a + ".svg") == "{}");
+             ContainsSubstring("are the same file"));
+  CHECK(read_file(a + ".svg") == "{}");
   auto process = train({"--metrics", a, "--overwrite"});
   process.stdout_path = a;
   const auto result = run_process(process);
@@ -91,7 +89,7 @@ TEST_CASE("a trace that does not fit leaves the old one") {
   const auto result = run_process(limited("500", train(kTwoSteps + Words{"--trace", trace, "--overwrite"})));
   CHECK(result.exit_code == 7);
   CHECK_THAT(result.err, ContainsSubstring("trace") && ContainsSubstring("File too large"));
-  CHECK(bytes_of(trace) == "old");
+  CHECK(read_file(trace) == "old");
   CHECK(files_in(folder) == 1);
 }
 
@@ -129,7 +127,7 @@ TEST_CASE("standard output that cannot be written ends a run, and its files are 
   SECTION("nobody reads it any more") {
     const auto result = run_process(into_head("25", folder / "code", run));
     CHECK(lines(result.out).size() == 25);
-    CHECK(bytes_of(folder / "code") == "141\n");  // SIGPIPE's
+    CHECK(read_file(folder / "code") == "141\n");  // SIGPIPE's
   }
   SECTION("its file may not grow that long") {
     const auto result = run_process(into_full_file(folder / "out", 4000, run));
@@ -137,7 +135,7 @@ TEST_CASE("standard output that cannot be written ends a run, and its files are 
     CHECK_THAT(result.err, ContainsSubstring("standard output"));
   }
   CHECK(fs::file_size(weights) > 200'000);
-  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+  CHECK(nlohmann::json::parse(read_file(trace)).size() > 0);
 }
 
 TEST_CASE("weights whose place is taken while they are trained are written beside it") {
@@ -150,8 +148,8 @@ TEST_CASE("weights whose place is taken while they are trained are written besid
   CHECK(result.exit_code == 7);
   CHECK_THAT(result.err,
              ContainsSubstring("already exists") && ContainsSubstring("w-2.safetensors' instead"));
-  CHECK(bytes_of(weights) == "theirs");
-  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+  CHECK(read_file(weights) == "theirs");
+  CHECK(nlohmann::json::parse(read_file(trace)).size() > 0);
   const auto again = run_process(program(
       {"eval", "--weights", (folder / "w-2.safetensors").string(), "--data", "synthetic", "--threads", "1"}));
   CHECK(again.exit_code == 0);
@@ -163,13 +161,13 @@ TEST_CASE("the JSON of a benchmark is there whole or not at all") {
   const auto run = program(kSmallBench + Words{"--json", file, "--overwrite"});
   SECTION("standard output takes the first lines alone") {
     CHECK(run_process(into_full_file(folder / "out", 1500, run)).exit_code == 7);
-    CHECK(nlohmann::json::parse(bytes_of(file)).at("complete") == false);
+    CHECK(nlohmann::json::parse(read_file(file)).at("complete") == false);
   }
   SECTION("where a file may not grow that long") {
     write_file(file, "old");
     const auto result = run_process(limited("300", run));
     CHECK(result.exit_code == 7);
-    CHECK(bytes_of(file) == "old");
+    CHECK(read_file(file) == "old");
     CHECK(files_in(folder) == 1);
   }
 }

@@ -22,21 +22,16 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
-#include <lockstep/tests/support/temp_folder.h>
+#include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::read_file;
 using lockstep::testing::TempFolder;
+using lockstep::testing::write_file;
 namespace fs = std::filesystem;
 
 namespace {
-
-void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 // What opening throws.
 OutputError refusal(const fs::path& path, bool overwrite) {
@@ -184,9 +179,9 @@ TEST_CASE("two flags that name one file are refused, however it is spelt") {
   for (const auto& [a, b] : one) {
     INFO(a << " and " << b);
     CHECK(same_file(path(a), path(b)));
-    CHECK_THROWS_WITH(
-        check_distinct_files({{"--save", path(a)}, {"--json", {}}, {"--trace", path(b)}}),
-        ContainsSubstring("--save") && ContainsSubstring("--trace") && ContainsSubstring("are one file"));
+    CHECK_THROWS_WITH(check_distinct_files({{"--save", path(a)}, {"--json", {}}, {"--trace", path(b)}}),
+                      ContainsSubstring("--save") && ContainsSubstring("--trace") &&
+                          ContainsSubstring("are the same file"));
     CHECK_THROWS_AS(check_distinct_files({{"--output", path(a)}}, {{"FILE", path(b)}}), UsageError);
   }
   const std::vector<std::pair<std::string, std::string>> two = {

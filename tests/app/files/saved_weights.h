@@ -7,11 +7,12 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
+
+#include <lockstep/tests/support/files.h>
 
 namespace lockstep::testing {
 
@@ -28,13 +29,8 @@ struct SavedWeights {
 
 static_assert(std::endian::native == std::endian::little);
 
-inline std::string read_bytes(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
 inline SavedWeights read_weights(const std::string& path) {
-  const auto file = read_bytes(path);
+  const auto file = read_file(path);
   uint64_t length = 0;
   REQUIRE(file.size() >= sizeof(length));
   std::memcpy(&length, file.data(), sizeof(length));

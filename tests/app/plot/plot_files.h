@@ -31,7 +31,7 @@ inline std::string run(const std::string& devices, const std::string& lr) {
 
 inline std::string bench(const std::string& name, const std::string& rest) {
   return R"({"format":"lockstep bench","version":1,"bench":")" + name +
-         R"(","environment":{"processor":"Zen","cores":2,"gpus":[]},)" + rest + "}";
+         R"(","environment":{"cpu":"Zen","cores":2,"gpus":[]},)" + rest + "}";
 }
 
 inline std::string table(const std::string& name, const std::string& rows) {

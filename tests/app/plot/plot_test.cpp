@@ -60,8 +60,8 @@ TEST_CASE("a run and a benchmark that lockstep has just written become pictures"
     CHECK(result.out == output + ": " + says + "\n");
     CHECK(result.err.empty());
   }
-  CHECK(bytes_of(folder / "run.png").substr(1, 3) == "PNG");
-  CHECK_THAT(bytes_of(folder / "all.svg"),
+  CHECK(read_file(folder / "run.png").substr(1, 3) == "PNG");
+  CHECK_THAT(read_file(folder / "all.svg"),
              ContainsSubstring("bus bandwidth (GB/s)") && ContainsSubstring("two_shot"));
 }
 
@@ -85,9 +85,9 @@ TEST_CASE("an existing picture is kept, unless --overwrite is given") {
   const auto file = written(folder / "s.json", kSweep), output = written(folder / "s.svg", "mine\n");
   CHECK_THAT(refusal(program({"plot", file, "--output", output}), 7),
              ContainsSubstring("s.svg' already exists") && ContainsSubstring("--overwrite"));
-  CHECK(bytes_of(output) == "mine\n");
+  CHECK(read_file(output) == "mine\n");
   CHECK(run_process(program({"plot", file, "--output", output, "--overwrite"})).exit_code == 0);
-  CHECK_THAT(bytes_of(output), ContainsSubstring("</svg>"));
+  CHECK_THAT(read_file(output), ContainsSubstring("</svg>"));
 }
 
 TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") {
@@ -118,7 +118,7 @@ TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") 
     }
   }
   CHECK(files_in(folder) == before);
-  CHECK(bytes_of(kept) == "mine\n");
+  CHECK(read_file(kept) == "mine\n");
 }
 
 TEST_CASE("a picture of a file with characters that XML does not have is one that its parsers take") {
@@ -147,9 +147,9 @@ TEST_CASE("a picture of a file with characters that XML does not have is one tha
                   R"(,"begin":0,"end":1}]})");
   const auto allreduce =
       written(folder / "a.json",
-              R"({"format":"lockstep bench","version":1,"bench":"allreduce","environment":{"processor":)" +
-                  every + R"(},"tables":[{"name":"allreduce","rows":[{"devices":)" + every +
-                  R"(,"algorithm":)" + every + R"(,"bytes":8,"busbw":1}]}]})");
+              R"({"format":"lockstep bench","version":1,"bench":"allreduce","environment":{"cpu":)" + every +
+                  R"(},"tables":[{"name":"allreduce","rows":[{"devices":)" + every + R"(,"algorithm":)" +
+                  every + R"(,"bytes":8,"busbw":1}]}]})");
   for (const auto& file : {metrics, sweep, overlap, allreduce}) {
     const auto picture = (folder / "out.svg").string();
     const auto result = run_process(program({"plot", file, "--output", picture, "--overwrite"}));

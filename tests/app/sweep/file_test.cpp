@@ -1,4 +1,4 @@
-// The file of a lockstep sweep: stopped, gone on with, refused.
+// The file of a sweep: stopped, continued, refused.
 #include <signal.h>
 
 #include <lockstep/tests/catch.h>
@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// All that does not depend on the clock.
+// Everything that does not depend on time.
 json without_times(json cells) {
   for (auto& cell : cells) {
     cell.erase("seconds_per_epoch");
@@ -26,19 +26,19 @@ json without_times(json cells) {
   return cells;
 }
 
-// A sweep that gets this signal once its output holds `text`.
+// Runs a sweep and sends it the signal once its output holds `text`.
 ProcessResult stopped(const SmallData& data, const Words& words, int signal, const std::string& text) {
   return stopped_at(text, signal, sweep(data, words));
 }
 
 }  // namespace
 
-TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and goes on from them") {
+TEST_CASE("a sweep that is stopped or killed keeps its finished cells and continues from them") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
   const auto [signal, code] = GENERATE(table<int, int>({{SIGINT, 130}, {SIGTERM, 143}, {SIGKILL, -1}}));
-  // The second cell has no end; "\n  cpu" begins the first cell's line.
+  // The second cell never ends; "\n  cpu" begins the first cell's line.
   const auto first =
       stopped(data, {"--devices", "cpu", "--lr", ".1", "--epochs", "1,1000000", "--json", path.string()},
               signal, "\n  cpu");
@@ -54,7 +54,7 @@ TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and
   CHECK(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()) == 1);
   const auto kept = file.at("cells")[0];
 
-  file.at("environment").at("processor") = "another";
+  file.at("environment").at("cpu") = "another";
   write(path, file.dump());
   const Words whole = {"--devices", "cpu", "--lr", ".1", "--epochs", "1,2,3"};
   const auto second = run_process(sweep(data, whole + Words{"--resume", path.string()}));
@@ -65,16 +65,16 @@ TEST_CASE("a sweep that is stopped or killed keeps the cells that were done, and
   CHECK_THAT(rows[0], ContainsSubstring("kept"));
   CHECK_THAT(rows[1] + rows[2], !ContainsSubstring("kept"));
   CHECK_THAT(second.out, ContainsSubstring("holds 1 of them"));
-  CHECK_THAT(second.err, ContainsSubstring("processor 'another' there"));
+  CHECK_THAT(second.err, ContainsSubstring("cpu 'another' there"));
 
   const auto resumed = read(path);
   CHECK(resumed.at("complete") == true);
-  CHECK(resumed.at("cells")[0] == kept);  // its times too: it was not trained again
+  CHECK(resumed.at("cells")[0] == kept);  // with its times: it was not trained again
   CHECK(resumed.at("resumed")[0].at("kept") == 1);
   CHECK(without_times(resumed.at("cells")) == without_times(finished(data, whole).file.at("cells")));
 }
 
-TEST_CASE("a sweep that is stopped in its first cell leaves what was there") {
+TEST_CASE("a sweep that is stopped in its first cell leaves the old file") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
@@ -83,10 +83,10 @@ TEST_CASE("a sweep that is stopped in its first cell leaves what was there") {
   CHECK_FALSE(fs::exists(path));
   write(path, "old");
   CHECK(stopped(data, words, SIGINT, "test acc").exit_code == 130);
-  CHECK(bytes_of(path) == "old");
+  CHECK(read_file(path) == "old");
 }
 
-TEST_CASE("a sweep whose file somebody else changes ends, and leaves their file alone") {
+TEST_CASE("a sweep whose file another process changes ends and leaves the file as it is") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
@@ -101,19 +101,19 @@ TEST_CASE("a sweep whose file somebody else changes ends, and leaves their file 
   };
   const auto result = run_process(process);
   CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err, ContainsSubstring("was changed by somebody else") && ContainsSubstring("--resume"));
-  CHECK(bytes_of(path) == "theirs");
+  CHECK_THAT(result.err,
+             ContainsSubstring("was changed by another process") && ContainsSubstring("--resume"));
+  CHECK(read_file(path) == "theirs");
 }
 
-TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice") {
+TEST_CASE("a continued sweep keeps its other cells and trains nothing twice") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
   const Words cpu = {"--devices", "cpu"};
   REQUIRE(run_process(sweep(data, cpu + Words{"--lr", ".1,.2", "--json", path.string()})).exit_code == 0);
   const auto before = read(path);
-  // Another name of the file as it is now: one that is written into, and not replaced whole, changes here
-  // too.
+  // A hard link to the file: it changes only if the file is written into instead of replaced.
   fs::create_hard_link(path, folder / "before.json");
 
   const auto more = run_process(sweep(data, cpu + Words{"--lr", ".2,.4", "--resume", path.string()}));
@@ -132,7 +132,7 @@ TEST_CASE("going on with a sweep keeps its other cells, and trains nothing twice
   CHECK(read(path).at("cells")[0] == before.at("cells")[0]);
 }
 
-TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with, and leaves it alone") {
+TEST_CASE("a sweep refuses a file that it must not replace or cannot continue, and leaves it as it is") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
@@ -144,7 +144,7 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with,
     const auto text = content.is_string() ? content.get<std::string>() : content.dump();
     write(path, text);
     const auto error = refusal(sweep(data, words + more), code);
-    CHECK(bytes_of(path) == text);
+    CHECK(read_file(path) == text);
     return error;
   };
   const auto changed = [&](const std::string& at, const json& value) {
@@ -173,10 +173,10 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot go on with,
              ContainsSubstring("version 2") && ContainsSubstring("version 1"));
   CHECK_THAT(refused(changed("/cells/0/lr", "fast"), resume, 3),
              ContainsSubstring("damaged") && ContainsSubstring("cell 1"));
-  // Numbers that another type would make others of.
+  // Numbers that a conversion to the field's type would change.
   const auto number = [&](const std::string& key, const json& value) {
     const auto error = refused(changed("/cells/0/" + key, value), resume, 3);
-    CHECK_THAT(error, ContainsSubstring("of cell 1, its \"" + key + "\" is " + value.dump()));
+    CHECK_THAT(error, ContainsSubstring("cell 1: its \"" + key + "\" is " + value.dump()));
   };
   number("batch_size", 1e20);
   number("batch_size", 64.0);

@@ -1,4 +1,4 @@
-// lockstep sweep: its cells, what they come to, and the values that it refuses.
+// `lockstep sweep`: its cells, their results, and the values that it refuses.
 #include <lockstep/tests/catch.h>
 #include <cstdint>
 #include <filesystem>
@@ -34,7 +34,7 @@ TEST_CASE("a sweep trains every cell of its grid once, in the order of its axes"
   CHECK(done.file.at("version") == 1);
   CHECK(done.file.at("complete") == true);
   CHECK(done.file.at("settings").at("train_rows") == 128);
-  CHECK(done.file.at("environment").contains("processor"));
+  CHECK(done.file.at("environment").contains("cpu"));
   CHECK_THAT(done.file.at("command").get<std::string>(), ContainsSubstring("--lr .1,.05"));
   CHECK_THAT(done.out, ContainsSubstring(
                            "16 cells: 2 device lists x 2 batch sizes x 2 learning rates x 2 epoch counts"));
@@ -44,7 +44,7 @@ TEST_CASE("a sweep trains every cell of its grid once, in the order of its axes"
   CHECK_THAT(done.out, ContainsSubstring("# best: test acc ") && ContainsSubstring("# sweep: 16 cells\n"));
 }
 
-TEST_CASE("--scale-batch gives k devices k times the batch and the rate") {
+TEST_CASE("--scale-batch multiplies batch size and learning rate by the number of devices") {
   const SmallData data;
   const Words lists = {"--devices", "cpu", "--devices", "cpux3"};
   const Words values = lists + Words{"--batch-size", "16,32", "--lr", ".25"};
@@ -58,7 +58,7 @@ TEST_CASE("--scale-batch gives k devices k times the batch and the rate") {
 
 TEST_CASE("a sweep takes from a recipe what train takes from it") {
   const SmallData data;
-  // Of these, one means its values for each device, the other for all.
+  // One recipe's values are per device, the other's for all devices.
   const auto recipe = GENERATE(as<std::string>{}, "resnet18-pytorch", "lenet-scratch");
   const Words words = {"--data",    data.folder(), "--limit-train", "128",  "--threads", "1",
                        "--epochs",  "1",           "--recipe",      recipe, "--model",   "lenet",
@@ -71,11 +71,11 @@ TEST_CASE("a sweep takes from a recipe what train takes from it") {
 
   const auto metrics = folder / "run.jsonl";
   REQUIRE(run_process(program(Words{"train"} + words + Words{"--metrics", metrics.string()})).exit_code == 0);
-  const auto plan = json::parse(lines(bytes_of(metrics)).front());
+  const auto plan = json::parse(lines(read_file(metrics)).front());
   CHECK(axes_of(read(path)) == std::vector<Axes>{{"cpux2", plan.at("batch_size"), plan.at("lr"), 1}});
 }
 
-TEST_CASE("a cell of a sweep is what train does alone") {
+TEST_CASE("a cell of a sweep has the results of train") {
   const SmallData data;
   const Words common = {"--seed", "3", "--momentum", "0.5", "--limit-train", "640"};
   const auto done = finished(
@@ -96,8 +96,9 @@ TEST_CASE("a cell of a sweep is what train does alone") {
   CHECK(cells[0].at("train_loss") != cells[1].at("train_loss"));  // their rates differ
 }
 
-TEST_CASE("a sweep with --limit-test evaluates on the first images, and does not go on with another") {
-  const SmallData all(128, 300), only(128, 100);  // the same images, but for the number of the tests
+TEST_CASE(
+    "a sweep with --limit-test evaluates on the first images and refuses to continue with another limit") {
+  const SmallData all(128, 300), only(128, 100);  // the same images, except for the number of test images
   const TempFolder folder;
   const auto path = folder / "sweep.json";
   const auto limited =
@@ -111,7 +112,7 @@ TEST_CASE("a sweep with --limit-test evaluates on the first images, and does not
              ContainsSubstring("test_rows 100, this command has 300"));
 }
 
-TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
+TEST_CASE("a sweep marks a cell that diverges and continues") {
   const SmallData data;
   const auto done =
       finished(data, {"--devices", "cpu", "--lr", "1e5,.1", "--limit-train", "640", "--epochs", "2"});
@@ -129,7 +130,7 @@ TEST_CASE("a cell that diverges is said to, and the sweep goes on") {
   CHECK_THAT(done.out, ContainsSubstring("# 1 of 2 cells diverged"));
 }
 
-TEST_CASE("a sweep whose cells have all diverged fails with the code for that, and keeps its file") {
+TEST_CASE("a sweep whose cells have all diverged ends with code 6 and keeps its file") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
@@ -145,7 +146,7 @@ TEST_CASE("a sweep whose cells have all diverged fails with the code for that, a
   }
 }
 
-TEST_CASE("a sweep refuses values that make no sense before anything is read") {
+TEST_CASE("a sweep refuses wrong values before it reads data") {
   const SmallData data(10, 10);
   const TempFolder folder;
   const auto path = (folder / "sweep.json").string();
@@ -187,7 +188,7 @@ TEST_CASE("a cell that cannot fit into memory is refused before the first trains
   CHECK_FALSE(fs::exists(path));
 }
 
-TEST_CASE("--limit-steps and the environment serve a sweep as they serve train") {
+TEST_CASE("--limit-steps and the environment work as in train") {
   const SmallData data;
   auto process = sweep(data, {"--devices", "cpu", "--limit-train", "640", "--limit-steps", "1"});
   process.environment = {{"LOCKSTEP_FLAG_LR", ".1,.2"}};

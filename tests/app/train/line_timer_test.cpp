@@ -1,4 +1,4 @@
-// When a line is due, and what an evaluation that takes long says. Expected moments are counted by hand.
+// When a progress line is due, and the progress lines of an evaluation. Expected times are counted by hand.
 #include <lockstep/tests/catch.h>
 
 #include <string>
@@ -12,7 +12,7 @@ using lockstep::LineTimer;
 
 namespace {
 
-// The moments at which lines are shown while parts of the work take so many seconds each.
+// The times of the lines when every part of the work takes `part` seconds.
 std::vector<double> lines_of(LineTimer& timer, double from, double part, double until) {
   std::vector<double> lines;
   for (double now = from + part; now <= until; now += part) {
@@ -33,14 +33,14 @@ std::vector<double> lines_of(double part, double until) {
 
 TEST_CASE("the first line comes within 3 seconds, the next ones every 10") {
   CHECK(lines_of(.5, 130) == std::vector<double>{103, 113, 123});
-  CHECK(lines_of(2, 130) == std::vector<double>{102, 112, 122});  // two parts would take 4
+  CHECK(lines_of(2, 130) == std::vector<double>{102, 112, 122});  // two parts take 4
   CHECK(lines_of(4, 130) == std::vector<double>{104, 112, 120, 128});
-  CHECK(lines_of(20, 150) == std::vector<double>{120, 140});  // as soon as there is something to tell
+  CHECK(lines_of(20, 150) == std::vector<double>{120, 140});  // after each part
 }
 
-TEST_CASE("no line is due while the work is younger than a line") { CHECK(lines_of(.25, 102.75).empty()); }
+TEST_CASE("no line is due before the first 3 seconds") { CHECK(lines_of(.25, 102.75).empty()); }
 
-TEST_CASE("a line that comes anyway puts off the next one") {
+TEST_CASE("a line that is printed early postpones the next one") {
   LineTimer timer;
   timer.start(0);
   CHECK_FALSE(timer.due(1));
@@ -50,20 +50,20 @@ TEST_CASE("a line that comes anyway puts off the next one") {
   CHECK(timer.due(10));
 }
 
-TEST_CASE("a pause of the work is no part of it, and until the first line it does not start the wait again") {
+TEST_CASE("a pause does not count as work, and does not restart the wait for the first line") {
   LineTimer timer;
   timer.start(0);
   CHECK_FALSE(timer.due(1));
   timer.start(2);
   CHECK(timer.due(2.75));
   timer.shown(2.75);
-  timer.start(50);  // whoever paused has told about it
+  timer.start(50);  // after a pause with lines of its own
   CHECK_FALSE(timer.due(51));
   CHECK(lines_of(timer, 51, .5, 61) == std::vector<double>{60});
 }
 
-TEST_CASE("an evaluation says how far it is from time to time, and nothing when it is done") {
-  // 8 blocks of 256 rows and one of 100, each of them as many seconds long.
+TEST_CASE("a long evaluation prints progress lines, and none at its end") {
+  // 8 blocks of 256 rows and one of 100; each takes `block` seconds.
   const auto said = [](double block) {
     std::vector<std::string> lines;
     double now = 0;
@@ -78,6 +78,6 @@ TEST_CASE("an evaluation says how far it is from time to time, and nothing when 
   };
   CHECK(said(.25).empty());
   CHECK(said(2) ==
-        std::vector<std::string>{"evaluating: 256 of 2148 images", "evaluating: 1536 of 2148 images"});
+        std::vector<std::string>{"evaluating: 256 of 2,148 images", "evaluating: 1,536 of 2,148 images"});
   CHECK(said(100).size() == 8);
 }

@@ -1,5 +1,4 @@
-// The loop of a run by a clock of the test's own: which step lines it prints, and what it leaves in the
-// metrics.
+// The loop of a run with a fake clock: which step lines it prints, and what it writes to the metrics.
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -24,7 +23,7 @@ using nlohmann::json;
 
 namespace {
 
-// What is written to standard output while it lives goes to a file.
+// Redirects standard output to a file while it lives.
 class StdoutTo {
  public:
   explicit StdoutTo(const std::string& path) : kept_(::dup(STDOUT_FILENO)) {
@@ -69,8 +68,7 @@ struct Ran {
   std::vector<json> metrics = {};
 };
 
-// With a clock that goes on by so many seconds whenever it is read; what it prints goes to `out` where that
-// is given.
+// Runs with a clock that advances by `tick` seconds whenever it is read. Prints to `out` if given.
 Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
   const TempFolder folder;
   const auto printed = out ? std::string(out) : (folder / "out").string();
@@ -83,7 +81,7 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
     const StdoutTo file(printed);
     try {
       TrainRun(plan, options, terminal, &metrics, [&] { return now += tick; }).run();
-    } catch (const Error&) {  // the metrics tell
+    } catch (const Error&) {  // the metrics show it
     }
   }
   Ran result;
@@ -96,7 +94,7 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
   return result;
 }
 
-// The step events without what the clock decides.
+// The step events without times.
 std::vector<json> steps_in(const Ran& run) {
   std::vector<json> steps;
   for (const auto& event : run.metrics) {
@@ -114,13 +112,13 @@ const std::vector<std::string> kByLogEvery = {"epoch 1/2 | step  8/20", "epoch 1
 
 }  // namespace
 
-TEST_CASE("slow steps have more lines, and the metrics are those of --log-every") {
+TEST_CASE("slow steps have more printed lines, but the metrics follow --log-every") {
   const auto options = small_run();
   const auto quick = ran(options, 1e-3);
   CHECK(quick.step_lines == kByLogEvery);
   REQUIRE(steps_in(quick).size() == kByLogEvery.size());
 
-  // Two seconds at least from step to step: the first line after the first step, then one in five or fewer.
+  // At least two seconds per step: a line after the first step, then one every five steps or fewer.
   const auto slow = ran(options, 2);
   CHECK(slow.step_lines.front() == "epoch 1/2 | step  1/20");
   CHECK(slow.step_lines.size() >= kByLogEvery.size() + 4);
@@ -136,19 +134,20 @@ TEST_CASE("slow steps have more lines, and the metrics are those of --log-every"
   }
 }
 
-TEST_CASE("the time of a step in the metrics is that of its whole interval, whatever was printed between") {
+TEST_CASE(
+    "a step time in the metrics is the mean since the last metrics line, whatever was printed between") {
   const auto slow = ran(small_run(), 2);
   for (const auto& event : slow.metrics) {
     if (event.at("event") != "step") continue;
     INFO(event);
-    // The clock is read at least once a step, and goes on by 2 s then.
+    // The clock is read at least once per step and advances by 2 s.
     CHECK(event.at("step_ms").get<double>() >= 2000);
     CHECK(event.at("images_per_second").get<double>() * event.at("step_ms").get<double>() / 1e3 ==
           Approx(32));
   }
 }
 
-TEST_CASE("every step in a line of its own, and a run of one step") {
+TEST_CASE("--log-every 1 prints every step, and a run of one step has one line") {
   auto options = small_run();
   options.log_every = 1;
   const auto each = ran(options, 2);
@@ -161,7 +160,7 @@ TEST_CASE("every step in a line of its own, and a run of one step") {
   CHECK(steps_in(one).size() == 1);
 }
 
-TEST_CASE("with --quiet no line is printed, however slow the steps are") {
+TEST_CASE("--quiet prints no step line, however slow the steps are") {
   auto options = small_run();
   options.quiet = true;
   const auto quiet = ran(options, 20);
@@ -169,7 +168,7 @@ TEST_CASE("with --quiet no line is printed, however slow the steps are") {
   CHECK(steps_in(quiet).size() == kByLogEvery.size());
 }
 
-TEST_CASE("the metrics' last line tells how a run ended") {
+TEST_CASE("the last line of the metrics says how a run ended") {
   const auto done = ran(small_run(), 1e-3).metrics.back();
   CHECK(done.at("event") == "end");
   CHECK(done.at("status") == "done");
@@ -181,7 +180,7 @@ TEST_CASE("the metrics' last line tells how a run ended") {
   const auto diverged = ran(options, 1e-3).metrics.back();
   CHECK(diverged.at("event") == "end");
   CHECK(diverged.at("status") == "diverged");
-  CHECK(diverged.at("steps") == 8);  // where the loss was looked at
+  CHECK(diverged.at("steps") == 8);  // where the loss was checked
   CHECK(diverged.at("reason").get<std::string>().rfind("the loss was not finite at epoch 1, step ", 0) == 0);
 
   const auto failed = ran(small_run(), 1e-3, "/dev/full").metrics.back();

@@ -1,4 +1,4 @@
-// `lockstep train` as a person types it: what it prints, writes, refuses, and repeats to the bit.
+// `lockstep train`: what it prints, writes and refuses, and that it repeats bit by bit.
 #include <lockstep/tests/catch.h>
 #include <ctime>
 #include <filesystem>
@@ -11,17 +11,17 @@
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
-using lockstep::testing::TempFolder;
 using nlohmann::json;
 
 TEST_CASE("train prints its plan, step lines, epoch lines, and a last line in the chapter's format") {
   const auto result = run_process(train({"--epochs", "2", "--log-every", "2", "--devices", "cpux2"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
-  CHECK_THAT(result.out,
-             ContainsSubstring("lenet-scratch") && ContainsSubstring("129,068 parameters") &&
-                 ContainsSubstring("[cpu, cpu]: 2 replicas with 1 thread each") &&
-                 ContainsSubstring("128 images per step, 64 per replica; 5 steps per epoch, the last with 128"));
+  CHECK_THAT(
+      result.out,
+      ContainsSubstring("lenet-scratch") && ContainsSubstring("129,068 parameters") &&
+          ContainsSubstring("[cpu, cpu]: 2 replicas with 1 thread each") &&
+          ContainsSubstring("128 images per step, 64 per replica; 5 steps per epoch, the last with 128"));
   const std::regex step(
       R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| acc [01]\.\d{3} \| \d+\.\d ms \| [\d,]+ img/s)");
   const std::regex last_step(R"(epoch 2/2 \| step 5/5 .*)");
@@ -46,7 +46,7 @@ TEST_CASE("train prints its plan, step lines, epoch lines, and a last line in th
                          std::regex(R"(test acc: [01]\.\d\d, \d+\.\d sec/epoch on \[cpu, cpu\])")));
 }
 
-TEST_CASE("with --quiet, train leaves the last line") {
+TEST_CASE("train --quiet prints only the last line") {
   const auto result = run_process(train({"--epochs", "1", "--quiet"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err.empty());
@@ -62,7 +62,7 @@ TEST_CASE("a terminal shows the curve after each epoch, a pipe does not") {
   CHECK(shown.size() >= piped.size() + 2 * 8);
 }
 
-TEST_CASE("the same command gives the same bits, another seed or replica count others") {
+TEST_CASE("the same command gives the same bits, another seed or number of replicas gives others") {
   const auto once = weights_hash({});
   CHECK(weights_hash({}) == once);
   CHECK(weights_hash({"--seed", "1"}) != once);
@@ -78,7 +78,7 @@ TEST_CASE("training learns") {
   CHECK(std::stod(match[1]) > .3);  // chance is .1
 }
 
-TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is meant") {
+TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is scaled") {
   const auto result = run_process(train({"--limit-steps", "7"}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, ContainsSubstring("epoch  2/10 | step 2/5") &&
@@ -87,7 +87,7 @@ TEST_CASE("train --limit-steps ends early, evaluates, and says how sec/epoch is 
 }
 
 TEST_CASE("train --limit-test evaluates on the first images, and says so in the plan and the last line") {
-  const SmallData all(640, 300), only(640, 100);  // the same images, but for the number of the tests
+  const SmallData all(640, 300), only(640, 100);  // the same images, but fewer test images
   const auto run = [](const SmallData& data, const Words& words) {
     return metrics_of(Words{"--data", data.folder(), "--optimizer", "adamw", "--lr", ".005", "--batch-size",
                             "16", "--epochs", "2"} +
@@ -113,13 +113,13 @@ TEST_CASE("train --limit-test evaluates on the first images, and says so in the 
   const std::regex last(
       R"(test acc: [01]\.\d\d \(the first 100 of 300 images\), \d+\.\d sec/epoch on \[cpu\])");
   CHECK(std::regex_match(lines(printed.out).back(), last));
-  // As many as there are is no limit.
+  // A limit of all images is no limit.
   const auto every =
       run_process(train({"--data", all.folder(), "--limit-steps", "1", "--limit-test", "300"}));
   CHECK_THAT(every.out, ContainsSubstring("640 training and 300 test images") && !ContainsSubstring("first"));
 }
 
-TEST_CASE("train --metrics holds the lines as JSON") {
+TEST_CASE("train --metrics writes the lines as JSON") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
   const auto result =
@@ -162,7 +162,7 @@ TEST_CASE("train --metrics says how, when and where the run was made") {
   CHECK(environment.at("cores") > 0);
 }
 
-TEST_CASE("train --metrics takes a command of any bytes") {
+TEST_CASE("train --metrics accepts a command of any bytes") {
   const TempFolder folder;
   const auto file = (folder / "caf\xe9.jsonl").string();  // Latin-1
   REQUIRE(run_process(train({"--limit-steps", "1", "--limit-test", "10", "--metrics", file})).exit_code == 0);
@@ -194,7 +194,7 @@ TEST_CASE("a step line describes its own steps: its phases take no longer than t
   CHECK(steps.size() == 4);
 }
 
-TEST_CASE("an output file is replaced only with --overwrite, and nothing is trained before") {
+TEST_CASE("an existing output file is replaced only with --overwrite, else the run stops before training") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
   std::ofstream(file) << "precious\n";
@@ -213,7 +213,7 @@ TEST_CASE("an output file is replaced only with --overwrite, and nothing is trai
   CHECK_THAT(kept, ContainsSubstring("\"event\":\"plan\""));
 }
 
-TEST_CASE("train --dry-run prints the plan with a memory estimate, and neither trains nor writes") {
+TEST_CASE("train --dry-run prints the plan with a memory estimate, and does not train or write") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
   const auto result = run_process(train({"--dry-run", "--metrics", file}));
@@ -232,7 +232,7 @@ TEST_CASE("a loss that is not finite ends the run") {
   CHECK_THAT(result.out, !ContainsSubstring("test acc"));
 }
 
-TEST_CASE("bad values: one line that says what and why, and the exit code") {
+TEST_CASE("a bad value gives one line that says what and why, and an exit code") {
   struct Case {
     Words words;
     int code;
@@ -265,7 +265,7 @@ TEST_CASE("bad values: one line that says what and why, and the exit code") {
   CHECK(lines(result.err).size() <= 2);
 }
 
-TEST_CASE("without a GPU, a list that names one says what is missing") {
+TEST_CASE("a GPU in the list on a machine without one is an error that says what is missing") {
   for (const auto* devices : {"cuda", "cuda:7"}) {
     auto process = train({"--devices", devices});
     process.environment = {{"CUDA_VISIBLE_DEVICES", ""}};

@@ -1,0 +1,95 @@
+// The lines of a training run, written out by hand.
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <string>
+
+#include <lockstep/app/train/report.h>
+
+using namespace lockstep;
+
+namespace {
+
+TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
+  TrainPlan plan;
+  plan.epochs = epochs;
+  plan.steps_per_epoch = steps_per_epoch;
+  return plan;
+}
+
+TrainSums sums_of(double loss, int64_t top1, int64_t rows) {
+  TrainSums sums;
+  sums.loss = loss;
+  sums.top1 = top1;
+  sums.rows = rows;
+  return sums;
+}
+
+EpochReport epoch_of_images() {
+  EpochReport report;
+  report.epoch = 1;
+  report.sums = sums_of(2302.6, 100, 1000);
+  report.lr = .2;
+  report.seconds = .75;
+  report.test.loss_sum = 230.17;
+  report.test.top1 = 10;
+  report.test.rows = 100;
+  return report;
+}
+
+size_t widest_line(const std::string& text) {
+  size_t widest = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    widest = std::max(widest, end - begin);
+    begin = end + 1;
+  }
+  return widest;
+}
+
+}  // namespace
+
+TEST_CASE("a step line has epoch, step, loss, accuracy, time per step and speed") {
+  StepReport report;
+  report.epoch = 1;
+  report.step = 50;
+  report.sums = sums_of(2302.8, 97, 1000);
+  report.seconds = .0027;
+  report.images_per_second = 96'517.6;
+  CHECK(step_line(report, plan_of(10, 235)) ==
+        "epoch  1/10 | step  50/235 | loss 2.3028 | acc 0.097 | 2.7 ms | 96,518 img/s");
+}
+
+TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and the phases of a step") {
+  auto report = epoch_of_images();
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
+        "    lr 0.2");
+  report.phases = StepTimes{.data = .0001, .compute = .0031, .sync = 0, .update = .0002};
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
+        "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.2");
+}
+
+TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
+  StepReport slow;
+  slow.epoch = 100;
+  slow.step = 235;
+  slow.sums = sums_of(61.9721, 1, 1);
+  slow.seconds = 2.0178;
+  slow.images_per_second = 254;
+  CHECK(step_line(slow, plan_of(100, 235)).size() <= 80);
+  StepReport fast = slow;
+  fast.epoch = 10;
+  fast.sums = sums_of(2.3026, 1, 1);
+  fast.seconds = .0002;
+  fast.images_per_second = 1'234'567;
+  CHECK(step_line(fast, plan_of(10, 235)).size() <= 80);
+
+  auto epoch = epoch_of_images();
+  epoch.epoch = 10;
+  epoch.lr = 1.234567e-5;
+  epoch.seconds = 361.2;
+  epoch.phases = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
+  CHECK(widest_line(epoch_lines(epoch, plan_of(10, 235))) <= 80);
+}
