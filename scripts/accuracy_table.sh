@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# scripts/accuracy_table.sh [FLAG...]: test accuracy of `lockstep train` for seeds 0-4 on one and on two replicas, as a
-# Markdown table. Set-up and build come first where they are needed. About 20 minutes on two cores.
+# scripts/accuracy_table.sh [FLAG...]: prints the test accuracy of `lockstep train` for seeds 0-4 on one and on two replicas
+# as a Markdown table. Sets up and builds first where needed. About 20 minutes on two cores.
 #
 #   scripts/accuracy_table.sh                                     10 epochs each
 #   scripts/accuracy_table.sh --epochs 1 --limit-train 6400       FLAG... goes to `lockstep train`
 #   SEEDS="0 1" DEVICES="cpu cpux3" scripts/accuracy_table.sh     other rows and columns
 #
-# Interrupted, it goes on where it stopped: the closing line of each finished run is kept in build/accuracy, in a folder
-# for each build of the program.
+# After an interruption it continues: build/accuracy keeps the last line of each finished run, for each build of the
+# program.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 case ${1:-} in
@@ -26,7 +26,8 @@ program=$root/build/release/lockstep
 results=$root/build/accuracy/$(sha256sum "$program" | head -c 12)
 mkdir -p "$results"
 
-# accuracy DEVICES SEED FLAG...: the number of the closing line, `test acc: 0.83, ...`, of a run now or earlier.
+# accuracy DEVICES SEED FLAG...: prints the accuracy of a run, from its last line `test acc: 0.83, ...`. Runs it unless an
+# earlier result is kept.
 accuracy() {
   local flags="--devices $1 --seed $2 ${*:3}" kept line
   kept=$results/${flags//[^a-zA-Z0-9.,:-]/_}
@@ -41,7 +42,7 @@ accuracy() {
   echo "${line%%,*}"
 }
 
-# The rows that sum up the rows on stdin, column by column.
+# Prints rows with the mean and the minimum of each column of the rows on stdin.
 summaries() {
   awk -F '|' '
     { for (i = 3; i < NF; ++i) { sum[i] += $i; if (NR == 1 || $i < low[i]) low[i] = $i } columns = NF }

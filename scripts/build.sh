@@ -1,8 +1,8 @@
-# Sourced by the scripts that build: configure and build one preset into build/<preset>.
+# Sourced by the scripts that build: configures and builds one preset in build/<preset>.
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# As many compilers as there are cores, and as memory allows: one that uses torch takes 1.5 GB.
+# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.5 GB.
 build_jobs() {
   local cores memory
   cores=$(nproc)
@@ -11,11 +11,11 @@ build_jobs() {
   echo $((cores < memory ? cores : memory))
 }
 
-# configure PRESET: only if this was not the last configure run of the folder. CMake notices by itself what changed in its
-# own files, but not that other switches are wanted. A folder with tests serves whoever asks for none.
+# configure PRESET: configures unless the last configure run of the folder had the same switches. CMake itself notices
+# changed files, but not changed switches. A folder with tests is kept when no tests are asked for.
 configure() {
   local preset=$1 folder=$root/build/$1 arguments=() configured tests=-DLOCKSTEP_BUILD_TESTS
-  case $preset in  # the others say themselves whether they have CUDA
+  case $preset in  # the other presets set CUDA themselves
     release | debug) arguments+=("-DLOCKSTEP_BUILD_CUDA=${LOCKSTEP_BUILD_CUDA:-auto}") ;;
   esac
   [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_TORCH=$(realpath -m "$LOCKSTEP_BUILD_TORCH")")
@@ -47,11 +47,11 @@ configure_and_build() {
     cmake --build "$root/build/$preset" --parallel "$(build_jobs)" --target $targets
 }
 
-# build PRESET TARGETS: one at a time in each folder. Prints nothing when nothing is to do.
+# build PRESET TARGETS: configures and builds; one run at a time in each folder. Prints nothing when nothing is to do.
 build() { locked "$root/build/$1.lock" configure_and_build "$@"; }
 
-# find_build TARGETS [--built FOLDER] [ARG...]: sets `built` to that folder, or else to the release build, which is made
-# here with these targets; and `arguments` to the rest.
+# find_build TARGETS [--built FOLDER] [ARG...]: sets `built` to that folder, or to the release build, whose targets it
+# builds. Sets `arguments` to the rest.
 find_build() {
   local targets=$1
   shift
@@ -63,6 +63,6 @@ find_build() {
     build release "$targets"
     built=$root/build/release
   fi
-  # shellcheck disable=SC2034  # for who sources this
+  # shellcheck disable=SC2034  # used by the script that sources this
   arguments=("$@")
 }

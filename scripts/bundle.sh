@@ -1,7 +1,7 @@
 # Sourced by setup.sh --bundle.
 # shellcheck shell=bash
 
-# {fmt} as Debian ships it has no static library; this is the one source file that makes it.
+# Debian's {fmt} has no static library; prints the source file that makes one.
 fmt_source() {
   cat <<'SOURCE'
 #include <fmt/format-inl.h>
@@ -32,7 +32,7 @@ static_fmt() {
     rm "$folder/fmt.cpp" "$folder/fmt.o"
 }
 
-# make_bundle DIR: appears complete or not at all.
+# make_bundle DIR: writes the bundle completely or not at all.
 make_bundle() {
   local folder=$1 part library archive size
   [ ! -e "$folder" ] || [ -e "$folder/include/fmt" ] || die "$folder exists and is not a bundle" "name another folder"

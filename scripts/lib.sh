@@ -1,5 +1,5 @@
-# Sourced by the scripts of this folder: where things are, what was asked for, and how a long step is shown.
-# Everything these functions print goes to stderr: stdout belongs to the program that is run.
+# Sourced by the scripts of this folder: paths, switches, and the display of long steps. These functions print to stderr:
+# stdout belongs to the program.
 # shellcheck shell=bash
 set -euo pipefail
 
@@ -8,8 +8,8 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/lockstep
 logs=$cache/log
 torch_version=2.15.0
 torch_cuda_major=13
-torch_cpu=$cache/torch-$torch_version-cpu    # a plain folder; serves C++ without CUDA
-torch_full=$cache/torch-$torch_version-full  # a Python environment with all that torch loads; CUDA and Python need it
+torch_cpu=$cache/torch-$torch_version-cpu    # a plain folder, for C++ without CUDA
+torch_full=$cache/torch-$torch_version-full  # a Python environment with all of torch, for CUDA and Python
 nccl_version=2.30.7                          # torch's
 nvcc_install=$cache/nvcc-13.2.2-nccl-$nccl_version
 debian_data=/usr/share/datasets/fashion-mnist
@@ -24,10 +24,10 @@ die() {
   exit 1
 }
 
-# The comment at the head of the calling script is its help.
+# show_help FILE: prints the comment at the head of a script.
 show_help() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
 
-# An install is complete when its mark is there, which is written last.
+# Whether an install is complete: its mark is written last.
 complete() { [ -e "$1/complete" ]; }
 
 # cmake/LockstepOptions.cmake looks for a driver in the same places.
@@ -53,14 +53,14 @@ find_python() {
 sys.exit(not all(map(util.find_spec, sys.argv[1:])))' "$@" 2>/dev/null
 }
 
-# The same for torch, without which a comparison is skipped.
+# The same for torch; without it the script exits with 77.
 need_python_torch() {
   find_python torch && return
   say "skipped: no Python torch to compare with; scripts/setup.sh --python gets one"
   exit 77
 }
 
-# The LibTorch folder in use: the one that was named, or what was fetched.
+# Prints the LibTorch folder in use: LOCKSTEP_BUILD_TORCH or the downloaded one.
 torch_folder() {
   local folder=${LOCKSTEP_BUILD_TORCH:-$torch_cpu/torch}
   if [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && complete "$torch_full"; then
@@ -69,7 +69,7 @@ torch_folder() {
   echo "$folder"
 }
 
-# A CUDA compiler of torch's major version that is on the machine already.
+# Whether the machine has a CUDA compiler of torch's major version.
 system_nvcc() {
   local nvcc
   for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do
@@ -80,11 +80,11 @@ system_nvcc() {
   return 1
 }
 
-# progress NAME LOG PID: shows that process PID is alive until it is gone or this is killed. From the third second on:
-# a line that counts on a terminal, elsewhere one line now and one every 15 s.
+# progress NAME LOG PID: shows that process PID is alive, until it ends or this is killed. Begins after two seconds: on a
+# terminal one line that counts, elsewhere one line now and one every 15 s.
 progress() {
   local name=$1 log=$2 pid=$3 next=2 clock detail
-  exec {clock}<> <(:)  # reading it with a time limit is a sleep that leaves no process behind
+  exec {clock}<> <(:)  # a read with a time limit sleeps without a process of its own
   while kill -0 "$pid" 2>/dev/null; do
     if [ "$SECONDS" -ge "$next" ]; then
       detail=$(tail -n 1 "$log" 2>/dev/null | grep -o '^\[[0-9]*/[0-9]*\]' || true)
@@ -102,7 +102,7 @@ progress() {
   done
 }
 
-# watched NAME LOG COMMAND...: runs the command with its output in LOG, showing meanwhile that it is alive.
+# watched NAME LOG COMMAND...: runs the command with its output in LOG and shows its progress.
 watched() {
   local name=$1 log=$2 status=0 started=$SECONDS ticker
   shift 2
@@ -110,14 +110,15 @@ watched() {
   (SECONDS=0 && progress "$name" "$log" $$) &
   ticker=$!
   "$@" >"$log" 2>&1 </dev/null || status=$?
-  # Not with TERM: a child that has hardly begun would still run this shell's EXIT trap.
+  # Not TERM: a child that has just started would run this shell's EXIT trap.
   { kill -KILL "$ticker"; wait "$ticker"; } 2>/dev/null || true
   [ ! -t 2 ] || printf '\r\033[K' >&2
   [ "$status" -ne 0 ] || [ $((SECONDS - started)) -lt 3 ] || say "$name: done in $((SECONDS - started)) s"
   return "$status"
 }
 
-# step NAME REMEDY COMMAND...: the same with a log of its own; if it fails, names step, log and remedy, and ends the run.
+# step NAME REMEDY COMMAND...: the same with its own log. If the command fails, prints the log's end and the remedy, and
+# exits with 1.
 step() {
   local name=$1 remedy=$2 status=0 log=$logs/${1//[^a-zA-Z0-9]/-}.log
   shift 2
@@ -131,7 +132,7 @@ step() {
   exit 1
 }
 
-# locked FILE COMMAND...: runs it while no other process holds FILE's lock.
+# locked FILE COMMAND...: runs the command with the lock of FILE; waits for it.
 locked() {
   local file=$1
   shift

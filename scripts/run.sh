@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# scripts/run.sh ARGS...: runs `lockstep ARGS...`, setting up and building first where that is needed.
-# What set-up and build have to say goes to stderr; exit code and signals are lockstep's own.
+# scripts/run.sh ARGS...: runs `lockstep ARGS...`; sets up and builds first where needed.
+# Set-up and build print to stderr; the exit code is lockstep's.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 "$root/scripts/setup.sh" --quiet

@@ -1,22 +1,23 @@
 #!/usr/bin/env bash
-# scripts/setup.sh: everything that building and running lockstep needs; run.sh and test.sh call it by themselves.
-# Running it again costs nothing.
+# scripts/setup.sh: installs what building and running lockstep needs. run.sh and test.sh call it. Running it again costs
+# nothing.
 #
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
-#   scripts/setup.sh --tests         also Catch2, which the tests need; scripts/test.sh asks for it
-#   scripts/setup.sh --python        also Python with torch, for the scripts that compare; prints the interpreter's path
+#   scripts/setup.sh --tests         also Catch2 for the tests; scripts/test.sh passes this
+#   scripts/setup.sh --lint          also clang-format and clang-tidy (45 MB); scripts/test.sh --all passes this
+#   scripts/setup.sh --python        also Python with torch, for comparisons; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
 #                                    LOCKSTEP_DATA=DIR/fashion-mnist, and LOCKSTEP_BUILD_TORCH=...)
-#   scripts/setup.sh --clean         removes what was fetched
-#   --quiet                          says nothing when there is nothing to do
+#   scripts/setup.sh --clean         removes all downloads
+#   --quiet                          prints nothing when there is nothing to do
 #
 # Downloads are kept in ${XDG_CACHE_HOME:-~/.cache}/lockstep. Environment:
 #   LOCKSTEP_BUILD_CUDA=auto|on|off  auto: CUDA where an NVIDIA driver is installed
-#   LOCKSTEP_BUILD_TORCH=PATH        use this site-packages/torch or libtorch folder, fetch none
-#   LOCKSTEP_BUILD_TORCH_UNTRIED=on  build with it whatever its version
-#   LOCKSTEP_BUILD_BUNDLE=PATH       use the libraries of this bundle, install none
-# Exit code: 0 when all is there, 1 when something is missing (the message says what to do), 2 for a wrong argument.
+#   LOCKSTEP_BUILD_TORCH=PATH        uses this site-packages/torch or libtorch folder, downloads none
+#   LOCKSTEP_BUILD_TORCH_UNTRIED=on  accepts any version of it
+#   LOCKSTEP_BUILD_BUNDLE=PATH       uses the libraries of this bundle, installs none
+# Exit code: 0 when everything is there, 1 when something is missing (with a message what to do), 2 for a wrong argument.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
 check_system() {
@@ -25,8 +26,8 @@ check_system() {
   fi
 }
 
-# missing_packages FETCHES: the Debian packages whose file or command is not there. Looking for what is needed, not for packages, also serves
-# machines that have it from elsewhere.
+# missing_packages FETCHES: prints the Debian packages whose file or command is missing. Files and commands, not packages:
+# they may come from elsewhere.
 missing_packages() {
   local pair fetches=$1
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
@@ -35,6 +36,7 @@ missing_packages() {
     libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
+    [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy"
     [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
     [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"
   fi
@@ -77,7 +79,7 @@ install_packages() {
     "${as_root[@]}" apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends $missing
 }
 
-# What this call has to download, in the order of downloading.
+# Prints the downloads that are missing, in their order.
 list_fetches() {
   if [ "$want_python" = yes ] || { [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && cuda_wanted; }; then
     complete "$torch_full" || echo full
@@ -90,7 +92,7 @@ list_fetches() {
   fi
 }
 
-# The compiler, and NCCL, each from our own install or from elsewhere.
+# Whether the compiler and NCCL are there, each from a download or from elsewhere.
 cuda_tools_complete() {
   local fetched=/nowhere
   ! complete "$nvcc_install" || fetched=$nvcc_install
@@ -98,7 +100,7 @@ cuda_tools_complete() {
     { [ -e "$fetched/nvidia/nccl/include/nccl.h" ] || nccl_elsewhere; }
 }
 
-# On the system, beside the torch in use, or beside the full torch that this call has fetched by then.
+# Whether NCCL is on the system, beside the torch in use, or beside the full torch that this call downloads.
 nccl_elsewhere() {
   [ -e /usr/include/nccl.h ] || [ -e "$(torch_folder)/../nvidia/nccl/include/nccl.h" ] ||
     { [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && { [ "$want_python" = yes ] || cuda_wanted; }; }
@@ -112,8 +114,8 @@ need_space() {
     "free some space, or point XDG_CACHE_HOME at a larger disk"
 }
 
-# The user's own pip settings hold (index, proxy, certificates), except those that contradict a folder of our own.
-# Temporary files go where the result goes: pip moves them there, and /tmp may be small or in memory.
+# Respects the user's pip settings (index, proxy, certificates), except those that contradict --target. Temporary files go
+# into the cache: /tmp may be small or in memory.
 pip() {
   mkdir -p "$cache/tmp"
   TMPDIR=$cache/tmp PIP_USER=0 PIP_REQUIRE_VIRTUALENV=0 python3 -m pip --disable-pip-version-check --no-input \
@@ -131,10 +133,10 @@ install_python() {
     pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors
 }
 
-# One call for both: pip does not merge into a folder that is there already.
+# One call for both: pip does not merge into an existing folder.
 install_nvcc() {
   local packages=()
-  # All extras: with nvcc alone pip takes parts of a newer release that do not fit.
+  # All extras: for nvcc alone pip takes parts of a newer release, which do not fit.
   system_nvcc || packages+=('cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.2.2')
   nccl_elsewhere || packages+=("nvidia-nccl-cu13==$nccl_version")
   pip_into "$nvcc_install" "${packages[@]}" || return
@@ -142,7 +144,7 @@ install_nvcc() {
   [ ! -e "$nvcc_install/nvidia/cu13" ] || ln -s lib "$nvcc_install/nvidia/cu13/lib64"
 }
 
-# fetch NAME GIGABYTES FOLDER FILE COMMAND...: FILE, inside FOLDER, proves that the command did its work.
+# fetch NAME GIGABYTES FOLDER FILE COMMAND...: runs a download. FILE, inside FOLDER, must exist afterwards.
 fetch() {
   local name=$1 folder=$3 file=$4 gigabytes=$2
   shift 4
@@ -158,7 +160,7 @@ fetch() {
 fetch_one() {
   case $1 in
     cpu)
-      # Two NVIDIA packages, because libtorch_cpu.so names libraries of theirs; the other 3.5 GB serve GPUs only.
+      # Two NVIDIA packages, because libtorch_cpu.so needs their libraries; the other 3.5 GB are for GPUs only.
       fetch "LibTorch $torch_version (CPU, 540 MB)" 3 "$torch_cpu" torch/lib/libtorch_cpu.so \
         pip_into "$torch_cpu" --no-deps "torch==$torch_version" nvidia-cuda-cupti==13.2.86 nvidia-cuda-runtime==13.2.86
       ;;
@@ -183,7 +185,7 @@ set_up() {
   done
 }
 
-# Nothing to do is found out without the lock; whatever there is to do is looked at again with it.
+# Checked without the lock; set_up checks again with it.
 nothing_to_do() { [ -z "$(missing_packages "")" ] && [ -z "$(list_fetches)" ]; }
 
 clean() {
@@ -194,10 +196,11 @@ clean() {
   say "removed $size: $cache"
 }
 
-want_tests=no want_python=no want_nvcc=no quiet=no bundle=
+want_tests=no want_lint=no want_python=no want_nvcc=no quiet=no bundle=
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) want_tests=yes ;;
+    --lint) want_lint=yes ;;
     --python) want_python=yes ;;
     --cuda-compiler) want_nvcc=yes ;;
     --bundle)
@@ -224,7 +227,7 @@ while [ $# -gt 0 ]; do
 done
 
 check_system
-cuda_wanted || true  # a wrong LOCKSTEP_BUILD_CUDA ends here
+cuda_wanted || true  # exits for a wrong LOCKSTEP_BUILD_CUDA
 if ! nothing_to_do; then
   locked "$cache.lock" set_up
 elif [ "$quiet" = no ]; then

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests; what failed and what was skipped is
-# named at the end.
+# scripts/test.sh [--all] [CTEST ARGUMENT...]: sets up, builds and runs the tests. Names failed and skipped tests at the end.
 #
 #   scripts/test.sh                  the release build and all its tests
-#   scripts/test.sh -L cpu -R idx    the same, handing ctest a choice (here: label cpu, "idx" in the name)
-#   scripts/test.sh --all            also, but for slow ones, the tests under AddressSanitizer and UndefinedBehaviorSanitizer, those that need
-#                                    no torch under ThreadSanitizer, and a build of all CUDA sources (no GPU needed)
+#   scripts/test.sh -L cpu -R idx    the same with arguments for ctest (here: label cpu, "idx" in the name)
+#   scripts/test.sh --all            also clang-tidy, the tests that are not slow under AddressSanitizer and
+#                                    UndefinedBehaviorSanitizer, the tests without torch under ThreadSanitizer, and a build of
+#                                    all CUDA sources (no GPU needed)
 #
-# Exit code: 0 when everything built and no test failed, 1 otherwise.
+# Exit code: 0 when everything was built and no test failed, 1 otherwise.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 # shellcheck disable=SC2034  # build.sh reads it
 LOCKSTEP_BUILD_TESTS=on
@@ -17,7 +17,7 @@ failed=no
 
 readable() { sed 's/&quot;/"/g; s/&apos;/'"'"'/g; s/&lt;/</g; s/&gt;/>/g; s/&amp;/\&/g'; }
 
-# Of ctest's JUnit file: the tests that failed, a line each, and the last lines that each has printed.
+# failed_tests FILE: prints the failed tests of ctest's JUnit file, each with the last lines of its output.
 failed_tests() {
   awk '
     /<testcase / {
@@ -34,7 +34,7 @@ failed_tests() {
   ' "$1" | readable
 }
 
-# The skipped ones: the name, and the reason that the test gave.
+# skipped_tests FILE: prints the skipped tests, each with its reason.
 skipped_tests() {
   awk '
     /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name); skipped = 0 }
@@ -60,14 +60,14 @@ run_tests() {
   rm -f "$output"
 }
 
-# part NAME COMMAND...: one part of --all; a part that cannot be built does not keep the others from running.
+# part NAME COMMAND...: runs one part of --all. The other parts run even if it fails.
 part() {
   local name=$1 started=$SECONDS
   shift
   say "--- $name"
   if ! "$@"; then
     failed=yes
-    summary+=("$name: FAILED to build, see above")
+    summary+=("$name: FAILED, see above")
   fi
   summary+=("$name: $((SECONDS - started)) s")
 }
@@ -78,8 +78,8 @@ build_and_test() {
   (build "$preset" all) && run_tests "$preset" "$@"
 }
 
-# Needs no GPU, no driver and none of the 3.5 GB that a GPU needs beside torch itself: it compiles and links what CUDA
-# changes. The other tests are the same sources as in the release build.
+# Compiles and links what CUDA changes; other tests have the same sources as in the release build. Needs no GPU, no driver
+# and none of the 3.5 GB that torch needs on a GPU.
 build_cuda() {
   if cuda_wanted; then
     summary+=("cuda: on, in the release build")
@@ -88,6 +88,15 @@ build_cuda() {
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
     (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli compare_case cuda_tests") &&
     summary+=("cuda: the program and its CUDA tests compiled and linked")
+}
+
+# clang-tidy on the sources that need no torch.
+check_tidy() {
+  local code=0
+  ("$root/scripts/setup.sh" --quiet --lint) || true  # without it tidy.sh says that it is skipped
+  "$root/scripts/tidy.sh" || code=$?
+  [ "$code" -ne 77 ] || summary+=("tidy: skipped, see above")
+  [ "$code" -eq 0 ] || [ "$code" -eq 77 ]
 }
 
 if [ "${1:-}" = --help ]; then
@@ -105,7 +114,8 @@ if [ "$everything" = no ]; then
   build release all
   run_tests release "$@"
 else
-  part asan build_and_test asan -LE slow "$@"  # their arithmetic takes minutes, and the release build does it
+  part tidy check_tidy
+  part asan build_and_test asan -LE slow "$@"  # slow tests take minutes there; the release build runs them
   part tsan build_and_test tsan "$@"
   part cuda build_cuda
   part release build_and_test release "$@"

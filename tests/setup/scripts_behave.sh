@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# scripts_behave.sh CASE: runs scripts/setup.sh and its like with stand-ins for the commands that would change the
-# machine or need the network (apt-get, pip, uname, sudo, ...), and looks at what they print, run and leave behind.
+# scripts_behave.sh CASE: runs scripts/setup.sh and others with fake commands in place of those that change the machine or
+# need the network (apt-get, pip, uname, sudo, ...), and checks what they print, run and leave behind.
 source "$(dirname "$0")/stand_ins.sh"
 export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
 unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_TESTS
 cpu=$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu
 
-# Only these of the machine's commands, so that the others are missing.
+# Hides all other commands of the machine.
 only_commands() {
   local name
   for name in awk bash cat date df dirname du env flock grep id ls mkdir mv rm sed tail touch tr true uname wc "$@"; do
@@ -15,7 +15,7 @@ only_commands() {
   PATH=$work/bin
 }
 
-# A pip that makes the folder it is asked for (`full` as an environment) in no time.
+# A fake pip that creates the folder it is asked for.
 working_pip() {
   : | stand_in pip3
   stand_in python3 <<'STUB'
@@ -68,6 +68,14 @@ case_needs_root() {
   says "as root: apt-get update && apt-get install -y --no-install-recommends g++ cmake ninja-build"
   lines 2
 }
+case_lint_when_asked() {
+  stand_in id <<<'echo 1000'
+  only_commands apt-get
+  setup 1 --lint
+  says "clang-format clang-tidy"
+  setup 1 --tests
+  ! grep -q clang "$work/output" || fail "clang's tools are not for --tests"
+}
 case_no_apt() {
   only_commands
   setup 1
@@ -82,7 +90,7 @@ case_sudo_installs() {
   : | stand_in cmake
   : | stand_in ccache
   only_commands
-  LOCKSTEP_BUILD_BUNDLE=$work setup 0  # of the packages only the tools are looked at
+  LOCKSTEP_BUILD_BUNDLE=$work setup 0  # with a bundle only tools are needed
   called 1 "apt-get -o DPkg::Lock::Timeout=600 update"
   called 1 "apt-get -o DPkg::Lock::Timeout=600 install -y --no-install-recommends ninja-build"
 }
@@ -150,11 +158,11 @@ case_full_for_cuda() {
   if ! /usr/local/cuda/bin/nvcc --version 2>/dev/null | grep -q 'release 13'; then
     called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.2.2"
   fi
-  called 0 nvidia-nccl  # which is torch's own
+  called 0 nvidia-nccl  # it comes with torch
   [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.15.0-full/bin/python" ] ||
     fail "--python does not print its interpreter"
 }
-case_nccl_without_its_torch() {  # to compile what uses NCCL where neither torch nor the system has it
+case_nccl_without_its_torch() {  # NCCL is downloaded where neither torch nor the system has it
   if [ -e /usr/include/nccl.h ]; then
     echo "skipped: the system has NCCL"
     exit 77
@@ -200,7 +208,7 @@ case_clean() {
   says "removed 2.9M: $XDG_CACHE_HOME/lockstep"
   [ ! -e "$XDG_CACHE_HOME/lockstep" ] || fail "the cache is still there"
 }
-case_progress_in_a_pipe() {  # a step that is past its 45th second says so, and what the build has come to
+case_progress_in_a_pipe() {  # after 45 s a step prints its time and the progress of the build
   printf '[3/40] Building\n' >"$work/log"
   source "$root/scripts/lib.sh"
   (SECONDS=45 && progress "build it" "$work/log" $$) >"$work/output" 2>&1 &
@@ -208,13 +216,13 @@ case_progress_in_a_pipe() {  # a step that is past its 45th second says so, and 
   kill $!
   says "lockstep: build it ..." "lockstep: build it: at work for 4" "[3/40]"
 }
-case_step_passes_on() {  # a step neither prints nor fails by itself
+case_step_passes_on() {  # a successful step prints nothing
   source "$root/scripts/lib.sh"
   step "try" "none" bash -c 'echo to the log; echo and this >&2' >"$work/output" 2>&1
   lines 0
   [ "$(cat "$logs/try.log")" = $'to the log\nand this' ] || fail "the log is not what the command printed"
 }
-# A copy of the scripts in $tree, where nothing is set up, built or tested in earnest.
+# A copy of the scripts in $tree with fake set-up, build and tests.
 scripts_alone() {
   tree=$work/tree
   mkdir "$tree"
@@ -234,7 +242,7 @@ case_switches_are_passed_on() {
     fail "run.sh failed"
   called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on"
 }
-case_tests_when_asked() {  # the program is built without a test library; a folder with tests serves the program as well
+case_tests_when_asked() {  # the program needs no test library; a folder configured with tests is kept
   scripts_alone
   "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
   called 1 "cmake --preset release"
@@ -258,7 +266,7 @@ case_bundle() {
   setup 0 --bundle "$folder"
   [ "$(du -sm "$folder" | cut -f1)" -lt 60 ] || fail "the bundle takes more than 60 MB"
   [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
-  # What the bundle holds links into a program with nothing of those libraries from the system.
+  # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'
 #include <zlib.h>
 #include <CLI/CLI.hpp>
@@ -274,7 +282,7 @@ SOURCE
     fail "it does not compile"
   "$work/use" || fail "it does not work"
   ! ldd "$work/use" | grep -E 'libfmt|libz|libspdlog' || fail "it needs a library of the system"
-  # A folder that is something else is not overwritten.
+  # Other folders are not overwritten.
   mkdir "$work/mine"
   setup 1 --bundle "$work/mine"
   says "$work/mine exists and is not a bundle"

@@ -1,15 +1,15 @@
-# Sourced by the tests of scripts: a scratch folder, commands that stand in for others, and what is expected of output.
+# Sourced by the tests of scripts: a scratch folder, fake commands, and checks of output.
 # shellcheck shell=bash
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-calls=$work/calls  # what the stand-ins were called with, one line a call
+calls=$work/calls  # the calls of fake commands, one line per call
 touch "$calls"
 mkdir "$work/bin"
 PATH=$work/bin:$PATH
 
-# stand_in NAME: the script on stdin replaces command NAME.
+# stand_in NAME: replaces command NAME by the script on stdin.
 stand_in() {
   { printf '#!/bin/bash\ncalls=%q work=%q\n' "$calls" "$work" && cat; } >"$work/bin/$1"
   chmod +x "$work/bin/$1"
