@@ -1,12 +1,12 @@
-# LibTorch as imported targets of our own, from a site-packages/torch or an unzipped libtorch folder. (torch's own
-# package file demands a CUDA toolkit even for a program that never touches a GPU, and sets global flags.)
+# Finds LibTorch in a site-packages/torch or an unzipped libtorch folder and imports it. (torch's own package file demands
+# a CUDA toolkit even for a program without CUDA, and sets global flags.)
 #   in    LOCKSTEP_BUILD_TORCH, LOCKSTEP_BUILD_TORCH_UNTRIED, LOCKSTEP_CUDA
-#   out   LibTorch::torch (cmake/LockstepCuda.cmake adds the CUDA part), LibTorch_ROOT_DIR, LibTorch_VERSION,
+#   out   LibTorch::torch (cmake/LockstepCuda.cmake adds CUDA), LibTorch_ROOT_DIR, LibTorch_VERSION,
 #         LibTorch_CUDA_VERSION (empty for a CPU-only torch), LibTorch_UNTRIED
-set(_wanted 2.15)      # what scripts/setup.sh fetches
-set(_tried 2.11 2.15)  # what all tests were run with; support/torch_compat.h says how they differ
+set(_wanted 2.15)      # scripts/setup.sh downloads it
+set(_tried 2.11 2.15)  # tested versions; support/torch_compat.h says how they differ
 
-# The first match of `regex`'s group in the first of these files that has one.
+# Sets `out` to the group of `regex` in the first of these files that matches.
 function(_lockstep_read_version out regex)
   set(${out} "" PARENT_SCOPE)
   foreach(file IN LISTS ARGN)
@@ -22,7 +22,7 @@ endfunction()
 
 set(_root "${LOCKSTEP_BUILD_TORCH}")
 if(NOT _root)
-  # The CPU flavour is a plain folder, the full one a Python environment, which serves a CPU build as well.
+  # The CPU version is a plain folder, the full one a Python environment, which also serves a build without CUDA.
   lockstep_fetched(_found "torch-${_wanted}.*-full/lib/python3*/site-packages/torch")
   if(NOT LOCKSTEP_CUDA)
     lockstep_fetched(_cpu "torch-${_wanted}.*-cpu/torch")
@@ -51,15 +51,15 @@ if(NOT _minor IN_LIST _tried)
 endif()
 if(LibTorch_UNTRIED AND NOT LOCKSTEP_BUILD_TORCH_UNTRIED)
   list(JOIN _tried " and " _names)
-  lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep was tried with ${_names} alone"
-    "${_another}.\n       LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one all the same")
+  lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep was tested only with ${_names}"
+    "${_another}.\n       LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one anyway")
 endif()
 foreach(_file include/ATen/ATen.h include/torch/csrc/api/include/torch/torch.h lib/libc10.so lib/libtorch_cpu.so)
   if(NOT EXISTS "${_root}/${_file}")
     lockstep_stop("LibTorch in ${_root} is incomplete: no ${_file}" "${_another}")
   endif()
 endforeach()
-# What the library itself exports tells its ABI: a std::string of the new one is called __cxx11.
+# The library's symbols show its ABI: __cxx11 is in the names of the new one.
 file(STRINGS "${_root}/lib/libc10.so" _new_abi REGEX "__cxx11" LIMIT_COUNT 1)
 if(NOT _new_abi)
   lockstep_stop("LibTorch in ${_root} was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), which cannot be linked here"
@@ -83,7 +83,8 @@ if(LOCKSTEP_CUDA AND NOT LibTorch_CUDA_VERSION)
 endif()
 set(LibTorch_ROOT_DIR "${_root}")
 
-# torch ships a newer {fmt} than the one we link, under the same name; ours has to come first (LockstepLibraries fills it).
+# torch has a newer {fmt} than lockstep links, under the same name; this folder with lockstep's {fmt} comes first
+# (LockstepLibraries fills it).
 set(LOCKSTEP_FMT_FIRST "${PROJECT_BINARY_DIR}/include_first")
 
 foreach(_library c10 torch_cpu)
@@ -95,6 +96,6 @@ target_include_directories(LibTorch::torch SYSTEM INTERFACE
   "${LOCKSTEP_FMT_FIRST}" "${_root}/include" "${_root}/include/torch/csrc/api/include")
 target_compile_definitions(LibTorch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
 target_link_libraries(LibTorch::torch INTERFACE LibTorch::torch_cpu LibTorch::c10)
-# torch's libraries name others (of CUDA) that a program without CUDA never loads.
+# torch's libraries refer to CUDA libraries that a program without CUDA never loads.
 target_link_options(LibTorch::torch INTERFACE -Wl,--allow-shlib-undefined)
 set(LibTorch_FOUND TRUE)

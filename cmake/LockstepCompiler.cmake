@@ -1,5 +1,5 @@
-# Language, warnings, sanitizers and ccache, for our own targets and nobody else's: in a project that adds our folder,
-# what is set here holds in our folder alone.
+# Language, warnings, sanitizers and ccache, for lockstep's own targets only: in a project that adds this folder, these
+# settings apply to this folder alone.
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
 set(CMAKE_CXX_EXTENSIONS OFF)
@@ -9,34 +9,34 @@ endif()
 if(NOT CMAKE_BUILD_TYPE)
   set(CMAKE_BUILD_TYPE Release)
 endif()
-set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # the arithmetic is torch's; -O3 only compiles longer
+set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # torch does the arithmetic; -O3 only takes longer to compile
 
-# models/cpu/ is written in GCC's vectors, for the capabilities of x86-64 processors.
+# models/cpu/ uses GCC's vectors and the instruction sets of x86-64 CPUs.
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
-  message(FATAL_ERROR "lockstep's kernels for processors are for x86-64, this is ${CMAKE_SYSTEM_PROCESSOR}")
+  message(FATAL_ERROR "lockstep's CPU kernels are for x86-64, this is ${CMAKE_SYSTEM_PROCESSOR}")
 endif()
 if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSION_LESS 12)
-  message(FATAL_ERROR "lockstep's kernels for processors need g++ 12 or newer, the compiler is "
+  message(FATAL_ERROR "lockstep's CPU kernels need g++ 12 or newer, the compiler is "
                       "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: set CXX")
 endif()
 
-# For what is not worth optimising. g++ 13 and newer load a header that was precompiled at -O2 only where these settings of
-# -O2 are the same; without it a file that uses torch takes twice as long.
+# For code that need not be fast. g++ 13 and newer load a header that was precompiled at -O2 only with these flags of -O2;
+# without the precompiled header a source with torch takes twice as long.
 set(LOCKSTEP_LITTLE_OPTIMISED $<$<CONFIG:Release>:-O1>)
 if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   list(APPEND LOCKSTEP_LITTLE_OPTIMISED
     $<$<CONFIG:Release>:-munroll-only-small-loops> $<$<CONFIG:Release>:-mvzeroupper>)
 endif()
 
-# Warnings are errors, on our own code only: torch and the other libraries are SYSTEM includes. With another compiler than
-# the one that CI has they stay warnings: it may know some that nobody has seen.
+# Warnings are errors in lockstep's own code: torch and the other libraries are SYSTEM includes. With newer compilers than
+# CI's they stay warnings, since those may have new ones.
 set(_error "")
 set(_cuda_error "")
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   set(_error -Werror)
   set(_cuda_error -Werror=all-warnings -Xcompiler=-Werror)
 endif()
-# (No -Wpedantic for .cu files: what nvcc hands to the host compiler is not pedantic itself.)
+# (No -Wpedantic for .cu files: nvcc's own output for the host compiler does not pass it.)
 add_library(lockstep_warnings INTERFACE)
 target_compile_options(lockstep_warnings INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual ${_error}>
@@ -46,14 +46,16 @@ if(LOCKSTEP_BUILD_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_BUILD_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
-  # With sanitizers g++ 12 warns of its own standard library (GCC bug 105562).
+  # With sanitizers g++ 12 warns about its own standard library (GCC bug 105562).
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${LOCKSTEP_BUILD_SANITIZE})
 endif()
 
-# ccache needs the sloppiness and -fpch-preprocess to reuse what was compiled with a precompiled header, and the header.
-find_program(LOCKSTEP_CCACHE ccache DOC "Compiler cache, used when it is there")
+# ccache needs these settings to cache precompiled headers and sources that use them.
+find_program(LOCKSTEP_CCACHE ccache DOC "Compiler cache, used where it is installed")
+set(LOCKSTEP_USES_CCACHE OFF)
 if(LOCKSTEP_CCACHE AND PROJECT_IS_TOP_LEVEL AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(LOCKSTEP_USES_CCACHE ON)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros "${LOCKSTEP_CCACHE}")
   set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fpch-preprocess>)

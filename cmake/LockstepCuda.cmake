@@ -1,5 +1,5 @@
-# The CUDA half of the build: a compiler of torch's own major version, and torch's CUDA libraries in LibTorch::torch.
-# Our sources include the CUDA runtime and c10/cuda only: ATen/cuda would want the headers of cuBLAS and others.
+# CUDA: a compiler of torch's major version, and torch's CUDA libraries in LibTorch::torch. lockstep includes only the CUDA
+# runtime and c10/cuda: ATen/cuda needs the headers of cuBLAS and others.
 string(REGEX MATCH "^[0-9]+" _major "${LibTorch_CUDA_VERSION}")
 find_program(LOCKSTEP_NVCC_IN_PATH nvcc)
 mark_as_advanced(LOCKSTEP_NVCC_IN_PATH)
@@ -22,8 +22,8 @@ if(NOT _release OR NOT CMAKE_MATCH_1 STREQUAL _major)
     "LOCKSTEP_BUILD_CUDA=on scripts/setup.sh, or -DCMAKE_CUDA_COMPILER=<nvcc of CUDA ${_major}>, or -DLOCKSTEP_BUILD_CUDA=off")
 endif()
 
-# The GPU that is here; with none, the data-centre generations and PTX of the last one for newer GPUs. A build that is
-# only to compile takes half the time with -DCMAKE_CUDA_ARCHITECTURES=90.
+# This machine's GPU; without one, the data-centre generations, and PTX of the last one for newer GPUs. With
+# -DCMAKE_CUDA_ARCHITECTURES=90 the build takes half the time.
 if(NOT CMAKE_CUDA_ARCHITECTURES)
   execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE _gpus ERROR_QUIET RESULT_VARIABLE _status)
   if(_status EQUAL 0 AND _gpus MATCHES "GPU 0")
@@ -56,14 +56,14 @@ add_library(LibTorch::cudart SHARED IMPORTED)
 set_target_properties(LibTorch::cudart PROPERTIES IMPORTED_LOCATION "${_cudart}")
 target_include_directories(LibTorch::cudart SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 
-# Nothing of ours calls into libtorch_cuda by name, so the linker would drop it and torch would find no CUDA backend.
+# lockstep refers to no symbol of libtorch_cuda: the linker would drop it, and torch would find no CUDA backend.
 set(_lib "${LibTorch_ROOT_DIR}/lib")
 target_link_libraries(LibTorch::torch INTERFACE
   "-Wl,--push-state,--no-as-needed,${_lib}/libtorch_cuda.so,${_lib}/libc10_cuda.so,--pop-state" LibTorch::cudart)
 target_compile_definitions(LibTorch::torch INTERFACE USE_CUDA USE_C10D_NCCL)
 
-# NCCL: beside torch, which loads that very copy, else what setup.sh --cuda-compiler fetched to compile with, else the
-# system's. A build without it has all but --allreduce nccl.
+# NCCL: the copy beside torch, which torch loads; else the one of setup.sh --cuda-compiler, to compile with; else the
+# system's. A build without NCCL lacks only --allreduce nccl.
 lockstep_fetched(_fetched "nvcc-*/nvidia/nccl/include")
 find_path(LOCKSTEP_NCCL_INCLUDE nccl.h
   HINTS "${LibTorch_ROOT_DIR}/../nvidia/nccl/include" ${_fetched})

@@ -1,4 +1,4 @@
-# The libraries beside torch, from LOCKSTEP_BUILD_BUNDLE or the system. All that are missing are named at once.
+# Finds the libraries beside torch, in LOCKSTEP_BUILD_BUNDLE or the system. Names all missing ones at once.
 set(_missing "")
 set(_packages "")
 
@@ -12,7 +12,7 @@ macro(lockstep_find_headers name header package)
   endif()
 endmacro()
 
-# The same for a library and its headers. (Static in a bundle, so that what is built there runs anywhere.)
+# The same for a library and its headers. (Static in a bundle, so that its builds run anywhere.)
 macro(lockstep_find_library name header package)
   find_library(LOCKSTEP_${name}_LIBRARY NAMES ${ARGN} HINTS "${LOCKSTEP_BUILD_BUNDLE}/lib")
   mark_as_advanced(LOCKSTEP_${name}_LIBRARY)
@@ -34,8 +34,8 @@ lockstep_find_headers(spdlog spdlog/spdlog.h libspdlog-dev)
 lockstep_find_headers(CLI11 CLI/CLI.hpp libcli11-dev)
 lockstep_find_headers(json nlohmann/json.hpp nlohmann-json3-dev)
 
-# Sets LOCKSTEP_TESTS (ON or OFF) and LOCKSTEP_TESTS_WHY. Only tests that were asked for make Catch2 a library that is
-# missing. Version 3 has a library beside its headers; version 2 (Debian 12) has one header, which is all of it.
+# Sets LOCKSTEP_TESTS (ON or OFF) and LOCKSTEP_TESTS_WHY. A missing Catch2 is an error only with LOCKSTEP_BUILD_TESTS=on.
+# Version 3 has headers and a library; version 2 (Debian 12) is one header.
 macro(lockstep_choose_tests)
   string(TOLOWER "${LOCKSTEP_BUILD_TESTS}" _choice)
   set(LOCKSTEP_TESTS OFF)
@@ -61,7 +61,7 @@ macro(lockstep_choose_tests)
 endmacro()
 lockstep_choose_tests()
 
-# Optional: draws the pictures of `lockstep plot`. Not from a bundle, so that what is built there runs anywhere.
+# Optional: draws the pictures of `lockstep plot`. Not from a bundle, so that its builds run anywhere.
 set(LOCKSTEP_CAIRO OFF)
 if(NOT LOCKSTEP_BUILD_BUNDLE)
   find_path(LOCKSTEP_cairo_INCLUDE cairo-svg.h PATH_SUFFIXES cairo)
@@ -78,7 +78,7 @@ if(_missing)
     "scripts/setup.sh --tests, or: apt-get install ${_packages}")
 endif()
 
-# Under the names that their own package files give them.
+# Imports a library under the name of its own package file.
 macro(lockstep_import name target)
   if(LOCKSTEP_${name}_INCLUDE)
     add_library(${target} INTERFACE IMPORTED)
@@ -97,7 +97,7 @@ endif()
 if(LOCKSTEP_CAIRO)
   lockstep_import(cairo cairo::cairo)
 endif()
-# spdlog without its own copy of {fmt}, and header only, so that one {fmt} serves the whole program.
+# spdlog without its own copy of {fmt}, and header only: the whole program uses one {fmt}.
 lockstep_import(spdlog spdlog::spdlog_header_only)
 target_compile_definitions(spdlog::spdlog_header_only INTERFACE SPDLOG_FMT_EXTERNAL)
 target_link_libraries(spdlog::spdlog_header_only INTERFACE fmt::fmt)

@@ -11,7 +11,7 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${LOCKSTEP_TEST_PROGRAM} --list-for-ctest ended with ${status}:\n${output}${errors}")
   endif()
-  # One case a line: name, tab, its tags, each in brackets. Brackets and semicolons would upset CMake's lists.
+  # One case per line: name, tab, tags. Brackets and semicolons would upset CMake's lists.
   string(REPLACE ";" "\\;" output "${output}")
   string(REPLACE "\n" ";" output "${output}")
   set(text "")
@@ -35,8 +35,7 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
     string(REGEX REPLACE "([\\,[])" "\\\\\\1" pattern "${name}")
     string(REGEX REPLACE "^([-~])" "\\\\\\1" pattern "${pattern}")
     list(JOIN labels "," label_text)
-    # Several tests at a time end sooner when the slow ones start first. Of how long a test took ctest knows only once it
-    # was run in the same folder.
+    # Parallel tests end sooner when slow ones start first. ctest knows the time of a test only after a run in this folder.
     set(cost "")
     if(",${label_text}," MATCHES ",slow,")
       set(cost "COST 1000")

@@ -2,19 +2,19 @@
 set(LOCKSTEP_BUILD_CUDA "auto" CACHE STRING "CUDA support: auto (on where an NVIDIA driver is installed), on, off")
 set(LOCKSTEP_BUILD_TORCH "" CACHE PATH
     "LibTorch: a site-packages/torch or an unzipped libtorch folder; empty: what scripts/setup.sh fetched")
-option(LOCKSTEP_BUILD_TORCH_UNTRIED "Build with a LibTorch of a version that lockstep was not tried with" OFF)
+option(LOCKSTEP_BUILD_TORCH_UNTRIED "Accept a LibTorch of a version that lockstep was not tested with" OFF)
 set(LOCKSTEP_BUILD_BUNDLE "" CACHE PATH "A folder made by scripts/setup.sh --bundle, searched before the system")
-set(LOCKSTEP_BUILD_SANITIZE "" CACHE STRING "Sanitizers for our own code, as -fsanitize= takes them")
+set(LOCKSTEP_BUILD_SANITIZE "" CACHE STRING "Sanitizers for lockstep's own code, as for -fsanitize=")
 set(LOCKSTEP_BUILD_TESTS "auto" CACHE STRING "Tests: auto (on where Catch2 is installed, off inside another project), on, off")
-option(LOCKSTEP_BUILD_CORE_ONLY "Build and test only what needs no LibTorch (for ThreadSanitizer)" OFF)
+option(LOCKSTEP_BUILD_CORE_ONLY "Build and test only the parts without LibTorch (for ThreadSanitizer)" OFF)
 set_property(CACHE LOCKSTEP_BUILD_CUDA LOCKSTEP_BUILD_TESTS PROPERTY STRINGS auto on off)
 
-# The one way in which our configure run ends early: what is wrong, and what to do about it.
+# Ends the configure run with the problem and its remedy.
 function(lockstep_stop problem remedy)
   message(FATAL_ERROR "\nlockstep: ${problem}\n  fix: ${remedy}\n")
 endfunction()
 
-# Installs that scripts/setup.sh has completed: matches of `pattern` in its cache whose own folder holds its mark.
+# Sets `out` to the matches of `pattern` in the downloads that scripts/setup.sh has completed.
 function(lockstep_fetched out pattern)
   set(cache "$ENV{HOME}/.cache/lockstep")
   if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
@@ -49,7 +49,7 @@ macro(lockstep_choose_cuda)
       set(LOCKSTEP_CUDA_WHY "an NVIDIA driver is installed")
     else()
       set(LOCKSTEP_CUDA OFF)
-      set(LOCKSTEP_CUDA_WHY "no NVIDIA driver is installed; LOCKSTEP_BUILD_CUDA=on builds it all the same")
+      set(LOCKSTEP_CUDA_WHY "no NVIDIA driver is installed; LOCKSTEP_BUILD_CUDA=on builds it anyway")
     endif()
   elseif(LOCKSTEP_CUDA_CHOICE STREQUAL "on")
     set(LOCKSTEP_CUDA ON)

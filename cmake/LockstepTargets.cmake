@@ -1,10 +1,10 @@
 # The product is three static libraries and one program; each folder adds its own sources to them:
-#   lockstep_core   what needs no torch (files, hashes, worker threads): quick to build, and what ThreadSanitizer runs on
-#   lockstep        everything else below app/; outside users link its alias lockstep::lockstep
-#   lockstep_app    app/ but main.cpp, a library so that its tests can link it
+#   lockstep_core   sources without torch (files, hashes, worker threads): quick to build, and tested by ThreadSanitizer
+#   lockstep        all other library sources; users link its alias lockstep::lockstep
+#   lockstep_app    app/ except main.cpp, a library so that tests can link it
 #   lockstep_cli    the program `lockstep`: app/main.cpp
 # and beside them
-#   lockstep_process   what that program sets for its whole process: its malloc, and how OpenMP's threads wait
+#   lockstep_process   settings of the program's process: malloc, and how OpenMP's threads wait
 
 # Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>.
 set(LOCKSTEP_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
@@ -16,7 +16,7 @@ endforeach()
 add_library(lockstep_core STATIC)
 add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
-target_compile_features(lockstep_core PUBLIC cxx_std_20)  # of all that include our headers, in projects of others too
+target_compile_features(lockstep_core PUBLIC cxx_std_20)  # for all users of the headers
 target_link_libraries(lockstep_core
   PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
 
@@ -28,11 +28,10 @@ add_library(lockstep_app STATIC)
 target_link_libraries(lockstep_app
   PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json PRIVATE lockstep_warnings)
 
-# Not worth optimising: CLI11, which every file of app/ compiles anew, takes a third longer at -O2.
+# Need not be fast: CLI11, which every source of app/ compiles, takes a third longer at -O2.
 target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 
-# Objects, not a library: nothing refers to them by name. Sanitizers have an allocator of their own, and want to be
-# the first to run.
+# Objects, not a library: nothing refers to their symbols. Sanitizers have their own allocator and must run first.
 add_library(lockstep_process INTERFACE)
 if(NOT LOCKSTEP_BUILD_SANITIZE)
   add_library(lockstep_process_objects OBJECT support/allocator.cpp support/openmp_wait.cpp)
@@ -48,8 +47,8 @@ target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_process lockste
 if(LOCKSTEP_BUILD_CORE_ONLY)
   set_target_properties(lockstep lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)
 else()
-  # torch/types.h takes 9 s to compile, precompiled 2 s. torch/torch.h would take 8 s precompiled or not: its templates
-  # are instantiated anew in every file that sees it. Sources include what they need beside torch/types.h, never that.
+  # torch/types.h takes 9 s to compile, precompiled 2 s. torch/torch.h takes 8 s even precompiled: every source instantiates
+  # its templates. Sources include what they need beside torch/types.h, never torch/torch.h.
   target_link_libraries(lockstep PUBLIC LibTorch::torch)
   target_precompile_headers(lockstep PRIVATE <torch/types.h>)
   target_precompile_headers(lockstep_app REUSE_FROM lockstep)
@@ -61,13 +60,13 @@ if(LOCKSTEP_NCCL)
   target_link_libraries(lockstep PRIVATE LibTorch::nccl)
 endif()
 
-# Small sources are compiled eight at a time: one alone would spend more time on loading the precompiled header, and on
-# what CLI11, JSON and {fmt} make of their templates, than on its own lines.
+# Eight small sources are compiled together: a single one would spend most of its time on the precompiled header and on the
+# templates of CLI11, JSON and {fmt}.
 set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
 
-# Sources that come in two kinds, one for a build with CUDA (x.cu or x_cuda.cpp) and one for a build without
-# (x_stub.cpp, which throws a clear error): lockstep_twin_sources(target x ... [WHEN variable] [AS name])
-# WHEN: what must be on instead of CUDA itself. AS: the first kind is x_name.cpp.
+# lockstep_twin_sources(target x ... [WHEN variable] [AS name]): adds one of two sources, x.cu or x_cuda.cpp in a build with
+# CUDA, x_stub.cpp in a build without (it throws a clear error).
+# WHEN: a variable in place of LOCKSTEP_CUDA. AS: the first source is x_name.cpp.
 function(lockstep_twin_sources target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "WHEN;AS" "")
   if(NOT arg_WHEN)

@@ -1,12 +1,12 @@
 # lockstep_add_test(NAME name SOURCES file... LIBRARIES library... [LABELS label...] [TIMEOUT seconds] [NEEDS_CUDA])
 #
-# A Catch2 executable each of whose test cases is one ctest test, "name: case". Link lockstep::core where torch is not
-# needed: such a test also runs under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
+# Adds a Catch2 executable. Each test case is one ctest test, "name: case". Link lockstep::core where torch is not needed:
+# such tests also run under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
-# NEEDS_CUDA: all its cases do, and a build without CUDA leaves it out.
-# slow: half a minute or more on two quiet cores; ctest starts such tests first.
-# A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Any other case that cannot run
-# where it is says so with SKIP_CASE("why") of <lockstep/tests/skip.h>.
+# NEEDS_CUDA: all cases need CUDA; a build without CUDA leaves the executable out.
+# slow: half a minute or more on two idle cores; ctest starts such tests first.
+# A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Other cases that cannot run
+# on a machine call SKIP_CASE("why") of <lockstep/tests/skip.h>.
 function(lockstep_add_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "NEEDS_CUDA" "NAME;TIMEOUT" "SOURCES;LIBRARIES;LABELS")
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LIBRARIES)
@@ -28,8 +28,8 @@ function(lockstep_add_test)
 
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
-  target_compile_options(${arg_NAME} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})  # compiles sooner, and runs but once
-  # What the files of one program share (Catch2, torch, JSON) is compiled once for several of them.
+  target_compile_options(${arg_NAME} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})  # compiles faster, and runs only once
+  # Sources of a program share Catch2, torch and JSON: several are compiled together.
   set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
   foreach(source IN LISTS arg_SOURCES)
     file(STRINGS "${source}" cuda_cases REGEX "\\[cuda2?\\]")
@@ -41,7 +41,7 @@ function(lockstep_add_test)
     target_precompile_headers(${arg_NAME} REUSE_FROM lockstep)
   endif()
 
-  # The cases are listed when ctest starts: a build with CUDA links on machines where it cannot run.
+  # The cases are listed when ctest starts: a build with CUDA may link on a machine where it cannot run.
   set(script "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_tests.cmake")
   set(listing "${CMAKE_CURRENT_BINARY_DIR}/${arg_NAME}_cases.cmake")
   file(GENERATE OUTPUT "${script}" CONTENT
@@ -59,8 +59,8 @@ endfunction()
 # All test programs with a case that needs a GPU.
 add_custom_target(cuda_tests)
 
-# lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): a script as one ctest
-# test. Exit code 77 means skipped; its last line of output then says why.
+# lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): adds a script as one ctest
+# test. Exit code 77 means skipped; the last line of output then gives the reason.
 function(lockstep_add_script_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND;LABELS")
   if(NOT arg_LABELS)
@@ -76,9 +76,9 @@ function(lockstep_add_script_test)
   endif()
 endfunction()
 
-# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name]): the harness what_fuzz.cpp of this
-# folder with the driver beside it, on the kept inputs of corpus/what/ and changes to them, with the tokens of what.dict
-# or name.dict. So many iterations; or for LOCKSTEP_FUZZ_SECONDS seconds, where the environment has them.
+# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name]): adds the harness what_fuzz.cpp with
+# the driver. It runs on the inputs in corpus/what/ and on mutations with the tokens of what.dict or name.dict, for n
+# iterations, or for LOCKSTEP_FUZZ_SECONDS seconds of the environment.
 function(lockstep_add_fuzz_test)
   cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;ITERATIONS;TOKENS" "LIBRARIES")
   if(NOT arg_ITERATIONS)
@@ -98,5 +98,5 @@ function(lockstep_add_fuzz_test)
 endfunction()
 
 add_library(lockstep_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
-target_compile_options(lockstep_test_main PRIVATE -O0)  # half the time to compile all of Catch2
+target_compile_options(lockstep_test_main PRIVATE -O0)  # halves the time to compile Catch2
 target_link_libraries(lockstep_test_main PUBLIC lockstep_core Catch2::Catch2 PRIVATE lockstep_warnings)

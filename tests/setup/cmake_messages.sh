@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# cmake_messages.sh CASE: configures lockstep against a made-up LibTorch that has one thing wrong, and looks for our own
-# message with its remedy. INCLUDE_FOLDER, LIBRARY: where there are headers, and any library, for those not under test.
+# cmake_messages.sh CASE: configures lockstep with a fake LibTorch that has one fault, and checks lockstep's message with its
+# remedy. INCLUDE_FOLDER, LIBRARY: a folder of headers and a library in place of those that are not tested.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 torch=$work/torch
 export XDG_CACHE_HOME=$work/cache
 
-# A folder with all that a configure run looks at.
+# A folder with everything that a configure run looks at.
 make_torch() {
   mkdir -p "$torch"/{lib,include/ATen,include/torch/csrc/api/include/torch}
   touch "$torch"/include/{ATen/ATen.h,torch/csrc/api/include/torch/torch.h}
@@ -33,7 +33,7 @@ show() {
   exit 1
 }
 
-# CMake indents and may wrap what we say; compared is the text without its white space.
+# CMake indents and wraps messages: texts are compared without white space.
 says() {
   local text
   for text in "$@"; do
@@ -53,7 +53,7 @@ refuses() {  # refuses TEXT... [-- ARGUMENT...]
   [ "$(grep -c '^CMake Error' "$work/output")" -eq 1 ] || show "expected one error"
 }
 
-# Nothing is found by searching; what is not named here is missing.
+# Flags that make all libraries missing except the named ones.
 with_libraries() {
   local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
     -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY"
@@ -82,8 +82,8 @@ case_no_torch_folder() {
   refuses "$torch is not a LibTorch folder: it has neither version.py nor build-version" "fix: -DLOCKSTEP_BUILD_TORCH="
 }
 wrong_version() {
-  refuses "LibTorch $1 in $torch, but lockstep was tried with 2.11 and 2.15 alone" "or leave it out and run scripts/setup.sh" \
-    "LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one all the same"
+  refuses "LibTorch $1 in $torch, but lockstep was tested only with 2.11 and 2.15" "or leave it out and run scripts/setup.sh" \
+    "LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one anyway"
 }
 case_wrong_version_pip() {
   mkdir "$torch"
@@ -107,7 +107,7 @@ case_untried() {
   mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
   wrong_version 2.16.1+cpu
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH_UNTRIED=on "${arguments[@]}" || show "expected it to configure"
-  says "torch 2.16.1+cpu in $torch, which lockstep was not tried with"
+  says "torch 2.16.1+cpu in $torch, which lockstep was not tested with"
 }
 case_tried() {
   local arguments version
@@ -139,7 +139,7 @@ case_cpu_torch_with_cuda() {
   refuses "CUDA is on, but LibTorch 2.11.0+cpu in $torch is a CPU-only build" "fix: -DLOCKSTEP_BUILD_CUDA=off" -- \
     -DLOCKSTEP_BUILD_CUDA=on
 }
-case_no_cuda_compiler() {  # of a major version that nobody has
+case_no_cuda_compiler() {  # of a major version that does not exist
   make_torch
   add_cuda 99.1
   refuses "CUDA is on, but there is no CUDA 99 compiler" "scripts/setup.sh, or -DCMAKE_CUDA_COMPILER=" -- \
@@ -180,12 +180,33 @@ case_table() {
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off" \
     "cairo off, so 'plot' cannot draw: not found (apt-get install libcairo2-dev)"
-  # A driver is there, so CUDA would be on, but this torch has none: that is no error, and the table says why.
+  # A driver is there, but this torch has no CUDA: that is no error, and the table says why.
   mkdir "$work/bin"
   printf '#!/bin/sh\n' >"$work/bin/nvidia-smi"
   chmod +x "$work/bin/nvidia-smi"
   PATH=$work/bin:$PATH configure -DLOCKSTEP_BUILD_CUDA=auto "${arguments[@]}" || show "expected it to configure"
   says "cuda off: this LibTorch is a CPU-only build"
+}
+case_ccache() {
+  local arguments
+  make_torch
+  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  arguments+=(-DLOCKSTEP_BUILD_CUDA=off)
+  printf '#!/bin/sh\nexec "$@"\n' >"$work/ccache"
+  chmod +x "$work/ccache"
+  configure "${arguments[@]}" "-DLOCKSTEP_CCACHE=$work/ccache" || show "expected it to configure"
+  says "ccache on: $work/ccache"
+  configure "${arguments[@]}" -DCMAKE_CXX_COMPILER_LAUNCHER=/usr/bin/env || show "expected it to configure"
+  says "ccache not set by lockstep: CMAKE_CXX_COMPILER_LAUNCHER is /usr/bin/env"
+  configure "${arguments[@]}" -DCMAKE_CXX_COMPILER_LAUNCHER= -DLOCKSTEP_CCACHE= || show "expected it to configure"
+  says "ccache off: not installed"
+  # In another project lockstep sets no launcher.
+  mkdir "$work/outer"
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(outer CXX)\nadd_subdirectory("%s" lockstep)\n' "$root" \
+    >"$work/outer/CMakeLists.txt"
+  cmake -S "$work/outer" -B "$work/outer/build" -G Ninja "-DLOCKSTEP_BUILD_TORCH=$torch" "${arguments[@]}" \
+    "-DLOCKSTEP_CCACHE=$work/ccache" >"$work/output" 2>&1 || show "expected it to configure"
+  says "ccache off: the outer project sets no CMAKE_CXX_COMPILER_LAUNCHER"
 }
 
 "case_$1"
