@@ -1,4 +1,4 @@
-// The program: builds the command line, runs what it names, and turns every error into a message and an exit
+// The program: builds the command line, runs the command, and turns every error into a message and an exit
 // code.
 #include <c10/util/Exception.h>
 #include <fcntl.h>
@@ -30,8 +30,7 @@ namespace {
 constexpr const char* kMemoryHint =
     "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
 
-
-// Where standard error cannot take it, the exit code still tells.
+// Write errors are ignored: the exit code still tells.
 void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 int report(const CLI::App& app, ExitCode code, std::string_view what, std::string_view hint) {
@@ -46,12 +45,12 @@ int report_torch_error(const CLI::App& app, const c10::Error& error) {
   if (dynamic_cast<const c10::OutOfMemoryError*>(&error))
     return report(app, ExitCode::kMemory, what, kMemoryHint);
   if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
-    const auto first_line = what.substr(0, what.find('\n'));  // behind it torch advises its developers
+    const auto first_line =
+        what.substr(0, what.find('\n'));  // the other lines are advice for torch's developers
     const auto fault = explain({.code = accelerator->get_error_code(), .words = std::string(first_line)});
     return report(app, fault.exit_code(), fault.what(), with_flags(fault.hint()));
   }
-  // torch's allocator for the processor reports its failure as a general error, behind the failed check's
-  // place.
+  // torch's CPU allocator throws a general error, whose text begins with a source location.
   const auto cpu_allocator = what.find("DefaultCPUAllocator");
   if (cpu_allocator == std::string_view::npos) return report(app, ExitCode::kFailed, what, "");
   const auto details = what.substr(std::min(what.find("you tried"), what.size()));
@@ -77,8 +76,8 @@ ExitCode run(CLI::App& app, int argc, char** argv) {
   return ExitCode::kDone;
 }
 
-// A file opened while standard output is closed would take its number, and its place: results would go into
-// it.
+// Opens /dev/null for closed standard streams. Otherwise the next file to be opened would take the number of
+// standard output, and results would go into it.
 void occupy_standard_streams() {
   int fd = 0;
   while ((fd = ::open("/dev/null", O_RDONLY)) >= 0 && fd <= STDERR_FILENO) continue;
@@ -92,7 +91,7 @@ int main(int argc, char** argv) {
   using namespace lockstep;
   leave_cores_to_replicas();
   occupy_standard_streams();
-  // What cannot be written is an error of the one file that it was meant for: the others are kept.
+  // With the signals ignored, a failed write is an error of one file, and the other files are kept.
   const auto on_broken_pipe = std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
   const auto app = build_cli();
@@ -100,7 +99,7 @@ int main(int argc, char** argv) {
     return static_cast<int>(run(*app, argc, argv));
   } catch (const ReaderGoneError& error) {
     std::signal(SIGPIPE, on_broken_pipe);
-    std::raise(SIGPIPE);  // as programs end of which nobody reads on
+    std::raise(SIGPIPE);  // the usual end of a program whose output nobody reads
     return report(*app, error.exit_code(), error.what(), with_flags(error.hint()));
   } catch (const Error& error) {
     return report(*app, error.exit_code(), error.what(), with_flags(error.hint()));

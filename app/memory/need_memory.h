@@ -1,4 +1,4 @@
-// Refuses what cannot fit before any of it is done.
+// Refuses work that cannot fit into memory, before it starts.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -11,14 +11,15 @@ namespace lockstep {
 
 struct TrainPlan;
 
-// Throws MemoryError, with both figures, when the host has not so many bytes free. `remedy`: a flag to lower.
+// Throws MemoryError with both figures if the host has less memory free than `bytes`. `what`: the work, for
+// the message. `remedy`: the flag to lower.
 void need_host_memory(int64_t bytes, const std::string& what, const std::string& remedy);
 
-// The same for each GPU of the list; bytes[i]: on devices[i], of which several may be one GPU.
+// The same for each GPU of the list. bytes[i] is needed on devices[i]; a GPU may be listed more than once.
 void need_gpu_memory(std::span<const torch::Device> devices, std::span<const int64_t> bytes,
                      const std::string& what, const std::string& remedy);
 
-// The same for the replicas of these plans on the host, all of them alive at once. At least one plan.
+// The same for the CPU replicas of these plans, all of them alive at once. At least one plan.
 void need_memory_for(std::span<const TrainPlan> plans);
 
 }  // namespace lockstep

@@ -10,12 +10,12 @@
 namespace lockstep {
 namespace {
 
-// Of a GPU's memory the libraries and torch's blocks of fixed sizes leave about this much to tensors.
+// The part of a GPU's memory that is left to tensors: libraries and torch's fixed block sizes take the rest.
 constexpr double kUsable = .9;
-// Rows of a batch size that is proposed.
+// Proposed batch sizes are multiples of this.
 constexpr int64_t kRound = 8;
 
-// The number behind this text and the word behind that, "2.00 GiB"; 0 where the text is not there.
+// The number and the word after this text: {2, "GiB"} for "2.00 GiB". 0 if the text is not there.
 std::pair<double, std::string> number_after(const std::string& words, const std::string& text) {
   const auto at = words.find(text);
   if (at == std::string::npos) return {0, ""};
@@ -31,8 +31,8 @@ double bytes_after(const std::string& words, const std::string& text) {
   return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
 }
 
-// The largest batch whose share of each replica fits by our estimate, and in any case a smaller one than has
-// failed; 0 where not even single rows fit.
+// The largest batch that should fit by the plan's estimate, but at most half of the one that failed; 0 if no
+// row fits.
 int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
   const auto& devices = plan.trainer.devices;
   const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));

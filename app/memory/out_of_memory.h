@@ -1,4 +1,4 @@
-// What to tell somebody whose run did not fit on a GPU.
+// The error for a run that did not fit into memory.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// words: what torch's allocator says of it, which names the GPU, what was asked for and what is free. The
-// message tells that, and the batch size that would fit by the plan's estimate. Of the processor's memory it
-// gives torch's own words.
+// words: the message of torch's allocator. For a GPU the error names the GPU, the bytes that were asked for,
+// the bytes that are free, and a batch size that should fit by the plan's estimate. For the CPU it has
+// torch's words.
 MemoryError out_of_memory(const std::string& words, const TrainPlan& plan);
 
 }  // namespace lockstep

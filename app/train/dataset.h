@@ -20,14 +20,14 @@ struct LoadedData {
   std::string test_count() const;
 };
 
-// Only so many rows, the first ones; empty: all.
+// The number of rows to use, from the first one on; empty: all.
 struct DataLimits {
   std::optional<int64_t> train = {};
   std::optional<int64_t> test = {};
 };
 
-// data: a folder, "synthetic", or what data_folder() finds. Throws UsageError when a limit is above what
-// there is.
+// data: a folder, "synthetic", or empty: the folder that data_folder() finds. Throws UsageError if a limit is
+// above the number of images, and what reading the files throws.
 LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits);
 
 }  // namespace lockstep

@@ -9,7 +9,9 @@
 namespace lockstep {
 namespace {
 
-constexpr double kManyTimes = 30;  // the usual rate: SGD's .1 with AdamW's steps of .001 is 100 times
+// Above this multiple of the usual rate there is a warning. SGD's .1 with AdamW, whose rate is .001, is 100
+// times.
+constexpr double kManyTimes = 30;
 
 }  // namespace
 
@@ -17,15 +19,15 @@ std::optional<std::string> threads_notice(int threads) {
   const auto cores = static_cast<int64_t>(allowed_cores().size());
   if (threads <= cores) return std::nullopt;
   return fmt::format(
-      "--threads {}: this process has {}, on which so many threads of a replica wait for each other", threads,
-      counted(cores, "core"));
+      "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
+      threads, counted(cores, "core"));
 }
 
 std::optional<std::string> rate_notice(const TrainPlan& plan) {
   const double lr = plan.trainer.lr.lr;
   if (lr < kManyTimes * plan.usual_lr) return std::nullopt;
   return fmt::format(
-      "a learning rate of {:.6g} is {:.0f} times the {:.6g} that {} takes with {}: training may diverge", lr,
+      "a learning rate of {:.6g} is {:.0f} times the {:.6g} that {} uses with {}: training may diverge", lr,
       lr / plan.usual_lr, plan.usual_lr, plan.recipe,
       name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
 }

@@ -1,4 +1,4 @@
-// What is allowed but probably not meant: sentences for warn().
+// Warnings of values that are allowed but probably a mistake.
 #pragma once
 
 #include <optional>
@@ -12,10 +12,10 @@ namespace lockstep {
 // A replica with more threads than this process has cores.
 std::optional<std::string> threads_notice(int threads);
 
-// A learning rate far above what the recipe takes with this optimizer.
+// A learning rate far above the recipe's for this optimizer.
 std::optional<std::string> rate_notice(const TrainPlan& plan);
 
-// What this machine makes of the plan: its threads, GPUs that cannot read each other's memory.
+// Warnings about this machine: too many threads, GPUs that cannot read each other's memory.
 std::vector<std::string> machine_notices(const TrainPlan& plan);
 
 }  // namespace lockstep

@@ -15,19 +15,20 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
 constexpr int64_t kMegabyte = 1 << 20;
-// A forward pass alone holds two or three layers at a time, with a backward pass to come it keeps them all.
+// Training keeps the activations of all layers, evaluation those of two or three at a time: about a sixth.
 constexpr int64_t kForwardShare = 6;
 
 void set_where(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   trainer.devices = usable_devices(options.devices);
-  // Invariant: one fixed number whatever the replicas, since bits depend on it.
+  // Invariant: always the same number, since bits depend on it.
   const int threads = options.invariant ? 1 : default_threads(plan.world_size());
   trainer.threads = options.threads.value_or(threads);
   trainer.auto_split = options.split == "auto";
@@ -40,10 +41,10 @@ void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   plan.epochs = options.epochs.value_or(recipe.epochs);
   plan.warmup_epochs = options.warmup_epochs.value_or(recipe.warmup_epochs);
   if (plan.warmup_epochs == 0 || plan.warmup_epochs < plan.epochs) return;
-  // A recipe's warm-up gives way to a short run, one that was asked for does not.
+  // A recipe's warm-up is dropped in a short run. A given one is an error.
   if (options.warmup_epochs) {
-    throw UsageError(fmt::format("--warmup-epochs {} must be below the run's --epochs, which are {}",
-                                 plan.warmup_epochs, plan.epochs),
+    throw UsageError(fmt::format("--warmup-epochs {} must be below --epochs, which is {}", plan.warmup_epochs,
+                                 plan.epochs),
                      "warm up for fewer epochs than the run has");
   }
   plan.warmup_epochs = 0;
@@ -87,12 +88,12 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   replica.cuda_graph = options.cuda_graph;
   check_cuda_graph(replica.cuda_graph, trainer.devices);
   if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {
-    replica.cuda_graph = CudaGraph::kOff;  // nothing to record, or each step is to be seen
+    replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
   if (options.invariant) check_invariant(plan.world_size());
 }
 
-// Returns a model of the kind, for what is to be known of it.
+// Sets the factory and the figures of the model. Returns one such model.
 Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
   const auto& images = plan.data.set.train.images;
@@ -111,9 +112,8 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   return model;
 }
 
-// A forward and backward pass of two rows: what torch's kernels and libraries take at their first use is
-// resident from then on. In a thread of its own, since torch's number of threads stays with the thread that
-// computed first.
+// Runs a forward and a backward pass of two rows: from then on the memory of torch's kernels and libraries is
+// resident. In a thread of its own, since torch ties its number of threads to the thread that computes first.
 void touch_kernels(const TrainPlan& plan, const Model& model) {
   ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
   worker.run([&](int) {
@@ -124,20 +124,20 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   });
 }
 
-// Images of each replica in a step, which a small data set may not fill.
+// Images of each replica in the largest step: a small data set may not fill a batch.
 std::vector<int64_t> step_sizes(const TrainPlan& plan) {
   const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
   return shard_sizes(batch, plan.world_size(), plan.trainer.split);
 }
 
-// The first replica's statistics would be those of the initial weights.
+// Without rows the first replica's batch-norm statistics would stay those of the initial weights.
 void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
   if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
   throw UsageError(
       fmt::format(
-          "--split {} gives the first replica no image of a batch of {}, and {}'s batch-norm statistics "
-          "are those of the first replica (--bn root): nothing would train them",
-          options.split, plan.batch_size, plan.model),
+          "--split {} gives the first replica no image of a batch of {}, but {} is evaluated with that "
+          "replica's batch-norm statistics (--bn root)",
+          options.split, with_commas(plan.batch_size), plan.model),
       "use --bn average, or give the first replica a share");
 }
 
@@ -212,7 +212,7 @@ int64_t host_bytes(const TrainPlan& plan) {
 
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data) {
   const auto& recipe = find_recipe(options.recipe);
-  // What needs no data comes first, so that what is wrong with it is said before any is read.
+  // First what needs no data: its errors come before the data are read.
   auto plan = plan_without_data(options);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
@@ -222,8 +222,8 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
     const auto model = set_model(options, recipe, plan);
     check_root_trains(options, plan);
     touch_kernels(plan, model);
-  }  // the model is gone before memory is looked at
-  // What is resident now: the program, its libraries, its kernels, the data.
+  }  // frees the model before memory is measured
+  // Resident now: the program, its libraries, its kernels, the data.
   plan.memory_estimate = resident_bytes() + host_bytes(plan);
   return plan;
 }

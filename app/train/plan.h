@@ -1,4 +1,4 @@
-// What a training run will do, with everything resolved and derived, before it does any of it.
+// What a training run will do: all values, given or derived, before anything is done.
 #pragma once
 
 #include <cstdint>
@@ -34,33 +34,35 @@ struct TrainPlan {
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
-  double usual_lr = 0;          // what the recipe takes with this optimizer on these devices
+  double usual_lr = 0;          // the recipe's rate with this optimizer on these devices
   int64_t memory_estimate = 0;  // bytes resident at the peak
 
   int world_size() const { return static_cast<int>(trainer.devices.size()); }
 
-  // What a replica's layers are chosen by, for models/factory.h to tell about them.
+  // What the choice of a replica's layers depends on, for models/factory.h.
   ModelSpec spec() const;
 };
 
-// Reads the data and builds the model once; writes nothing. `data`: what was read for another plan of the
-// same data flags and seed, so that several hold it once. Throws what they throw, and before that UsageError
-// for values that make no sense with these devices. The options have passed check_combinations().
+// Reads the data and builds the model once. Writes nothing. The options have passed check_combinations().
+// `data`: the data of another plan with the same data flags and seed, so that they are read and held once.
+// Throws UsageError for values that make no sense with these devices, then what reading the data and building
+// the model throw.
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data = {});
 
-// Throws what make_train_plan() would for values that make no sense with these devices, and reads no data.
+// Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
 
-// Bytes that one replica needs on such a device for a step of so many rows: an estimate.
+// Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
-// Bytes that its replicas on the host will take: an estimate. On GPUs the host keeps little.
+// Returns an estimate of the bytes that the replicas on the CPU need. Replicas on GPUs need little host
+// memory.
 int64_t host_bytes(const TrainPlan& plan);
 
-// The table a run starts with.
+// The table that a run prints first.
 std::string describe(const TrainPlan& plan);
 
-// What --split names, such as "3:1": a number for each of `world` replicas. Throws UsageError.
+// Parses --split's shares, such as "3:1": one number for each of `world` replicas. Throws UsageError.
 std::vector<double> parse_shares(const std::string& text, int world);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A recipe is a named set of training values; an explicit flag wins over it.
+// A recipe is a named set of training values. Flags take precedence over it.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,15 @@ namespace lockstep {
 struct Recipe {
   std::string_view name;
   std::string_view what;   // one line
-  std::string_view paper;  // what the chapter reports; empty: none
+  std::string_view paper;  // what the chapter reports; may be empty
   std::string_view model;
   Initialization initialization = Initialization::kNormal;  // of the recipe's own model
   int64_t epochs = 10;
-  // With `per_device`, k devices take k times this batch and k times this rate. An explicit --batch-size
-  // leaves the rate alone, an explicit --lr is taken as it is.
+  // With `per_device`, k devices use k times this batch and k times this rate. --batch-size does not change
+  // the rate, and --lr is used as given.
   int64_t batch_size = 256;
   double lr = .1;          // of SGD
-  double adamw_lr = 1e-3;  // with --optimizer adamw, whose steps have about this length whatever the gradient
+  double adamw_lr = 1e-3;  // of AdamW
   bool per_device = true;
   double momentum = 0;
   double weight_decay = 0;
@@ -35,7 +35,7 @@ struct Recipe {
 std::span<const Recipe> recipes();
 std::vector<std::string> recipe_names();
 
-// The rate that the recipe takes with this optimizer, on one device.
+// The recipe's learning rate for this optimizer, on one device.
 double rate_of(const Recipe& recipe, OptimizerKind optimizer);
 
 // For people: "weights N(0, .01), biases 0".

@@ -1,4 +1,4 @@
-// What a run on GPUs says, where there is none: texts alone.
+// Messages and plans of runs on GPUs, tested without a GPU.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/memory/out_of_memory.h>
@@ -29,7 +29,7 @@ TrainPlan plan_on(const std::vector<torch::Device>& devices) {
   return plan;
 }
 
-// As torch 2.11's allocator says it.
+// The message of torch 2.11's allocator.
 const std::string kTorchWords =
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which 512.00 "
     "MiB is "
@@ -46,7 +46,7 @@ std::string refusal(const TrainFlags& options) {
 
 }  // namespace
 
-TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that would fit") {
+TEST_CASE("out of GPU memory: the error says what was asked for, what is free, and which batch should fit") {
   auto plan = plan_on({kFirst, kSecond});
   plan.batch_size = 8192;
   const auto error = out_of_memory(kTorchWords, plan);
@@ -54,7 +54,7 @@ TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that
   // 2 GiB and 512 MiB.
   CHECK(std::string(error.what()) ==
         "cuda:1 is out of memory: 2.15 GB more were asked for, 0.54 GB are free");
-  // .9 x 8 GiB, less parameters and gradients, by the row: of two replicas on two GPUs.
+  // Two replicas on two GPUs: .9 x 8 GiB, minus parameters and gradients, divided by the bytes of a row.
   const auto bytes = [&](int64_t rows) {
     return static_cast<double>(replica_bytes(plan, rows, torch::kCUDA));
   };
@@ -64,25 +64,25 @@ TEST_CASE("out of a GPU's memory: what was asked for, what is free, a batch that
   CHECK_THAT(error.hint(),
              ContainsSubstring("use batch size " + std::to_string(batch) + ", which should fit"));
 
-  plan.trainer.devices = {kSecond, kSecond};  // both on one: half of the room each
+  plan.trainer.devices = {kSecond, kSecond};  // both on one GPU: half of its memory each
   const double half = (.9 * 4 * (1 << 30) - bytes(0)) / (bytes(1) - bytes(0));
   const int64_t shared = static_cast<int64_t>(half) * 2 / 8 * 8;
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(),
              ContainsSubstring("use batch size " + std::to_string(shared) + ","));
 
-  plan.batch_size = 40;  // should have fitted: never the size that has failed
+  plan.batch_size = 40;  // it should have fitted: the proposal is smaller anyway
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use batch size 16,"));
   plan.batch_size = 1;
   CHECK_THAT(out_of_memory(kTorchWords, plan).hint(), ContainsSubstring("use a smaller batch size"));
 }
 
-TEST_CASE("out of the processor's memory: torch's own words") {
+TEST_CASE("out of CPU memory: torch's words") {
   const auto error = out_of_memory("DefaultCPUAllocator: can't allocate memory", plan_on({kCpu}));
   CHECK(error.exit_code() == ExitCode::kMemory);
   CHECK_THAT(error.what(), ContainsSubstring("can't allocate"));
 }
 
-TEST_CASE("the plan of a run on GPUs says what will be recorded, and who sums") {
+TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients are summed") {
   auto plan = plan_on({kFirst});
   CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0]: 1 replica\n"));
   CHECK_THAT(describe(plan), ContainsSubstring("captured once, then replayed as one CUDA graph"));
@@ -99,7 +99,7 @@ TEST_CASE("the plan of a run on GPUs says what will be recorded, and who sums") 
   CHECK_THAT(describe(plan_on({kCpu, kCpu})), !ContainsSubstring("steps      "));
 }
 
-TEST_CASE("what graphs do not go with") {
+TEST_CASE("combinations that --cuda-graph on excludes") {
   TrainFlags options;
   options.cuda_graph = CudaGraph::kOn;
   CHECK(refusal(options) == "taken");

@@ -1,4 +1,4 @@
-// What a run takes of the machine: threads and memory.
+// What a run needs: threads and memory.
 #include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <iterator>
@@ -9,7 +9,7 @@
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("beside main, a run has its replicas' threads and no others") {
+TEST_CASE("a run has the main thread and the threads of its replicas, and no others") {
   struct Case {
     std::string devices, threads;
     long expected;  // main; for each replica its worker, the worker's helpers, and a thread for communication
@@ -27,9 +27,8 @@ TEST_CASE("beside main, a run has its replicas' threads and no others") {
   CHECK(counted == expected);
 }
 
-TEST_CASE("a run that cannot fit into memory is refused, as bench step refuses it") {
-  if (available_bytes() > int64_t{500'000'000'000})
-    SKIP_CASE("this machine has the 600 GB that it would take");
+TEST_CASE("train and bench step refuse a run that cannot fit into memory") {
+  if (available_bytes() > int64_t{500'000'000'000}) SKIP_CASE("this machine has 600 GB of memory");
   const Words words = {
       "--recipe", "resnet18-pytorch", "--data", "synthetic",   "--devices", "cpu", "--batch-size",
       "60000",    "--threads",        "1",      "--precision", "fp64"};
@@ -44,26 +43,25 @@ TEST_CASE("a run that cannot fit into memory is refused, as bench step refuses i
   CHECK_FALSE(std::filesystem::exists(metrics));
 }
 
-TEST_CASE("more threads than cores, and a rate far above the recipe's, are warned of") {
+TEST_CASE("more threads than cores, or a rate far above the recipe's, give a warning") {
   const auto warnings = [](const Words& words) {
     const auto result = run_process(train(words + Words{"--dry-run"}));
     CHECK(result.exit_code == 0);
     return result.err;
   };
-  CHECK_THAT(warnings({"--threads", "1000"}),
-             ContainsSubstring("warning: --threads 1000: this process has "));
+  CHECK_THAT(warnings({"--threads", "1000"}), ContainsSubstring("warning: --threads 1000 is more than the "));
   CHECK(warnings({"--lr", "5.9"}).empty());  // below 30 x .2
   CHECK_THAT(warnings({"--lr", "6.2"}),
              ContainsSubstring(
-                 "warning: a learning rate of 6.2 is 31 times the 0.2 that lenet-scratch takes with sgd"));
+                 "warning: a learning rate of 6.2 is 31 times the 0.2 that lenet-scratch uses with sgd"));
   CHECK(warnings({"--optimizer", "adamw"}).empty());
   CHECK_THAT(warnings({"--optimizer", "adamw", "--lr", ".2"}),
-             ContainsSubstring("0.2 is 200 times the 0.001 that lenet-scratch takes with adamw"));
+             ContainsSubstring("0.2 is 200 times the 0.001 that lenet-scratch uses with adamw"));
 }
 
-#ifndef __SANITIZE_ADDRESS__  // which has an idea of its own of stacks, and keeps what is freed for a while
-TEST_CASE("where the system gives no other thread, that is said, with a code of its own") {
-  // A thread's stack is then larger than all addresses: none can start, whoever asks.
+#ifndef __SANITIZE_ADDRESS__  // it has stacks of its own, and frees memory late
+TEST_CASE("if the system starts no other thread, the error says so, with exit code 8") {
+  // A thread's stack is then larger than the address space: no thread can start.
   for (const Words& words : {Words{"train", "--data", "synthetic", "--limit-train", "64"},
                              Words{"bench", "allreduce", "--devices", "cpux2"}}) {
     Process process;
@@ -72,7 +70,7 @@ TEST_CASE("where the system gives no other thread, that is said, with a code of 
     const auto result = run_process(process);
     INFO(words[0] << ": " << result.err);
     if (result.err.find("imit") != std::string::npos && result.err.find("lockstep:") == std::string::npos) {
-      SKIP_CASE("this shell may not raise its stack's limit");
+      SKIP_CASE("this shell cannot raise the limit of its stack");
     }
     CHECK(result.exit_code == 8);
     CHECK_THAT(result.err, ContainsSubstring("more threads are needed, the system starts only 0") ||
@@ -81,7 +79,7 @@ TEST_CASE("where the system gives no other thread, that is said, with a code of 
   }
 }
 
-TEST_CASE("a run does not grow: after 200 steps it holds what it held after 20") {
+TEST_CASE("a run's memory does not grow between step 20 and step 200") {
   const std::string devices = GENERATE("cpu", "cpux2");
   const auto events = metrics_of({"--limit-train", "12800", "--batch-size", "64", "--epochs", "1",
                                   "--log-every", "20", "--devices", devices});
@@ -89,7 +87,7 @@ TEST_CASE("a run does not grow: after 200 steps it holds what it held after 20")
   for (const auto& step : events_named("step", events)) resident.push_back(step.at("resident_bytes"));
   REQUIRE(resident.size() == 10);
   INFO(resident.front() << " and " << resident.back() << " bytes");
-  // malloc's heaps settle, by some megabytes. The images of each step, were they kept, would be 36 MB.
+  // malloc's heaps grow by some megabytes at first. The images of all steps would be 36 MB.
   CHECK(resident.back() - resident.front() <= 10e6);
 }
 #endif

@@ -1,5 +1,5 @@
-// The recipes: what `lockstep recipes` lists, and what each becomes on 1, 2 and 3 devices. The values are the
-// chapters' own: train(net, num_gpus, batch_size, lr), ten epochs each.
+// The recipes: the text of `lockstep recipes`, and the plans on 1, 2 and 3 devices. The values are those of
+// the chapters: train(net, num_gpus, batch_size, lr), ten epochs each.
 #include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -19,7 +19,7 @@ struct Values {
   std::string starts;  // the initial weights
   int64_t batch;       // on one device
   double lr;           // on one device
-  bool per_device;     // k devices take k times both
+  bool per_device;     // k devices use k times both
   std::string rest;    // of the plan's line on training, after the rate
 };
 
@@ -34,7 +34,7 @@ const std::vector<Values> kRecipes = {
      " (cosine schedule) after 1 epoch of warm-up, momentum 0.9, weight decay 0.0005"},
 };
 
-// The plan of a run that is not made, without the flags of small runs.
+// The plan of a dry run, without the flags of small runs.
 std::string plan(const SmallData& data, const Words& words) {
   const auto result = run_process(program(Words{"train", "--dry-run", "--data", data.folder()} + words));
   INFO(result.err);
@@ -60,16 +60,17 @@ TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
   }
 }
 
-TEST_CASE("an explicit batch size leaves a recipe's rate alone, an explicit rate is taken as it is") {
+TEST_CASE("--batch-size does not change a recipe's rate, and --lr is used as given") {
   const SmallData data(1000, 10);
   const Words words = {"--recipe", "resnet18-pytorch", "--devices", "cpux2"};
   CHECK_THAT(plan(data, words + Words{"--batch-size", "64"}),
              ContainsSubstring(" 64 images per step, 32 per replica") && ContainsSubstring("SGD, lr 0.2, "));
-  CHECK_THAT(plan(data, words + Words{"--lr", ".3"}),
-             ContainsSubstring(" 512 images per step, 256 per replica") && ContainsSubstring("SGD, lr 0.3, "));
+  CHECK_THAT(
+      plan(data, words + Words{"--lr", ".3"}),
+      ContainsSubstring(" 512 images per step, 256 per replica") && ContainsSubstring("SGD, lr 0.3, "));
 }
 
-TEST_CASE("every recipe has a rate for AdamW, which grows with the devices as SGD's does") {
+TEST_CASE("every recipe has a rate for AdamW, which grows with the number of devices like SGD's") {
   const auto recipe = GENERATE(from_range(kRecipes));
   const SmallData data(64, 10);
   const Words words = {"--recipe",  recipe.recipe, "--optimizer", "adamw",
@@ -78,7 +79,7 @@ TEST_CASE("every recipe has a rate for AdamW, which grows with the devices as SG
   CHECK_THAT(plan(data, words + Words{"--lr", ".01"}), ContainsSubstring("AdamW, lr 0.01"));
 }
 
-TEST_CASE("a recipe's values give way to flags, and to a short run") {
+TEST_CASE("flags take precedence over a recipe, and a short run has no warm-up") {
   const SmallData data(1000, 10);
   CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--schedule", "constant",
                          "--warmup-epochs", "0", "--momentum", "0", "--weight-decay", "0", "--epochs", "3"}),
@@ -88,7 +89,7 @@ TEST_CASE("a recipe's values give way to flags, and to a short run") {
              ContainsSubstring("lr 0.1 (cosine schedule), momentum 0.9"));
 }
 
-TEST_CASE("a recipe is its values: the same flags give the same weights") {
+TEST_CASE("two recipes with the same values give the same weights") {
   const SmallData data;
   CHECK(weights_hash({"--data", data.folder(), "--recipe", "resnet18-fleet", "--model", "lenet", "--lr", ".2",
                       "--momentum", "0", "--weight-decay", "0"}) == weights_hash({"--data", data.folder()}));

@@ -1,5 +1,5 @@
-// Flags of `lockstep train` about replicas: how gradients meet, who gets which rows, whose statistics count,
-// and when bits repeat.
+// Flags of `lockstep train` about replicas: how gradients are summed, which rows each replica gets, which
+// batch-norm statistics are evaluated, and which runs give the same bits.
 #include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -46,7 +46,7 @@ json traced(const SmallData& data, const Words& words) {
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
   CHECK_THAT(result.out, ContainsSubstring("trace written to " + file + "\n"));
-  return json::parse(read_bytes(file));
+  return json::parse(read_file(file));
 }
 
 // Spans of a replica whose names begin so: on its computing thread (0) or its communication thread (1).
@@ -62,7 +62,7 @@ std::vector<json> spans(const json& trace, int replica, int thread, const std::s
 
 }  // namespace
 
-TEST_CASE("every --sync with every --allreduce trains what one replica trains") {
+TEST_CASE("every --sync and --allreduce gives the weights of one replica") {
   const SmallData data(300, 10);
   const Words words = {"--limit-train", "300", "--precision", "fp64"};
   const auto alone = trained(data, words);
@@ -85,7 +85,7 @@ TEST_CASE("every --sync with every --allreduce trains what one replica trains") 
   }
 }
 
-TEST_CASE("two replicas have one sum: root, two_shot and ring give the same bits") {
+TEST_CASE("with two replicas root, two_shot and ring give the same bits") {
   const SmallData data(300, 10);
   const Words words = {"--data", data.folder(), "--limit-train", "300", "--devices", "cpux2"};
   const auto root = weights_hash(words + Words{"--allreduce", "root", "--sync", "parameterwise"});
@@ -93,22 +93,22 @@ TEST_CASE("two replicas have one sum: root, two_shot and ring give the same bits
   CHECK(weights_hash(words + Words{"--allreduce", "ring", "--sync", "bucketed"}) == root);
 }
 
-TEST_CASE("the plan says how gradients meet") {
+TEST_CASE("the plan says how gradients are summed") {
   const SmallData data(8, 8);
   const auto plan = [&](const Words& words) {
     return run_process(program(Words{"train", "--dry-run", "--data", data.folder()} + words)).out;
   };
   CHECK_THAT(plan({"--devices", "cpu"}), ContainsSubstring("one replica: nothing to sum"));
-  CHECK_THAT(plan({"--devices", "cpux2"}),
-             ContainsSubstring(
-                 "during backward (buckets of at most 25 MB), each replica sums one part (two_shot)"));
+  CHECK_THAT(
+      plan({"--devices", "cpux2"}),
+      ContainsSubstring("during backward (buckets of at most 25 MB), each replica sums one part (two_shot)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "parameterwise", "--allreduce", "root"}),
              ContainsSubstring("summed parameter by parameter, on the first replica (root)"));
   CHECK_THAT(plan({"--devices", "cpux2", "--sync", "bucketed", "--bucket-mb", "3", "--allreduce", "ring"}),
              ContainsSubstring("summed after backward (buckets of at most 3 MB), around a ring (ring)"));
 }
 
-TEST_CASE("--trace is JSON with what each replica did when, on its two threads") {
+TEST_CASE("--trace is JSON with the spans of each replica's two threads") {
   const SmallData data(300, 10);
   const auto trace =
       traced(data, {"--limit-train", "300", "--devices", "cpux2", "--sync", "bucketed", "--accumulate", "2"});
@@ -118,7 +118,7 @@ TEST_CASE("--trace is JSON with what each replica did when, on its two threads")
     CHECK(spans(trace, replica, 0, "backward").size() == 6);
     CHECK(spans(trace, replica, 0, "update").size() == 3);
     const auto backward = spans(trace, replica, 0, "backward"), sums = spans(trace, replica, 1, "allreduce");
-    REQUIRE(sums.size() == 3);  // LeNet is one bucket, and is summed once a step
+    REQUIRE(sums.size() == 3);  // LeNet is one bucket, summed once per step
     for (size_t step = 0; step < sums.size(); ++step) {
       const auto& last = backward[2 * step + 1];
       CHECK(sums[step].at("ts").get<double>() >=
@@ -135,7 +135,7 @@ TEST_CASE("--trace is JSON with what each replica did when, on its two threads")
     CHECK(names.count(name) == 1);
 }
 
-TEST_CASE("--sync parameterwise sums each parameter alone, --bucket-mb bounds what is summed at a time") {
+TEST_CASE("--sync parameterwise sums each parameter alone; --bucket-mb limits the size of a bucket") {
   const SmallData data(4, 4);
   const auto lenet = traced(data, {"--limit-train", "4", "--devices", "cpux2", "--sync", "parameterwise"});
   CHECK(spans(lenet, 1, 1, "allreduce").size() == 8);
@@ -147,7 +147,7 @@ TEST_CASE("--sync parameterwise sums each parameter alone, --bucket-mb bounds wh
   CHECK(narrow.size() > wide.size());
 }
 
-TEST_CASE("--split deals rows by shares") {
+TEST_CASE("--split divides the rows of a batch by shares") {
   const SmallData data(128, 10);
   const Words words = {"--limit-train", "128", "--devices", "cpux2"};
   const auto dry = run_process(train(words + Words{"--data", data.folder(), "--split", "3:1", "--dry-run"}));
@@ -163,7 +163,7 @@ TEST_CASE("--split deals rows by shares") {
   }
 }
 
-TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
+TEST_CASE("--split auto settles on shares, prints them once, and uses them") {
   const SmallData data(640, 10);
   const TempFolder folder;
   const auto file = (folder / "m").string();
@@ -184,13 +184,13 @@ TEST_CASE("--split auto settles on shares, says so once, and deals by them") {
     CHECK(std::abs(std::stod(match[2]) * 64 - std::stoi(match[4])) <= .6);
   }
   CHECK(count == 1);
-  CHECK_THAT(read_bytes(file),
+  CHECK_THAT(read_file(file),
              ContainsSubstring("\"split\":\"auto\"") && ContainsSubstring("{\"event\":\"split\",\"step\":"));
   CHECK_THAT(run_process(train({"--data", data.folder(), "--split", "auto", "--dry-run"})).out,
              ContainsSubstring("128 images per step, 128 per replica;"));
 }
 
-TEST_CASE("shares that make no sense are refused") {
+TEST_CASE("impossible shares are refused") {
   const auto split = [](const std::string& shares) {
     return refusal(train({"--data", "/nonexistent", "--devices", "cpux2", "--split=" + shares}), 2);
   };
@@ -214,20 +214,20 @@ TEST_CASE("shares that make no sense are refused") {
   }
 }
 
-TEST_CASE("batch-norm statistics that nothing would train are neither evaluated nor saved") {
+TEST_CASE("a split that leaves the evaluated batch-norm statistics untrained is refused") {
   const SmallData data(64, 4);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
   const Words words = {"--data",        data.folder(), "--recipe",     "resnet18-pytorch",
                        "--devices",     "cpux2",       "--batch-size", "64",
                        "--limit-train", "64",          "--save",       file};
-  for (const auto* split : {"0:1", "1:1000"}) {  // of 64 rows 1/1001 is none
+  for (const auto* split : {"0:1", "1:1000"}) {  // 1/1001 of 64 rows is no row
     CHECK_THAT(refusal(train(words + Words{"--split", split}), 2),
                ContainsSubstring("--split " + std::string(split)) && ContainsSubstring("--bn root") &&
                    ContainsSubstring("\nhint: use --bn average"));
     CHECK_FALSE(std::filesystem::exists(file));
   }
-  // Where others train them, and where there are none.
+  // Accepted: all replicas count, the first replica has rows, or the model has no batch norm.
   for (const Words& more : {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
                             Words{"--split", "0:1", "--model", "lenet"}}) {
     const auto result = run_process(train(words + more + Words{"--dry-run"}));
@@ -236,7 +236,7 @@ TEST_CASE("batch-norm statistics that nothing would train are neither evaluated 
   }
 }
 
-TEST_CASE("--bn chooses whose batch-norm statistics are evaluated and saved, not what is trained") {
+TEST_CASE("--bn changes the batch-norm statistics that are evaluated and saved, not the training") {
   const SmallData data(8, 4);
   const TempFolder folder;
   const auto saved = [&](const std::string& bn) {
@@ -260,7 +260,7 @@ TEST_CASE("--bn chooses whose batch-norm statistics are evaluated and saved, not
   CHECK_THAT(plan("average"), ContainsSubstring("the mean of the replicas' batch-norm statistics"));
 }
 
-TEST_CASE("--deterministic repeats to the bit") {
+TEST_CASE("--deterministic gives the same bits again") {
   const SmallData data(300, 10);
   const Words words = {"--data",    data.folder(), "--limit-train",  "300",
                        "--devices", "cpux3",       "--deterministic"};
@@ -268,7 +268,7 @@ TEST_CASE("--deterministic repeats to the bit") {
   CHECK_THAT(run_process(train(words + Words{"--dry-run"})).out, ContainsSubstring("fp32; deterministic"));
 }
 
-TEST_CASE("with --invariant 1, 2, 4 and 8 replicas give the same bits, with fewer rows than parts too") {
+TEST_CASE("with --invariant 1, 2, 4 and 8 replicas give the same bits, even for fewer rows than parts") {
   const SmallData data(261, 10);  // batches of 128, 128 and 5
   const auto hash = [&](const std::string& devices, const Words& words) {
     return weights_hash(Words{"--data", data.folder(), "--limit-train", "261", "--devices", devices} + words);
