@@ -17,32 +17,20 @@
 #include <lockstep/data/safetensors.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
-#include <lockstep/tests/support/temp_folder.h>
+#include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::files_in;
+using lockstep::testing::read_file;
 using lockstep::testing::TempFolder;
+using lockstep::testing::write_file;
 using nlohmann::json;
 namespace fs = std::filesystem;
 
 namespace {
 
 const std::string kReference = std::string(LOCKSTEP_REFERENCE_DIR) + "/safetensors_file";
-
-void write_file(const fs::path& path, const std::string& bytes) {
-  std::ofstream file(path, std::ios::binary);
-  file << bytes;
-  if (!file.flush()) throw std::runtime_error("cannot write " + path.string());
-}
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-size_t files_in(const TempFolder& folder) {
-  return static_cast<size_t>(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()));
-}
 
 // The contents of the JSON file beside the Python file, as contiguous tensors.
 std::map<std::string, torch::Tensor> python_tensors() {

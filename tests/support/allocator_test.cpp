@@ -10,7 +10,7 @@
 
 namespace {
 
-// Takes what a training step takes, touches it, and gives it back. Returns how many pages the kernel had to
+// Allocates, touches and frees what a training step does. Returns how many pages the kernel had to
 // provide.
 long faults_of_a_step() {
   rusage before{}, after{};
@@ -29,7 +29,7 @@ long faults_of_a_step() {
 
 }  // namespace
 
-TEST_CASE("a step takes no new pages where the one before has freed enough") {
+TEST_CASE("a step reuses the pages that the step before has freed") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   SKIP_CASE("the sanitizer has an allocator of its own");
 #endif

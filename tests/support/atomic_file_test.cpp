@@ -1,4 +1,4 @@
-// Files that are there whole or not at all, and what is left of processes that are killed.
+// Files that appear whole or not at all, and temporary files of killed processes.
 
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -15,9 +15,7 @@
 #include <lockstep/tests/catch.h>
 #include <cerrno>
 #include <csignal>
-#include <fstream>
 #include <functional>
-#include <iterator>
 #include <string>
 #include <thread>
 #include <vector>
@@ -25,29 +23,19 @@
 #include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/temporary_file.h>
-#include <lockstep/tests/support/temp_folder.h>
+#include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::files_in;
+using lockstep::testing::read_file;
 using lockstep::testing::TempFolder;
+using lockstep::testing::write_file;
 namespace fs = std::filesystem;
 
 namespace {
 
-void write_file(const fs::path& path, const std::string& text) { std::ofstream(path) << text; }
-
-std::string read_file(const fs::path& path) {
-  std::ifstream file(path);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
-
-std::vector<fs::path> files_in(const TempFolder& folder) {
-  std::vector<fs::path> paths;
-  for (const auto& entry : fs::directory_iterator(folder.path())) paths.push_back(entry.path());
-  return paths;
-}
-
-// How a process that runs `task` ends; 0: well.
+// The exit status of a process that runs `task`; 0: success.
 int status_of(const std::function<void()>& task) {
   const pid_t child = fork();
   if (child == 0) {
@@ -69,7 +57,7 @@ std::string host() {
   return names.nodename;
 }
 
-// Lets this process and none of its system calls of these numbers through.
+// From now on these system calls of this process fail with these errors.
 void refuse_calls(const std::vector<std::pair<int, int>>& errors) {
   std::vector<sock_filter> program = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr))};
   for (const auto& [call, error] : errors) {
@@ -84,7 +72,7 @@ void refuse_calls(const std::vector<std::pair<int, int>>& errors) {
 
 }  // namespace
 
-TEST_CASE("a new file has its name when it is whole, and what is written then is added to it") {
+TEST_CASE("commit gives a file its name, and later writes append to it") {
   const TempFolder folder;
   AtomicFile file(folder / "a", false);
   CHECK(fs::is_empty(folder.path()));
@@ -94,10 +82,10 @@ TEST_CASE("a new file has its name when it is whole, and what is written then is
   CHECK(read_file(folder / "a") == "one ");
   file.write("two");
   CHECK(read_file(folder / "a") == "one two");
-  CHECK(files_in(folder).size() == 1);
+  CHECK(files_in(folder) == 1);
 }
 
-TEST_CASE("a file that appears meanwhile is kept, unless it is to be replaced") {
+TEST_CASE("commit replaces a file that has appeared meanwhile only with overwrite") {
   const bool overwrite = GENERATE(false, true);
   const TempFolder folder;
   {
@@ -111,11 +99,11 @@ TEST_CASE("a file that appears meanwhile is kept, unless it is to be replaced") 
     }
   }
   CHECK(read_file(folder / "a") == (overwrite ? "ours" : "theirs"));
-  CHECK(files_in(folder).size() == 1);
+  CHECK(files_in(folder) == 1);
 }
 
-// As file systems that know only one of them, or none.
-TEST_CASE("renaming to a new name replaces nothing by renameat2, by link, and by looking") {
+// As on file systems that support only one of these calls, or none.
+TEST_CASE("rename_to_new replaces nothing with renameat2, with link, and with neither") {
   std::vector<std::pair<int, int>> refused;
   const int known = GENERATE(0, 1, 2);
   if (known > 0) refused.emplace_back(SYS_renameat2, EINVAL);
@@ -138,10 +126,10 @@ TEST_CASE("renaming to a new name replaces nothing by renameat2, by link, and by
   CHECK(status == 0);
   CHECK(read_file(to) == "theirs");
   CHECK(read_file(other) == "ours");
-  CHECK(files_in(folder).size() == 2);
+  CHECK(files_in(folder) == 2);
 }
 
-TEST_CASE("what a killed process has left goes when the next file is written in its folder") {
+TEST_CASE("the next AtomicFile in a folder removes the temporary file of a killed process") {
   const TempFolder folder;
   const int status = status_of([&] {
     AtomicFile file(folder / "a", false);
@@ -149,13 +137,14 @@ TEST_CASE("what a killed process has left goes when the next file is written in 
     raise(SIGKILL);
   });
   REQUIRE(WIFSIGNALED(status));
-  REQUIRE(files_in(folder).size() == 1);
-  CHECK_THAT(files_in(folder)[0].filename().string(), ContainsSubstring(".lockstep-" + host() + "-"));
+  REQUIRE(files_in(folder) == 1);
+  CHECK_THAT(fs::directory_iterator(folder.path())->path().filename().string(),
+             ContainsSubstring(".lockstep-" + host() + "-"));
   { const AtomicFile next(folder / "b", false); }
   CHECK(fs::is_empty(folder.path()));
 }
 
-TEST_CASE("the file of a process that still writes is left alone") {
+TEST_CASE("the temporary file of a live process is kept") {
   const TempFolder folder;
   int writes[2], ends[2];  // pipes: the child has written; it may end
   REQUIRE((pipe(writes) == 0 && pipe(ends) == 0));
@@ -179,7 +168,7 @@ TEST_CASE("the file of a process that still writes is left alone") {
     next.write("next");
     next.commit();
   }
-  CHECK(files_in(folder).size() == 2);
+  CHECK(files_in(folder) == 2);
   REQUIRE(write(ends[1], &byte, 1) == 1);
   int status = 0;
   REQUIRE(waitpid(child, &status, 0) == child);
@@ -188,7 +177,7 @@ TEST_CASE("the file of a process that still writes is left alone") {
   for (const int fd : {writes[0], writes[1], ends[0], ends[1]}) ::close(fd);
 }
 
-TEST_CASE("only what a process of this host and user has left is removed, whatever its number") {
+TEST_CASE("only temporary files of this host and user are removed, whatever their process id") {
   const TempFolder folder;
   const auto ours = fs::path(".lockstep-" + host());
   const auto named = [&](const std::string& end) { return folder / (ours.string() + end); };
@@ -207,7 +196,7 @@ TEST_CASE("only what a process of this host and user has left is removed, whatev
   }
   { const AtomicFile next(folder / "b", false); }
   CHECK_FALSE(fs::exists(named(fmt::format("-{}-7.tmp", getpid()))));
-  CHECK(files_in(folder).size() == kept);
+  CHECK(files_in(folder) == kept);
 }
 
 TEST_CASE("a pipe is written directly") {
@@ -216,12 +205,12 @@ TEST_CASE("a pipe is written directly") {
   std::string got;
   std::thread reader([&] { got = read_file(folder / "pipe"); });
   {
-    AtomicFile file(folder / "pipe", false);  // nothing that --overwrite would have to allow
+    AtomicFile file(folder / "pipe", false);  // a pipe needs no overwrite
     file.write("all");
     file.commit();
   }
   reader.join();
   CHECK(got == "all");
-  CHECK(files_in(folder).size() == 1);
+  CHECK(files_in(folder) == 1);
   CHECK_THROWS_WITH(need_regular_file(folder / "pipe"), ContainsSubstring("not a regular file"));
 }

@@ -9,7 +9,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("every bfloat16 is a float and comes back from it") {
+TEST_CASE("every bfloat16 converts to float and back exactly") {
   int wrong = 0;
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const Bf16 value{static_cast<uint16_t>(bits)};
@@ -25,7 +25,7 @@ TEST_CASE("every bfloat16 is a float and comes back from it") {
   CHECK(wrong == 0);
 }
 
-TEST_CASE("floats are rounded to bfloat16 as torch rounds them") {
+TEST_CASE("floats are rounded to bfloat16 as in torch") {
   int wrong = 0;
   const auto check = [&](uint32_t bits) {
     const auto value = std::bit_cast<float>(bits);

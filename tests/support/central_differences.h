@@ -1,4 +1,4 @@
-// Gradients held against differences of the function itself, for functions in double.
+// Compares gradients with central differences, for functions in double.
 #pragma once
 
 #include <torch/autograd.h>
@@ -9,8 +9,9 @@
 
 namespace lockstep::testing {
 
-// How far the derivatives of <weights, f(at)> along random directions, three for each tensor of `at`, are
-// from central differences with this step: the largest |derivative - difference| / |gradient| |direction|.
+// Compares derivatives of <weights, f(at)> along random directions, three per tensor of `at`,
+// with central differences of this step. Returns the largest |derivative - difference| / |gradient|
+// |direction|.
 template <class Function>
 double worst_derivative(const Function& f, const std::vector<torch::Tensor>& at, const torch::Tensor& weights,
                         double step) {

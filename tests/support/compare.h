@@ -1,4 +1,4 @@
-// How far two tensors are apart.
+// Differences between tensors.
 #pragma once
 
 #include <torch/types.h>
@@ -14,7 +14,7 @@ inline double max_abs(const torch::Tensor& a) {
   return a.detach().abs().max().to(torch::kFloat64).item<double>();
 }
 
-// max|a - b|, as a part of max|b| where b is not all zeros
+// max|a - b| / max|b|; max|a| if b is all zeros
 inline double relative_error(const torch::Tensor& a, const torch::Tensor& b) {
   return max_abs(b) == 0 ? max_abs(a) : max_difference(a, b) / max_abs(b);
 }

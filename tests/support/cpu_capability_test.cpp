@@ -8,7 +8,7 @@
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("the most capable kernels that the processor can run are chosen, or those that are named") {
+TEST_CASE("the best capability of the CPU is chosen, or the one that is named") {
   const auto best = has_capability(CpuCapability::kAvx512) ? CpuCapability::kAvx512
                     : has_capability(CpuCapability::kAvx2) ? CpuCapability::kAvx2
                                                            : CpuCapability::kPortable;
@@ -26,7 +26,7 @@ TEST_CASE("the most capable kernels that the processor can run are chosen, or th
   }
 }
 
-TEST_CASE("a capability by another name is refused, with the names that there are") {
+TEST_CASE("an unknown capability is refused with the list of names") {
   for (const auto* name : {"", "avx", "AVX2"}) {
     CHECK_THROWS_AS(choose_capability(name), UsageError);
     CHECK_THROWS_WITH(choose_capability(name), ContainsSubstring("avx512, avx2 or portable") &&
@@ -34,7 +34,7 @@ TEST_CASE("a capability by another name is refused, with the names that there ar
   }
 }
 
-TEST_CASE("the environment is asked once") {
+TEST_CASE("the environment variable is read once") {
   const auto first = cpu_capability();
   const char* before = std::getenv("LOCKSTEP_CPU_CAPABILITY");
   const std::string kept = before ? before : "";

@@ -1,4 +1,4 @@
-// One processor, several times.
+// Lists of CPU devices.
 #pragma once
 
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-// Runs CUDA kernels on the processor: include this, then the header with the kernel. What a kernel may use of
+// Runs CUDA kernels on the CPU: include this, then the header with the kernel. What a kernel may use of
 // CUDA is below; anything else does not compile.
 //
 //   run_in_fibres    one CUDA thread after the other, each up to its next __syncthreads or shuffle: fast, and

@@ -1,11 +1,11 @@
-// A kernel that lacks a barrier: ThreadSanitizer must find its race.
+// A kernel that lacks a barrier. ThreadSanitizer must find its race.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 namespace {
 
 void pass_on(int* values) {
   values[threadIdx.x] = static_cast<int>(threadIdx.x);
-  // here is no __syncthreads()
+  // a __syncthreads() is missing here
   const int neighbour = values[(threadIdx.x + 32) % 64];
   __syncthreads();
   values[threadIdx.x] = neighbour;

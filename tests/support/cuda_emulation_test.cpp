@@ -1,4 +1,4 @@
-// The emulation of CUDA against hand calculations, and that it notices what a GPU would not forgive.
+// The emulation of CUDA: results against hand calculations, and errors that it must detect.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
@@ -22,7 +22,7 @@ const std::vector<Launch> kAllWays = {in_fibres(ThreadOrder::kForward), in_fibre
 
 int global_index() { return static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x); }
 
-// sums[b] = the sum of block b's values; block size 96. `barrier` false leaves one out.
+// sums[b] = the sum of block b's values; block size 96. `barrier` false leaves a needed barrier out.
 void sum_blocks(const int* values, int* sums, bool barrier) {
   __shared__ int warps[3];
   int sum = values[global_index()];
@@ -56,7 +56,7 @@ std::vector<int> sums_of_blocks(const Launch& launch, bool barrier) {
 
 }  // namespace
 
-TEST_CASE("each thread of a three-dimensional launch runs once, knowing its place") {
+TEST_CASE("each thread of a three-dimensional launch runs once with its own indices") {
   for (const auto& launch : kAllWays) {
     std::vector<int> seen(2 * 3 * 2 * 4 * 3 * 2);
     int wrong = 0;
@@ -72,7 +72,7 @@ TEST_CASE("each thread of a three-dimensional launch runs once, knowing its plac
   }
 }
 
-TEST_CASE("sums over blocks by shuffles and shared memory") {
+TEST_CASE("shuffles and shared memory sum over blocks") {
   const auto values = values_of(5 * 96);
   std::vector<int> expected;
   for (auto block = values.begin(); block != values.end(); block += 96) {
@@ -144,7 +144,7 @@ TEST_CASE("a barrier that some threads miss ends the launch") {
   }
 }
 
-TEST_CASE("half a warp's shuffle and a read from a thread that is not there are refused") {
+TEST_CASE("a shuffle of half a warp and a read from a missing thread are refused") {
   for (const auto& launch : kAllWays) {
     CHECK_THROWS_WITH(launch({1}, {32}, [] { __shfl_xor_sync(0xffffu, 1, 1); }),
                       Catch::Matchers::ContainsSubstring("a part of a warp"));
@@ -153,7 +153,7 @@ TEST_CASE("half a warp's shuffle and a read from a thread that is not there are 
   }
 }
 
-TEST_CASE("what a thread throws comes out of the launch, and the next launch works") {
+TEST_CASE("a thread's exception is rethrown by the launch, and the next launch works") {
   for (const auto& launch : kAllWays) {
     CHECK_THROWS_WITH(launch({3}, {64},
                              [] {
@@ -167,7 +167,7 @@ TEST_CASE("what a thread throws comes out of the launch, and the next launch wor
   }
 }
 
-TEST_CASE("blocks of a kernel without shared memory run at once") {
+TEST_CASE("blocks of a kernel without shared memory run at the same time") {
   std::vector<int> seen(4 * 32);
   run_in_threads({4}, {32}, BlockTiming::kAllAtOnce, [&] { ++seen[static_cast<size_t>(global_index())]; });
   CHECK(seen == std::vector<int>(seen.size(), 1));

@@ -11,7 +11,7 @@ std::string text(const Error& error) { return std::string(error.what()) + " | " 
 
 }  // namespace
 
-TEST_CASE("out of memory: what was asked for, what is free, what would fit") {
+TEST_CASE("out of memory: the error names the requested and free memory, and a batch size that would fit") {
   const auto error = explain({.code = 2,
                               .words = "out of memory",
                               .device = "cuda:1",
@@ -26,7 +26,7 @@ TEST_CASE("out of memory: what was asked for, what is free, what would fit") {
              ContainsSubstring("| use a smaller batch size"));
 }
 
-TEST_CASE("a driver that is too old, or is not there") {
+TEST_CASE("a driver that is too old or missing") {
   for (const int code : {35, 803}) {
     const auto old =
         explain({.code = code, .words = "insufficient", .driver_version = 12040, .runtime_version = 13000});
@@ -59,13 +59,13 @@ TEST_CASE("a GPU that the program has no kernels for") {
   }
 }
 
-TEST_CASE("a GPU of which only CUDA's words are known") {
+TEST_CASE("a GPU that the program has no kernels for, known by CUDA's text only") {
   CHECK(text(explain({.code = 209, .words = "no kernel image is available"})) ==
         "this lockstep has no kernels for the GPU: no kernel image is available | build it with "
         "-DCMAKE_CUDA_ARCHITECTURES=native");
 }
 
-TEST_CASE("what went wrong in a kernel") {
+TEST_CASE("an error in a kernel") {
   const auto error =
       explain({.code = 700, .words = "an illegal memory access was encountered", .device = "cuda:3"});
   CHECK(error.exit_code() == ExitCode::kFailed);

@@ -11,7 +11,7 @@ namespace {
 
 using namespace lockstep;
 
-// What the driver's own tool says: name, compute capability, MiB; one line a GPU.
+// The output of nvidia-smi: name, compute capability, MiB; one line per GPU.
 std::string nvidia_smi() {
   FILE* pipe =
       popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
@@ -27,7 +27,7 @@ std::string nvidia_smi() {
 
 }  // namespace
 
-TEST_CASE("what is built in and what is missing agree with each other") {
+TEST_CASE("cuda_build, cuda_devices and cuda_problem agree") {
   const auto problem = cuda_problem();
   CHECK(problem.has_value() == cuda_devices().empty());
   if (cuda_build() == "without CUDA") {
@@ -42,7 +42,7 @@ TEST_CASE("what is built in and what is missing agree with each other") {
   }
 }
 
-TEST_CASE("GPUs are those that nvidia-smi lists", "[cuda]") {
+TEST_CASE("cuda_devices lists the GPUs of nvidia-smi", "[cuda]") {
   const std::string listed = nvidia_smi();
   for (const CudaDevice& device : cuda_devices()) {
     std::ostringstream expected;
@@ -50,7 +50,7 @@ TEST_CASE("GPUs are those that nvidia-smi lists", "[cuda]") {
     INFO(expected.str() << " in\n" << listed);
     const size_t at = listed.find(expected.str());
     REQUIRE(at != std::string::npos);
-    // The driver keeps some memory to itself, which nvidia-smi counts.
+    // nvidia-smi also counts the driver's own memory.
     const double mib = std::stod(listed.substr(at + expected.str().size()));
     CHECK(static_cast<double>(device.total_bytes) / 1048576 == Approx(mib).epsilon(0.05));
     CHECK(device.free_bytes <= device.total_bytes);

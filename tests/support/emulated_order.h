@@ -1,4 +1,4 @@
-// In which order the launches of *_emulated.cpp run their threads. No result may depend on it.
+// The thread order of the launches in *_emulated.cpp. No result may depend on it.
 #pragma once
 
 #include <lockstep/tests/support/cuda_emulation.h>

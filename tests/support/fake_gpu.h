@@ -1,6 +1,6 @@
-// GPUs of the tests' own making, so that the order of work on streams can be tested where there is no GPU:
-// devices of torch's PrivateUse1 type with the streams of fake_stream.h. Memory is the host's. Without
-// fake_gpu_kernels.cpp there are no kernels, and tensors are only good for their addresses.
+// Fake GPUs, so that the order of work on streams can be tested without a GPU:
+// devices of torch's PrivateUse1 type with the streams of fake_stream.h. Their memory is host memory. Without
+// fake_gpu_kernels.cpp there are no kernels, and tensors are only useful for their addresses.
 #pragma once
 
 #include <c10/core/Stream.h>

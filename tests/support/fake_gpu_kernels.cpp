@@ -1,5 +1,5 @@
 // torch's operations on the fake GPUs: each is queued on the current stream as work that runs the processor's
-// kernel on the same memory. What is queued holds no tensor: memory that is given back too early is
+// kernel on the same memory. Queued work holds no tensor: memory that is freed too early is
 // overwritten in the order of streams, as on a GPU.
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>

@@ -1,4 +1,4 @@
-// A function with a stack of its own, left and entered again on one thread; known to the sanitizers.
+// A function with its own stack that one thread can suspend and resume. Works with the sanitizers.
 #pragma once
 
 #include <ucontext.h>

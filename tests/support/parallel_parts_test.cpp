@@ -14,8 +14,8 @@ using lockstep::testing::Threads;
 
 namespace {
 
-// The thread that each part ran in, once all have begun: none is done before, so that no two can share one.
-// Zeros where that did not happen in a long time.
+// The thread of each part. No part ends before all have begun, so no two parts can share a thread.
+// Zeros if they have not all begun within half a minute.
 std::vector<pid_t> threads_of(int64_t parts) {
   std::vector<pid_t> threads(static_cast<size_t>(parts));
   std::atomic<int64_t> here = 0;
@@ -34,7 +34,7 @@ std::vector<pid_t> threads_of(int64_t parts) {
 
 }  // namespace
 
-TEST_CASE("each part is done once, by the time that all are") {
+TEST_CASE("parallel_parts runs each part once and waits for all") {
   for (const int count : {1, 2, 3}) {
     const Threads threads(count);
     for (const int64_t parts : {0, 1, 2, 3, 7, 16}) {
@@ -54,7 +54,7 @@ TEST_CASE("parts run at the same time, the first in the caller's thread") {
   CHECK(of_parts[2] != of_parts[1]);
 }
 
-TEST_CASE("the threads stay, however many parts there are") {
+TEST_CASE("the threads stay the same, however many parts there are") {
   const Threads threads(4);
   const auto before = threads_of(4);
   REQUIRE(before[0] == ::gettid());
@@ -62,13 +62,13 @@ TEST_CASE("the threads stay, however many parts there are") {
   CHECK(threads_of(4) == before);
 }
 
-TEST_CASE("one part is the caller's own") {
+TEST_CASE("a single part runs in the calling thread") {
   std::thread::id thread;
   parallel_parts(1, [&](int64_t) { thread = std::this_thread::get_id(); });
   CHECK(thread == std::this_thread::get_id());
 }
 
-TEST_CASE("ranges are cut evenly, and empty ones left out") {
+TEST_CASE("ranges differ by at most one, and empty ones are left out") {
   using Range = std::vector<int64_t>;  // first, last, part
   const auto ranges = [](int64_t count, int64_t parts) {
     std::vector<Range> found(static_cast<size_t>(parts));

@@ -1,4 +1,4 @@
-// Runs a program the way a shell would, for tests of the built program.
+// Runs a program as a shell would, for tests of the built program.
 #pragma once
 
 #include <fcntl.h>
@@ -103,7 +103,7 @@ inline std::vector<char*> pointers(std::vector<std::string>& texts) {
   return result;
 }
 
-// Takes what is there. False at the end (a terminal reports it as an error).
+// Reads what is available. False at the end (a terminal reports the end as an error).
 inline bool read_some(int fd, std::string& into) {
   std::array<char, 4096> buffer;
   const auto count = ::read(fd, buffer.data(), buffer.size());

@@ -1,4 +1,4 @@
-// The values that Python's torch computed: tests/reference/.
+// Reference values computed by Python torch (tests/reference/).
 #pragma once
 
 #include <fstream>
@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-// For programs that are compiled with LOCKSTEP_REFERENCE_DIR.
+// For tests that are compiled with LOCKSTEP_REFERENCE_DIR.
 inline nlohmann::json reference(const std::string& name) {
   return nlohmann::json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
 }

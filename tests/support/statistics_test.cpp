@@ -7,7 +7,7 @@
 
 using namespace lockstep;
 
-TEST_CASE("quantiles lie between neighbours") {
+TEST_CASE("quantiles interpolate between neighbouring values") {
   CHECK(median({7}) == 7);
   CHECK(median({3, 1, 2}) == 2);
   CHECK(median({4, 1, 3, 2}) == 2.5);
@@ -38,7 +38,7 @@ TEST_CASE("ratios are paired within a repetition and need three repetitions") {
 }
 
 // Of nine values the second and the ninth in order are what brackets the median: 4.5 -+ 2.94.
-TEST_CASE("a median is stable when its bracket is narrow") {
+TEST_CASE("a median is stable if its bracket is narrow") {
   const std::vector<double> values = {.5, .95, 1, 1, 1, 1, 1, 1, 1.08};
   CHECK(median_is_stable(values, .081));
   CHECK_FALSE(median_is_stable(values, .079));

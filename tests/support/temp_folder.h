@@ -1,4 +1,4 @@
-// A folder of a test's own, gone when the test ends.
+// A temporary folder, removed at the end of the test.
 #pragma once
 
 #include <cstdlib>

@@ -1,4 +1,4 @@
-// Threads in a test: how many this process has, and how many torch's operations and ours share work among.
+// Thread counts: of this process, and of parallel operations.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -16,15 +16,15 @@ inline std::ptrdiff_t thread_count() {
                        std::filesystem::directory_iterator());
 }
 
-// The number of threads once it has come down to `expected`, or what it still is after a long time: a thread
-// that has been joined is listed for a moment longer.
+// Waits until the process has at most `expected` threads, or half a minute; returns their number. A thread
+// that has been joined is still listed for a moment.
 inline std::ptrdiff_t thread_count_down_to(std::ptrdiff_t expected) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
   while (thread_count() > expected && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
   return thread_count();
 }
 
-// The calling thread's number of threads for operations, while it lives.
+// Sets the calling thread's number of intra-op threads while it lives.
 class Threads {
  public:
   explicit Threads(int count) : before_(at::get_num_threads()) { at::set_num_threads(count); }

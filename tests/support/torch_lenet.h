@@ -25,7 +25,7 @@ inline void copy_into(torch::nn::Sequential& net, const Params& params) {
   for (size_t i = 0; i < own.size(); ++i) own[i].copy_(as_torch(params[i]));
 }
 
-// The gradient of the summed loss over all rows.
+// The gradients of the summed loss over all rows.
 inline Params torch_gradients(const Params& params, const torch::Tensor& X, const torch::Tensor& y) {
   auto net = torch_lenet(X.scalar_type());
   copy_into(net, params);

@@ -1,4 +1,4 @@
-// The same training with plain torch on one device: one module, the whole batch, torch's own optimizer.
+// The same training with plain torch on one device: one module, the whole batch, torch's optimizer.
 #pragma once
 
 #include <ATen/Parallel.h>
@@ -15,7 +15,7 @@
 
 namespace lockstep::testing {
 
-// Made-up rows that differ from each other; remembers which were asked for.
+// Synthetic rows, all different. Counts how often each row was gathered.
 class RowSource : public BatchSource {
  public:
   explicit RowSource(int64_t rows)
@@ -55,7 +55,7 @@ inline SourceFactory source(std::shared_ptr<RowSource> rows) {
   return [rows](torch::Device) { return rows; };
 }
 
-// One module in double, trained on whole batches in the calling thread alone.
+// One module in double, trained on whole batches in the calling thread.
 class WholeBatch {
  public:
   WholeBatch(const ModelFactory& factory, torch::optim::SGDOptions options)

@@ -1,4 +1,4 @@
-// What the files of results hold when one of them, or standard output, cannot be written.
+// What the output files hold if one of them, or standard output, cannot be written.
 #include <sys/stat.h>
 
 #include <lockstep/tests/catch.h>
@@ -22,13 +22,13 @@ const Words kLong = {"--epochs", "100", "--limit-train", "8000", "--batch-size",
 const Words kSmallBench = {"bench",       "allreduce", "--devices", "cpux2",
                            "--max-bytes", "1024",      "--repeat",  "1"};
 
-// The command's files can have so many bytes at most.
+// Limits the size of the command's files.
 Process limited(const std::string& bytes, Process process) {
   process.command = Words{"/usr/bin/prlimit", "--fsize=" + bytes} + process.command;
   return process;
 }
 
-// The command, its output read by `head`; its exit code, as a shell has it, in `code`.
+// Pipes the command's output into `head`, and writes its exit code to the file `code`.
 Process into_head(const std::string& lines, const fs::path& code, Process process) {
   process.command = Words{"/bin/sh",
                           "-c",
@@ -40,7 +40,7 @@ Process into_head(const std::string& lines, const fs::path& code, Process proces
   return process;
 }
 
-// The command, its output added to a file that takes so many bytes more; weights fit into a file.
+// Appends the command's output to a file that can grow by `room` bytes. Weights still fit into a file.
 Process into_full_file(const fs::path& file, size_t room, Process process) {
   constexpr size_t kMost = 600'000;
   write_file(file, std::string(kMost - room, '\n'));
@@ -52,7 +52,7 @@ Process into_full_file(const fs::path& file, size_t room, Process process) {
 
 }  // namespace
 
-TEST_CASE("output flags that name one file are refused before anything is done") {
+TEST_CASE("output flags that name the same file are refused before any work") {
   const TempFolder folder;
   fs::create_directory(folder / "sub");
   const auto a = (folder / "a").string(), same = (folder / "sub/../a").string();
@@ -73,7 +73,7 @@ TEST_CASE("output flags that name one file are refused before anything is done")
   CHECK_THAT(result.err, ContainsSubstring("standard output"));
 }
 
-TEST_CASE("a trace that cannot be written does not cost the weights") {
+TEST_CASE("if the trace cannot be written, the weights are still written") {
   const TempFolder folder;
   const auto weights = (folder / "w").string();
   const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--trace", "/dev/full"}));
@@ -82,7 +82,7 @@ TEST_CASE("a trace that cannot be written does not cost the weights") {
   CHECK(fs::file_size(weights) > 200'000);
 }
 
-TEST_CASE("a trace that does not fit leaves the old one") {
+TEST_CASE("if the trace does not fit on the disk, the old one is kept") {
   const TempFolder folder;
   const auto trace = (folder / "trace").string();
   write_file(trace, "old");
@@ -93,7 +93,7 @@ TEST_CASE("a trace that does not fit leaves the old one") {
   CHECK(files_in(folder) == 1);
 }
 
-TEST_CASE("metrics that cannot be written at all end a run before it trains") {
+TEST_CASE("a run whose metrics cannot be written stops before it trains") {
   const TempFolder folder;
   const auto weights = (folder / "w").string();
   const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--metrics", "/dev/full"}));
@@ -102,7 +102,7 @@ TEST_CASE("metrics that cannot be written at all end a run before it trains") {
   CHECK_FALSE(fs::exists(weights));
 }
 
-TEST_CASE("metrics that cannot be written any more end a run, and its weights are kept") {
+TEST_CASE("a run whose metrics can no longer be written stops, and keeps its weights") {
   const TempFolder folder;
   const auto weights = (folder / "w").string(), pipe = (folder / "pipe").string();
   REQUIRE(mkfifo(pipe.c_str(), 0600) == 0);
@@ -120,16 +120,16 @@ TEST_CASE("metrics that cannot be written any more end a run, and its weights ar
   CHECK(fs::file_size(weights) > 200'000);
 }
 
-TEST_CASE("standard output that cannot be written ends a run, and its files are kept") {
+TEST_CASE("a run whose standard output can no longer be written stops, and keeps its files") {
   const TempFolder folder;
   const auto weights = (folder / "w").string(), trace = (folder / "trace").string();
   const auto run = train(kLong + Words{"--log-every", "1", "--save", weights, "--trace", trace});
-  SECTION("nobody reads it any more") {
+  SECTION("its reader has gone") {
     const auto result = run_process(into_head("25", folder / "code", run));
     CHECK(lines(result.out).size() == 25);
     CHECK(read_file(folder / "code") == "141\n");  // SIGPIPE's
   }
-  SECTION("its file may not grow that long") {
+  SECTION("its file has reached its size limit") {
     const auto result = run_process(into_full_file(folder / "out", 4000, run));
     CHECK(result.exit_code == 7);
     CHECK_THAT(result.err, ContainsSubstring("standard output"));
@@ -138,7 +138,7 @@ TEST_CASE("standard output that cannot be written ends a run, and its files are 
   CHECK(nlohmann::json::parse(read_file(trace)).size() > 0);
 }
 
-TEST_CASE("weights whose place is taken while they are trained are written beside it") {
+TEST_CASE("if a file appears at the weights' path during training, the weights are written beside it") {
   const TempFolder folder;
   const auto weights = (folder / "w.safetensors").string();
   write_file(folder / "w-1.safetensors", "taken, too");
@@ -155,15 +155,15 @@ TEST_CASE("weights whose place is taken while they are trained are written besid
   CHECK(again.exit_code == 0);
 }
 
-TEST_CASE("the JSON of a benchmark is there whole or not at all") {
+TEST_CASE("the JSON file of a benchmark is complete or absent") {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
   const auto run = program(kSmallBench + Words{"--json", file, "--overwrite"});
-  SECTION("standard output takes the first lines alone") {
+  SECTION("standard output takes only the first lines") {
     CHECK(run_process(into_full_file(folder / "out", 1500, run)).exit_code == 7);
     CHECK(nlohmann::json::parse(read_file(file)).at("complete") == false);
   }
-  SECTION("where a file may not grow that long") {
+  SECTION("the file would exceed its size limit") {
     write_file(file, "old");
     const auto result = run_process(limited("300", run));
     CHECK(result.exit_code == 7);

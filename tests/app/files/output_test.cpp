@@ -1,26 +1,15 @@
-// Files of results, signals, and what an output stream can show.
-#include <dlfcn.h>
-#include <fcntl.h>
+// Output files: lines, whole files, and flags that name the same file.
 #include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include <lockstep/tests/catch.h>
-#include <algorithm>
-#include <array>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
-#include <functional>
-#include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/files/line_file.h>
-#include <lockstep/app/terminal/interrupt.h>
-#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/files.h>
 
@@ -33,7 +22,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-// What opening throws.
+// Returns the error of opening the file.
 OutputError refusal(const fs::path& path, bool overwrite) {
   try {
     LineFile file(path.string(), overwrite);
@@ -44,7 +33,7 @@ OutputError refusal(const fs::path& path, bool overwrite) {
   throw;
 }
 
-// Files of this process are at most so long while it lives.
+// Limits the size of this process's files while it lives.
 class FileLimit {
  public:
   explicit FileLimit(rlim_t bytes) {
@@ -62,35 +51,9 @@ class FileLimit {
   rlimit old_{};
 };
 
-// How a process that runs `task` ends; 0: well.
-int status_of(const std::function<void()>& task) {
-  const pid_t child = fork();
-  if (child == 0) {
-    task();
-    _exit(0);
-  }
-  int status = 0;
-  REQUIRE(waitpid(child, &status, 0) == child);
-  return status;
-}
-
-int signal_after_installing = 0;
-
 }  // namespace
 
-// In place of the C library's: a signal that comes as soon as it is caught.
-extern "C" int sigaction(int signal, const struct sigaction* action, struct sigaction* old) {
-  using Function = int (*)(int, const struct sigaction*, struct sigaction*);
-  static const auto real = reinterpret_cast<Function>(dlsym(RTLD_NEXT, "sigaction"));
-  const int result = real(signal, action, old);
-  if (action && signal == signal_after_installing && action->sa_handler != SIG_DFL) {
-    signal_after_installing = 0;
-    raise(signal);
-  }
-  return result;
-}
-
-TEST_CASE("lines are in the file as soon as they are written") {
+TEST_CASE("each line is in the file as soon as it is written") {
   const TempFolder folder;
   LineFile file((folder / "a.jsonl").string(), false);
   file.append_line("{\"step\": 1}");
@@ -99,7 +62,7 @@ TEST_CASE("lines are in the file as soon as they are written") {
   CHECK(read_file(folder / "a.jsonl") == "{\"step\": 1}\n{\"step\": 2}\n");
 }
 
-TEST_CASE("an existing file is refused, and kept") {
+TEST_CASE("an existing file is kept, and opening it is refused") {
   const TempFolder folder;
   write_file(folder / "a.jsonl", "old\n");
   const auto error = refusal(folder / "a.jsonl", false);
@@ -109,7 +72,7 @@ TEST_CASE("an existing file is refused, and kept") {
   CHECK(read_file(folder / "a.jsonl") == "old\n");
 }
 
-TEST_CASE("an overwritten file keeps its content until the first line comes") {
+TEST_CASE("an overwritten file keeps its content until the first line is written") {
   const TempFolder folder;
   write_file(folder / "a.jsonl", "old, and longer than the new content\n");
   { const LineFile unused((folder / "a.jsonl").string(), true); }
@@ -119,7 +82,7 @@ TEST_CASE("an overwritten file keeps its content until the first line comes") {
   CHECK(read_file(folder / "a.jsonl") == "new\n");
 }
 
-TEST_CASE("nothing is left of a run that wrote nothing") {
+TEST_CASE("a LineFile without lines leaves no file") {
   const TempFolder folder;
   for (const bool overwrite : {false, true}) {
     { const LineFile unused((folder / "a.jsonl").string(), overwrite); }
@@ -148,7 +111,7 @@ TEST_CASE("a full disk is an error") {
                     ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
 }
 
-TEST_CASE("a disk that is full leaves whole lines, and an old file as it was") {
+TEST_CASE("on a full disk a file keeps whole lines, and an old file is unchanged") {
   const TempFolder folder;
   write_file(folder / "old", "old\n");
   LineFile first((folder / "old").string(), true), next((folder / "new").string(), false);
@@ -165,7 +128,7 @@ TEST_CASE("a disk that is full leaves whole lines, and an old file as it was") {
   CHECK(read_file(folder / "new") == "12345\n6\n");
 }
 
-TEST_CASE("two flags that name one file are refused, however it is spelt") {
+TEST_CASE("two flags that name the same file are refused, however the paths are spelt") {
   const TempFolder folder;
   const auto path = [&](const std::string& name) { return (folder / name).string(); };
   write_file(folder / "file", "");
@@ -192,111 +155,4 @@ TEST_CASE("two flags that name one file are refused, however it is spelt") {
   }
   check_distinct_files({{"--save", "/dev/null"}, {"--trace", "/dev/null"}});
   check_distinct_files({{"--save", path("a")}}, {{"FILE", path("file")}, {"FILE", path("file")}});
-}
-
-TEST_CASE("the first signal is noted, and the old handlers come back") {
-  REQUIRE(std::signal(SIGINT, SIG_IGN) != SIG_ERR);
-  REQUIRE(std::signal(SIGTERM, SIG_DFL) != SIG_ERR);
-  {
-    const InterruptGuard guard("nothing");
-    CHECK_FALSE(guard.signal());
-    raise(SIGINT);
-    CHECK_FALSE(guard.signal());  // it was ignored before, as under nohup
-    guard.stop_if_signalled("never");
-    raise(SIGTERM);
-    CHECK(guard.signal() == SIGTERM);
-    CHECK_THROWS_WITH(guard.stop_if_signalled("after step 3"), "stopped by SIGTERM after step 3");
-  }
-  CHECK(std::signal(SIGINT, SIG_DFL) == SIG_IGN);
-  CHECK(std::signal(SIGTERM, SIG_DFL) == SIG_DFL);
-  const InterruptGuard next("nothing");
-  CHECK_FALSE(next.signal());
-}
-
-TEST_CASE("each signal has its exit code") {
-  CHECK(static_cast<int>(InterruptedError(SIGHUP, "").exit_code()) == 129);
-  CHECK(static_cast<int>(InterruptedError(SIGINT, "").exit_code()) == 130);
-  CHECK(static_cast<int>(InterruptedError(SIGTERM, "").exit_code()) == 143);
-}
-
-TEST_CASE("the second signal ends the process") {
-  for (const int first : {SIGINT, SIGTERM, SIGHUP}) {
-    for (const int second : {SIGINT, SIGTERM, SIGHUP}) {
-      const int status = status_of([&] {
-        const InterruptGuard guard("nothing");
-        raise(first);
-        if (guard.signal() != first) _exit(1);
-        raise(second);
-      });
-      CHECK((WIFSIGNALED(status) && WTERMSIG(status) == second));
-    }
-  }
-}
-
-TEST_CASE("the second signal ends the process within an inner guard, too") {
-  const int status = status_of([] {
-    const InterruptGuard outer("nothing");
-    raise(SIGINT);
-    const InterruptGuard inner("nothing");
-    if (inner.signal() != SIGINT) _exit(1);
-    raise(SIGINT);
-  });
-  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGINT));
-}
-
-TEST_CASE("a signal that is ignored stays so when another one has come") {
-  const int status = status_of([] {
-    std::signal(SIGINT, SIG_IGN);
-    const InterruptGuard guard("nothing");
-    raise(SIGTERM);
-    raise(SIGINT);
-    if (guard.signal() != SIGTERM) _exit(1);
-  });
-  CHECK(status == 0);
-}
-
-TEST_CASE("a signal that comes while the guard is being set up is not lost") {
-  for (const int signal : {SIGINT, SIGTERM, SIGHUP}) {
-    const int status = status_of([&] {
-      signal_after_installing = signal;
-      const InterruptGuard guard("nothing");
-      if (guard.signal() != signal) _exit(1);
-    });
-    CHECK(status == 0);
-  }
-}
-
-TEST_CASE("a signal that is noted is answered at once, with what is waited for") {
-  int ends[2];
-  REQUIRE(pipe(ends) == 0);
-  const int status = status_of([&] {
-    dup2(ends[1], STDERR_FILENO);
-    const InterruptGuard guard("the current step");
-    raise(SIGINT);
-  });
-  CHECK(status == 0);
-  ::close(ends[1]);
-  std::array<char, 400> text;
-  const auto count = ::read(ends[0], text.data(), text.size());
-  ::close(ends[0]);
-  CHECK(std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))) ==
-        "lockstep: Ctrl-C noted, waiting for the current step; a second signal ends the program at once\n");
-}
-
-TEST_CASE("a file is no terminal, and has colours only where they are demanded") {
-  const int fd = ::open("/dev/null", O_WRONLY);
-  const Terminal plain(fd, ColorMode::kAuto);
-  CHECK_FALSE(plain.interactive());
-  CHECK(plain.width() == 80);
-  CHECK(plain.style().red("x") == "x");
-  CHECK(Terminal(fd, ColorMode::kAlways).style().red("x") == "\x1b[1;31mx\x1b[0m");
-  ::close(fd);
-}
-
-TEST_CASE("the locale decides on UTF-8") {
-  setenv("LC_ALL", "C", 1);
-  CHECK_FALSE(utf8_locale());
-  setenv("LC_ALL", "C.UTF-8", 1);
-  CHECK(utf8_locale());
-  unsetenv("LC_ALL");
 }

@@ -1,5 +1,5 @@
-// The bytes of a safetensors file, read and written by the tests themselves: 8 bytes with the length of a
-// JSON header, little-endian, the header, then the tensors' values.
+// Reads and writes safetensors files independently of lockstep's code. A file has 8 bytes with the length of
+// a JSON header, little-endian, the header, then the tensors' values.
 #pragma once
 
 #include <lockstep/tests/catch.h>

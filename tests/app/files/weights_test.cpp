@@ -22,7 +22,7 @@ namespace {
 
 constexpr int64_t kTestRows = 700;  // two blocks of evaluation and a partial one
 
-// A short run after which the network is right for some images and wrong for others.
+// A short run after which the network classifies some images correctly and others not.
 Words learning_run(const SmallData& data, const std::string& save) {
   return {"--data", data.folder(), "--optimizer", "adamw",       "--lr", ".005",   "--batch-size",
           "16",     "--epochs",    "3",           "--log-every", "1000", "--save", save};
@@ -59,7 +59,7 @@ std::string text_in(const fs::path& path) { return read_file(path.string()); }
 
 }  // namespace
 
-TEST_CASE("eval counts what the run's last evaluation counted, on any number of devices") {
+TEST_CASE("eval has the figures of the run's last evaluation, on any number of devices") {
   const SmallData data(640, kTestRows);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -67,7 +67,7 @@ TEST_CASE("eval counts what the run's last evaluation counted, on any number of 
   const auto last = events_named("epoch", events).back();
   const auto right = std::lround(last.at("test_accuracy").get<double>() * kTestRows);
   const auto among_five = std::lround(last.at("test_top5").get<double>() * kTestRows);
-  REQUIRE(right > kTestRows / 4);  // it has learnt, and is not sure of itself
+  REQUIRE(right > kTestRows / 4);  // it has learnt something, but not everything
   REQUIRE(right < kTestRows - 20);
 
   const auto once = result_of(data, {"--weights", file, "--devices", "cpu"});
@@ -85,8 +85,8 @@ TEST_CASE("eval counts what the run's last evaluation counted, on any number of 
   CHECK(result_of(data, {"--weights", (folder / "other.safetensors").string()}) != once);
 }
 
-TEST_CASE("eval --limit-test counts the first images, and says so") {
-  const SmallData all(64, kTestRows), only(64, 100);  // the same images, but for the number of the tests
+TEST_CASE("eval --limit-test evaluates the first images, and says so") {
+  const SmallData all(64, kTestRows), only(64, 100);  // the same images, but fewer test images
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
   REQUIRE(run_process(train({"--data", all.folder(), "--limit-train", "64", "--epochs", "1", "--save", file}))
@@ -99,7 +99,7 @@ TEST_CASE("eval --limit-test counts the first images, and says so") {
   CHECK_THAT(eval(all, {"--weights", file}).out, !ContainsSubstring("first"));
 }
 
-TEST_CASE("the saved file names its model, and holds what the hash was taken of") {
+TEST_CASE("the saved file names its model, and has all weights") {
   const SmallData data;
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -118,7 +118,7 @@ TEST_CASE("the saved file names its model, and holds what the hash was taken of"
              ContainsSubstring(file + ": lenet on Fashion-MNIST (" + data.folder()));
 }
 
-TEST_CASE("a residual network's batch-norm statistics are saved and evaluated with") {
+TEST_CASE("batch-norm statistics of a residual network are saved, and eval uses them") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -136,7 +136,7 @@ TEST_CASE("a residual network's batch-norm statistics are saved and evaluated wi
   const auto once = result_of(data, {"--weights", file, "--devices", "cpux2"});
   CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
 
-  auto fresh = saved;  // as if no statistics had been gathered
+  auto fresh = saved;  // as if no statistics had been collected
   for (auto& [name, tensor] : fresh.tensors) {
     if (name.ends_with("running_mean")) tensor.bytes.assign(tensor.bytes.size(), '\0');
   }
@@ -152,7 +152,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
   const auto loss = events_named("epoch", events).back().at("test_loss").get<double>();
   const auto once = result_of(data, {"--weights", file, "--precision", "fp64"});
   CHECK_THAT(once, ContainsSubstring("test loss " + four_digits(loss)));
-  // The same number added to all logits changes no probability; floats would lose the biases beside it.
+  // Adding one number to all logits changes no probability. In fp32 the sum would lose the biases.
   auto shifted = read_weights(file);
   auto biases = values_of(shifted.tensors.at("b4"));
   for (auto& bias : biases) bias += 1e8;
@@ -164,7 +164,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
              ContainsSubstring("for GPUs"));
 }
 
-TEST_CASE("weights that do not fit are refused: one error that says why") {
+TEST_CASE("weights that do not fit are refused with one error that says why") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -197,13 +197,13 @@ TEST_CASE("weights that do not fit are refused: one error that says why") {
                                    weights.tensors.at("W4").shape = {10, 128};
                                  })}),
              ContainsSubstring("W4 has shape [10, 128], the model's has [128, 10]"));
-  // What the file does not say may be said.
+  // --model replaces a missing name.
   CHECK(
       eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); }), "--model", "lenet"})
           .exit_code == 0);
 }
 
-TEST_CASE("weights that are no numbers have no accuracy") {
+TEST_CASE("weights that are NaN are refused") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -216,7 +216,7 @@ TEST_CASE("weights that are no numbers have no accuracy") {
              ContainsSubstring("the test loss of the weights in") && ContainsSubstring("not finite"));
 }
 
-TEST_CASE("a file that is no weights file is refused") {
+TEST_CASE("a file without weights is refused") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -256,7 +256,7 @@ TEST_CASE("an existing file is replaced only with --overwrite, and only by a run
   CHECK(read_weights(file).metadata.at("model") == "lenet");
 }
 
-TEST_CASE("a dry run and a run that fails leave no file") {
+TEST_CASE("a dry run and a failed run leave no file") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto run = [&](const std::string& from, const Words& words) {
@@ -267,7 +267,7 @@ TEST_CASE("a dry run and a run that fails leave no file") {
   };
   CHECK(run(data.folder(), {"--metrics", (folder / "m").string(), "--dry-run"}) == 0);
   CHECK(run("/nonexistent", {"--metrics", (folder / "m").string()}) == 3);
-  CHECK(run(data.folder(), {"--lr", "1e30"}) == 6);  // of the only step: no training loss has shown it
+  CHECK(run(data.folder(), {"--lr", "1e30"}) == 6);  // the only step diverges: no training loss shows it
   CHECK(fs::is_empty(folder.path()));
   CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7),
              ContainsSubstring("does not exist"));

@@ -1,4 +1,4 @@
-// lockstep sweep as a process, for the tests of its command line.
+// Runs `lockstep sweep` as a process.
 #pragma once
 
 #include <lockstep/tests/catch.h>
@@ -20,7 +20,7 @@ namespace lockstep::testing {
 // devices, batch size, learning rate, epochs
 using Axes = std::tuple<std::string, int, double, int>;
 
-// The words of a small quick sweep, with these instead of its own where they name the same flag.
+// The flags of a small, quick sweep. `words` replace its own values of the same flags.
 inline Words small(const SmallData& data, const Words& words) {
   const std::vector<std::pair<std::string, std::string>> defaults = {{"--data", data.folder()},
                                                                      {"--limit-train", "128"},
@@ -39,12 +39,12 @@ inline Process sweep(const SmallData& data, const Words& words) {
 }
 
 inline nlohmann::json read(const std::filesystem::path& path) {
-  return nlohmann::json::parse(bytes_of(path));
+  return nlohmann::json::parse(read_file(path));
 }
 
 inline void write(const std::filesystem::path& path, const std::string& text) { std::ofstream(path) << text; }
 
-// What a sweep that must succeed prints and keeps.
+// The output and the file of a sweep that must succeed.
 struct Done {
   std::string out, err;
   nlohmann::json file;
@@ -59,7 +59,7 @@ inline Done finished(const SmallData& data, const Words& words) {
   return {result.out, result.err, read(path)};
 }
 
-// The lines of the cells; what follows them sums them up.
+// The rows of the cells, without the lines that follow them.
 inline Words rows_of(const std::string& out) {
   Words rows;
   for (const auto& line : lines(out)) {

@@ -1,4 +1,4 @@
-// What a run that is stopped by a signal says and leaves.
+// What a run stopped by a signal prints and keeps.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -16,7 +16,7 @@ using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::TempFolder;
 
-TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
+TEST_CASE("Ctrl-C stops a run after the current step, with its exit code") {
   const auto result = stopped_run({"--log-every", "1"}, SIGINT, "step 2/5");
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.err, ContainsSubstring("lockstep: Ctrl-C noted, waiting for the current step; ") &&
@@ -24,7 +24,7 @@ TEST_CASE("Ctrl-C ends a run after the step under way, with its code") {
   CHECK_THAT(result.out, !ContainsSubstring("test acc:") && !ContainsSubstring("saved"));
 }
 
-TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it took") {
+TEST_CASE("a stopped run keeps the weights and the trace of its steps") {
   const TempFolder folder;
   const auto weights = (folder / "stopped").string(), trace = (folder / "trace.json").string();
   const Words two = {"--devices", "cpux2"};
@@ -33,7 +33,7 @@ TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it
   CHECK(result.exit_code == 143);
   CHECK_THAT(result.out, ContainsSubstring("weights saved to " + weights) &&
                              ContainsSubstring("trace written to " + trace));
-  CHECK(nlohmann::json::parse(bytes_of(trace)).size() > 0);
+  CHECK(nlohmann::json::parse(read_file(trace)).size() > 0);
 
   std::smatch at;
   REQUIRE(std::regex_search(result.err, at,
@@ -43,7 +43,7 @@ TEST_CASE("a run that is stopped keeps the weights and the trace of the steps it
   const auto again =
       run_process(train(two + Words{"--epochs", "1000000", "--limit-steps", steps, "--save", same}));
   REQUIRE(again.exit_code == 0);
-  CHECK(bytes_of(weights) == bytes_of(same));
+  CHECK(read_file(weights) == read_file(same));
 }
 
 TEST_CASE("SIGHUP stops a run as SIGTERM does") {
@@ -55,8 +55,8 @@ TEST_CASE("SIGHUP stops a run as SIGTERM does") {
   CHECK(std::filesystem::exists(weights));
 }
 
-// The pipe for the trace has its reader in the moment in which the run has opened it, after its metrics.
-TEST_CASE("a signal that comes when the output files are open is heeded, and leaves none") {
+// The run opens the trace, a pipe, after its metrics. Opening the pipe for reading waits for that moment.
+TEST_CASE("a signal after the output files are opened stops the run, and leaves no file") {
   const int signal = GENERATE(SIGINT, SIGTERM, SIGHUP);
   const TempFolder folder;
   const auto metrics = (folder / "run.jsonl").string(), pipe = (folder / "pipe").string();
@@ -73,8 +73,8 @@ TEST_CASE("a signal that comes when the output files are open is heeded, and lea
   CHECK_FALSE(std::filesystem::exists(metrics));
 }
 
-// An evaluation of minutes, of which a signal waits for one block.
-TEST_CASE("a signal ends an evaluation, and what was learnt before it is kept") {
+// The evaluation would take minutes. The signal waits for one block only.
+TEST_CASE("a signal stops an evaluation, and the weights trained before are kept") {
   const TempFolder folder;
   const auto weights = (folder / "stopped").string();
   const auto result = stopped_at("step 1/", SIGINT,
@@ -86,12 +86,11 @@ TEST_CASE("a signal ends an evaluation, and what was learnt before it is kept") 
   CHECK(std::filesystem::exists(weights));
 }
 
-TEST_CASE("a run that is stopped does not keep weights that are not finite") {
+TEST_CASE("a stopped run does not keep weights that are not finite") {
   const TempFolder folder;
   const auto weights = (folder / "diverged").string();
-  // Its loss is finite until step 4, which is reported, and not from step 5 on, which ends the run by itself.
-  // The signal stops it after step 5, or, where it comes that soon, after step 4; or it finds nothing left to
-  // stop, and ends the process as it closes.
+  // The loss is finite until step 4, which has a line, and not from step 5 on, which ends the run anyway. The
+  // signal comes after step 4 or 5. If it comes even later, it ends the process, which is about to exit.
   const auto result = stopped_run({"--log-every", "4", "--lr", "1e4", "--save", weights}, SIGINT, "step 4/5");
   const bool still_finite = result.err.find("after step 4 of epoch 1") != std::string::npos;
   if (result.signal == 0) {

@@ -1,5 +1,5 @@
-// Collectives between replicas of one process, for tests. Inputs are whole numbers whose sums are exact in
-// every dtype, so that what is expected is a sum of integers.
+// Helpers for tests of collectives between replicas of one process. Inputs are whole numbers whose sums are
+// exact in every dtype, so the expected result is a sum of integers.
 #pragma once
 
 #include <torch/types.h>
@@ -14,7 +14,7 @@
 
 namespace lockstep::testing {
 
-using Tensors = std::vector<torch::Tensor>;  // one a rank
+using Tensors = std::vector<torch::Tensor>;  // one per rank
 
 inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing,
                                             Allreduce::kAuto};
@@ -26,8 +26,8 @@ inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algor
                             .trace = trace});
 }
 
-// Differs from rank to rank and from element to element; eight of them have a sum that bfloat16 holds exactly
-// (below 2^8), as floats do with the larger ones (below 2^24).
+// Different for each rank and element. The sum of eight is exact: in bfloat16
+// (below 2^8), and in float with the larger numbers (below 2^24).
 inline torch::Tensor whole_numbers(int rank, int64_t n, torch::ScalarType dtype) {  // (n) int64
   const int64_t modulus = dtype == torch::kBFloat16 ? 29 : 1'000'003;
   return (torch::arange(n, torch::kInt64) * 7919 + rank * 104'729).remainder(modulus) - modulus / 2;
@@ -39,7 +39,7 @@ inline Tensors inputs(int world, int64_t n, torch::ScalarType dtype) {
   return tensors;
 }
 
-// Of whole numbers, for which double is as good as an integer.
+// The sum of whole numbers, which double holds exactly.
 inline torch::Tensor exact_sum(const Tensors& tensors) {
   auto sum = torch::zeros_like(tensors.front(), torch::kFloat64);
   for (const auto& tensor : tensors) sum += tensor;

@@ -1,4 +1,4 @@
-// How collectives between replicas of one process end when something is wrong.
+// Errors of collectives between replicas of one process.
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <stdexcept>
@@ -17,7 +17,7 @@ using torch::kFloat64;
 
 namespace {
 
-// What wait() throws; null if nothing.
+// The exception of wait(); null if there is none.
 std::exception_ptr error_of(Work& work) {
   try {
     work.wait();
@@ -27,7 +27,7 @@ std::exception_ptr error_of(Work& work) {
   return nullptr;
 }
 
-// The message of the UsageError that wait() throws; it must have a hint.
+// The message of wait()'s UsageError, which must have a hint.
 std::string usage_error(Work& work) {
   try {
     work.wait();
@@ -75,18 +75,18 @@ TEST_CASE("ranks that call different collectives all get an error that names bot
       const auto message = usage_error(works[0]);
       CHECK_THAT(message,
                  ContainsSubstring("rank 0 called " + (odd == 0 ? calls.odd_name : calls.usual_name)));
-      // Named with the first rank that differs from rank 0.
+      // The error names the first rank that differs from rank 0.
       CHECK_THAT(message, ContainsSubstring("rank " + std::to_string(odd == 2 ? 2 : 1) + " called " +
                                             (odd == 0 ? calls.usual_name : calls.odd_name)));
       CHECK(usage_error(works[1]) == message);
       CHECK(usage_error(works[2]) == message);
-      // Those that come later end likewise, though all ranks agree again.
+      // Later collectives fail with the same error, though all ranks agree again.
       for (auto& work : post_on_all(*communicator, sum(5, kFloat32))) CHECK(usage_error(work) == message);
     }
   }
 }
 
-TEST_CASE("the same collectives in different orders are an error, whatever was posted behind them") {
+TEST_CASE("the same collectives in different orders are an error, whatever was posted after them") {
   for (int repeat = 0; repeat < 50; ++repeat) {
     const auto communicator = cpu_communicator(4);
     std::vector<std::vector<std::string>> messages(4);
@@ -96,10 +96,10 @@ TEST_CASE("the same collectives in different orders are an error, whatever was p
         threads.emplace_back([&, rank] {
           auto& endpoint = communicator->endpoint(static_cast<int>(rank));
           std::vector<Work> works;
-          works.push_back(endpoint.allreduce_sum(torch::zeros({2})));  // the one that all agree on
+          works.push_back(endpoint.allreduce_sum(torch::zeros({2})));  // all ranks post this one
           for (const int64_t n : {3, 4})
             works.push_back(endpoint.allreduce_sum(torch::zeros({rank == 3 ? 7 - n : n})));
-          // While some ranks still look at what the others called, these are on their way already.
+          // These are already queued while some ranks still compare the others' calls.
           for (int64_t n = 5; n < 30; ++n) works.push_back(endpoint.allreduce_sum(torch::zeros({n})));
           for (auto& work : works) messages[rank].push_back(usage_error(work));
         });
@@ -115,7 +115,7 @@ TEST_CASE("the same collectives in different orders are an error, whatever was p
   }
 }
 
-TEST_CASE("a tensor that will not do is an error on every rank") {
+TEST_CASE("a wrong tensor is an error on every rank") {
   struct Wrong {
     Post post;
     std::string found;
@@ -161,7 +161,7 @@ TEST_CASE("a tensor that will not do is an error on every rank") {
         return endpoint.allreduce_sum(torch::zeros({24}));
       });
       INFO("world " << world << ": " << wrong.found);
-      for (auto& work : before) CHECK(error_of(work) == nullptr);  // not those that were in order
+      for (auto& work : before) CHECK(error_of(work) == nullptr);  // earlier collectives succeed
       for (auto& work : works) {
         try {
           work.wait();
@@ -178,7 +178,7 @@ TEST_CASE("a tensor that will not do is an error on every rank") {
   }
 }
 
-TEST_CASE("abort ends the wait for a rank that never comes with the very error it was given") {
+TEST_CASE("abort ends the wait for a rank that never comes, with abort's error") {
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
   const auto threads_before = thread_count();
   const auto given = std::make_exception_ptr(std::runtime_error("rank 3 died"));
@@ -209,7 +209,7 @@ TEST_CASE("abort ends the wait for a rank that never comes with the very error i
   CHECK(thread_count_down_to(threads_before) == threads_before);
 }
 
-TEST_CASE("an abort at any moment ends all ranks, and each collective on all of them or on none") {
+TEST_CASE("an abort at any moment ends all ranks, and a collective succeeds on all ranks or on none") {
   constexpr int kWorld = 3;
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
   const auto given = std::make_exception_ptr(std::runtime_error("stop"));
@@ -233,14 +233,14 @@ TEST_CASE("an abort at any moment ends all ranks, and each collective on all of 
       while (posted < repeat) std::this_thread::yield();
       communicator->endpoint(repeat % kWorld).abort(given);
     }
-    REQUIRE((seen == std::vector(kWorld, given)));  // not to be printed
+    REQUIRE((seen == std::vector(kWorld, given)));  // in parentheses: exceptions cannot be printed
     REQUIRE(done == std::vector(kWorld, done.front()));
   }
 }
 
-TEST_CASE("what was posted behind an aborted collective stays untouched") {
+TEST_CASE("tensors of collectives posted after an aborted one stay unchanged") {
   constexpr int kWorld = 4;
-  constexpr int64_t kElements = 200'000;  // enough for some rank to be at work when the abort comes
+  constexpr int64_t kElements = 200'000;  // enough for some rank to be working when the abort comes
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
   const auto given = std::make_exception_ptr(std::runtime_error("stop"));
   Tensors first;
@@ -261,11 +261,12 @@ TEST_CASE("what was posted behind an aborted collective stays untouched") {
     };
     auto works = post(first);
     const auto behind = post(second);
-    for (std::atomic<int> i = 0; i < repeat % 300 * 500; ++i) {  // each time elsewhere in the first
+    for (std::atomic<int> i = 0; i < repeat % 300 * 500;
+         ++i) {  // another moment of the first collective each time
     }
     communicator->endpoint(0).abort(given);
     const bool first_is_over = !error_of(works.front());
-    communicator.reset();  // its threads have ended: whatever they would touch, they have
+    communicator.reset();  // ends its threads, so they write nothing after this
     for (size_t i = 0; i < kWorld; ++i) {
       if (same_bits(second[i], before[i])) continue;
       touched += !first_is_over;
@@ -275,7 +276,7 @@ TEST_CASE("what was posted behind an aborted collective stays untouched") {
   CHECK(touched == 0);
 }
 
-TEST_CASE("in a world of one an abort counts too") {
+TEST_CASE("abort also ends the collectives of a world of one") {
   const auto communicator = cpu_communicator(1);
   const auto given = std::make_exception_ptr(std::runtime_error("stop"));
   communicator->endpoint(0).abort(given);
@@ -285,17 +286,17 @@ TEST_CASE("in a world of one an abort counts too") {
   CHECK(error_of(copy) == given);
 }
 
-TEST_CASE("a communicator that goes while ranks wait ends them, and leaves no thread behind") {
+TEST_CASE("destroying a communicator ends waiting ranks and leaves no thread behind") {
   const auto threads_before = thread_count();
   for (const int world : {1, 2, 4}) {
     auto communicator = cpu_communicator(world);
-    CHECK(thread_count() >= threads_before + world);  // one a rank
+    CHECK(thread_count() >= threads_before + world);  // one per rank
     std::vector<Work> works;
     const auto tensor = torch::zeros({10});
     for (int i = 0; i < 5 && world > 1; ++i) works.push_back(communicator->endpoint(0).allreduce_sum(tensor));
     communicator.reset();
     for (auto& work : works) CHECK_THROWS_WITH(work.wait(), "the communicator was destroyed");
     CHECK(thread_count_down_to(threads_before) == threads_before);
-    CHECK(tensor.storage().use_count() == 1);  // nor any hold on the tensor
+    CHECK(tensor.storage().use_count() == 1);  // nothing holds the tensor
   }
 }

@@ -1,5 +1,5 @@
-// Collectives between replicas of one process: that their results are right. communicator_errors_test.cpp:
-// how they end.
+// Results of collectives between replicas of one process. communicator_errors_test.cpp tests
+// their errors.
 #include <lockstep/tests/catch.h>
 #include <chrono>
 #include <cmath>
@@ -38,7 +38,7 @@ TEST_CASE(
   }
 }
 
-TEST_CASE("the comparison of the grid notices a wrong sum on one rank, in one element, in one bit") {
+TEST_CASE("the comparison detects a wrong sum on one rank, in one element, in one bit") {
   for (const auto dtype : {kFloat32, kFloat64, kBFloat16}) {
     const auto expected = exact_sum(inputs(3, 997, dtype));
     Tensors results{expected.clone(), expected.clone(), expected.clone()};
@@ -55,7 +55,7 @@ TEST_CASE("the comparison of the grid notices a wrong sum on one rank, in one el
   CHECK_FALSE(all_are(torch::tensor({0.F}), {torch::tensor({-0.F})}));
 }
 
-TEST_CASE("endpoints know who and where they are") {
+TEST_CASE("endpoints know their rank, world and device") {
   const auto communicator = cpu_communicator(3);
   CHECK(communicator->local_size() == 3);
   CHECK(communicator->first_rank() == 0);
@@ -85,7 +85,7 @@ TEST_CASE("broadcast from every root") {
   }
 }
 
-TEST_CASE("all_gather puts every rank's tensor in its place on every rank") {
+TEST_CASE("all_gather gives every rank the tensors of all ranks, in order") {
   for (const int world : {1, 2, 3, 5, 8}) {
     const auto communicator = cpu_communicator(world);
     for (const std::vector<int64_t>& sizes :
@@ -130,12 +130,12 @@ TEST_CASE(
   CHECK(all_are(torch::full({5}, 2, kFloat32), params));
 }
 
-TEST_CASE("once a collective is over nothing holds on to its tensors") {
+TEST_CASE("a finished collective does not hold its tensors") {
   const auto communicator = cpu_communicator(3);
   const auto tensors = inputs(3, 10, kFloat32);
   allreduce_all(*communicator, tensors);
   for (const auto& tensor : tensors) {
-    // The communication thread lets go a moment after it has reported the end.
+    // The communication thread releases the tensor shortly after it has reported the end.
     const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
     while (tensor.storage().use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
       std::this_thread::yield();
@@ -144,7 +144,7 @@ TEST_CASE("once a collective is over nothing holds on to its tensors") {
   }
 }
 
-TEST_CASE("many collectives may be posted before any is waited for, and waited for in any order") {
+TEST_CASE("many collectives can be posted before the first wait, and waited for in any order") {
   constexpr int kWorld = 4;
   constexpr int kRounds = 10;
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
@@ -160,14 +160,15 @@ TEST_CASE("many collectives may be posted before any is waited for, and waited f
     }
   }
   std::vector<Work> works;
-  for (int rank = 0; rank < kWorld; ++rank) {  // the first ranks post all of theirs before the last one comes
+  for (int rank = 0; rank < kWorld;
+       ++rank) {  // the first ranks post all their collectives before the last one begins
     auto& endpoint = communicator->endpoint(rank);
     const auto i = static_cast<size_t>(rank);
     for (size_t round = 0; round < kRounds; ++round) {
       works.push_back(endpoint.allreduce_sum(sums[round][i]));
       works.push_back(endpoint.broadcast(copies[round][i], static_cast<int>(round) % kWorld));
       works.push_back(endpoint.allreduce_sum(halves[round][i]));
-      works.push_back(endpoint.all_gather(copies[round][i], gathered[round][i]));  // what was broadcast
+      works.push_back(endpoint.all_gather(copies[round][i], gathered[round][i]));  // the broadcast tensors
     }
   }
   for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
@@ -182,7 +183,7 @@ TEST_CASE("many collectives may be posted before any is waited for, and waited f
   }
 }
 
-TEST_CASE("each rank from a thread of its own, at its own pace") {
+TEST_CASE("each rank can post from its own thread, at its own pace") {
   constexpr int kWorld = 4;
   constexpr int kRounds = 50;
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
@@ -198,7 +199,7 @@ TEST_CASE("each rank from a thread of its own, at its own pace") {
           auto work = communicator->endpoint(rank).allreduce_sum(tensor);
           for (int i = 0; i < rank * round; ++i) std::this_thread::yield();
           work.wait();
-          work.wait();  // does nothing
+          work.wait();  // a second wait does nothing
           wrong[static_cast<size_t>(rank)] += !same_bits(tensor, expected);
         }
       });
@@ -207,7 +208,7 @@ TEST_CASE("each rank from a thread of its own, at its own pace") {
   CHECK(wrong == std::vector<int>(kWorld));
 }
 
-// Order of summation: floats of different sizes that use all their bits, so that each sum is rounded.
+// Order of summation: floats of different magnitudes that use all their bits, so that each sum is rounded.
 namespace {
 
 constexpr int64_t kChunk = 100;  // elements; tensors have one for each rank, so that chunks are equal
@@ -224,7 +225,7 @@ std::vector<std::vector<float>> wild_numbers(size_t world) {  // [rank][world * 
   return numbers;
 }
 
-// Element by element, in the order first, first + 1, ... round to first - 1.
+// Sums element by element in the order first, first + 1, ..., first - 1 (cyclic).
 float sum_from(const std::vector<std::vector<float>>& numbers, size_t first, size_t element) {
   float sum = numbers[first][element];
   for (size_t i = 1; i < numbers.size(); ++i) sum += numbers[(first + i) % numbers.size()][element];
@@ -242,7 +243,7 @@ Tensor expected_sum(const std::vector<std::vector<float>>& numbers, Allreduce al
 
 }  // namespace
 
-TEST_CASE("sums are taken in the documented order, every time") {
+TEST_CASE("sums are taken in the documented order") {
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
   for (const int world : {3, 4, 5, 8}) {
     INFO(name_of(kAllreduceNames, algorithm) << ", world " << world);
@@ -255,20 +256,20 @@ TEST_CASE("sums are taken in the documented order, every time") {
       allreduce_all(*communicator, tensors);
       REQUIRE(all_are(expected, tensors));
     }
-    // The numbers can tell: another order gives other sums.
+    // Check the test itself: another order gives other sums.
     const auto other =
         expected_sum(numbers, algorithm == Allreduce::kRing ? Allreduce::kRoot : Allreduce::kRing);
     CHECK((expected != other).sum().item<int64_t>() > expected.numel() / 20);
   }
 }
 
-TEST_CASE("an empty work has nothing to wait for") {
+TEST_CASE("a default Work has nothing to wait for") {
   Work work;
   work.wait();
   work.wait();
 }
 
-TEST_CASE("the trace has one span a collective and rank, and they overlap") {
+TEST_CASE("the trace has one span per collective and rank, and they overlap") {
   constexpr int kWorld = 3;
   Trace trace;
   const auto communicator = cpu_communicator(kWorld, Allreduce::kRing, &trace);
@@ -292,6 +293,6 @@ TEST_CASE("the trace has one span a collective and rank, and they overlap") {
     }
     std::sort(ranks.begin(), ranks.end());
     CHECK(ranks == std::vector<int>{0, 1, 2});
-    CHECK(last_begin < first_end);  // none ends before all have come
+    CHECK(last_begin < first_end);  // no span ends before all have begun
   }
 }

@@ -1,4 +1,4 @@
-// What becomes of a GPU that fails: an error of whoever asks it next, wherever that is.
+// A failed GPU is an error of the next call that uses it.
 #include <lockstep/tests/catch.h>
 #include <future>
 #include <thread>
@@ -19,7 +19,7 @@ std::unique_ptr<Communicator> on_one_gpu(Trace* trace = nullptr) {
       {.devices = {fake_gpu(0)}, .world_size = 1, .id = make_nccl_id(), .trace = trace});
 }
 
-// Waits for what the watching thread is to find.
+// Waits until the watching thread finds an error.
 std::exception_ptr await_error(const Endpoint& endpoint) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!endpoint.error() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -28,7 +28,7 @@ std::exception_ptr await_error(const Endpoint& endpoint) {
 
 }  // namespace
 
-TEST_CASE("a GPU that fails is an error of its collectives, whoever finds it, and never the program's end") {
+TEST_CASE("a failed GPU is an error of its collectives and does not end the program") {
   reset_fake_nccl();
   const auto code_of = [](const std::exception_ptr& error) {
     try {
@@ -46,14 +46,14 @@ TEST_CASE("a GPU that fails is an error of its collectives, whoever finds it, an
   break_gpus(kIllegalAddress);
   if (found_by_watch) CHECK(code_of(await_error(communicator->endpoint(0))) == kIllegalAddress);
   gate.set_value();
-  communicator.reset();  // asks what is under way
+  communicator.reset();  // polls the collectives in flight
   CHECK(fake_nccl().aborted == 1);
   break_gpus(0);
 }
 
-TEST_CASE("a GPU that fails while a collective's thread starts is that collective's error") {
+TEST_CASE("a GPU that fails while a communication thread starts is the error of its first collective") {
   reset_fake_nccl();
-  Trace trace;  // whose clock asks the GPU
+  Trace trace;  // its clock uses the GPU
   break_gpus(kIllegalAddress);
   const auto communicator = on_one_gpu(&trace);
   // The thread is through with its start when it has done something; this fails before it could be posted.
@@ -62,7 +62,7 @@ TEST_CASE("a GPU that fails while a collective's thread starts is that collectiv
   break_gpus(0);
 }
 
-TEST_CASE("a span that ends on a GPU that has failed is dropped, and the next use of the GPU tells") {
+TEST_CASE("a span that ends on a failed GPU is dropped, and the next use of the GPU reports the error") {
   Trace trace;
   std::optional<DeviceClock> clock;
   clock.emplace(current_stream(fake_gpu(0)), trace);
@@ -71,7 +71,7 @@ TEST_CASE("a span that ends on a GPU that has failed is dropped, and the next us
     break_gpus(kIllegalAddress);
   }
   CHECK(trace.dropped() == 1);
-  CHECK(trace.events().size() == 1);  // the thread's own
+  CHECK(trace.events().size() == 1);  // the thread's span
   CHECK_THROWS_AS(clock->mark(), c10::AcceleratorError);
   break_gpus(0);
 }

@@ -1,4 +1,4 @@
-// The one file that knows NCCL, linked against an NCCL and GPUs of the tests' own making.
+// nccl_communicator_cuda.cpp, linked against a fake NCCL and fake GPUs.
 #include <lockstep/tests/catch.h>
 #include <future>
 #include <thread>
@@ -44,13 +44,13 @@ void synchronize(int world) {
   for (int i = 0; i < world; ++i) current_stream(fake_gpu(i)).synchronize();
 }
 
-// Runs a collective on all ranks, and waits as a program does that wants to see the result.
+// Runs a collective on all ranks and waits for the result.
 void run(Communicator& communicator, const Post& post) {
   run_on_all(communicator, post);
   synchronize(communicator.world_size());
 }
 
-// What `action` throws of this kind: message and hint.
+// Message and hint of the error of this type that `action` throws.
 template <class Kind, class Action>
 std::string error_of(const Action& action) {
   try {
@@ -65,7 +65,7 @@ std::string message_of(std::exception_ptr error) {
   return error ? error_of<PeerError>([&] { std::rethrow_exception(error); }) : "none";
 }
 
-// Waits for what the watching thread is to find.
+// Waits until the watching thread finds an error.
 std::exception_ptr await_error(Endpoint& endpoint) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
   while (!endpoint.error() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
@@ -106,7 +106,7 @@ TEST_CASE("NCCL: sums, broadcasts and gathers reach every rank") {
       }
     }
   }
-  CHECK(fake_nccl().destroyed == 1 + 2 + 3 + 4);  // they part in good order
+  CHECK(fake_nccl().destroyed == 1 + 2 + 3 + 4);  // closed, not aborted
   CHECK(fake_nccl().aborted == 0);
 }
 
@@ -121,14 +121,14 @@ TEST_CASE(
   std::promise<void> gate;
   const auto open = gate.get_future().share();
   for (int rank = 0; rank < kWorld; ++rank) {
-    launch(current_stream(fake_gpu(rank)), [&, rank] {  // what computes the gradient is still at work
+    launch(current_stream(fake_gpu(rank)), [&, rank] {  // the gradient is still being computed
       open.wait();
       host[static_cast<size_t>(rank)].fill_(rank + 1);
     });
   }
   auto works = post_on_all(
       *communicator, [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
-  for (auto& work : works) work.wait();  // the host does not wait for the GPUs, or it would not come back
+  for (auto& work : works) work.wait();  // would never return if the host waited for the GPUs
   for (int rank = 0; rank < kWorld; ++rank) {
     launch(current_stream(fake_gpu(rank)),
            [&, rank] { seen[static_cast<size_t>(rank)] = host[static_cast<size_t>(rank)].clone(); });
@@ -144,7 +144,7 @@ TEST_CASE("NCCL: ranks of several processes are one world") {
   std::vector<std::unique_ptr<Communicator>> processes(2);
   {
     std::vector<std::jthread> threads;
-    for (int process = 0; process < 2; ++process) {  // of two GPUs each
+    for (int process = 0; process < 2; ++process) {  // with two GPUs each
       threads.emplace_back([&, process] {
         processes[static_cast<size_t>(process)] = make_nccl_communicator(
             {.devices = gpus(2, 2 * process), .first_rank = 2 * process, .world_size = 4, .id = id});
@@ -165,7 +165,7 @@ TEST_CASE("NCCL: ranks of several processes are one world") {
   CHECK(all_are(expected, host));
 }
 
-TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
+TEST_CASE("NCCL: devices that it cannot join are refused with a hint") {
   CHECK_THAT(error_of<UsageError>([] {
                std::rethrow_exception(nccl_problem(std::vector{fake_gpu(0), fake_gpu(1), fake_gpu(0)}));
              }),
@@ -181,7 +181,7 @@ TEST_CASE("NCCL: devices that it cannot join are refused with a way out") {
   CHECK(nccl_problem(gpus(8)) == nullptr);
 }
 
-TEST_CASE("auto takes NCCL for several distinct GPUs and for no other list") {
+TEST_CASE("auto chooses NCCL for several distinct GPUs only") {
   const torch::Device cpu(torch::kCPU);
   CHECK(choose_allreduce(Allreduce::kAuto, gpus(2)) == Allreduce::kNccl);
   for (const auto& devices : {gpus(1), {fake_gpu(0), fake_gpu(0)}, {fake_gpu(0), cpu}, {cpu, cpu}}) {
@@ -195,10 +195,10 @@ TEST_CASE("auto takes NCCL for several distinct GPUs and for no other list") {
   const auto expected = exact_sum(host);
   const auto tensors = to_gpus(host);
   run(*communicator, [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
-  CHECK(all_are(expected, host));  // a fake GPU has no kernels: nobody but NCCL can have done this
+  CHECK(all_are(expected, host));  // a fake GPU has no kernels: only NCCL can have computed this
 }
 
-TEST_CASE("NCCL: ranks that do not come end the wait for them") {
+TEST_CASE("NCCL: waiting for ranks that do not join ends after the timeout") {
   reset_fake_nccl();
   CHECK_THAT(error_of<PeerError>([] {
                make_nccl_communicator(
@@ -208,7 +208,7 @@ TEST_CASE("NCCL: ranks that do not come end the wait for them") {
   CHECK(fake_nccl().aborted == 1);
 }
 
-TEST_CASE("NCCL: a set-up that fails says what NCCL says") {
+TEST_CASE("NCCL: a failed set-up reports NCCL's text") {
   reset_fake_nccl();
   fake_nccl().group_end = ncclInternalError;
   fake_nccl().last_error = "no interface";
@@ -217,7 +217,7 @@ TEST_CASE("NCCL: a set-up that fails says what NCCL says") {
       ContainsSubstring("could not join privateuseone:0: internal error (no interface) | NCCL_DEBUG=INFO"));
 }
 
-TEST_CASE("NCCL: a call that fails ends all ranks, and names device, operation and number") {
+TEST_CASE("NCCL: a failed call ends all ranks, and the error names device, operation and number") {
   reset_fake_nccl();
   const auto communicator = nccl(2);
   const auto tensors = to_gpus(inputs(2, 10, torch::kFloat32));
@@ -235,18 +235,18 @@ TEST_CASE("NCCL: a call that fails ends all ranks, and names device, operation a
   CHECK(fake_nccl().aborted == 2);
 }
 
-TEST_CASE("NCCL: what fails after it was queued is found, and frees the streams") {
+TEST_CASE("NCCL: a failure after queueing is found and frees the streams") {
   reset_fake_nccl();
   const auto communicator = nccl(2);
   const auto tensors = to_gpus(inputs(2, 10, torch::kFloat32));
   fake_nccl().after_collectives = ncclRemoteError;
-  auto work = communicator->endpoint(0).allreduce_sum(tensors[0]);  // rank 1 never calls: it is gone
+  auto work = communicator->endpoint(0).allreduce_sum(tensors[0]);  // rank 1 has died and never calls
   std::string during_call = error_of<PeerError>([&] { work.wait(); });
   const auto found = message_of(await_error(communicator->endpoint(1)));
   CHECK_THAT(found,
              ContainsSubstring("allreduce on privateuseone:0 (collective 1) failed: remote process exited"));
   CHECK((during_call == found || during_call == "no such error"));
-  synchronize(2);  // comes back: the abort has ended the kernel that waited
+  synchronize(2);  // returns, because the abort has ended the waiting kernel
   CHECK(fake_nccl().aborted == 2);
 }
 
@@ -262,7 +262,7 @@ TEST_CASE("NCCL: a collective that a rank never calls ends after the timeout") {
   synchronize(2);
 }
 
-TEST_CASE("NCCL: a call that never comes back from ncclInProgress ends after the timeout") {
+TEST_CASE("NCCL: a call that stays at ncclInProgress ends after the timeout") {
   reset_fake_nccl();
   const auto communicator = nccl(2, milliseconds(100));
   fake_nccl().polls_in_progress = 1 << 30;
@@ -272,7 +272,7 @@ TEST_CASE("NCCL: a call that never comes back from ncclInProgress ends after the
              ContainsSubstring("(collective 1) did not finish within 0.1 s"));
 }
 
-TEST_CASE("NCCL: tensors it has no type for, and arguments that will not do, are errors of the caller") {
+TEST_CASE("NCCL: unsupported dtypes and wrong arguments are errors of the caller") {
   reset_fake_nccl();
   const auto communicator = nccl(1);
   auto& endpoint = communicator->endpoint(0);
@@ -286,10 +286,10 @@ TEST_CASE("NCCL: tensors it has no type for, and arguments that will not do, are
              ContainsSubstring("rank 0 on privateuseone:0 called allreduce"));
 }
 
-TEST_CASE("a trace tells when a GPU was at work, in the time of the threads") {
+TEST_CASE("a trace has the GPUs' spans in the threads' time") {
   reset_fake_nccl();
   Trace trace;
-  double posted = 0;  // when the threads were done with it, and the GPUs were not
+  double posted = 0;  // when the threads were done and the GPUs were not
   {
     const auto communicator = nccl(2, std::chrono::minutes(5), &trace);
     const auto tensors = to_gpus(inputs(2, 250'000, torch::kFloat32));
@@ -298,12 +298,11 @@ TEST_CASE("a trace tells when a GPU was at work, in the time of the threads") {
     run_on_all(*communicator,
                [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
     posted = trace.seconds();
-    while (trace.seconds() < posted + .1)
-      std::this_thread::yield();  // the GPU's clock is not read to the moment
+    while (trace.seconds() < posted + .1) std::this_thread::yield();  // the GPU's clock is read with a delay
     gate.set_value();
     synchronize(2);
   }
-  while (trace.events().size() < 4) trace.resolve();  // two of threads, two of GPUs
+  while (trace.events().size() < 4) trace.resolve();  // two spans of threads, two of GPUs
   for (int rank = 0; rank < 2; ++rank) {
     const Trace::Event* host = nullptr;
     const Trace::Event* device = nullptr;
@@ -325,7 +324,8 @@ TEST_CASE("a trace tells when a GPU was at work, in the time of the threads") {
   }
 }
 
-TEST_CASE("the workers' streams are ordered after the caller's and before what follows, and no host waits") {
+TEST_CASE(
+    "the workers' streams follow the caller's work and precede its later work, and the host does not wait") {
   ReplicaWorkers workers({fake_gpu(0), fake_gpu(0)}, 1);
   std::vector<int> log;
   std::mutex mutex;

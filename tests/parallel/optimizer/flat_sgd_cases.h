@@ -1,4 +1,4 @@
-// flat_sgd() against torch's fused SGD, on the processor (emulated) or a GPU.
+// flat_sgd() against torch's fused SGD, on the CPU (emulated) or a GPU.
 #pragma once
 
 #include <ATen/ops/_fused_sgd.h>
@@ -13,12 +13,12 @@
 
 namespace lockstep::testing {
 
-// Different in each element, of both signs, up to 1.
+// Different values of both signs, at most 1.
 inline torch::Tensor waves(int64_t n, double step, torch::ScalarType dtype) {
   return (torch::arange(n, torch::kFloat64) * step + step).sin().to(dtype);
 }
 
-// A buffer of `offset + n` elements and some behind, which must stay as they are; values from `offset` on.
+// A buffer with n values from `offset` on. The elements before and after them must not change.
 struct Guarded {
   static constexpr int64_t kBehind = 32;
 
@@ -43,7 +43,7 @@ struct Guarded {
   torch::Tensor all;
 };
 
-// Three steps, so that momentum comes into play. `scale` 0: none is given.
+// Three steps, so that momentum has an effect. `scale` 0: none is given.
 template <class T>
 void check_flat_sgd_steps(torch::Device device, int64_t n, int64_t offset, const FlatSgdOptions& options,
                           double scale, bool with_bf16) {

@@ -2,7 +2,7 @@
 
 using namespace lockstep::testing;
 
-TEST_CASE("the SGD of the kernel on a GPU is torch's", "[cuda]") {
+TEST_CASE("the SGD kernel on a GPU agrees with torch", "[cuda]") {
   check_flat_sgd<float>(torch::Device("cuda:0"));
   check_flat_sgd<double>(torch::Device("cuda:0"));
 }

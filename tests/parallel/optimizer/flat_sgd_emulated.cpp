@@ -1,4 +1,4 @@
-// flat_sgd() for tests: the kernel of the product, run on the processor. Takes the place of the library's.
+// flat_sgd() for tests: runs the product's kernel on the CPU, in place of the library's function.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/parallel/optimizer/flat_sgd_kernel.h>

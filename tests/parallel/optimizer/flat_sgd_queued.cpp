@@ -1,4 +1,4 @@
-// In place of the CUDA kernel: the same update by the processor, queued on a fake GPU's stream.
+// In place of the CUDA kernel: computes the update on the CPU, queued on a fake GPU's stream.
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 
 #include <lockstep/tests/support/fake_stream.h>

@@ -1,4 +1,4 @@
-// The kernel itself, emulated: flat_sgd_emulated.cpp.
+// The emulated kernel (flat_sgd_emulated.cpp).
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/optimizer/flat_sgd_cases.h>
 #include <lockstep/tests/support/emulated_order.h>
@@ -8,13 +8,13 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("the SGD of the kernel is torch's") {
+TEST_CASE("the SGD kernel agrees with torch") {
   emulated_order = GENERATE(ThreadOrder::kForward, ThreadOrder::kBackward);
   check_flat_sgd<float>(torch::kCPU);
   check_flat_sgd<double>(torch::kCPU);
 }
 
-TEST_CASE("without weight decay an infinite parameter stays infinite, and NaN reaches the bf16") {
+TEST_CASE("without weight decay an infinite parameter stays infinite, and NaN reaches the bf16 weights") {
   float params[] = {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()};
   float grads[] = {1, 1};
   Bf16 bf16[2] = {};

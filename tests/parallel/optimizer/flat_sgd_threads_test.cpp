@@ -1,4 +1,4 @@
-// The kernel with a thread for each CUDA thread, for ThreadSanitizer.
+// The kernel with one thread per CUDA thread, for ThreadSanitizer.
 #include <lockstep/tests/support/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
@@ -9,7 +9,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 
-TEST_CASE("threads that update parameters do not disturb each other") {
+TEST_CASE("threads of the SGD kernel have no data race") {
   const size_t size = GENERATE(1100, 1103);
   std::vector<float> params(size), grads(size), momentum(size);
   std::vector<Bf16> bf16(size);

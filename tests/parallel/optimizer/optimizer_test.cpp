@@ -1,4 +1,4 @@
-// The flat optimizer against torch::optim, which updates one tensor after the other; gradient clipping;
+// The flat optimizer against torch::optim, which updates one tensor after another; gradient clipping;
 // arithmetic.
 #include <ATen/Context.h>
 #include <torch/nn/utils/clip_grad.h>
@@ -20,14 +20,14 @@ namespace {
 
 constexpr int kSteps = 50;
 
-double rate(int step) { return .05 / (1 + .1 * step); }  // another one in every step
+double rate(int step) { return .05 / (1 + .1 * step); }  // changes in every step
 
 Tensor numbers(int64_t n, uint64_t seed, torch::ScalarType dtype) {  // (n)
   at::manual_seed(seed);
   return torch::randn({n}, kFloat64).to(dtype);
 }
 
-// A flat tensor as a model of three tensors has it: copies of its parts, as leaves.
+// The flat tensor cut into three parameters: copies, as leaves.
 std::vector<Tensor> parts_of(const Tensor& flat) {
   std::vector<Tensor> parts;
   for (const auto& part : flat.tensor_split(3)) parts.push_back(part.clone().requires_grad_());
@@ -77,7 +77,8 @@ double largest_difference(const Tensor& a, const Tensor& b) {
   return (a.to(kFloat64) - b.to(kFloat64)).abs().max().item<double>();
 }
 
-// In double to rounding, in float to 50 steps' rounding of numbers around 1; and it has moved at all.
+// Tolerances: rounding in double; in float the rounding of 50 steps with numbers around 1. The parameters
+// must have changed.
 template <class Stock, class StockOptions>
 void check_alike(const OptimizerOptions& ours, const StockOptions& stock) {
   for (const int64_t n : {0, 1, 2, 997}) {
@@ -107,11 +108,11 @@ torch::optim::AdamWOptions stock_adamw(const OptimizerOptions& options) {
 
 }  // namespace
 
-TEST_CASE("SGD is torch::optim::SGD, with every combination of momentum, Nesterov and weight decay") {
+TEST_CASE("SGD agrees with torch::optim::SGD for every combination of momentum, Nesterov and weight decay") {
   for (const double weight_decay : {0., .01}) {
     for (const double momentum : {0., .9}) {
       for (const bool nesterov : {false, true}) {
-        if (nesterov && momentum == 0) continue;  // torch refuses that
+        if (nesterov && momentum == 0) continue;  // torch refuses this combination
         INFO("weight decay " << weight_decay << ", momentum " << momentum << ", nesterov " << nesterov);
         const OptimizerOptions options{
             .momentum = momentum, .nesterov = nesterov, .weight_decay = weight_decay};
@@ -121,7 +122,7 @@ TEST_CASE("SGD is torch::optim::SGD, with every combination of momentum, Nestero
   }
 }
 
-TEST_CASE("AdamW is torch::optim::AdamW") {
+TEST_CASE("AdamW agrees with torch::optim::AdamW") {
   for (const double weight_decay : {0., .01}) {
     INFO("weight decay " << weight_decay);
     OptimizerOptions options{.kind = OptimizerKind::kAdamW, .weight_decay = weight_decay};
@@ -133,7 +134,7 @@ TEST_CASE("AdamW is torch::optim::AdamW") {
   }
 }
 
-TEST_CASE("a large buffer, which torch's kernels divide among threads, is no different") {
+TEST_CASE("a large buffer, which torch's kernels divide among threads, agrees too") {
   constexpr int64_t kLarge = 1'000'003;
   const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
   CHECK(largest_difference(flat_result(sgd, kLarge, kFloat64, 3),
@@ -144,7 +145,7 @@ TEST_CASE("a large buffer, which torch's kernels divide among threads, is no dif
         1e-12);
 }
 
-TEST_CASE("the comparison notices each option that differs") {
+TEST_CASE("the comparison detects each option that differs") {
   const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
   const auto expected = stock_result<torch::optim::SGD>(stock_sgd(sgd), 997, kFloat64, kSteps);
   const auto differs = [&](auto change) {
@@ -170,7 +171,7 @@ TEST_CASE("two steps by hand") {
   sgd.step(params, torch::tensor({4.}, kFloat64));
   CHECK(params.item<double>() == Approx(-.5));
 
-  // AdamW's first step is lr against the sign of the gradient, whatever its size, after decay by lr * .1.
+  // AdamW's first step: decay by lr * .1, then lr against the gradient's sign, whatever its size.
   auto adam_params = torch::tensor({1., 1.}, kFloat64);
   FlatOptimizer adamw({.kind = OptimizerKind::kAdamW, .weight_decay = .1, .epsilon = 0}, torch::kCPU);
   adamw.set_lr(.01);
@@ -183,12 +184,12 @@ TEST_CASE("parameters that require gradients can be stepped") {
   auto params = torch::ones({3}).requires_grad_();
   FlatOptimizer sgd({.momentum = .9}, torch::kCPU);
   sgd.set_lr(.25);
-  sgd.step(params, torch::ones({3}), torch::tensor(2.F));  // scaled first
+  sgd.step(params, torch::ones({3}), torch::tensor(2.F));  // the gradient is scaled first
   CHECK(params.detach().equal(torch::full({3}, .5)));
   CHECK(params.is_leaf());
 }
 
-TEST_CASE("a copy in bfloat16 is the parameters, rounded, after each step") {
+TEST_CASE("after each step the bf16 weights are the rounded parameters") {
   for (const auto kind : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
     auto params = numbers(997, 1, kFloat32);
     const auto copy = torch::zeros({997}, torch::kBFloat16);
@@ -202,7 +203,7 @@ TEST_CASE("a copy in bfloat16 is the parameters, rounded, after each step") {
   }
 }
 
-TEST_CASE("clipping is torch's clip_grad_norm_") {
+TEST_CASE("clipping agrees with torch's clip_grad_norm_") {
   for (const int64_t n : {1, 997, 100'003}) {
     for (const double max_norm : {.5, 1., 1e6}) {
       auto clipped = numbers(n, 5, kFloat64);
@@ -216,7 +217,7 @@ TEST_CASE("clipping is torch's clip_grad_norm_") {
   }
 }
 
-TEST_CASE("clipping by hand: too long is scaled, short enough is left alone") {
+TEST_CASE("clipping by hand: long gradients are scaled, short ones are not") {
   auto grads = torch::tensor({3., 4.}, kFloat64);
   clip(grads, 1);
   CHECK(grads[0].item<double>() ==
@@ -235,5 +236,5 @@ TEST_CASE("clipping by hand: too long is scaled, short enough is left alone") {
 
   auto broken = torch::tensor({1., std::numeric_limits<double>::quiet_NaN()}, kFloat64);
   clip(broken, 1);
-  CHECK(broken.isnan().all().item<bool>());  // not hidden
+  CHECK(broken.isnan().all().item<bool>());  // NaN is not hidden
 }

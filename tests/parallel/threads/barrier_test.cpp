@@ -15,7 +15,7 @@ namespace {
 
 std::exception_ptr failure(const char* what) { return std::make_exception_ptr(std::runtime_error(what)); }
 
-// What arrive_and_wait() throws; null where it returns.
+// The exception of arrive_and_wait(); null if it returns.
 std::exception_ptr error_of_arrival(Barrier& barrier) {
   try {
     barrier.arrive_and_wait();
@@ -25,7 +25,7 @@ std::exception_ptr error_of_arrival(Barrier& barrier) {
   return nullptr;
 }
 
-// body(i) for i = 0 .. count - 1, each in a thread of its own; returns when all have ended.
+// Runs body(0), ..., body(count - 1), each in its own thread; returns when all have ended.
 template <class Body>
 void in_threads(int count, const Body& body) {
   std::vector<std::jthread> threads;
@@ -34,11 +34,11 @@ void in_threads(int count, const Body& body) {
 
 }  // namespace
 
-TEST_CASE("after a barrier all parties see what each of them wrote before it, round after round") {
+TEST_CASE("after each round all parties see what every party wrote before it") {
   constexpr int kRounds = 200;
   for (int parties = 1; parties <= 6; ++parties) {
     Barrier barrier(parties);
-    // Plain ints: the barrier alone keeps these writes and reads apart.
+    // Plain ints: only the barrier orders these writes and reads.
     std::vector<int> written(static_cast<size_t>(parties));
     std::vector<int> wrong(static_cast<size_t>(parties));
     in_threads(parties, [&](size_t i) {
@@ -55,7 +55,7 @@ TEST_CASE("after a barrier all parties see what each of them wrote before it, ro
   }
 }
 
-TEST_CASE("abort ends the wait for a party that never comes, with the very error it was given") {
+TEST_CASE("abort ends the wait for a party that never comes, with abort's error") {
   const auto error = failure("a replica died");
   Barrier barrier(4);
   std::vector<std::exception_ptr> seen(3);  // the fourth party never comes
@@ -67,14 +67,14 @@ TEST_CASE("abort ends the wait for a party that never comes, with the very error
   for (const auto& caught : seen) CHECK(caught == error);
   CHECK(barrier.error() == error);
 
-  CHECK(error_of_arrival(barrier) == error);  // whoever comes later
+  CHECK(error_of_arrival(barrier) == error);  // later arrivals throw, too
   barrier.abort(failure("a later one"));
   CHECK(barrier.error() == error);
   CHECK(error_of_arrival(barrier) == error);
   CHECK_THROWS_WITH(barrier.arrive_and_wait(), "a replica died");
 }
 
-TEST_CASE("of several aborts at once one counts, for everybody") {
+TEST_CASE("of several concurrent aborts all parties get the same one") {
   constexpr size_t kThreads = 4;
   for (int repeat = 0; repeat < 50; ++repeat) {
     Barrier barrier(kThreads + 1);
@@ -90,7 +90,7 @@ TEST_CASE("of several aborts at once one counts, for everybody") {
   }
 }
 
-TEST_CASE("an abort in the middle of a round lets all parties through or none") {
+TEST_CASE("a round that is aborted succeeds for all parties or for none") {
   constexpr size_t kParties = 4;
   const auto error = failure("stop");
   for (int repeat = 0; repeat < 100; ++repeat) {
@@ -108,7 +108,7 @@ TEST_CASE("an abort in the middle of a round lets all parties through or none") 
           }
         });
       }
-      while (arrivals < repeat) std::this_thread::yield();  // each time elsewhere in the round
+      while (arrivals < repeat) std::this_thread::yield();  // another moment of the round each time
       barrier.abort(error);
     }
     REQUIRE(passed == std::vector(kParties, passed.front()));

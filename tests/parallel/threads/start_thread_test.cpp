@@ -14,7 +14,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// While it lives, a new thread's stack would be larger than all addresses, so that none can start.
+// While it lives, the default stack size exceeds the address space, so that no thread can start.
 class NoThreads {
  public:
   NoThreads() {
@@ -33,8 +33,8 @@ class NoThreads {
 
 }  // namespace
 
-#ifndef __SANITIZE_THREAD__  // which starts threads with attributes of its own
-TEST_CASE("a thread that cannot start is an error of memory, with a hint") {
+#ifndef __SANITIZE_THREAD__  // it starts threads with its own attributes
+TEST_CASE("a thread that cannot start is a MemoryError with a hint") {
   {
     const NoThreads none;
     try {

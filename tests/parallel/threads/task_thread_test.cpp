@@ -13,8 +13,9 @@
 
 using lockstep::TaskThread;
 
-TEST_CASE("one thread does all tasks in the order in which they were posted, on_start before them") {
-  std::vector<int> done;  // plain: only the one thread writes it, and its end orders that before our reading
+TEST_CASE("one thread runs on_start and then all tasks in the order of posting") {
+  std::vector<int>
+      done;  // plain: only that thread writes it, and its end orders the writes before this thread's reads
   std::vector<std::thread::id> threads;
   const auto note = [&](int what) {
     done.push_back(what);
@@ -40,15 +41,15 @@ TEST_CASE("posting returns before the task is done") {
       go.wait();
       done = true;
     });
-    go.count_down();  // would never be reached
+    go.count_down();  // never reached if post() waited for the task
   }
   CHECK(done);
 }
 
-TEST_CASE("a task can hand its result over while the thread lives on") {
+TEST_CASE("a task's result can be read while the thread lives on") {
   TaskThread thread;
   for (int i = 0; i < 100; ++i) {
-    int value = 0;  // plain: the promise orders this write before our reading
+    int value = 0;  // plain: the promise orders this write before the read
     const auto done = std::make_shared<std::promise<void>>();
     thread.post([&value, i, done] {
       value = i + 1;
@@ -59,12 +60,12 @@ TEST_CASE("a task can hand its result over while the thread lives on") {
   }
 }
 
-TEST_CASE("the destructor waits for all that is still queued, and for what that posts") {
+TEST_CASE("the destructor waits for all queued tasks and for those that they post") {
   std::latch go(1);
   int done = 0;
   auto owner = std::make_unique<TaskThread>();
   auto& thread = *owner;
-  thread.post([&] { go.wait(); });  // so that all others are still queued
+  thread.post([&] { go.wait(); });  // keeps all others queued
   for (int i = 0; i < 100; ++i) thread.post([&] { ++done; });
   const std::function<void(int)> chain = [&](int left) {  // each posts the next one
     ++done;
@@ -76,7 +77,7 @@ TEST_CASE("the destructor waits for all that is still queued, and for what that 
   CHECK(done == 200);
 }
 
-TEST_CASE("tasks posted by several threads at once are all done, each thread's in its own order") {
+TEST_CASE("tasks posted by several threads all run, each thread's in its order") {
   constexpr size_t kPosters = 4;
   constexpr int kTasks = 500;
   std::vector<std::vector<int>> done(kPosters);
@@ -88,14 +89,14 @@ TEST_CASE("tasks posted by several threads at once are all done, each thread's i
         for (int i = 0; i < kTasks; ++i) thread.post([&done, p, i] { done[p].push_back(i); });
       });
     }
-    posters.clear();  // joined before the thread goes
+    posters.clear();  // joined before the TaskThread is destroyed
   }
   std::vector<int> expected(kTasks);
   std::iota(expected.begin(), expected.end(), 0);
   for (const auto& one : done) CHECK(one == expected);
 }
 
-TEST_CASE("what a task holds is gone before the next one starts, and may post in going") {
+TEST_CASE("a task is destroyed before the next one starts, and its destructor may post") {
   int done = 0;
   bool held = true;
   {

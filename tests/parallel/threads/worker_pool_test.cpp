@@ -14,7 +14,7 @@ namespace {
 const auto kNothing = [](int) {};
 }
 
-TEST_CASE("every worker runs each task once, in a thread of its own") {
+TEST_CASE("every worker runs each task once, in its own thread") {
   for (int size = 1; size <= 8; ++size) {
     std::vector<std::thread::id> at_start(static_cast<size_t>(size));
     WorkerPool pool(size,
@@ -22,7 +22,8 @@ TEST_CASE("every worker runs each task once, in a thread of its own") {
     CHECK(std::set(at_start.begin(), at_start.end()).size() == static_cast<size_t>(size));
     CHECK(pool.size() == size);
 
-    std::vector<int> calls(static_cast<size_t>(size));  // plain ints: run() must order these writes
+    std::vector<int> calls(
+        static_cast<size_t>(size));  // plain ints: run() must order these writes before the reads
     for (int round = 1; round <= 100; ++round) {
       pool.run([&](int worker) {
         const auto i = static_cast<size_t>(worker);
@@ -45,7 +46,9 @@ TEST_CASE("workers run at the same time") {
   CHECK(passed == kSize);
 }
 
-TEST_CASE("the lowest failing worker's exception is rethrown after all have finished, and the pool goes on") {
+TEST_CASE(
+    "the lowest failing worker's exception is rethrown after all have finished, and the pool can be used "
+    "again") {
   WorkerPool pool(4, kNothing);
   std::atomic<int> finished = 0;
   const auto task = [&](int worker) {
@@ -68,14 +71,14 @@ TEST_CASE("a worker that cannot start fails the pool and leaves no thread behind
       if (worker == 2) throw std::runtime_error("no core for worker 2");
     });
   };
-  CHECK_THROWS_WITH(make(), "no core for worker 2");  // a joinable thread left over would end the process
+  CHECK_THROWS_WITH(make(), "no core for worker 2");  // a thread that was not joined would end the process
   CHECK(started == 3);
 }
 
-TEST_CASE("rounds that were started run one after the other in each worker, without the caller") {
+TEST_CASE("started rounds run one after another in each worker while the caller goes on") {
   constexpr int kSize = 3;
   WorkerPool pool(kSize, kNothing);
-  std::latch caller_went_on(1);  // nobody gets on before both rounds have been started
+  std::latch caller_went_on(1);  // no worker goes on before both rounds have been started
   std::array<std::vector<int>, kSize> seen;
   const auto round = [&](int number) {
     return [&, number](int worker) {
@@ -92,7 +95,7 @@ TEST_CASE("rounds that were started run one after the other in each worker, with
   for (const auto& numbers : seen) CHECK(numbers == std::vector{1, 2, 3});
 }
 
-TEST_CASE("waiting leaves as many rounds under way as it is told") {
+TEST_CASE("wait(n) leaves n rounds in flight") {
   WorkerPool pool(2, kNothing);
   std::latch open(1);
   std::array<int, 2> first = {0, 0};
@@ -112,7 +115,7 @@ TEST_CASE("waiting leaves as many rounds under way as it is told") {
   CHECK(second == 2);
 }
 
-TEST_CASE("what a round under way throws comes out of the next wait for it, once") {
+TEST_CASE("the exception of a round in flight is rethrown once, by the wait for that round") {
   WorkerPool pool(2, kNothing);
   std::atomic<int> after = 0;
   pool.start([](int worker) {
@@ -125,10 +128,10 @@ TEST_CASE("what a round under way throws comes out of the next wait for it, once
   CHECK_THROWS_WITH(pool.wait(), "first round");
   CHECK(after == 2);
   CHECK_NOTHROW(pool.wait());
-  pool.start([](int) { throw std::runtime_error("unheard"); });  // and the pool goes without being asked
+  pool.start([](int) { throw std::runtime_error("unheard"); });  // the pool is destroyed without a wait
 }
 
-TEST_CASE("a pool that goes lets the rounds under way end") {
+TEST_CASE("the destructor waits for the rounds in flight") {
   std::atomic<int> done = 0;
   {
     WorkerPool pool(4, kNothing);

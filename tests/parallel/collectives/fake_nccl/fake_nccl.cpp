@@ -49,7 +49,7 @@ struct Call {
   int root;
 };
 
-// The ranks that were given one id.
+// The ranks that share an id.
 struct Group {
   explicit Group(int size) : world(size) {}
 
@@ -65,10 +65,10 @@ struct Group {
   };
   std::map<int, Round> rounds;  // by number
 
-  // In a rank's stream: returns when all ranks have come to this round, or one was aborted.
+  // Called in a rank's stream: returns when all ranks have reached this round, or one was aborted.
   void meet(int number, int rank, const Call& call) {
     std::unique_lock lock(mutex);
-    if (aborted > 0) return;  // what the others had for it may be gone
+    if (aborted > 0) return;  // the others' buffers may be freed
     auto& round = rounds[number];
     round.calls.resize(static_cast<size_t>(world));
     round.calls[static_cast<size_t>(rank)] = call;
@@ -121,8 +121,8 @@ struct ncclComm {
   std::shared_ptr<Group> group;
   int rank = 0;
   int round = 0;
-  int polls = 0;        // still to be answered with ncclInProgress
-  bool joining = true;  // until all ranks have come
+  int polls = 0;        // how many more polls return ncclInProgress
+  bool joining = true;  // until all ranks have joined
 };
 
 namespace {

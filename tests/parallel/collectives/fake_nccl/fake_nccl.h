@@ -1,4 +1,4 @@
-// What a test makes the fake NCCL do.
+// Controls the fake NCCL.
 #pragma once
 
 #include <functional>
@@ -8,21 +8,21 @@
 namespace lockstep::testing {
 
 struct FakeNccl {
-  // Calls say ncclInProgress this many times before they are done.
+  // Every call returns ncclInProgress this many times before it is done.
   int polls_in_progress = 3;
-  // What these answer, where it is not ncclSuccess.
+  // The results of these calls.
   ncclResult_t group_end = ncclSuccess;
   ncclResult_t collective = ncclSuccess;         // every collective call
   ncclResult_t after_collectives = ncclSuccess;  // state of a communicator once a collective was queued on it
   const char* last_error = "";
   std::function<void()> on_abort = [] {};  // called when a communicator has been aborted
 
-  // What has happened.
+  // Counters.
   int destroyed = 0;
   int aborted = 0;
 };
 
-// The one that there is; a test starts with reset_fake_nccl(), while no communicator is alive.
+// The only one. A test starts with reset_fake_nccl(), while there is no communicator.
 FakeNccl& fake_nccl();
 void reset_fake_nccl();
 
