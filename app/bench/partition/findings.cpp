@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-using Schemes = std::vector<const SchemeFigures*>;
+using ListOfFigures = std::vector<const SchemeFigures*>;
 
 std::string megabytes(int64_t bytes) { return fmt::format("{:.2f} MB", static_cast<double>(bytes) / 1e6); }
 
@@ -23,8 +23,8 @@ std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
 
 // The chapter's three schemes in ascending order of value(scheme).
 template <class Value>
-Schemes ascending(const PartitionFigures& figures, const Value& value) {
-  Schemes schemes = {&figures.pipeline, &figures.tensor_parallel, &figures.data_parallel};
+ListOfFigures ascending(const PartitionFigures& figures, const Value& value) {
+  ListOfFigures schemes = {&figures.pipeline, &figures.tensor_parallel, &figures.data_parallel};
   std::stable_sort(schemes.begin(), schemes.end(),
                    [&](const auto* a, const auto* b) { return value(*a) < value(*b); });
   return schemes;
@@ -70,8 +70,8 @@ Finding synchronisation(const PartitionFigures& figures) {
 }
 
 Finding speed(const PartitionFigures& figures) {
-  Schemes schemes = {&figures.pipeline, &figures.pipeline_micro_batches, &figures.tensor_parallel,
-                     &figures.data_parallel};
+  ListOfFigures schemes = {&figures.pipeline, &figures.pipeline_micro_batches, &figures.tensor_parallel,
+                           &figures.data_parallel};
   std::stable_sort(schemes.begin(), schemes.end(),
                    [](const auto* a, const auto* b) { return *a->over_one < *b->over_one; });
   const auto& best = *schemes.front();
