@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# outer_project.sh FOLDER [CMAKE-ARGUMENT...]: a project that adds lockstep with add_subdirectory and sets nothing itself
-# compiles and links, and keeps its own settings. FOLDER stays, so that ccache knows what was compiled there.
+# outer_project.sh FOLDER [CMAKE-ARGUMENT...]: a project without settings that adds lockstep with add_subdirectory
+# compiles, links, and keeps its settings. FOLDER stays the same, so that ccache finds its files again.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/../.." && pwd)
 outer=$1
@@ -12,7 +12,7 @@ cat >"$outer/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.25)
 project(outer LANGUAGES CXX)
 
-# Everything that is set here, in the cache too, but for what a project's name and CMake's own checks leave.
+# Sets `out` to all settings of this folder and of the cache, except those of the project's name and of CMake's checks.
 function(settings out)
   get_directory_property(names VARIABLES)
   get_directory_property(properties COMPILE_OPTIONS)
@@ -59,7 +59,7 @@ for setting in CMAKE_BUILD_TYPE CMAKE_CXX_STANDARD; do
   ! grep "^$setting:.*=..*" "$outer/build/CMakeCache.txt" || { echo "$setting is in the cache"; exit 1; }
 done
 if [ -e "$outer/build/compile_commands.json" ]; then
-  echo "a compile_commands.json that nobody asked for"
+  echo "lockstep writes a compile_commands.json in another project"
   exit 1
 fi
 if [ -e "$outer/build/lockstep/tests" ]; then
@@ -68,5 +68,5 @@ if [ -e "$outer/build/lockstep/tests" ]; then
 fi
 ninja -C "$outer/build" core CMakeFiles/engine.dir/engine.cpp.o
 found=$("$outer/build/core")
-expected=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  # FIPS 180-4: of nothing
+expected=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  # of no bytes, FIPS 180-4
 [ "$found" = "$expected" ] || { echo "expected $expected, found $found"; exit 1; }

@@ -2,12 +2,12 @@
 
 #include <lockstep/tests/catch.h>
 
-// Hidden, so that ctest does not list them: skips.sh runs them and looks at what comes out.
+// Hidden from ctest: skips.sh runs them and checks their output.
 TEST_CASE("skips itself", "[.]") { SKIP_CASE("for the test of skipping"); }
 TEST_CASE("passes", "[.]") { CHECK(true); }
 TEST_CASE("fails", "[.]") { CHECK(1 == 2); }
 
-// Names that ctest and Catch2 each would read as something else than a name; all of them have to arrive.
+// Names with a special meaning to ctest or Catch2; they must be passed on unchanged.
 TEST_CASE("a name, with [brackets]; and \"quotes\" \\ * ~", "[cpu]") { CHECK(true); }
 TEST_CASE("a name, with [brackets]", "[cpu][slow]") { CHECK(true); }
 TEST_CASE("--quiet is a flag of others", "[cpu]") { CHECK(true); }

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# skips.sh TEST-PROGRAM: what our Catch2 main makes of skipped cases and of labels that ask for GPUs.
+# skips.sh TEST-PROGRAM: tests how lockstep's Catch2 main handles skipped cases and labels that need GPUs.
 set -euo pipefail
 
 expect() {  # expect CODE PATTERN COMMAND...
