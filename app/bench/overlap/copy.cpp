@@ -8,13 +8,13 @@
 namespace lockstep {
 namespace {
 
-constexpr double kLeastShare = .25;  // of the products' time, that the copies take
-constexpr double kCopyShare = .35;   // aimed at, so that so much is left when it is measured again
+constexpr double kLeastShare = .25;  // least time of the copies, as a share of the matmuls' time
+constexpr double kCopyShare = .35;   // the share aimed at, with a margin
 constexpr double kMostCopies = 1000;
 
-void queue_products(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
+void queue_matmuls(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
   for (int64_t i = 0; i < iterations; ++i) {
-    for (auto* device : devices) device->queue_product(i);
+    for (auto* device : devices) device->queue_matmul(i);
   }
 }
 
@@ -29,14 +29,14 @@ void queue_copies_behind(const std::vector<OverlapDevice*>& devices, HostMemory 
                          int times) {
   for (int64_t i = 0; i < iterations; ++i) {
     for (auto* device : devices) {
-      device->queue_product(i);
+      device->queue_matmul(i);
       device->queue_copy(device->compute(), i, memory, times);
     }
   }
 }
 
-// A copy waits for its product, and a product for the copy of what it is written over: neither is the host's
-// business, which queues everything at once.
+// A copy waits for its matmul, and a matmul for the copy of the result that it overwrites. The host does not
+// wait; it queues everything at once.
 void queue_copies_beside(const std::vector<OverlapDevice*>& devices, HostMemory memory, int64_t iterations,
                          int times) {
   std::vector<std::array<WorkQueue::Mark, OverlapDevice::kSlots>> copied(devices.size());
@@ -45,7 +45,7 @@ void queue_copies_beside(const std::vector<OverlapDevice*>& devices, HostMemory 
       auto& device = *devices[d];
       auto& free = copied[d][static_cast<size_t>(i % OverlapDevice::kSlots)];
       if (free) device.compute().wait_for(free);
-      device.queue_product(i);
+      device.queue_matmul(i);
       device.copier().wait_for(device.compute().mark());
       device.queue_copy(device.copier(), i, memory, times);
       free = device.copier().mark();
@@ -67,38 +67,38 @@ std::vector<CopyWay> copy_ways(bool gpus) {
           {.name = "overlapped, pinned", .order = CopyOrder::kBeside, .memory = HostMemory::kPinned}};
 }
 
-CopyTurn take_copy_turn(const std::vector<OverlapDevice*>& devices, const CopyWay& way, int64_t iterations,
-                        int times) {
+CopySeconds compute_and_copy(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
+                             int64_t iterations, int times) {
   const auto queues = queues_of(devices);
-  CopyTurn turn;
+  CopySeconds seconds;
   switch (way.order) {
     case CopyOrder::kAfterAll:
-      turn.compute = run_queued(queues, [&] { queue_products(devices, iterations); });
-      turn.copy = run_queued(queues, [&] { queue_copies(devices, way.memory, iterations, times); });
-      turn.together = turn.compute + turn.copy;
+      seconds.compute = run_queued(queues, [&] { queue_matmuls(devices, iterations); });
+      seconds.copy = run_queued(queues, [&] { queue_copies(devices, way.memory, iterations, times); });
+      seconds.together = seconds.compute + seconds.copy;
       break;
     case CopyOrder::kBehind:
-      turn.together =
+      seconds.together =
           run_queued(queues, [&] { queue_copies_behind(devices, way.memory, iterations, times); });
       break;
     case CopyOrder::kBeside:
-      turn.together =
+      seconds.together =
           run_queued(queues, [&] { queue_copies_beside(devices, way.memory, iterations, times); });
       break;
   }
-  return turn;
+  return seconds;
 }
 
-int copies_a_result(OverlapDevice& device) {
-  constexpr int kTurns = 3, kTries = 5;
+int copies_per_result(OverlapDevice& device) {
+  constexpr int kRepeats = 3, kTries = 5;
   if (!device.device().is_cpu()) return 1;
   const auto way = copy_ways(false).front();
-  take_copy_turn({&device}, way, OverlapDevice::kSlots, 1);  // warm-up
+  compute_and_copy({&device}, way, OverlapDevice::kSlots, 1);  // warm-up
   double times = 1;
-  for (int i = 0; i < kTries; ++i) {  // more copies are not so many times as long: they find caches filled
+  for (int i = 0; i < kTries; ++i) {  // time is not proportional to copies: caches are warm
     std::vector<double> shares;
-    for (int turn = 0; turn < kTurns; ++turn) {
-      const auto taken = take_copy_turn({&device}, way, OverlapDevice::kSlots, static_cast<int>(times));
+    for (int repetition = 0; repetition < kRepeats; ++repetition) {
+      const auto taken = compute_and_copy({&device}, way, OverlapDevice::kSlots, static_cast<int>(times));
       shares.push_back(taken.copy / taken.compute);
     }
     if (median(shares) >= kLeastShare || times == kMostCopies) break;
@@ -110,10 +110,10 @@ int copies_a_result(OverlapDevice& device) {
 int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
                     const std::vector<torch::Tensor>& expected) {
   for (auto* device : devices) device->spoil();
-  take_copy_turn(devices, way, OverlapDevice::kSlots, 1);
+  compute_and_copy(devices, way, OverlapDevice::kSlots, 1);
   int64_t wrong = 0;
   for (size_t d = 0; d < devices.size(); ++d) {
-    wrong += devices[d]->wrong_products(expected[d]) + devices[d]->wrong_copies(way.memory);
+    wrong += devices[d]->wrong_results(expected[d]) + devices[d]->wrong_copies(way.memory);
   }
   return wrong;
 }

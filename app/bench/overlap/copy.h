@@ -1,4 +1,4 @@
-// The ways of `bench overlap` to compute results and copy them to the host, and what a turn of each takes.
+// The ways in which `bench overlap` computes results and copies them to the host, and their times.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@
 namespace lockstep {
 
 enum class CopyOrder {
-  kAfterAll,  // all products, then all copies
-  kBehind,    // each copy in the products' own queue, right behind its product
-  kBeside,    // copies in a queue of their own, while the next products are computed
+  kAfterAll,  // all matmuls, then all copies
+  kBehind,    // each copy right after its matmul, in the same queue
+  kBeside,    // copies in a queue of their own, during the next matmuls
 };
 
 struct CopyWay {
@@ -20,29 +20,29 @@ struct CopyWay {
   HostMemory memory = HostMemory::kPageable;
 };
 
-// The first is kAfterAll, and of each kind of memory kAfterAll comes first.
+// For each kind of memory kAfterAll comes first.
 std::vector<CopyWay> copy_ways(bool gpus);
 
-struct CopyTurn {
-  double compute = 0;  // seconds; 0 where it is not alone: of kAfterAll only
+struct CopySeconds {
+  double compute = 0;  // only known for kAfterAll; otherwise 0
   double copy = 0;
   double together = 0;
 };
 
-// Each device computes `iterations` products and copies each result so many times, all devices at once.
-CopyTurn take_copy_turn(const std::vector<OverlapDevice*>& devices, const CopyWay& way, int64_t iterations,
-                        int times);
+// Each device computes `iterations` matmuls and copies each result `times` times, all devices at once.
+CopySeconds compute_and_copy(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
+                             int64_t iterations, int times);
 
-// How often each result must be copied for all copies to take at least a quarter of the products' time
-// (measured; a third is aimed at); 1 on a GPU, whose link is slow enough.
-int copies_a_result(OverlapDevice& device);
+// Returns how often each result must be copied so that the copies take at least a quarter of the matmuls'
+// time (measured; the aim is a third). 1 on a GPU, whose link is slow enough.
+int copies_per_result(OverlapDevice& device);
 
-// Fills everything with NaN, takes a turn that uses every slot just once, and counts the slots that are wrong
-// then: what was copied before it was computed. expected: one product a device.
+// Fills everything with NaN, uses every slot once, and returns the number of slots that are wrong, such as
+// results that were copied before they were computed. expected: one result per device.
 int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
                     const std::vector<torch::Tensor>& expected);
 
-// All queues of these devices; what they do is traced from now on (null: not).
+// All queues of these devices. trace_to() traces their work from now on; null ends it.
 std::vector<WorkQueue*> queues_of(const std::vector<OverlapDevice*>& devices);
 void trace_to(Trace* trace, const std::vector<OverlapDevice*>& devices);
 

@@ -12,16 +12,16 @@
 namespace lockstep {
 namespace {
 
-constexpr double kProductRounding = 1e-4;  // of the largest element: float sums of some thousand products
+constexpr double kMatmulRounding = 1e-4;  // of the largest element: a float sum of some thousand terms
 
-// (size, size) float, drawn on the host so that it does not depend on the kind of device.
+// (size, size) float, drawn on the host, so that all kinds of devices get the same numbers.
 torch::Tensor random_matrix(int64_t size, uint64_t seed, torch::Device device) {
   return torch::rand({size, size}, at::make_generator<at::CPUGeneratorImpl>(seed)).to(device);
 }
 
 }  // namespace
 
-// In the queue that will use it, so that memory is near the core that touched it first.
+// Allocates in the queue that uses the memory, so that it is near the core that first touches it.
 OverlapDevice::OverlapDevice(const OverlapDeviceOptions& options)
     : options_(options),
       compute_(make_work_queue({.device = options.device,
@@ -46,8 +46,8 @@ OverlapDevice::OverlapDevice(const OverlapDeviceOptions& options)
   spoil();
 }
 
-void OverlapDevice::queue_product(int64_t i) {
-  compute_->queue(fmt::format("product {}", i), [this, i] { at::mm_out(results_[slot(i)], input_, input_); });
+void OverlapDevice::queue_matmul(int64_t i) {
+  compute_->queue(fmt::format("matmul {}", i), [this, i] { at::mm_out(results_[slot(i)], input_, input_); });
 }
 
 void OverlapDevice::queue_copy(WorkQueue& queue, int64_t i, HostMemory memory, int times) {
@@ -74,10 +74,10 @@ void OverlapDevice::spoil() {
   });
 }
 
-int64_t OverlapDevice::wrong_products(const torch::Tensor& expected, int64_t slots) const {
-  const double bound = kProductRounding * expected.abs().max().item<double>();
+int64_t OverlapDevice::wrong_results(const torch::Tensor& expected, int64_t slots) const {
+  const double bound = kMatmulRounding * expected.abs().max().item<double>();
   return std::count_if(results_.begin(), results_.begin() + std::min(slots, kSlots), [&](const auto& result) {
-    return !((result.cpu() - expected).abs().max().template item<double>() <= bound);  // NaN is wrong, too
+    return !((result.cpu() - expected).abs().max().template item<double>() <= bound);  // NaN is wrong
   });
 }
 

@@ -1,4 +1,4 @@
-// A device of `bench overlap`: products of a matrix with itself, and copies of them.
+// A device of `bench overlap`: it multiplies a matrix by itself and copies the results to the host.
 #pragma once
 
 #include <torch/types.h>
@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-// Where on the host a GPU's results go: pinned memory is what it can write while the host does other things.
-// A processor's results go to plain memory, whatever is asked for.
+// The host memory for a GPU's results. A GPU can write pinned memory while the host does other work. A CPU's
+// results always go to plain memory.
 enum class HostMemory { kPageable, kPinned };
 
 struct OverlapDeviceOptions {
@@ -28,10 +28,9 @@ struct OverlapDeviceOptions {
   uint64_t seed = 0;
 };
 
-// Two queues of work, one for products and one for copies: streams of a GPU, or threads on different cores.
-// The results lie in a ring of kSlots matrices, and so do their copies: the i-th product is written over the
-// (i - kSlots)-th. All of it is touched before any clock starts, so that no figure counts the time in which
-// the system first finds memory for it.
+// Two queues, one for matmuls and one for copies: streams of a GPU, or threads on different cores. Results
+// and copies lie in rings of kSlots matrices: the i-th result overwrites the (i - kSlots)-th. All memory is
+// touched before anything is timed, so that no figure includes page faults.
 class OverlapDevice {
  public:
   static constexpr int64_t kSlots = 4;
@@ -47,19 +46,18 @@ class OverlapDevice {
   WorkQueue& copier() { return *copier_; }
   std::vector<WorkQueue*> queues() { return {compute_.get(), copier_.get()}; }
 
-  void queue_product(int64_t i);
-  // The i-th result to the host, so many times over, as work of this queue of the device's.
+  void queue_matmul(int64_t i);
+  // Copies the i-th result to the host `times` times, in this queue of the device.
   void queue_copy(WorkQueue& queue, int64_t i, HostMemory memory, int times);
-  // Another device's i-th result into the place of this one's, by the queue that computes: on a processor its
-  // own cores.
+  // Copies another device's i-th result over this device's, in the compute queue.
   void queue_receive(const OverlapDevice& from, int64_t i);
 
-  // Fills all results and copies with NaN, so that what is not written afterwards shows.
+  // Fills all results and copies with NaN, to reveal what is not written afterwards.
   void spoil();
 
-  // Slots whose result is not the product (as `expected` has it, within rounding), whose copy is not the
-  // result's own bits, or whose result is not another device's own bits. Of the first `slots`.
-  int64_t wrong_products(const torch::Tensor& expected, int64_t slots = kSlots) const;
+  // How many of the first `slots` slots have a result that differs from `expected` by more than rounding, a
+  // copy with other bits than the result, or other bits than another device's result.
+  int64_t wrong_results(const torch::Tensor& expected, int64_t slots = kSlots) const;
   int64_t wrong_copies(HostMemory memory, int64_t slots = kSlots) const;
   int64_t differing_results(const OverlapDevice& other, int64_t slots = kSlots) const;
 
@@ -72,22 +70,21 @@ class OverlapDevice {
   torch::Tensor input_;
   Ring results_;
   Ring pageable_;
-  Ring pinned_;  // the same as pageable_ on a processor
+  Ring pinned_;  // the same as pageable_ on a CPU
   std::unique_ptr<WorkQueue> compute_;
   std::unique_ptr<WorkQueue> copier_;
 };
 
 using OverlapDevices = std::vector<std::unique_ptr<OverlapDevice>>;
 
-// Their names in tables and traces: "cuda:1"; by place in the list where a device stands there twice, "cpu:0"
-// or "cuda:0/1".
+// The devices' names in tables and traces: "cuda:1". A device that is listed more than once is named with its
+// place in the list: "cpu:0", "cuda:0/1".
 std::vector<std::string> device_names(const std::vector<torch::Device>& devices);
 
-// Cores for the copies of device `index` of so many: those on which nothing is computed, or else the next
-// device's.
+// The cores for the copies of device `index`: those that no device computes on, or else the next device's.
 std::vector<int> copier_cores(const std::vector<int>& allowed, int index, int devices, int threads);
 
-// Whether these are cores on which the device itself computes.
+// Whether the copies use cores on which the device itself computes.
 bool copier_shares_cores(const std::vector<int>& allowed, int index, int devices, int threads);
 
 OverlapDevices make_overlap_devices(const std::vector<torch::Device>& devices, int threads, int64_t size,

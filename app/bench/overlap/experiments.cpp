@@ -10,14 +10,14 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSideBySide = 1.1;  // of the slower one alone: all at once take hardly longer
-constexpr double kInTurns = .9;      // of one after the other: hardly sooner
-constexpr double kTells = 1.3;  // one after the other takes so much longer at least, or nothing can be told
+constexpr double kSideBySide = 1.1;  // x the slowest device's time, at most: devices work side by side
+constexpr double kSerial = .9;       // x the sum of all times, at least: no gain
+constexpr double kTells = 1.3;       // x the slowest device's time: a smaller sum of all times tells nothing
 
-double time_products(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
+double time_matmuls(const std::vector<OverlapDevice*>& devices, int64_t iterations) {
   return run_queued(queues_of(devices), [&] {
     for (int64_t i = 0; i < iterations; ++i) {
-      for (auto* device : devices) device->queue_product(i);
+      for (auto* device : devices) device->queue_matmul(i);
     }
   });
 }
@@ -25,10 +25,10 @@ double time_products(const std::vector<OverlapDevice*>& devices, int64_t iterati
 struct DeviceRun {
   std::string what;
   std::vector<OverlapDevice*> devices;
-  std::vector<double> seconds = {};  // one a turn
+  std::vector<double> seconds = {};  // by repetition
 };
 
-// Each device alone, then all.
+// Each device alone, then all devices.
 std::vector<DeviceRun> device_runs(OverlapDevices& devices) {
   std::vector<DeviceRun> runs;
   DeviceRun all{.what = devices.size() == 2 ? "both at once" : "all at once", .devices = {}};
@@ -40,25 +40,24 @@ std::vector<DeviceRun> device_runs(OverlapDevices& devices) {
   return runs;
 }
 
-void say_what_devices_did(OverlapRun& run, const std::vector<DeviceRun>& runs) {
-  std::vector<double> slower = runs.front().seconds;
+void report_devices(OverlapRun& run, const std::vector<DeviceRun>& runs) {
+  std::vector<double> slowest = runs.front().seconds;
   for (size_t r = 1; r + 1 < runs.size(); ++r) {
-    for (size_t turn = 0; turn < slower.size(); ++turn) {
-      slower[turn] = std::max(slower[turn], runs[r].seconds[turn]);
+    for (size_t i = 0; i < slowest.size(); ++i) {
+      slowest[i] = std::max(slowest[i], runs[r].seconds[i]);
     }
   }
-  std::vector<double> in_turns(slower.size());
+  std::vector<double> serial(slowest.size());
   for (size_t r = 0; r + 1 < runs.size(); ++r) {
-    for (size_t turn = 0; turn < slower.size(); ++turn) in_turns[turn] += runs[r].seconds[turn];
+    for (size_t i = 0; i < slowest.size(); ++i) serial[i] += runs[r].seconds[i];
   }
-  const auto ratio = paired_ratio(runs.back().seconds, slower);
-  if (!ratio) return run.report.note(too_few_turns(run.plan.repeat));
-  const double one_by_one =
-      *paired_ratio(in_turns, slower);  // as many as there are devices, if they are alike
+  const auto ratio = paired_ratio(runs.back().seconds, slowest);
+  if (!ratio) return run.report.note(too_few_repeats(runs.back().seconds.size()));
+  const double one_by_one = *paired_ratio(serial, slowest);  // the number of devices, if they are alike
   const char* why = "they get in each other's way";
   if (*ratio <= kSideBySide) why = "the devices work side by side";
-  if (*ratio >= kInTurns * one_by_one) why = "no sooner than one after the other";
-  if (one_by_one < kTells) why = "the others take so little that this tells nothing of them";
+  if (*ratio >= kSerial * one_by_one) why = "no faster than one after the other";
+  if (one_by_one < kTells) why = "the other devices take too little time to tell";
   run.report.finding(
       fmt::format("{} take {:.2f} x as long as the slowest alone: {}", runs.back().what, *ratio, why),
       {{"experiment", "devices"}, {"over_slower", *ratio}});
@@ -66,39 +65,39 @@ void say_what_devices_did(OverlapRun& run, const std::vector<DeviceRun>& runs) {
 
 }  // namespace
 
-std::vector<torch::Tensor> expected_products(const std::vector<OverlapDevice*>& devices) {
-  std::vector<torch::Tensor> products;
+std::vector<torch::Tensor> expected_results(const std::vector<OverlapDevice*>& devices) {
+  std::vector<torch::Tensor> results;
   for (const auto* device : devices) {
     const auto input = device->input().cpu();
-    products.push_back(torch::mm(input, input));
+    results.push_back(torch::mm(input, input));
   }
-  return products;
+  return results;
 }
 
 void compare_devices(OverlapRun& run, OverlapDevices& devices) {
   auto runs = device_runs(devices);
   run.report.table("devices", {{.key = "what", .title = "run", .width = 14, .digits = kText},
                                {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
-                               {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+                               {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
                                {.key = "gflops", .title = "GFLOP/s", .digits = 1},
-                               {.key = "turns", .title = "turns", .width = 5}});
-  for (auto& each : runs) time_products(each.devices, run.plan.iterations);  // warm-up
-  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
-    for (auto& each : runs) each.seconds.push_back(time_products(each.devices, run.plan.iterations));
+                               {.key = "repeats", .title = "repeats", .width = 7}});
+  for (auto& each : runs) time_matmuls(each.devices, run.plan.iterations);  // warm-up
+  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+    for (auto& each : runs) each.seconds.push_back(time_matmuls(each.devices, run.plan.iterations));
   }
   for (const auto& each : runs) {
-    const auto products = run.plan.iterations * static_cast<int64_t>(each.devices.size());
+    const auto matmuls = run.plan.iterations * static_cast<int64_t>(each.devices.size());
     Json row = {{"what", each.what}};
     add_times(row, each.seconds);
-    row["gflops"] = product_flops(run.plan.size, products) / median(each.seconds) / 1e9;
+    row["gflops"] = matmul_flops(run.plan.size, matmuls) / median(each.seconds) / 1e9;
     run.report.row(std::move(row));
   }
   const auto& all = runs.back().devices;
-  const auto expected = expected_products(all);
+  const auto expected = expected_results(all);
   int64_t wrong = 0;
-  for (size_t d = 0; d < all.size(); ++d) wrong += all[d]->wrong_products(expected[d], run.plan.iterations);
-  run.report.check("products", wrong == 0, counted(wrong, "result") + " unlike torch's own");
-  say_what_devices_did(run, runs);
+  for (size_t d = 0; d < all.size(); ++d) wrong += all[d]->wrong_results(expected[d], run.plan.iterations);
+  run.report.check("matmuls", wrong == 0, counted(wrong, "result") + " unlike torch's");
+  report_devices(run, runs);
 }
 
 void compare_links(OverlapRun& run, OverlapDevices& devices) {
@@ -114,18 +113,18 @@ void compare_links(OverlapRun& run, OverlapDevices& devices) {
   };
   run.report.table("links", {{.key = "what", .title = "device to device", .width = 20, .digits = kText},
                              {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
-                             {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+                             {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
                              {.key = "gb_s", .title = "GB/s", .digits = 2},
-                             {.key = "turns", .title = "turns", .width = 5}});
+                             {.key = "repeats", .title = "repeats", .width = 7}});
   int64_t differing = 0;
-  for (auto& link : links) {  // the warm-up and check: different products to begin with, the same after it
-    time_products({link.from, link.to}, OverlapDevice::kSlots);
+  for (auto& link : links) {  // warm-up and check: results differ before a copy and agree after it
+    time_matmuls({link.from, link.to}, OverlapDevice::kSlots);
     const bool differed = link.to->differing_results(*link.from) > 0;
     time(link);
     const auto received = std::min<int64_t>(run.plan.iterations, OverlapDevice::kSlots);
     differing += differed ? link.to->differing_results(*link.from, received) : received;
   }
-  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
     for (auto& link : links) link.seconds.push_back(time(link));
   }
   std::vector<double> rates;

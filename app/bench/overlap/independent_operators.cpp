@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kStreams = 8;  // more would only wait for the same multiprocessors
+constexpr int64_t kStreams = 8;  // more would wait for the same multiprocessors
 constexpr double kRounding = 1e-4;
 
 }  // namespace
@@ -22,7 +22,7 @@ IndependentOperators::IndependentOperators(torch::Device device, int cores, int6
       inputs_(static_cast<size_t>(operators)),
       results_(inputs_.size()) {
   const auto allowed = allowed_cores();
-  const auto tracks = static_cast<int>(std::min<int64_t>(device.is_cpu() ? cores : kStreams, operators));
+  const auto queues = static_cast<int>(std::min<int64_t>(device.is_cpu() ? cores : kStreams, operators));
   const auto add = [&](std::vector<WorkQueue*>& into, int rank, int of) {
     const int threads = std::max(1, cores / of);
     queues_.push_back(make_work_queue({.device = device,
@@ -32,7 +32,7 @@ IndependentOperators::IndependentOperators(torch::Device device, int cores, int6
     into.push_back(queues_.back().get());
   };
   add(one_, 0, 1);
-  for (int rank = 0; rank < tracks; ++rank) add(side_, rank, tracks);
+  for (int rank = 0; rank < queues; ++rank) add(side_, rank, queues);
 }
 
 void IndependentOperators::set_size(int64_t size, uint64_t seed) {
@@ -43,8 +43,8 @@ void IndependentOperators::set_size(int64_t size, uint64_t seed) {
   }
 }
 
-// A processor's thread gets its operators as one piece of work, or handing them over would take longer than
-// the small ones do; to a GPU's streams they go round and round, as one program launches them.
+// A CPU thread gets all its operators as one work item, because queueing each takes longer than a small
+// operator. A GPU's streams get one operator each in turn, as one program launches them.
 double IndependentOperators::seconds(OperatorWay way, int64_t rounds) {
   const auto& queues = of(way);
   const auto all = run_queued(queues, [&] {
@@ -66,7 +66,7 @@ double IndependentOperators::seconds(OperatorWay way, int64_t rounds) {
 void IndependentOperators::queue_each(OperatorWay way) {
   const auto& queues = of(way);
   for (int64_t j = 0; j < operators_; ++j) {
-    queues[static_cast<size_t>(j) % queues.size()]->queue(fmt::format("product {}", j),
+    queues[static_cast<size_t>(j) % queues.size()]->queue(fmt::format("matmul {}", j),
                                                           [this, j] { multiply(j); });
   }
 }
@@ -80,13 +80,13 @@ void IndependentOperators::trace_once(OperatorWay way, Trace& trace) {
 int64_t IndependentOperators::wrong(OperatorWay way) {
   for (auto& result : results_) result.fill_(std::numeric_limits<float>::quiet_NaN());
   if (!results_.front().is_cpu())
-    results_.front().flatten()[0].item();  // the streams are not the current one
+    results_.front().flatten()[0].item();  // wait: the fills are on another stream
   run_queued(of(way), [&] { queue_each(way); });
   int64_t wrong = 0;
   for (size_t j = 0; j < inputs_.size(); ++j) {
     const auto input = inputs_[j].cpu(), expected = torch::mm(input, input);
     const double error = (results_[j].cpu() - expected).abs().max().item<double>();
-    if (!(error <= kRounding * expected.abs().max().item<double>())) ++wrong;  // NaN is wrong, too
+    if (!(error <= kRounding * expected.abs().max().item<double>())) ++wrong;  // NaN is wrong
   }
   return wrong;
 }

@@ -1,4 +1,4 @@
-// Products that do not depend on each other, on one device: one after another, or side by side.
+// Independent matmuls on one device, run one after another or side by side.
 #pragma once
 
 #include <torch/types.h>
@@ -13,23 +13,24 @@ namespace lockstep {
 
 enum class OperatorWay { kOneAfterAnother, kSideBySide };
 
-// One after another: one stream; on a processor one thread, each of whose operators may use all cores. Side
-// by side: a stream each; on a processor a thread with cores of its own each, while there are cores.
+// One after another: one stream; on a CPU one thread, whose operators use all cores. Side by side: several
+// streams; on a CPU several threads, each with its own cores.
 class IndependentOperators {
  public:
-  // cores: of a processor that all of it may use together.
+  // cores: how many a CPU device may use.
   IndependentOperators(torch::Device device, int cores, int64_t operators);
 
-  // The j-th operator multiplies a (size, size) float matrix of its own with itself.
+  // The j-th operator multiplies its own (size, size) float matrix by itself.
   void set_size(int64_t size, uint64_t seed);
 
-  // Of so many rounds of all operators, per round.
+  // Runs all operators `rounds` times. Returns the seconds per round.
   double seconds(OperatorWay way, int64_t rounds);
 
-  // Does all operators once, each one an event of its own.
+  // Runs all operators once and adds one event per operator to the trace.
   void trace_once(OperatorWay way, Trace& trace);
 
-  // Fills the results with NaN, does all once, and counts those that are not torch's own, within rounding.
+  // Fills the results with NaN, runs all operators once, and returns how many results differ from torch's by
+  // more than rounding.
   int64_t wrong(OperatorWay way);
 
   int64_t operators() const { return operators_; }
@@ -47,8 +48,8 @@ class IndependentOperators {
 
   const torch::Device device_;
   const int64_t operators_;
-  std::vector<torch::Tensor> inputs_;   // one an operator: (size, size) float
-  std::vector<torch::Tensor> results_;  // likewise
+  std::vector<torch::Tensor> inputs_;   // per operator: (size, size) float
+  std::vector<torch::Tensor> results_;  // per operator: (size, size) float
   std::vector<std::unique_ptr<WorkQueue>> queues_;
   std::vector<WorkQueue*> one_;
   std::vector<WorkQueue*> side_;

@@ -26,7 +26,7 @@ double hidden_part(double compute, double copy, double together) {
 std::optional<double> hidden_part(const std::vector<double>& compute, const std::vector<double>& copy,
                                   const std::vector<double>& together) {
   if (compute.size() != together.size() || copy.size() != together.size()) {
-    throw UsageError(fmt::format("{} and {} turns of the parts, {} of both together", compute.size(),
+    throw UsageError(fmt::format("{} and {} repetitions of the parts, {} of both together", compute.size(),
                                  copy.size(), together.size()));
   }
   if (together.size() < kRatioRepeats) return std::nullopt;
@@ -50,7 +50,7 @@ int64_t computed_beside_a_copy(const std::vector<Trace::Event>& events) {
 }
 
 int64_t most_at_once(const std::vector<Trace::Event>& events) {
-  std::vector<std::pair<double, int>> changes;  // where one ends as another begins, the end comes first
+  std::vector<std::pair<double, int>> changes;  // an end sorts before a begin at the same time
   for (const auto& event : events) {
     if (is_copy(event)) continue;
     changes.emplace_back(event.begin, 1);
@@ -69,8 +69,8 @@ int64_t copies_ahead(const std::vector<Trace::Event>& events, double slack) {
   }
   return std::count_if(events.begin(), events.end(), [&](const auto& event) {
     if (!event.name.starts_with("copy ")) return false;
-    const auto product = ends.find({event.rank, "product " + event.name.substr(5)});
-    return product == ends.end() || event.begin < product->second - slack;
+    const auto matmul = ends.find({event.rank, "matmul " + event.name.substr(5)});
+    return matmul == ends.end() || event.begin < matmul->second - slack;
   });
 }
 

@@ -11,8 +11,8 @@ namespace lockstep {
 
 struct BenchOverlapOptions {
   BenchOptions bench;
-  std::optional<int64_t> size;        // 4000 on GPUs, 1000 with a processor among the devices
-  std::optional<int64_t> iterations;  // the chapter's 50; of an exercise, see the help
+  std::optional<int64_t> size;        // default: 4000 on GPUs, 1000 with a CPU
+  std::optional<int64_t> iterations;  // default: the chapter's 50; exercises: see the help
   std::optional<int> exercise;
   std::optional<std::string> trace;
 };

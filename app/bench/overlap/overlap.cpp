@@ -33,19 +33,20 @@ Json settings_of(const OverlapPlan& plan) {
 }
 
 void introduce(const BenchReport& report, const OverlapPlan& plan) {
-  report.note(fmt::format("devices    {}; one on a processor has {}", to_string(plan.devices),
+  report.note(fmt::format("devices    {}; a CPU device has {}", to_string(plan.devices),
                           counted(plan.threads, "thread")));
   if (plan.exercise) return;
   report.note(fmt::format(
-      "run        {} products of a {} x {} float matrix with itself{}", plan.iterations, plan.size, plan.size,
+      "run        {} matmuls of a {} x {} float matrix with itself{}", plan.iterations, plan.size, plan.size,
       plan.size != kChapterSize
           ? fmt::format(" (the chapter: {} of {} on two GPUs)", kChapterIterations, kChapterSize)
           : ""));
-  report.note("time       median over turns; spread: width of the middle half of the turns");
+  report.note("time       median over repetitions; IQR: interquartile range");
   report.note(
-      "hidden     (compute + copy - together) / the shorter of the two; / longer: together / the longer");
-  report.note(fmt::format("memory     results and copies lie in rings of {}, touched before any clock starts",
-                          OverlapDevice::kSlots));
+      "hidden     (compute + copy - together) / the shorter part; / longer: together / the longer part");
+  report.note(
+      fmt::format("memory     results and copies lie in rings of {}, touched before anything is timed",
+                  OverlapDevice::kSlots));
 }
 
 void run_experiments(OverlapRun& run) {
@@ -64,7 +65,7 @@ void run_experiments(OverlapRun& run) {
 }  // namespace
 
 void setup_bench_overlap(CLI::App& bench) {
-  auto* overlap = bench.add_subcommand("overlap", "What devices and copies between them do at the same time");
+  auto* overlap = bench.add_subcommand("overlap", "What devices and copies do at the same time");
   auto options = std::make_shared<BenchOverlapOptions>();
   add_bench_flags(*overlap, options->bench,
                   "Two devices or more (default: the first two GPUs, cuda:0x2 or cpux2)");
@@ -73,19 +74,19 @@ void setup_bench_overlap(CLI::App& bench) {
       ->add_option(
           "--size", options->size,
           fmt::format("Rows and columns of a matrix; exercise 2: the largest (default: {} on GPUs, {} with "
-                      "a processor)",
-                      kChapterSize, kProcessorSize))
+                      "a CPU)",
+                      kChapterSize, kCpuSize))
       ->check(positive_int(kMost));
   overlap
       ->add_option("--iterations", options->iterations,
-                   "Products of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
+                   "Matmuls of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
                    "5: passes (4)")
       ->check(positive_int(kMost));
-  overlap->add_option("--exercise", options->exercise, "One of the chapter's five exercises instead")
+  overlap->add_option("--exercise", options->exercise, "Run one of the chapter's five exercises instead")
       ->check(positive_int(kExercises));
   overlap
       ->add_option("--trace", options->trace,
-                   "Write what ran when to this file, for chrome://tracing or ui.perfetto.dev")
+                   "Write a trace to this file, for chrome://tracing or ui.perfetto.dev")
       ->type_name("FILE");
   overlap->callback([options] { run_bench_overlap(*options); });
 }
@@ -108,7 +109,7 @@ void run_bench_overlap(const BenchOverlapOptions& options) {
   report.run([&] {
     try {
       plan.exercise ? run_exercise(run) : run_experiments(run);
-    } catch (const Error&) {  // a signal, or standard output that takes no more
+    } catch (const Error&) {  // a signal, or standard output is closed
       keep_trace();
       throw;
     }

@@ -1,5 +1,5 @@
-// `lockstep bench overlap`: what devices and copies do at the same time, as the chapter on automatic
-// parallelism measures it, and its five exercises.
+// lockstep bench overlap: measures what devices and copies do at the same time, as the chapter on automatic
+// parallelism does, and answers its five exercises.
 #pragma once
 
 #include <lockstep/app/bench/overlap/options.h>

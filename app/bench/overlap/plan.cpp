@@ -22,14 +22,13 @@ constexpr int64_t kOperators = 8;       // exercises 1 and 2: the chapter's eigh
 constexpr int64_t kLargestSmall = 512;  // exercise 2
 constexpr int64_t kPasses = 4;          // exercise 5
 
-// Exercises 1 and 2 run on the first device alone.
+// Exercises 1 and 2 use the first device alone.
 bool on_one_device(int exercise) { return exercise == 1 || exercise == 2; }
 
 int64_t default_size(int exercise, const std::vector<torch::Device>& devices) {
   if (exercise == 2) return kLargestSmall;
-  const bool processor =
-      std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-  return processor ? kProcessorSize : kChapterSize;
+  const bool cpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+  return cpu ? kCpuSize : kChapterSize;
 }
 
 int64_t default_iterations(int exercise) {
@@ -37,23 +36,23 @@ int64_t default_iterations(int exercise) {
   return exercise == 5 ? kPasses : kChapterIterations;
 }
 
-// On the device at this place in the list.
+// Bytes on the device at this place in the list.
 int64_t device_bytes(const OverlapPlan& plan, size_t place) {
   const int exercise = plan.exercise.value_or(0);
   if (on_one_device(exercise))
     return place == 0 ? independent_operators_bytes(plan.size, plan.iterations) : 0;
-  if (exercise == 5) return dependent_products_bytes(plan.size);
+  if (exercise == 5) return dependent_matmuls_bytes(plan.size);
   return overlap_device_bytes(plan.size) + (plan.network ? two_layer_device_bytes(plan.size) : 0);
 }
 
 int64_t host_bytes(const OverlapPlan& plan) {
-  constexpr int64_t kReference = 4;  // matrices while a product is compared
+  constexpr int64_t kReference = 4;  // matrices during the comparison of a result
   int64_t bytes = kReference * plan.size * plan.size * static_cast<int64_t>(sizeof(float));
   const int exercise = plan.exercise.value_or(0);
   const bool to_the_host = !on_one_device(exercise) && exercise != 5;
   for (size_t place = 0; place < plan.devices.size(); ++place) {
-    const bool processor = plan.devices[place].is_cpu();
-    if (processor) bytes += device_bytes(plan, place);
+    const bool cpu = plan.devices[place].is_cpu();
+    if (cpu) bytes += device_bytes(plan, place);
     if (to_the_host) bytes += overlap_copies_bytes(plan.size, plan.devices[place]);
   }
   if (!plan.network) return bytes;
@@ -65,8 +64,8 @@ int64_t host_bytes(const OverlapPlan& plan) {
 OverlapPlan plan_of(const BenchOverlapOptions& options) {
   const auto lists = device_lists(options.bench, {default_pair()});
   if (lists.size() > 1) {
-    throw UsageError(fmt::format("bench overlap takes one list of devices, {} were given", lists.size()),
-                     "call it once for each list");
+    throw UsageError(fmt::format("bench overlap takes one list of devices, not {}", lists.size()),
+                     "run it once for each list");
   }
   const auto& devices = lists.front();
   const int exercise = options.exercise.value_or(0);

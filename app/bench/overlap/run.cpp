@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-void OverlapRun::keep_timeline(const std::string& experiment, const Trace& turn) {
-  for (auto& row : lockstep::timeline(experiment, turn.events(), process_names(plan))) {
+void OverlapRun::keep_timeline(const std::string& experiment, const Trace& traced) {
+  for (auto& row : lockstep::timeline(experiment, traced.events(), process_names(plan))) {
     timeline.push_back(std::move(row));
   }
   report.keep("timeline", timeline);
@@ -23,22 +23,22 @@ std::vector<std::string> process_names(const OverlapPlan& plan) {
 }
 
 void add_times(Json& row, const std::vector<double>& seconds) {
-  const auto spread = quartiles_of(seconds);
-  row["seconds"] = spread.median;
-  row["low_seconds"] = spread.low;
-  row["high_seconds"] = spread.high;
-  row["spread"] = 100 * spread.relative_iqr();
-  row["turns"] = spread.repeats;
+  const auto time = quartiles_of(seconds);
+  row["seconds"] = time.median;
+  row["low_seconds"] = time.low;
+  row["high_seconds"] = time.high;
+  row["iqr"] = 100 * time.relative_iqr();
+  row["repeats"] = time.repeats;
 }
 
-double product_flops(int64_t size, int64_t products) {
+double matmul_flops(int64_t size, int64_t matmuls) {
   const auto side = static_cast<double>(size);
-  return 2 * side * side * side * static_cast<double>(products);
+  return 2 * side * side * side * static_cast<double>(matmuls);
 }
 
-std::string too_few_turns(int repeat) {
-  return fmt::format("no ratio from {}: at least {} are needed (--repeat)", counted(repeat, "turn"),
-                     kRatioRepeats);
+std::string too_few_repeats(size_t repeats) {
+  return fmt::format("no ratio from {}: at least {} are needed (--repeat)",
+                     counted(static_cast<int64_t>(repeats), "repetition"), kRatioRepeats);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What one call of `bench overlap` has in hand: the plan, the report, the devices.
+// The state of one call of `bench overlap`.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,24 @@ namespace lockstep {
 struct OverlapRun {
   BenchReport& report;
   const OverlapPlan& plan;
-  Trace* trace;  // what goes to --trace; null: nothing does
+  Trace* trace;  // for --trace; null without it
   Json timeline = Json::array();
 
-  // Adds one traced turn, and keeps what there is in the report.
-  void keep_timeline(const std::string& experiment, const Trace& turn);
+  // Adds the events to the timeline and keeps the timeline in the report.
+  void keep_timeline(const std::string& experiment, const Trace& traced);
 };
 
-// The process's names in traces and timelines: the devices', then the host's own, which has the rank behind
-// the last device's.
+// The names of ranks in traces and timelines: the devices' names, then "host".
 std::vector<std::string> process_names(const OverlapPlan& plan);
 
-// Median and spread of a time's turns into a row: "seconds", "low_seconds", "high_seconds", "spread" (%) and
-// "turns".
+// Adds the median, the quartiles, the IQR (%) and the number of repetitions to a row: "seconds",
+// "low_seconds", "high_seconds", "iqr" and "repeats".
 void add_times(Json& row, const std::vector<double>& seconds);
 
-// Floating-point operations of so many products of (size, size) matrices.
-double product_flops(int64_t size, int64_t products);
+// Floating-point operations of `matmuls` products of (size, size) matrices.
+double matmul_flops(int64_t size, int64_t matmuls);
 
-// Why there is no ratio.
-std::string too_few_turns(int repeat);
+// Says that `repeats` repetitions are too few for a ratio.
+std::string too_few_repeats(size_t repeats);
 
 }  // namespace lockstep

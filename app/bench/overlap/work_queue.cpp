@@ -52,10 +52,10 @@ class EventMark final : public WorkMark {
 };
 
 void set_up_thread(const WorkQueueOptions& options) {
-  at::get_num_threads();  // the first call in a thread takes over the process-wide number; then ours
+  at::get_num_threads();  // the first call in a thread sets the process-wide number; set ours after it
   at::set_num_threads(options.threads);
   c10::GradMode::set_enabled(false);
-  // Before the first parallel region: the threads it starts inherit the cores.
+  // Before the first parallel region, whose threads inherit the cores.
   if (!options.cores.empty()) pin_to_cores(options.cores);
 }
 
@@ -95,8 +95,8 @@ class ThreadQueue final : public WorkQueue {
 
  private:
   Trace* trace_ = nullptr;
-  std::exception_ptr error_;  // the thread's; the host's only where a mark was waited for
-  TaskThread thread_;         // last: it uses all of the above
+  std::exception_ptr error_;  // written by the thread; read by the caller after a mark
+  TaskThread thread_;         // last: it uses the members above
 };
 
 c10::Stream new_stream(torch::Device device) {

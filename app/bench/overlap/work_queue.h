@@ -1,8 +1,8 @@
-// Work that is queued now and done later, in order: what a stream is on a GPU and, on a processor, a thread
-// with cores of its own. One experiment serves both.
+// A queue of work that runs later, in order: a stream on a GPU; on a CPU a thread with its own cores. With it
+// one experiment runs on both.
 //
 //   const double seconds = run_queued({&compute, &copier}, [&] {
-//     compute.queue("product 3", [&] { at::mm_out(y, x, x); });
+//     compute.queue("matmul 3", [&] { at::mm_out(y, x, x); });
 //     copier.wait_for(compute.mark());  // the host goes on at once
 //     copier.queue("copy 3", [&] { copy_bytes(host, y); });
 //   });
@@ -19,24 +19,25 @@
 
 namespace lockstep {
 
-// A place in a queue's work: passed when all that was queued before it is done. From any thread.
+// A position in a queue. It is passed when all work queued before it is done. Thread-safe.
 class WorkMark {
  public:
   virtual ~WorkMark() = default;
-  virtual void wait() = 0;  // of the calling thread
-  // What is queued on `later` from now on waits. The host does not, unless the mark is a thread's.
+  virtual void wait() = 0;  // blocks the calling thread
+  // Work queued on `later` from now on waits for the mark. The calling thread waits only if the mark belongs
+  // to a ThreadQueue.
   virtual void hold(const c10::Stream& later) = 0;
 };
 
 struct WorkQueueOptions {
   torch::Device device = torch::kCPU;
-  int threads = 1;              // on a processor: of an operator
-  std::vector<int> cores = {};  // on a processor: that its thread keeps to
+  int threads = 1;              // on a CPU: per operator
+  std::vector<int> cores = {};  // on a CPU: the cores of its thread
   int rank = 0;                 // in a trace
-  bool copies = false;          // in a trace: its work is copying, not computing
+  bool copies = false;          // in a trace: whether its work is copying, not computing
 };
 
-// Driven from one thread at a time.
+// Not thread-safe: one thread at a time calls it.
 class WorkQueue {
  public:
   using Work = std::function<void()>;
@@ -46,22 +47,21 @@ class WorkQueue {
 
   torch::Device device() const { return options_.device; }
 
-  // On a processor `work` runs later, in the queue's thread; on a GPU it runs here and now, with the queue's
-  // stream as the current one, and what it launches runs later. After work that threw, the rest is left out
-  // until finish().
+  // On a CPU `work` runs later, in the queue's thread. On a GPU it runs at once, with the queue's stream as
+  // the current one, and what it launches runs later. If work throws, later work is skipped until finish().
   virtual void queue(std::string name, Work work) = 0;
   virtual Mark mark() = 0;
   virtual void wait_for(const Mark& mark) = 0;
 
-  // Waits until all is done, and rethrows what the work threw.
+  // Waits until all work is done. Rethrows its error.
   virtual void finish() = 0;
 
-  // What is queued from now on is an event of this trace, which outlives finish(); null: of none.
+  // Adds an event per work queued from now on to the trace, which outlives finish(). null ends tracing.
   virtual void trace_to(Trace* trace) = 0;
 
  protected:
   explicit WorkQueue(WorkQueueOptions options) : options_(std::move(options)) {}
-  // Its work's place in a trace.
+  // The trace's track of this queue's work.
   Trace::Track track() const;
 
   const WorkQueueOptions options_;
@@ -69,13 +69,12 @@ class WorkQueue {
 
 std::unique_ptr<WorkQueue> make_work_queue(const WorkQueueOptions& options);
 
-// Calls queue_work(), which queues work on these, and waits until all of it is done. Returns the seconds.
-// What throws first is rethrown, but only when no queue has work under way that could still use what the
-// caller is about to take down.
+// Calls queue_work(), which queues work on these queues, and waits until all of it is done. Returns the
+// seconds. Rethrows the first error, after all queues have finished.
 double run_queued(const std::vector<WorkQueue*>& queues, const std::function<void()>& queue_work);
 
-// The bytes of a contiguous tensor into another one of as many: in the calling thread where both are on the
-// host, else on the current stream, without waiting where the memory allows it.
+// Copies a contiguous tensor to another of the same number of bytes: in the calling thread if both are on the
+// host, otherwise on the current stream, without waiting if the memory allows it.
 void copy_bytes(const torch::Tensor& to, const torch::Tensor& from);
 
 }  // namespace lockstep

@@ -17,26 +17,26 @@ constexpr std::array<void (*)(OverlapRun&), kExercises> kRuns = {
 
 // What the traces of exercise 4 show.
 struct Seen {
-  int64_t beside = 0;           // products beside a copy, in the way that came last
-  int64_t beside_serially = 0;  // where one comes after the other: there can be none
-  int64_t ahead = 0;            // copies before their product
+  int64_t beside = 0;           // matmuls during a copy, in the last way
+  int64_t beside_serially = 0;  // the same in the serial ways, where there can be none
+  int64_t ahead = 0;            // copies that began before their matmul had ended
 };
 
-void look_at(OverlapRun& run, const std::vector<OverlapDevice*>& devices, const CopyWay& way, int times,
-             Seen& seen) {
-  constexpr double kSlack = 50e-6;  // to which two streams' clocks can be compared
-  run.report.stop_if_interrupted("before the way " + way.name);
-  Trace turn;
-  trace_turn(turn, run, devices, way, times);
-  if (run.trace && way.order == CopyOrder::kBeside) trace_turn(*run.trace, run, devices, way, times);
-  const auto events = turn.events();
+void trace_way(OverlapRun& run, const std::vector<OverlapDevice*>& devices, const CopyWay& way, int times,
+               Seen& seen) {
+  constexpr double kSlack = 50e-6;  // accuracy of comparing the clocks of two streams
+  run.report.stop_if_interrupted("before tracing: " + way.name);
+  Trace trace;
+  trace_copies(trace, run, devices, way, times);
+  if (run.trace && way.order == CopyOrder::kBeside) trace_copies(*run.trace, run, devices, way, times);
+  const auto events = trace.events();
   const auto ahead = copies_ahead(events, kSlack);
   seen.beside = computed_beside_a_copy(events);
   seen.ahead += ahead;
   if (way.order == CopyOrder::kAfterAll) seen.beside_serially += seen.beside;
   run.report.row(
-      {{"way", way.name}, {"products", run.plan.iterations}, {"beside", seen.beside}, {"ahead", ahead}});
-  run.keep_timeline("trace: " + way.name, turn);
+      {{"way", way.name}, {"matmuls", run.plan.iterations}, {"beside", seen.beside}, {"ahead", ahead}});
+  run.keep_timeline("trace: " + way.name, trace);
 }
 
 }  // namespace
@@ -44,12 +44,12 @@ void look_at(OverlapRun& run, const std::vector<OverlapDevice*>& devices, const 
 void run_exercise(OverlapRun& run) { kRuns.at(static_cast<size_t>(*run.plan.exercise - 1))(run); }
 
 void exercise_all_at_once(OverlapRun& run) {
-  run.report.note("question   can devices compute, and their results travel, all at the same time?");
+  run.report.note("question   can devices compute and copy their results at the same time?");
   run.report.note(
-      "experiment every device runs its products while its results are copied to the host; then the");
+      "experiment every device runs its matmuls while its results are copied to the host; then the");
   run.report.note(
       "           two-layer network of the chapter's figure: gradients are summed on the host, layer");
-  run.report.note("           by layer, and weights come back (--devices cuda:0,cpu: a processor and a GPU)");
+  run.report.note("           by layer, and weights come back (--devices cuda:0,cpu: a CPU and a GPU)");
   auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
   const auto hidden = compare_all_at_once(run, devices);
   run.report.stop_if_interrupted("after all at once");
@@ -61,30 +61,30 @@ void exercise_all_at_once(OverlapRun& run) {
 }
 
 void exercise_trace(OverlapRun& run) {
-  run.report.note("question   does a profiler show that copies run beside the products?");
+  run.report.note("question   does a profiler show that copies run during matmuls?");
   run.report.note(
-      "experiment one traced turn of each way to compute and copy on the first device; products during");
-  run.report.note("           which a copy was under way are counted (--trace FILE keeps the last way's)");
+      "experiment each way to compute and copy is traced once on the first device; matmuls during");
+  run.report.note("           which a copy was running are counted (--trace FILE keeps the last way)");
   auto made =
       make_overlap_devices({run.plan.devices.front()}, run.plan.threads, run.plan.size, run.plan.seed);
   const std::vector<OverlapDevice*> devices = {made.front().get()};
   const auto ways = copy_ways(!devices.front()->device().is_cpu());
-  const int times = copies_a_result(*devices.front());
+  const int times = copies_per_result(*devices.front());
   explain_copies(run, devices, times);
   run.report.table("trace", {{.key = "way", .title = "compute and copy", .width = 27, .digits = kText},
-                             {.key = "products", .title = "products", .width = 8},
-                             {.key = "beside", .title = "beside a copy", .width = 8},
+                             {.key = "matmuls", .title = "matmuls", .width = 8},
+                             {.key = "beside", .title = "during a copy", .width = 8},
                              {.key = "ahead", .title = "copies too early", .width = 8}});
   Seen seen;
-  for (const auto& way : ways) look_at(run, devices, way, times, seen);
-  run.report.check("copies follow products", seen.ahead == 0,
-                   fmt::format("{} begun before the product was there", seen.ahead));
+  for (const auto& way : ways) trace_way(run, devices, way, times, seen);
+  run.report.check("copies follow matmuls", seen.ahead == 0,
+                   fmt::format("{} begun before the result was there", seen.ahead));
   run.report.check("one after the other", seen.beside_serially == 0,
-                   counted(seen.beside_serially, "product") + " beside a copy");
-  run.report.finding(fmt::format("answer: {}: in the overlapped turn a copy was under way during {} of {}",
+                   counted(seen.beside_serially, "matmul") + " during a copy");
+  run.report.finding(fmt::format("answer: {}: in the overlapped way a copy was running during {} of {}",
                                  seen.beside * 2 > run.plan.iterations ? "yes" : "hardly", seen.beside,
-                                 counted(run.plan.iterations, "product")),
-                     {{"exercise", 4}, {"beside", seen.beside}, {"products", run.plan.iterations}});
+                                 counted(run.plan.iterations, "matmul")),
+                     {{"exercise", 4}, {"beside", seen.beside}, {"matmuls", run.plan.iterations}});
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The chapter's five exercises, in its order, and the two-layer network that it draws.
+// The chapter's five exercises and the two-layer network of its figure.
 #pragma once
 
 #include <lockstep/app/bench/overlap/device.h>
@@ -6,22 +6,22 @@
 
 namespace lockstep {
 
-// The plan's exercise: question, experiment, table, answer.
+// Runs the plan's exercise: prints the question, the experiment, a table and the answer.
 void run_exercise(OverlapRun& run);
 
-// 1: do independent operators of one `run` overlap?
+// 1: do the independent operators of one `run` overlap?
 void exercise_independent_operators(OverlapRun& run);
-// 2: does running small operators side by side pay on a single device?
+// 2: does it pay to run small operators side by side on one device?
 void exercise_small_operators(OverlapRun& run);
-// 3: computing on all devices, copies and the host at once; the two-layer network.
+// 3: can devices compute and copy at the same time? Also runs the two-layer network.
 void exercise_all_at_once(OverlapRun& run);
-// 4: a trace shows whether it is so.
+// 4: does a trace show that copies run during matmuls?
 void exercise_trace(OverlapRun& run);
-// 5: a task with joins and reuse.
+// 5: are tasks that depend on each other right, and faster, on two devices?
 void exercise_dependencies(OverlapRun& run);
 
-// A training step of a perceptron with two layers on the devices and the host, one task after another and by
-// dependencies; checked against autograd on one device.
+// Trains a two-layer perceptron on the devices and the host, one task after another and by dependencies.
+// Checks it against autograd on one device.
 void run_two_layer_network(OverlapRun& run, OverlapDevices& devices);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The two-layer network of overlap_exercises.h: measured, checked, traced.
+// run_two_layer_network(): measures, checks and traces the network.
 #include <fmt/format.h>
 
 #include <numeric>
@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kAgrees = 1e-4;  // with autograd: of the largest element
+constexpr double kAgrees = 1e-4;  // difference from autograd, relative to the largest element
 
 // Whether the host summed the second layer's gradients while a device computed the first layer's.
 bool sum_beside_backward(const std::vector<Trace::Event>& events) {
@@ -26,16 +26,16 @@ bool sum_beside_backward(const std::vector<Trace::Event>& events) {
 }
 
 struct NetworkTimes {
-  std::vector<double> serially;  // one a turn
+  std::vector<double> serially;  // by repetition, as below
   std::vector<double> by_dependencies;
-  std::vector<double> critical;  // the slowest chain of tasks, of the serial run's times
+  std::vector<double> critical;  // the slowest chain of tasks, from the times of the serial run
 };
 
 NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
   network.reset();
   network.graph().run();  // warm-up
   NetworkTimes times;
-  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
     network.reset();
     const auto tasks = network.graph().run_serially();
     times.serially.push_back(std::accumulate(tasks.begin(), tasks.end(), 0.0));
@@ -48,10 +48,12 @@ NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
 
 void check_network(OverlapRun& run, TwoLayerNetwork& network) {
   const auto error = network.error();
-  run.report.check("gradients", error.gradients <= kAgrees,
-                   fmt::format("{:.1e} of the largest from autograd's on one device", error.gradients));
-  run.report.check("weights", error.weights <= kAgrees,
-                   fmt::format("{:.1e} of the largest from autograd's on one device", error.weights));
+  run.report.check(
+      "gradients", error.gradients <= kAgrees,
+      fmt::format("differ from autograd's on one device by {:.1e} of the largest", error.gradients));
+  run.report.check(
+      "weights", error.weights <= kAgrees,
+      fmt::format("differ from autograd's on one device by {:.1e} of the largest", error.weights));
   const auto differing = network.differing_weights();
   run.report.check("replicas", differing == 0, counted(differing, "weight") + " unlike the host's");
 }
@@ -60,8 +62,8 @@ void print_network(OverlapRun& run, const NetworkTimes& times) {
   run.report.table("two-layer network",
                    {{.key = "what", .title = "two-layer network", .width = 22, .digits = kText},
                     {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
-                    {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
-                    {.key = "turns", .title = "turns", .width = 5}});
+                    {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
+                    {.key = "repeats", .title = "repeats", .width = 7}});
   const auto add = [&](const char* what, const std::vector<double>& seconds) {
     Json row = {{"what", what}};
     add_times(row, seconds);
@@ -72,7 +74,7 @@ void print_network(OverlapRun& run, const NetworkTimes& times) {
   add("its slowest chain", times.critical);
 }
 
-// A thread on whatever core is free.
+// A thread that may run on any core.
 std::unique_ptr<WorkQueue> host_queue(const OverlapPlan& plan) {
   return make_work_queue({.cores = allowed_cores(), .rank = static_cast<int>(plan.devices.size())});
 }
@@ -97,18 +99,18 @@ void run_two_layer_network(OverlapRun& run, OverlapDevices& devices) {
   print_network(run, times);
   check_network(run, network);
 
-  Trace turn;
-  trace_network(*host, devices, network, turn);
-  run.keep_timeline("two-layer network", turn);
+  Trace trace;
+  trace_network(*host, devices, network, trace);
+  run.keep_timeline("two-layer network", trace);
   if (run.trace) trace_network(*host, devices, network, *run.trace);
 
   const auto ratio = paired_ratio(times.serially, times.by_dependencies);
-  const bool beside = sum_beside_backward(turn.events());
+  const bool beside = sum_beside_backward(trace.events());
   const char* sums =
       beside ? "the host summed the second layer's gradients while the first layer's were computed"
-             : "the host's sum of the second layer's gradients did not meet the first layer's backward";
+             : "the host did not sum the second layer's gradients while the first layer's were computed";
   if (!ratio) {
-    run.report.note(too_few_turns(run.plan.repeat));
+    run.report.note(too_few_repeats(times.serially.size()));
     return run.report.finding(fmt::format("two-layer network: {}", sums), {{"sum_beside_backward", beside}});
   }
   run.report.finding(

@@ -1,4 +1,4 @@
-// Exercises 1 and 2 of overlap_exercises.h: operators that do not depend on each other, on one device.
+// Exercises 1 and 2: independent operators on one device.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kPays = 1.1;   // side by side is at least so many times as fast
-constexpr double kTurn = 2e-3;  // seconds that a turn of small operators lasts at least
+constexpr double kPays = 1.1;      // least speed-up that counts as a gain
+constexpr double kSeconds = 2e-3;  // least time of a repetition of small operators
 constexpr double kMostRounds = 100'000;
 constexpr OperatorWay kWays[] = {OperatorWay::kOneAfterAnother, OperatorWay::kSideBySide};
 
@@ -22,7 +22,7 @@ IndependentOperators operators_of(const OverlapPlan& plan) {
   return {plan.devices.front(), cores, plan.iterations};
 }
 
-// One size: seconds of all operators, turn by turn.
+// Seconds of all operators of one size, by repetition.
 struct OperatorTimes {
   int64_t size = 0;
   std::vector<double> one_after_another;
@@ -35,12 +35,12 @@ OperatorTimes measure(OverlapRun& run, IndependentOperators& operators, int64_t 
   operators.set_size(size, run.plan.seed);
   int64_t rounds[2] = {1, 1};
   for (const auto way : kWays) {
-    wrong += operators.wrong(way);  // the warm-up, too
+    wrong += operators.wrong(way);  // also the warm-up
     const double once = operators.seconds(way, 3);
-    rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kTurn / once, 1.0, kMostRounds));
+    rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kSeconds / once, 1.0, kMostRounds));
   }
   OperatorTimes times{.size = size, .one_after_another = {}, .side_by_side = {}};
-  for (int turn = 0; run.report.takes_turn(turn, run.plan.repeat); ++turn) {
+  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
     times.one_after_another.push_back(operators.seconds(kWays[0], rounds[0]));
     times.side_by_side.push_back(operators.seconds(kWays[1], rounds[1]));
   }
@@ -56,14 +56,14 @@ std::string ways_of(const OverlapPlan& plan, const IndependentOperators& operato
 }
 
 void check_operators(OverlapRun& run, int64_t wrong) {
-  run.report.check("products", wrong == 0, counted(wrong, "result") + " unlike torch's own");
+  run.report.check("matmuls", wrong == 0, counted(wrong, "result") + " unlike torch's");
 }
 
 std::vector<Column> operator_columns() {
   return {{.key = "size", .title = "size", .width = 6},
           {.key = "serial_us", .title = "one by one", .unit = "us", .width = 11, .digits = 1},
           {.key = "side_us", .title = "side by side", .unit = "us", .width = 12, .digits = 1},
-          {.key = "spread", .title = "spread", .unit = "%", .width = 6, .digits = 1},
+          {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
           {.key = "speed", .title = "speed", .width = 6, .digits = 2}};
 }
 
@@ -72,9 +72,9 @@ Json row_of(const OperatorTimes& times) {
   return {{"size", times.size},
           {"serial_us", 1e6 * median(times.one_after_another)},
           {"side_us", 1e6 * side.median},
-          {"spread", 100 * side.relative_iqr()},
+          {"iqr", 100 * side.relative_iqr()},
           {"speed", or_null(times.speed())},
-          {"turns", side.repeats}};
+          {"repeats", side.repeats}};
 }
 
 int64_t at_once(IndependentOperators& operators, OperatorWay way, Trace* also_into) {
@@ -85,10 +85,11 @@ int64_t at_once(IndependentOperators& operators, OperatorWay way, Trace* also_in
 }
 
 void answer_first(OverlapRun& run, const std::vector<OperatorTimes>& all, int64_t serially, int64_t side) {
-  std::string answer = serially <= 1 ? "answer: no: what is issued one after another runs one after another"
-                                     : fmt::format("answer: yes: up to {} ran at once unasked", serially);
+  std::string answer = serially <= 1
+                           ? "answer: no: operators that are issued one after another run one after another"
+                           : fmt::format("answer: yes: up to {} ran at once by themselves", serially);
   answer += side > 1 ? fmt::format("; side by side up to {} ran at once", side)
-                     : "; even side by side no two ran at once";
+                     : "; side by side no two ran at once either";
   Json values = {{"exercise", 1}, {"at_once", serially}, {"at_once_side_by_side", side}};
   for (const auto& times : all) {
     const auto speed = times.speed();
@@ -104,10 +105,9 @@ void answer_first(OverlapRun& run, const std::vector<OperatorTimes>& all, int64_
 void exercise_independent_operators(OverlapRun& run) {
   auto operators = operators_of(run.plan);
   run.report.note(
-      fmt::format("question   {} operators of one `run` need nothing of each other: do they overlap?",
-                  run.plan.iterations));
+      fmt::format("question   do the {} independent operators of one `run` overlap?", run.plan.iterations));
   run.report.note("experiment issued to " + ways_of(run.plan, operators) +
-                  "; at once: the most under way in a trace");
+                  "; at once: the most that run at one moment in a trace");
   auto with_at_once = operator_columns();
   with_at_once.push_back({.key = "at_once", .title = "at once", .width = 8});
   with_at_once.push_back({.key = "at_once_side", .title = "side by side", .width = 8});
@@ -132,7 +132,7 @@ void exercise_independent_operators(OverlapRun& run) {
   }
   check_operators(run, wrong);
   answer_first(run, all, serially, side);
-  if (all.back().speed() == std::nullopt) run.report.note(too_few_turns(run.plan.repeat));
+  if (all.back().speed() == std::nullopt) run.report.note(too_few_repeats(all.back().side_by_side.size()));
 }
 
 void exercise_small_operators(OverlapRun& run) {
@@ -140,7 +140,7 @@ void exercise_small_operators(OverlapRun& run) {
   auto operators = operators_of(run.plan);
   run.report.note(fmt::format("question   does it pay to run {} small operators side by side on one device?",
                               run.plan.iterations));
-  run.report.note("experiment issued to " + ways_of(run.plan, operators) + ", for sizes that double");
+  run.report.note("experiment issued to " + ways_of(run.plan, operators) + ", with sizes that double");
   run.report.table("small operators", operator_columns());
   std::vector<OperatorTimes> all;
   int64_t wrong = 0;
@@ -153,7 +153,7 @@ void exercise_small_operators(OverlapRun& run) {
     for (const auto way : kWays) operators.trace_once(way, *run.trace);
   }
   check_operators(run, wrong);
-  if (!all.front().speed()) return run.report.note(too_few_turns(run.plan.repeat));
+  if (!all.front().speed()) return run.report.note(too_few_repeats(all.front().side_by_side.size()));
   std::vector<int64_t> paying;
   for (const auto& times : all) {
     if (*times.speed() >= kPays) paying.push_back(times.size);

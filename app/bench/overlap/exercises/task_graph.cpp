@@ -14,7 +14,7 @@ TaskGraph::Task TaskGraph::add(std::string name, WorkQueue& queue, std::vector<T
   for (const auto task : after) {
     if (task >= size()) {
       throw UsageError(
-          fmt::format("task {} ({}) comes after task {}, which is not there yet", size(), name, task));
+          fmt::format("task {} ({}) comes after task {}, which was not added", size(), name, task));
     }
   }
   if (std::find(queues_.begin(), queues_.end(), &queue) == queues_.end()) queues_.push_back(&queue);

@@ -1,4 +1,4 @@
-// Tasks that depend on each other, run in order or each as soon as its inputs are ready.
+// Tasks that depend on each other. They run in order, or each as soon as its inputs are ready.
 //
 //   TaskGraph graph;
 //   const auto a = graph.add("a = x x", first, {}, [&] { ... });
@@ -18,19 +18,19 @@ class TaskGraph {
  public:
   using Task = size_t;  // 0, 1, ... in the order of add()
 
-  // after: earlier tasks whose results it reads, or whose inputs it overwrites. The queue outlives the graph.
-  // Throws UsageError for one that was not added.
+  // after: earlier tasks whose results the task reads or whose inputs it overwrites. The queue outlives the
+  // graph. Throws UsageError if a task in `after` was not added.
   Task add(std::string name, WorkQueue& queue, std::vector<Task> after, WorkQueue::Work work);
 
-  // Queues all at once: tasks of one queue run in the order of add(), and each starts when those it comes
-  // after are done. Returns the seconds until all are.
+  // Queues all tasks at once. Tasks of one queue run in the order of add(); each starts when the tasks in its
+  // `after` are done. Returns the seconds until all tasks are done.
   double run();
 
-  // One after another, in the order of add(); each is waited for. Returns the seconds of each.
+  // Runs one task after another, in the order of add(). Returns the seconds of each.
   std::vector<double> run_serially();
 
-  // No number of devices can be faster than the slowest chain of tasks, each of which needs the one before.
-  // seconds: of each task.
+  // Returns the seconds of the slowest chain of dependent tasks, the lower bound for any number of devices.
+  // seconds: per task.
   double critical_path(const std::vector<double>& seconds) const;
 
   size_t size() const { return tasks_.size(); }
@@ -45,7 +45,7 @@ class TaskGraph {
   };
 
   std::vector<Node> tasks_;
-  std::vector<WorkQueue*> queues_;  // each once
+  std::vector<WorkQueue*> queues_;  // without duplicates
 };
 
 }  // namespace lockstep

@@ -96,7 +96,7 @@ void TwoLayerNetwork::add_device(size_t d, Tasks& tasks) {
   tasks.copied[0] = copy(0, first);
 }
 
-// In the order of the devices, so that every run gives the same bits.
+// Sums in the order of the devices, so that every run gives the same bits.
 TaskGraph::Task TwoLayerNetwork::add_update(int layer, const std::vector<Tasks>& tasks) {
   std::vector<TaskGraph::Task> copied;
   for (const auto& device : tasks) copied.push_back(device.copied[layer]);
@@ -158,14 +158,14 @@ int64_t TwoLayerNetwork::differing_weights() const {
   return differing;
 }
 
-// In squares of the width: weights and gradients 2.5; of rows, half a square each: input, before, hidden,
-// before_gradient, a temporary of its own; of outputs, an eighth each.
+// In units of width x width: weights and gradients 2.5; a half each for input, before, hidden,
+// before_gradient and a temporary; an eighth for each tensor of outputs.
 int64_t two_layer_device_bytes(int64_t width) {
   constexpr int64_t kSquares = 6;
   return kSquares * width * width * static_cast<int64_t>(sizeof(float));
 }
 
-// The host's weights, those of the beginning, sums and the check's; each device's gradients.
+// Weights, initial weights, sums, the check's tensors, and each device's gradients.
 int64_t two_layer_host_bytes(int64_t width, int64_t devices) {
   const int64_t squares = 8 + 2 * devices;
   return squares * width * width * static_cast<int64_t>(sizeof(float));

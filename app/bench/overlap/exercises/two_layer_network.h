@@ -1,5 +1,5 @@
-// The chapter's figure as tasks: training steps of a perceptron with two layers on several devices, whose
-// gradients are summed on the host, layer by layer, and whose weights come back from there.
+// The chapter's figure as a task graph: training steps of a two-layer perceptron on several devices. The host
+// sums the gradients layer by layer, updates the weights and sends them back.
 #pragma once
 
 #include <torch/types.h>
@@ -13,47 +13,49 @@
 
 namespace lockstep {
 
-// rows x width inputs a device, width hidden units, outputs a quarter of that; the loss is half the mean
-// squared error over all devices' rows. Backward is written out, a task a layer, so that the sum of the
-// second layer's gradients can begin while the first layer's are still computed.
+// Each device has (rows, width) inputs. There are width hidden units and width / 4 outputs. The loss is half
+// the mean squared error over all devices' rows. Backward has one task per layer, so that the host can sum
+// the second layer's gradients while the first layer's are computed.
 class TwoLayerNetwork {
  public:
-  static constexpr int kSteps = 2;  // so that the weights that come back are used
+  static constexpr int kSteps = 2;  // two, so that the second uses the updated weights
 
-  // Computes and copies in the devices' queues; `host` sums and updates. They outlive it.
+  // Computes and copies in the devices' queues; sums and updates in `host`. Devices and host outlive this
+  // object.
   TwoLayerNetwork(OverlapDevices& devices, WorkQueue& host, int64_t width, uint64_t seed);
 
-  // kSteps of plain gradient descent. reset() comes before each run.
+  // kSteps of gradient descent. Call reset() before each run.
   TaskGraph& graph() { return graph_; }
-  // The weights of the beginning everywhere.
+  // Sets all weights to their initial values.
   void reset();
 
-  // The same steps on all rows at once by autograd, in the calling thread. Returns how far the last step's
-  // summed gradients, and the weights after it, are from it: the largest difference over the largest element.
+  // Takes the same steps on all rows with autograd, in the calling thread. Returns the largest differences of
+  // the last step's gradients and of the final weights, relative to the largest element.
   struct Error {
     double gradients = 0;
     double weights = 0;
   };
   Error error() const;
 
-  // Weights of a device, of both layers, that are not the host's own bits.
+  // The number of weights on all devices, of both layers, whose bits differ from the host's.
   int64_t differing_weights() const;
 
  private:
   struct Replica {
     torch::Tensor input, target;            // (rows, width), (rows, outputs)
     torch::Tensor weight[2];                // (width, width), (width, outputs)
-    torch::Tensor before, hidden;           // (rows, width): of the first layer, before and after ReLU
+    torch::Tensor before, hidden;           // (rows, width): first layer, before and after ReLU
     torch::Tensor output, output_gradient;  // (rows, outputs)
     torch::Tensor before_gradient;          // (rows, width)
-    torch::Tensor gradient[2];              // as weight
-    torch::Tensor gradient_on_host[2];      // likewise
+    torch::Tensor gradient[2];              // shapes of weight
+    torch::Tensor gradient_on_host[2];      // shapes of weight
   };
-  // Of one device's part of a step.
+  // The tasks of one device in a step.
   struct Tasks {
-    TaskGraph::Task backward = 0;          // through the second layer: its weights are no longer needed
-    TaskGraph::Task copied[2] = {0, 0};    // each layer's gradient is on the host
-    std::vector<TaskGraph::Task> sent[2];  // each layer's new weights are on the device; empty: never yet
+    TaskGraph::Task backward = 0;  // through the second layer, after which its weights may be overwritten
+    TaskGraph::Task copied[2] = {0, 0};  // copies each layer's gradient to the host
+    std::vector<TaskGraph::Task>
+        sent[2];  // sends each layer's new weights to the device; empty in the first step
   };
 
   void allocate(Replica& replica, torch::Device device, uint64_t seed) const;
@@ -64,14 +66,14 @@ class TwoLayerNetwork {
   const int64_t rows_, width_, outputs_;
   OverlapDevices& devices_;
   WorkQueue& host_;
-  torch::Tensor first_weight_[2];  // (width, width), (width, outputs), of the beginning
-  torch::Tensor weight_[2];        // the host's
+  torch::Tensor first_weight_[2];  // initial: (width, width), (width, outputs)
+  torch::Tensor weight_[2];        // on the host
   torch::Tensor sum_[2];           // of the gradients
   std::vector<Replica> replicas_;
   TaskGraph graph_;
 };
 
-// Bytes it takes on a device and, of the host's own, for so many devices.
+// Bytes on a device, and on the host for this many devices.
 int64_t two_layer_device_bytes(int64_t width);
 int64_t two_layer_host_bytes(int64_t width, int64_t devices);
 

@@ -1,4 +1,4 @@
-// Devices of `bench overlap` on the processor: what they compute and copy, and in which order.
+// Devices of `bench overlap` on the CPU: what they compute and copy, and in which order.
 #include <lockstep/tests/catch.h>
 #include <map>
 
@@ -21,12 +21,12 @@ std::vector<OverlapDevice*> pointers(const OverlapDevices& devices) {
 }
 
 std::vector<torch::Tensor> squares(const std::vector<OverlapDevice*>& devices) {
-  std::vector<torch::Tensor> products;
+  std::vector<torch::Tensor> results;
   for (const auto* device : devices) {
     const auto exact = device->input().to(torch::kFloat64);
-    products.push_back(exact.mm(exact).to(torch::kFloat32));
+    results.push_back(exact.mm(exact).to(torch::kFloat32));
   }
-  return products;
+  return results;
 }
 
 std::map<std::pair<int, std::string>, Trace::Event> by_name(const Trace& trace) {
@@ -37,7 +37,7 @@ std::map<std::pair<int, std::string>, Trace::Event> by_name(const Trace& trace) 
 
 }  // namespace
 
-TEST_CASE("devices are named as they are, or by place where one is listed twice") {
+TEST_CASE("device_names() adds the place in the list to devices listed twice") {
   const torch::Device cpu(torch::kCPU), gpu(torch::kCUDA, 0), other(torch::kCUDA, 1);
   using Names = std::vector<std::string>;
   CHECK(device_names({cpu, cpu}) == Names{"cpu:0", "cpu:1"});
@@ -46,17 +46,17 @@ TEST_CASE("devices are named as they are, or by place where one is listed twice"
   CHECK(device_names({gpu, cpu}) == Names{"cuda:0", "cpu"});
 }
 
-TEST_CASE("copies go to cores on which nothing is computed, or else to the next device's") {
+TEST_CASE("copier_cores() are idle cores, or else the next device's") {
   CHECK(copier_cores({0, 1}, 0, 2, 1) == Cores{1});
   CHECK(copier_cores({0, 1}, 1, 2, 1) == Cores{0});
   CHECK(copier_cores({2, 3, 6, 7}, 0, 2, 2) == Cores{6, 7});
   CHECK(copier_cores({2, 3, 6, 7}, 1, 2, 2) == Cores{2, 3});
   CHECK(copier_cores({2, 3, 6, 7}, 0, 2, 1) == Cores{6, 7});
   CHECK(copier_cores({2, 3, 6, 7}, 1, 2, 1) == Cores{6, 7});
-  CHECK(copier_cores({5}, 0, 2, 1) == Cores{5});  // too few for anyone to have their own
+  CHECK(copier_cores({5}, 0, 2, 1) == Cores{5});  // too few cores for all
 }
 
-TEST_CASE("every way computes each device's own product and copies all of it") {
+TEST_CASE("every way computes each device's results and copies all of them") {
   auto devices = make_overlap_devices(parse_devices("cpux3"), 1, 23, 5);
   const auto all = pointers(devices);
   const auto expected = squares(all);
@@ -64,31 +64,31 @@ TEST_CASE("every way computes each device's own product and copies all of it") {
   for (const auto& way : copy_ways(false)) {
     INFO(way.name);
     CHECK(wrong_slots(all, way, expected) == 0);
-    take_copy_turn(all, way, 9, 2);
+    compute_and_copy(all, way, 9, 2);
     for (size_t d = 0; d < all.size(); ++d) {
-      CHECK(all[d]->wrong_products(expected[d]) == 0);
+      CHECK(all[d]->wrong_results(expected[d]) == 0);
       CHECK(all[d]->wrong_copies(way.memory) == 0);
-      CHECK(all[d]->wrong_products(expected[(d + 1) % 3]) == OverlapDevice::kSlots);
+      CHECK(all[d]->wrong_results(expected[(d + 1) % 3]) == OverlapDevice::kSlots);
     }
   }
-  // Slots that nothing was written to are wrong.
+  // Slots that were not written are wrong.
   all[0]->spoil();
-  CHECK(all[0]->wrong_products(expected[0]) == OverlapDevice::kSlots);
+  CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots);
   CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots);
-  run_queued(all[0]->queues(), [&] { all[0]->queue_product(1); });
-  CHECK(all[0]->wrong_products(expected[0]) == OverlapDevice::kSlots - 1);
+  run_queued(all[0]->queues(), [&] { all[0]->queue_matmul(1); });
+  CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots - 1);
   run_queued(all[0]->queues(), [&] { all[0]->queue_copy(all[0]->copier(), 1, HostMemory::kPageable, 1); });
   CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots - 1);
 }
 
-TEST_CASE("overlapped copies follow their products, and products the copies of what they are written over") {
+TEST_CASE("overlapped copies follow their matmuls, and matmuls the copies of the results they overwrite") {
   constexpr int kIterations = 11;
   auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 40, 1);
   const auto all = pointers(devices);
   for (int round = 0; round < 20; ++round) {
     Trace trace;
     trace_to(&trace, all);
-    take_copy_turn(all, copy_ways(false).back(), kIterations, 2);
+    compute_and_copy(all, copy_ways(false).back(), kIterations, 2);
     trace_to(nullptr, all);
     const auto events = by_name(trace);
     REQUIRE(events.size() == 2 * 2 * kIterations);
@@ -97,26 +97,26 @@ TEST_CASE("overlapped copies follow their products, and products the copies of w
       for (int i = 0; i < kIterations; ++i) {
         const auto& copy = events.at({rank, "copy " + std::to_string(i)});
         REQUIRE(copy.track == Trace::Track::kCommunication);
-        REQUIRE(copy.begin_order > events.at({rank, "product " + std::to_string(i)}).end_order);
+        REQUIRE(copy.begin_order > events.at({rank, "matmul " + std::to_string(i)}).end_order);
         if (i < OverlapDevice::kSlots) continue;
         const auto before = "copy " + std::to_string(i - OverlapDevice::kSlots);
-        REQUIRE(events.at({rank, "product " + std::to_string(i)}).begin_order >
+        REQUIRE(events.at({rank, "matmul " + std::to_string(i)}).begin_order >
                 events.at({rank, before}).end_order);
       }
     }
   }
 }
 
-TEST_CASE("what one device receives is the other's own") {
+TEST_CASE("a device receives the other's results") {
   auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 16, 3);
   const auto all = pointers(devices);
-  take_copy_turn(all, copy_ways(false).front(), OverlapDevice::kSlots, 1);
+  compute_and_copy(all, copy_ways(false).front(), OverlapDevice::kSlots, 1);
   CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots);
   run_queued(all[1]->queues(), [&] { all[1]->queue_receive(*all[0], 2); });
   CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots - 1);
 }
 
-TEST_CASE("independent operators are right in both ways, and use the queues that they say") {
+TEST_CASE("independent operators are right in both ways and use the stated queues") {
   IndependentOperators operators(torch::kCPU, 2, 5);
   operators.set_size(19, 4);
   CHECK(operators.queues(OperatorWay::kOneAfterAnother) == 1);
@@ -129,7 +129,7 @@ TEST_CASE("independent operators are right in both ways, and use the queues that
     const auto events = by_name(trace);
     REQUIRE(events.size() == 5);
     const bool side = way == OperatorWay::kSideBySide;
-    for (int j = 0; j < 5; ++j) CHECK(events.count({side ? j % 2 : 0, "product " + std::to_string(j)}) == 1);
+    for (int j = 0; j < 5; ++j) CHECK(events.count({side ? j % 2 : 0, "matmul " + std::to_string(j)}) == 1);
     if (!side) CHECK(most_at_once(trace.events()) == 1);
   }
 }

@@ -1,4 +1,4 @@
-// `lockstep bench overlap` as it is typed: rows, figures, exercises, refusals.
+// `lockstep bench overlap` as users run it: rows, figures, exercises, refusals.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <fstream>
@@ -24,10 +24,10 @@ double median_of_three(std::vector<double> values) {
   return values[1];
 }
 
-// From a row's own turns.
+// Recomputes the value from the row's repetitions.
 void check_copy_row(const json& row) {
-  const std::vector<double> compute = row.at("compute_turns"), copy = row.at("copy_turns"),
-                            together = row.at("together_turns");
+  const std::vector<double> compute = row.at("compute_seconds"), copy = row.at("copy_seconds"),
+                            together = row.at("together_seconds");
   std::vector<double> hidden, over_longer;
   for (size_t i = 0; i < together.size(); ++i) {
     hidden.push_back((compute[i] + copy[i] - together[i]) / std::min(compute[i], copy[i]));
@@ -50,7 +50,7 @@ std::set<std::string> words_under(const json& rows, const char* key) {
 
 }  // namespace
 
-TEST_CASE("overlap measures devices, copies, all at once and links, and its figures follow from its times") {
+TEST_CASE("overlap measures devices, copies and links, and its figures follow from its times") {
   const auto [result, content] = bench(kSmall + Words{"--iterations", "6"});
   CHECK(content.at("bench") == "overlap");
   CHECK(content.at("settings").at("size") == 40);
@@ -64,10 +64,10 @@ TEST_CASE("overlap measures devices, copies, all at once and links, and its figu
   CHECK(devices[0].at("what") == "cpu:0");
   CHECK(devices[2].at("what") == "both at once");
   for (const auto& row : devices) {
-    const double products = row.at("what") == "both at once" ? 12 : 6;
+    const double matmuls = row.at("what") == "both at once" ? 12 : 6;
     CHECK(row.at("gflops").get<double>() ==
-          Approx(products * 2 * 40 * 40 * 40 / row.at("seconds").get<double>() / 1e9));
-    CHECK(row.at("turns") == 3);
+          Approx(matmuls * 2 * 40 * 40 * 40 / row.at("seconds").get<double>() / 1e9));
+    CHECK(row.at("repeats") == 3);
   }
   const auto& copies = rows_of(content, "copy");
   REQUIRE(copies.size() == 3);
@@ -86,7 +86,7 @@ TEST_CASE("overlap measures devices, copies, all at once and links, and its figu
   CHECK(content.at("findings").size() >= 4);
 }
 
-TEST_CASE("overlap keeps one turn of each way as a timeline") {
+TEST_CASE("overlap keeps a timeline of each way") {
   const auto content = bench(kSmall + Words{"--iterations", "6"}).json;
   const auto& timeline = content.at("timeline");
   CHECK(words_under(timeline, "experiment") ==
@@ -101,7 +101,7 @@ TEST_CASE("overlap keeps one turn of each way as a timeline") {
   }
 }
 
-TEST_CASE("overlap gives no ratio from two turns, and says so") {
+TEST_CASE("overlap gives no ratio from two repetitions and says so") {
   const auto [result, content] =
       bench({"bench", "overlap", "--devices", "cpux2", "--size", "40", "--iterations", "4", "--repeat", "2"});
   for (const auto& row : rows_of(content, "copy")) {
@@ -109,10 +109,10 @@ TEST_CASE("overlap gives no ratio from two turns, and says so") {
     CHECK(row.at("over_longer").is_null());
     CHECK(row.at("seconds") > 0.0);
   }
-  CHECK_THAT(result.out, ContainsSubstring("no ratio from 2 turns: at least 3 are needed (--repeat)"));
+  CHECK_THAT(result.out, ContainsSubstring("no ratio from 2 repetitions: at least 3 are needed (--repeat)"));
 }
 
-TEST_CASE("overlap's trace shows the overlapped run and the two-layer network, under the devices' names") {
+TEST_CASE("overlap --trace shows the overlapped run and the two-layer network by device") {
   const TempFolder folder;
   const auto file = (folder / "trace.json").string();
   const auto content = bench(kSmall + Words{"--iterations", "5", "--trace", file}).json;
@@ -124,7 +124,7 @@ TEST_CASE("overlap's trace shows the overlapped run and the two-layer network, u
     if (event.at("ph") == "X") names.insert(event.at("name"));
   }
   CHECK(processes == std::set<std::string>{"cpu:0", "cpu:1", "host"});
-  for (const char* name : {"product 4", "copy 4", "forward 1", "forward 2", "gradient 2", "backward 2",
+  for (const char* name : {"matmul 4", "copy 4", "forward 1", "forward 2", "gradient 2", "backward 2",
                            "gradient 1", "copy gradient 2", "sum and update 2", "send weights 1"}) {
     INFO(name);
     CHECK(names.count(name) == 1);
@@ -156,31 +156,31 @@ TEST_CASE("exercise 1 and 2 need one device only, the others two") {
              ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
 }
 
-TEST_CASE("exercise 4 counts from the trace what its timeline shows") {
+TEST_CASE("exercise 4 counts what its timeline shows") {
   const auto content = bench(kSmall + Words{"--exercise", "4", "--iterations", "7"}).json;
   const auto& rows = rows_of(content, "trace");
   REQUIRE(rows.size() == 3);
   for (const auto& row : rows) {
-    CHECK(row.at("products") == 7);
+    CHECK(row.at("matmuls") == 7);
     CHECK(row.at("ahead") == 0);
     int64_t beside = 0;
     const auto experiment = "trace: " + row.at("way").get<std::string>();
-    for (const auto& product : content.at("timeline")) {
-      if (product.at("experiment") != experiment || product.at("track") != "cpu:0 compute") continue;
+    for (const auto& matmul : content.at("timeline")) {
+      if (matmul.at("experiment") != experiment || matmul.at("track") != "cpu:0 compute") continue;
       const bool met =
           std::any_of(content.at("timeline").begin(), content.at("timeline").end(), [&](const auto& copy) {
             return copy.at("experiment") == experiment && copy.at("track") == "cpu:0 copy" &&
-                   copy.at("begin") < product.at("end") && product.at("begin") < copy.at("end");
+                   copy.at("begin") < matmul.at("end") && matmul.at("begin") < copy.at("end");
           });
       beside += met;
     }
     CHECK(row.at("beside") == beside);
   }
   CHECK(rows[0].at("beside") == 0);
-  CHECK(rows[1].at("beside") == 0);  // the computing thread copies itself
+  CHECK(rows[1].at("beside") == 0);  // the computing thread itself copies
 }
 
-TEST_CASE("overlap refuses what it cannot do before it does anything") {
+TEST_CASE("overlap refuses wrong flags before it measures") {
   const Words overlap = {"bench", "overlap"};
   CHECK_THAT(refusal(program(overlap + Words{"--devices", "cpu"}), 2),
              ContainsSubstring("needs 2 devices, [cpu] has 1") && ContainsSubstring("cpux2"));
@@ -194,7 +194,7 @@ TEST_CASE("overlap refuses what it cannot do before it does anything") {
       ContainsSubstring("GB of memory") && ContainsSubstring("GB are free") && ContainsSubstring("--size"));
 }
 
-TEST_CASE("overlap does not write over a file that exists, unless told to") {
+TEST_CASE("overlap replaces an existing file only with --overwrite") {
   const TempFolder folder;
   const auto file = (folder / "there.json").string();
   std::ofstream(file) << "kept";
@@ -211,12 +211,12 @@ TEST_CASE("overlap does not write over a file that exists, unless told to") {
   CHECK(read_json(file).at("ok") == true);
 }
 
-TEST_CASE("Ctrl-C keeps the experiments that were done") {
+TEST_CASE("Ctrl-C keeps the finished experiments") {
   const TempFolder folder;
   const auto file = (folder / "overlap.json").string();
   const auto process = program({"bench", "overlap", "--devices", "cpux2", "--threads", "1", "--size", "16",
                                 "--iterations", "20", "--repeat", "1000", "--json", file});
-  const auto result = stopped_at("# check products: OK", SIGINT, process);
+  const auto result = stopped_at("# check matmuls: OK", SIGINT, process);
   CHECK(result.exit_code == 130);
   CHECK_THAT(result.out, ContainsSubstring("stopped before the end"));
   const auto content = read_json(file);

@@ -1,4 +1,4 @@
-// Graphs of tasks: their order, what runs side by side, and the slowest chain.
+// TaskGraph: order, overlap and the slowest chain.
 #include <lockstep/tests/catch.h>
 #include <chrono>
 #include <future>
@@ -23,7 +23,7 @@ std::map<std::string, Trace::Event> events_by_name(const Trace& trace) {
 
 }  // namespace
 
-TEST_CASE("a task starts when those it comes after are done, on whichever queue") {
+TEST_CASE("a task starts when the tasks before it are done, on any queue") {
   const auto one = thread_queue(0), two = thread_queue(1);
   TaskGraph graph;
   int made[5] = {};
@@ -49,12 +49,12 @@ TEST_CASE("a task starts when those it comes after are done, on whichever queue"
   }
 }
 
-TEST_CASE("independent tasks on two queues are under way at the same time") {
+TEST_CASE("independent tasks on two queues run at the same time") {
   const auto one = thread_queue(0), two = thread_queue(1);
   std::promise<void> first, second;
   auto first_came = first.get_future(), second_came = second.get_future();
   bool met[2] = {};
-  constexpr auto kLong = std::chrono::seconds(60);  // only where they never meet
+  constexpr auto kLong = std::chrono::seconds(60);  // reached only if they never overlap
   TaskGraph graph;
   graph.add("a", *one, {}, [&] {
     first.set_value();
@@ -83,7 +83,7 @@ TEST_CASE("the critical path is the slowest chain of tasks") {
   CHECK(TaskGraph().critical_path({}) == 0);
 }
 
-TEST_CASE("a task cannot come after one that is not there, and one that throws ends the run") {
+TEST_CASE("a task after an unknown task is refused, and a task that throws ends the run") {
   const auto one = thread_queue(0), two = thread_queue(1);
   TaskGraph graph;
   CHECK_THROWS_AS(graph.add("a", *one, {0}, [] {}), UsageError);
@@ -98,16 +98,16 @@ TEST_CASE("a task cannot come after one that is not there, and one that throws e
   CHECK(done);
 }
 
-TEST_CASE("dependent products give f = x x (x x + y y) + y y (x x + y y), alone and dealt to two") {
+TEST_CASE("dependent matmuls give f = x x (x x + y y) + y y (x x + y y) on one device and on two") {
   constexpr int64_t kSize = 33;
   const auto one = thread_queue(0), two = thread_queue(1);
-  DependentProducts alone(*one, *one, kSize, 3, 7), dealt(*one, *two, kSize, 3, 7);
+  DependentMatmuls alone(*one, *one, kSize, 3, 7), divided(*one, *two, kSize, 3, 7);
   CHECK(alone.result().isnan().all().item<bool>());  // nothing has run
   alone.graph().run();
-  dealt.graph().run();
-  CHECK(torch::equal(alone.result(), dealt.result()));
+  divided.graph().run();
+  CHECK(torch::equal(alone.result(), divided.result()));
   CHECK(alone.graph().size() == 3 * 6);
-  CHECK(dealt.graph().size() == 3 * 9);  // b, c and e travel
+  CHECK(divided.graph().size() == 3 * 9);  // b, c and e are copied
 
   auto first = at::make_generator<at::CPUGeneratorImpl>(7),
        second = at::make_generator<at::CPUGeneratorImpl>(8);
@@ -115,8 +115,8 @@ TEST_CASE("dependent products give f = x x (x x + y y) + y y (x x + y y), alone 
   const auto y = torch::rand({kSize, kSize}, second).to(torch::kFloat64) / kSize;
   const auto sum = x.mm(x) + y.mm(y);
   const auto expected = sum.mm(sum);  // (a + b) c
-  CHECK(torch::allclose(dealt.result().to(torch::kFloat64), expected, 1e-5, 0));
-  CHECK_FALSE(torch::allclose(dealt.result().to(torch::kFloat64), x.mm(x).mm(sum), 1e-5, 0));
-  dealt.spoil();
-  CHECK(dealt.result().isnan().all().item<bool>());
+  CHECK(torch::allclose(divided.result().to(torch::kFloat64), expected, 1e-5, 0));
+  CHECK_FALSE(torch::allclose(divided.result().to(torch::kFloat64), x.mm(x).mm(sum), 1e-5, 0));
+  divided.spoil();
+  CHECK(divided.result().isnan().all().item<bool>());
 }

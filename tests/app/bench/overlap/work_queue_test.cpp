@@ -1,4 +1,4 @@
-// Queues of work: threads on the processor, and streams of GPUs of the tests' own.
+// WorkQueue with threads on the CPU and with streams of the tests' fake GPU.
 #include <ATen/Parallel.h>
 
 #include <lockstep/tests/catch.h>
@@ -18,7 +18,7 @@ using lockstep::testing::launch;
 
 namespace {
 
-// What several threads did, in order.
+// Records what several threads did, in order.
 class Journal {
  public:
   void add(int entry) {
@@ -39,7 +39,7 @@ std::unique_ptr<WorkQueue> queue_on(torch::Device device, int rank = 0, bool cop
   return make_work_queue({.device = device, .rank = rank, .copies = copies});
 }
 
-// Adds work that ends only when the gate is opened: in the thread, or on the queue's stream.
+// Adds work that ends when the gate is opened: in the thread, or on the queue's stream.
 void queue_gated(WorkQueue& queue, std::shared_future<void> gate, Journal& journal, int entry) {
   queue.queue("gated", [&queue, gate, &journal, entry] {
     const auto work = [gate, &journal, entry] {
@@ -52,12 +52,12 @@ void queue_gated(WorkQueue& queue, std::shared_future<void> gate, Journal& journ
 
 }  // namespace
 
-TEST_CASE("a queue's work is done later, in order, and one queue waits for another's mark") {
+TEST_CASE("queued work runs later and in order, and a queue waits for another's mark") {
   const auto device = GENERATE(torch::Device(torch::kCPU), fake_gpu(0));
   const auto other = GENERATE(torch::Device(torch::kCPU), fake_gpu(1));
   INFO(device << " waits for " << other);
   const auto later = queue_on(device), earlier = queue_on(other), bystander = queue_on(device);
-  // Hands over to another thread and back, often: who does not wait has long gone on by then.
+  // Many transfers between threads, so that a missing wait shows.
   const auto let_others_run = [&] {
     for (int i = 0; i < 50; ++i) bystander->finish();
   };
@@ -71,8 +71,7 @@ TEST_CASE("a queue's work is done later, in order, and one queue waits for anoth
     const auto mark = earlier->mark();
     let_others_run();
     REQUIRE(journal.entries().empty());
-    // A stream that waits for a thread's mark makes the host wait: only another thread can open the gate
-    // then.
+    // A stream that waits for a thread's mark blocks the host, so another thread must open the gate.
     const bool host_waits = !device.is_cpu() && other.is_cpu();
     std::thread opener;
     if (host_waits) {
@@ -94,7 +93,7 @@ TEST_CASE("a queue's work is done later, in order, and one queue waits for anoth
   }
 }
 
-TEST_CASE("a processor's queue has a thread of its own, with its cores and its number of threads") {
+TEST_CASE("a CPU queue has its own thread, with its cores and number of threads") {
   const int core = allowed_cores().back();
   const auto queue = make_work_queue({.threads = 3, .cores = {core}});
   std::thread::id id;
@@ -114,7 +113,7 @@ TEST_CASE("a processor's queue has a thread of its own, with its cores and its n
   CHECK_FALSE(gradients);
 }
 
-TEST_CASE("work that throws is reported by finish, what is behind it left out, marks passed all the same") {
+TEST_CASE("finish() rethrows an error; later work is skipped, but marks are passed") {
   const auto queue = queue_on(torch::kCPU);
   bool done = false;
   queue->queue("throws", [] { throw std::runtime_error("of the work"); });
@@ -142,7 +141,7 @@ TEST_CASE("run_queued leaves no work behind when queueing or work throws, and re
   CHECK(done == 2);
 }
 
-TEST_CASE("a traced queue tells what it did on which track, and stops when told") {
+TEST_CASE("a traced queue adds events on its track until tracing ends") {
   const auto device = GENERATE(torch::Device(torch::kCPU), fake_gpu(0));
   const bool copies = GENERATE(false, true);
   const auto queue = queue_on(device, 3, copies);
