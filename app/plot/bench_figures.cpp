@@ -15,7 +15,7 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr const char* kAlone = "one";  // the mode of a device by itself
+constexpr const char* kAlone = "one";  // the mode of one device alone
 
 std::string machine_of(const Source& source) {
   const auto environment = source.json.value("environment", Json::object());
@@ -29,12 +29,12 @@ std::string machine_of(const Source& source) {
 
 std::string text_at(const Json& row, const std::string& key) { return row.value(key, ""); }
 
-// A logarithm has no place for 0.
+// Logarithmic axes need values above 0.
 bool on_log_axes(const std::optional<double>& x, const std::optional<double>& y) {
   return x && y && *x > 0 && *y > 0;
 }
 
-// "cpu", "cuda": which kinds of devices a list such as "cuda:0x2,cuda:1" or "cpux4" names.
+// The kinds of devices in a list such as "cuda:0x2,cuda:1" or "cpux4": "cpu", "cuda".
 std::string device_kinds(const std::string& devices) {
   std::string kinds;
   std::istringstream items(devices);
@@ -47,7 +47,7 @@ std::string device_kinds(const std::string& devices) {
   return kinds;
 }
 
-// A row's modes: one device alone is where the lines of all modes begin.
+// The modes of a row. One device alone is the first point of all modes.
 std::vector<std::string> modes_of(const Json& row, const std::vector<Json>& rows) {
   const auto mode = text_at(row, "mode");
   if (mode != kAlone) return {mode};
@@ -107,7 +107,7 @@ Figure scaling_figure(std::span<const Source> benches) {
     const auto before = measured.xs().size();
     add_scaling(measured, source, "scaling", "");
     if (measured.xs().size() == before) nothing_to_draw(source, "measured speed-up");
-    // A prediction names no devices: it continues the line of its mode.
+    // A prediction has no devices; it belongs to the line of its mode.
     add_scaling(predicted, source, "prediction", measured.lines().back().parts.at(2));
   }
   measured.sort_by_x();

@@ -1,4 +1,4 @@
-// What a picture is drawn on. Lengths are pixels of the picture, from its upper left corner.
+// The interface that pictures are drawn with. Lengths are pixels from the upper left corner.
 #pragma once
 
 #include <span>
@@ -24,7 +24,7 @@ struct Rectangle {
 };
 
 struct Color {
-  double red = 0;  // 0 .. 1, as the others
+  double red = 0;  // 0 .. 1
   double green = 0;
   double blue = 0;
 };
@@ -44,10 +44,10 @@ enum class Align { kLeft, kCenter, kRight };
 
 struct Text {
   std::string text = {};
-  Position at = {};  // of the base line: its left end, middle or right end
+  Position at = {};  // on the base line: its left end, middle or right end
   Font font = {};
   Align align = Align::kLeft;
-  bool upwards = false;  // turned to be read from below
+  bool upwards = false;  // rotated to read from bottom to top
   Color color = {};
 };
 
@@ -59,7 +59,7 @@ class Canvas {
   virtual void text(const Text& text) = 0;
   virtual void line(std::span<const Position> points, const Stroke& stroke) = 0;
   virtual void rectangle(const Rectangle& area, Color fill) = 0;
-  // Of about 2 x `radius`. Hollow: its outline in `color` around the paper's colour.
+  // About 2 x `radius` wide. Hollow: an outline in `color` filled with the paper's colour.
   virtual void marker(Marker marker, Position at, double radius, Color color, bool hollow) = 0;
 };
 

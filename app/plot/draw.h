@@ -1,4 +1,4 @@
-// From a figure to the bytes of a picture.
+// Draws a figure as SVG or PNG.
 #pragma once
 
 #include <string>
@@ -9,9 +9,10 @@ namespace lockstep::plot {
 
 enum class PictureFormat { kSvg, kPng };
 
-inline constexpr int kPngScale = 2;  // of the PNG's pixels to the picture's own
+inline constexpr int kPngScale = 2;  // PNG pixels per picture pixel
 
-// Throws FailedError where this build has no cairo, or cairo cannot draw it (more than 32,767 pixels high).
+// Returns the bytes of the picture. Throws FailedError if this build has no cairo or cairo cannot draw it (a
+// height of more than 32,767 pixels).
 std::string draw(const Figure& figure, PictureFormat format);
 
 }  // namespace lockstep::plot

@@ -1,4 +1,4 @@
-// The only file that knows cairo.
+// Draws with cairo. No other file uses it.
 #include <cairo-svg.h>
 #include <cairo.h>
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ void check(cairo_status_t status) {
 class CairoCanvas final : public Canvas {
  public:
   explicit CairoCanvas(cairo_surface_t* surface) : context_(cairo_create(surface), &cairo_destroy) {
-    // Texts are as wide in one format as in the other, so that one layout serves both.
+    // Makes texts equally wide in both formats, so that one layout serves both.
     const std::unique_ptr<cairo_font_options_t, decltype(&cairo_font_options_destroy)> options(
         cairo_font_options_create(), &cairo_font_options_destroy);
     cairo_font_options_set_hint_metrics(options.get(), CAIRO_HINT_METRICS_OFF);
@@ -61,7 +61,7 @@ class CairoCanvas final : public Canvas {
     const double shift = text.align == Align::kLeft ? 0 : text.align == Align::kCenter ? .5 : 1;
     cairo_move_to(context(), -shift * width, 0);
     cairo_show_text(context(), text.text.c_str());
-    cairo_new_path(context());  // the next one must not begin where the text has ended
+    cairo_new_path(context());  // the next path must not begin at the end of the text
     cairo_restore(context());
   }
 
@@ -108,7 +108,7 @@ class CairoCanvas final : public Canvas {
     cairo_close_path(context());
   }
 
-  // Sizes that look alike.
+  // Sizes such that all markers look equally large.
   void outline(Marker marker, Position at, double radius) {
     const double r = 1.3 * radius, s = .9 * radius, t = .4 * radius;
     switch (marker) {
@@ -185,7 +185,7 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-// What the picture says, for those who search it or have it read to them: cairo writes letters as outlines.
+// The title and texts as plain text, for search and screen readers, because cairo writes letters as outlines.
 std::string described(const Figure& figure) {
   std::string words = figure.subtitle;
   const auto add = [&](const std::string& text) {

@@ -1,5 +1,5 @@
-// What a picture shows, without how it is drawn: panels with axes, lines through points, bars, a legend.
-// Plain data: plot's readers of files make it, tests compare it, paint.h puts it on a canvas.
+// The contents of a picture: panels with axes, lines through points, bars, a legend. Plain data: made from
+// files (figures.h), compared by tests, drawn by paint.h.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ struct Tick {
 struct Axis {
   std::string label = {};  // with its unit: "size (bytes)"
   Scale scale = Scale::kLinear;
-  // At the left and right end, at the bottom and top. `low` above `high`: upside down.
+  // The values at the left and right end, or at the bottom and top. `low` above `high`: upside down.
   double low = 0;
   double high = 1;
   std::vector<Tick> ticks = {};
@@ -26,7 +26,7 @@ struct Axis {
 enum class Marker { kNone, kCircle, kSquare, kTriangle, kDiamond, kTriangleDown, kCross };
 enum class Line { kNone, kSolid, kThin, kDashed };
 
-// Colours are numbers into a palette that people with any colour vision can tell apart; kInk is the text's.
+// Colours are indices into the palette of color_of(). kInk is the colour of text.
 inline constexpr int kInk = -1;
 
 struct Style {
@@ -34,13 +34,13 @@ struct Style {
   Marker marker = Marker::kNone;
   Line line = Line::kSolid;
   bool hollow = false;  // markers
-  bool pale = false;    // nearer to the paper
+  bool pale = false;    // lighter
 };
 
 struct Point {
   double x = 0;
   double y = 0;
-  std::string label = {};  // beside the point, where there is room
+  std::string label = {};  // beside the point, if there is room
 };
 
 struct Series {
@@ -51,9 +51,9 @@ struct Series {
 struct Bar {
   double begin = 0;
   double end = 0;
-  int track = 0;  // from above; takes track .. track + 1 of the y axis
+  int track = 0;  // 0 at the top; covers track .. track + 1 of the y axis
   int color = 0;
-  std::string label = {};  // inside, where those of its whole track fit
+  std::string label = {};  // inside the bar, if all labels of its track fit
 };
 
 struct Panel {
@@ -62,7 +62,7 @@ struct Panel {
   Axis y = {};
   std::vector<Series> series = {};
   std::vector<Bar> bars = {};
-  double height = 300;  // of the area within the axes, in pixels
+  double height = 300;  // of the area inside the axes, in pixels
 };
 
 struct LegendEntry {
@@ -77,7 +77,7 @@ struct Figure {
   std::vector<Panel> panels = {};
   int columns = 1;  // of panels
   std::vector<LegendEntry> legend = {};
-  std::string summary = {};  // one phrase: "bus bandwidth against size, 3 lines"
+  std::string summary = {};  // a phrase such as "bus bandwidth against size, 3 lines"
 };
 
 }  // namespace lockstep::plot

@@ -45,10 +45,10 @@ Figure figure_of(std::vector<Source> sources) {
     // "[json.exception.type_error.302] type must be number, but is string"
     const std::string what = error.what();
     const auto end = what.find("] ");
-    throw DataError(fmt::format("{} is not as lockstep writes it: {}",
+    throw DataError(fmt::format("{} was not written by lockstep: {}",
                                 sources.size() == 1 ? in_quotes(first.path) : "one of the files",
                                 end == std::string::npos ? what : what.substr(end + 2)),
-                    fmt::format("it calls itself {}; write it anew", describe(first.kind)));
+                    fmt::format("it claims to be {}; write it again", describe(first.kind)));
   }
 }
 

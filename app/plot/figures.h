@@ -1,6 +1,5 @@
-// From files of one kind to the figure that shows them. Each throws DataError where the files hold nothing to
-// draw, and lets nlohmann's exceptions pass where a value is of the wrong type. Values that were not measured
-// (null) are left out.
+// Makes a figure from files of one kind. Each function throws DataError if a file holds nothing to draw, and
+// nlohmann's exceptions if a value is of the wrong type. Values that were not measured (null) are left out.
 #pragma once
 
 #include <span>
@@ -11,24 +10,25 @@
 
 namespace lockstep::plot {
 
-// Of the sources' kind, which is the same for all; at least one source. It names them, too. Throws DataError
-// also for values of the wrong type.
+// Names the sources and makes the figure of their kind. At least one source. Throws UsageError if the kinds
+// differ, DataError also for values of the wrong type.
 Figure figure_of(std::vector<Source> sources);
 
-// Two panels against the epoch: accuracy and loss. A line a run; what was measured while training is pale.
+// Accuracy and loss against the epoch, in two panels. One line per run; values measured while training are
+// pale.
 Figure training_figure(std::span<const Source> metrics);
 
-// Bus bandwidth against size, both as logarithms. A line for each list of devices and algorithm.
+// Bus bandwidth against size, on logarithmic axes. One line per list of devices and algorithm.
 Figure allreduce_figure(std::span<const Source> benches);
 
-// Speed-up against replicas beside the ideal, both as logarithms, with the efficiency at each point; strong
-// and weak; what was predicted is dashed and hollow.
+// Speed-up against replicas, strong and weak, with the ideal, on logarithmic axes and with the efficiency at
+// each point. Predictions are dashed and hollow.
 Figure scaling_figure(std::span<const Source> benches);
 
-// What each track did when: one panel an experiment, all on the same scale of time.
+// The timeline of every track: one panel per experiment, all on the same time scale.
 Figure overlap_figure(std::span<const Source> benches);
 
-// Test accuracy against learning rate (a logarithm). A line for each devices, batch size and epochs.
+// Test accuracy against learning rate (logarithmic). One line per devices, batch size and epochs.
 Figure sweep_figure(std::span<const Source> sweeps);
 
 }  // namespace lockstep::plot

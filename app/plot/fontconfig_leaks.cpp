@@ -1,6 +1,5 @@
-// Only in builds with AddressSanitizer. fontconfig, which finds cairo's fonts, keeps what it has found until
-// the process ends; that is no leak of ours.
-// The sanitizer looks for these names.
+// Only in builds with AddressSanitizer. fontconfig, which cairo uses, keeps memory until the process ends.
+// LeakSanitizer must not report it. The sanitizer looks for these names.
 // NOLINTBEGIN(bugprone-reserved-identifier)
 extern "C" {
 const char* __lsan_default_suppressions() { return "leak:libfontconfig\n"; }

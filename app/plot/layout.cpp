@@ -9,10 +9,10 @@ namespace {
 constexpr double kMargin = 28;        // around everything
 constexpr double kPanelGap = 26;      // between panels
 constexpr double kTitleDrop = 18;     // from the margin to the title's base line
-constexpr double kSubtitleDrop = 20;  // from there to the subtitle's
-constexpr double kAbovePanel = 34;    // for its title
+constexpr double kSubtitleDrop = 20;  // from there to the subtitle's base line
+constexpr double kAbovePanel = 34;    // room for the panel's title
 constexpr double kTickGap = 8;        // between an axis and its labels
-constexpr double kYLabelWidth = 24;   // of the label that reads upwards
+constexpr double kYLabelWidth = 24;   // of the y axis's label
 constexpr double kLegendRow = 22;
 constexpr double kLegendGap = 28;  // between its columns, and above it
 
@@ -22,7 +22,7 @@ double widest_label(const Axis& axis, Canvas& canvas) {
   return widest;
 }
 
-// Left of the area: labels of ticks, then the axis's own. One width for all panels of a column.
+// Room left of the axes for tick labels and the axis label. All panels of a column have the same.
 double room_for_y(const Figure& figure, size_t column, Canvas& canvas) {
   double room = 0;
   for (size_t i = column; i < figure.panels.size(); i += static_cast<size_t>(figure.columns)) {
@@ -32,7 +32,7 @@ double room_for_y(const Figure& figure, size_t column, Canvas& canvas) {
   return room;
 }
 
-// Returns where the panels end.
+// Returns the lower end of the panels.
 double place_panels(const Figure& figure, double top, Layout& layout, Canvas& canvas) {
   const auto columns = static_cast<size_t>(figure.columns);
   const double gaps = kPanelGap * static_cast<double>(columns - 1);
@@ -53,7 +53,7 @@ double place_panels(const Figure& figure, double top, Layout& layout, Canvas& ca
   return top;
 }
 
-// In columns of one width, below the panels. Returns where it ends.
+// Places the legend in columns below the panels. Returns its lower end.
 double place_legend(const Figure& figure, double top, Layout& layout, Canvas& canvas) {
   if (figure.legend.empty()) return top;
   const double room = layout.width - 2 * kMargin;
@@ -73,7 +73,7 @@ double place_legend(const Figure& figure, double top, Layout& layout, Canvas& ca
   return layout.legend.back().at.y + kLegendRow / 2;
 }
 
-// Bytes that go on a character of UTF-8.
+// Whether the byte continues a UTF-8 character.
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 }  // namespace
@@ -95,7 +95,7 @@ Layout lay_out(const Figure& figure, Canvas& canvas) {
 std::string shortened(const std::string& text, double width, Font font, Canvas& canvas) {
   if (canvas.text_width(text, font) <= width) return text;
   std::string shorter = "...";
-  for (size_t kept = text.size(); kept > 0; --kept) {  // bytes, two thirds of them from the beginning
+  for (size_t kept = text.size(); kept > 0; --kept) {  // bytes to keep, two thirds of them from the beginning
     auto head = kept - kept / 3, tail = text.size() - kept / 3;
     while (head > 0 && continues(text[head])) --head;
     while (tail < text.size() && continues(text[tail])) ++tail;

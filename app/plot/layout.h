@@ -1,4 +1,4 @@
-// Where the parts of a figure lie in the picture, so that none covers another.
+// Computes where the parts of a figure lie in the picture, without overlaps.
 #pragma once
 
 #include <string>
@@ -17,39 +17,39 @@ inline constexpr Font kPanelFont{.size = 14, .bold = true};
 inline constexpr Font kTextFont{.size = 12};
 
 struct PanelPlace {
-  Rectangle area = {};  // within the axes
+  Rectangle area = {};  // inside the axes
   double title = 0;     // base line of the panel's title
-  double y_label = 0;   // base line of the y axis's label, which reads upwards
+  double y_label = 0;   // base line of the y axis's label, which reads from bottom to top
 };
 
 struct LegendPlace {
   Position at;            // left end, middle of the line
-  std::string text = {};  // shortened where it is too long
+  std::string text = {};  // shortened if it is too long
 };
 
 struct Layout {
   double width = kPictureWidth;
   double height = 0;
-  std::string title = {};  // shortened to the width, as the subtitle
+  std::string title = {};  // title and subtitle are shortened to the width
   std::string subtitle = {};
   double title_base = 0;
   double subtitle_base = 0;
-  double left = 0;                      // of everything
-  std::vector<PanelPlace> panels = {};  // as the figure has them
+  double left = 0;                      // left edge of all parts
+  std::vector<PanelPlace> panels = {};  // in the figure's order
   std::vector<LegendPlace> legend = {};
 };
 
 inline constexpr double kLegendSample = 34;   // pixels of line before a legend's text
-inline constexpr double kTickLabelDrop = 18;  // from the lower axis down to its labels' base line
-inline constexpr double kAxisLabelDrop = 38;  // ... and to the axis's own label's
+inline constexpr double kTickLabelDrop = 18;  // from the lower axis to the base line of its tick labels
+inline constexpr double kAxisLabelDrop = 38;  // from the lower axis to the base line of its label
 
-// `canvas` measures texts, and gets nothing drawn.
+// `canvas` only measures texts.
 Layout lay_out(const Figure& figure, Canvas& canvas);
 
-// The text, or its beginning and end with "..." between, whichever fits.
+// Returns the text, or if it is too wide its beginning and end with "..." between.
 std::string shortened(const std::string& text, double width, Font font, Canvas& canvas);
 
-// Where the axis puts this value, from `from` (its low end) to `to`.
+// The position of a value on an axis whose low end is at `from` and whose high end is at `to`.
 double place_on(const Axis& axis, double value, double from, double to);
 
 }  // namespace lockstep::plot

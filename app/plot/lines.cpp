@@ -21,7 +21,7 @@ Style style_of_line(int i) {
   constexpr int kColors = 7;
   constexpr std::array kMarkers{Marker::kCircle,  Marker::kSquare,       Marker::kTriangle,
                                 Marker::kDiamond, Marker::kTriangleDown, Marker::kCross};
-  constexpr int kBoth = kColors * static_cast<int>(kMarkers.size());  // the counts have no common divisor
+  constexpr int kBoth = kColors * static_cast<int>(kMarkers.size());  // their numbers have no common divisor
   return {.color = i % kColors, .marker = kMarkers[static_cast<size_t>(i + i / kBoth) % kMarkers.size()]};
 }
 

@@ -1,4 +1,4 @@
-// The lines of a picture: which points belong together, and what each line is called.
+// Groups points into the lines of a picture and names the lines.
 #pragma once
 
 #include <string>
@@ -8,22 +8,21 @@
 
 namespace lockstep::plot {
 
-// The i-th line's colour and marker, all different for the first 42.
+// The colour and marker of the i-th line. The first 42 are all different.
 Style style_of_line(int i);
 
-// What describes a line, in the same order for each: {"run.jsonl", "[cpu, cpu]", "batch 256"}. Empty:
-// nothing.
+// The parts of a line's name, in the same order for all lines: {"run.jsonl", "[cpu, cpu]", "batch 256"}. A
+// part may be empty.
 using Parts = std::vector<std::string>;
 
 struct Names {
-  std::vector<std::string>
-      own;             // a line: the parts in which it differs from others; all of them where none do
-  std::string common;  // the parts that all lines share
+  std::vector<std::string> own;  // per line: the parts in which lines differ, or all parts if none differ
+  std::string common;            // the parts that all lines have in common
 };
 
 Names names_by_difference(const std::vector<Parts>& lines);
 
-// Points that share their parts, in order of appearance.
+// Collects points into lines by their parts, in order of appearance.
 class Lines {
  public:
   struct Line {
@@ -32,7 +31,7 @@ class Lines {
   };
 
   void add(Parts parts, Point point);
-  void sort_by_x();  // stably
+  void sort_by_x();  // stable
 
   const std::vector<Line>& lines() const { return lines_; }
   std::vector<Parts> parts() const;
@@ -44,8 +43,8 @@ class Lines {
   std::vector<Line> lines_;
 };
 
-// Puts them into the figure's first panel: a legend where there are several, the subtitle from what they
-// share.
+// Adds the lines to the figure's first panel, a legend if there are several, and their common parts as the
+// subtitle.
 void add_lines(Figure& figure, const Lines& lines);
 
 }  // namespace lockstep::plot

@@ -1,4 +1,4 @@
-// The picture of bench overlap: what computed and what copied when.
+// The figure of bench overlap: a timeline of computing and copying.
 #include <algorithm>
 #include <cstdint>
 #include <iterator>
@@ -18,7 +18,7 @@ constexpr double kTrackHeight = 30;
 
 struct Experiment {
   std::string name = {};
-  std::vector<std::string> tracks = {};  // of each bar; then, once sorted, of each track
+  std::vector<std::string> tracks = {};  // of each bar; after sorting, of each track
   std::vector<Bar> bars = {};            // in ms
 };
 
@@ -34,14 +34,14 @@ void add_event(std::vector<Experiment>& experiments, const std::string& prefix, 
   auto& experiment = experiment_named(experiments, prefix + event.at("experiment").get<std::string>());
   const std::string track = event.at("track");
   const std::string name = event.value("name", "");
-  // A device that copies its own results does so in the track in which it computes.
+  // A device that copies its own results does so in its compute track.
   const bool copies = track.find("copy") != std::string::npos || name.starts_with("copy");
   experiment.tracks.push_back(track);
   experiment.bars.push_back(
       {.begin = 1e3 * *begin, .end = 1e3 * *end, .color = copies ? kCopying : kComputing, .label = name});
 }
 
-// By name, each of them once, so that a device's tracks lie side by side.
+// Sorts the tracks by name, so that a device's tracks are adjacent.
 void sort_tracks(Experiment& experiment) {
   const std::set<std::string> names(experiment.tracks.begin(), experiment.tracks.end());
   for (size_t i = 0; i < experiment.bars.size(); ++i) {
@@ -51,7 +51,7 @@ void sort_tracks(Experiment& experiment) {
   experiment.tracks.assign(names.begin(), names.end());
 }
 
-// Each experiment begins at 0. Returns when the last of them ends.
+// Lets each experiment begin at 0. Returns the end of the longest.
 double begin_at_zero(std::vector<Experiment>& experiments) {
   double last = 0;
   for (auto& experiment : experiments) {
@@ -92,7 +92,7 @@ Figure overlap_figure(std::span<const Source> benches) {
   for (auto& experiment : experiments) sort_tracks(experiment);
   const double last = begin_at_zero(experiments);
   auto time = linear_axis("time (ms)", std::vector{0., last});
-  if (last > 0) {  // not up to the next tick: bars need the room
+  if (last > 0) {  // ends at the last bar, not at the next tick, to leave room for bars
     time.high = last;
     std::erase_if(time.ticks, [&](const Tick& tick) { return tick.at > last; });
   }
@@ -100,7 +100,7 @@ Figure overlap_figure(std::span<const Source> benches) {
   Figure figure{.title = "Computing and copying, side by side or one after the other"};
   for (const auto& experiment : experiments) figure.panels.push_back(panel_of(experiment, time));
   for (size_t i = 0; i + 1 < figure.panels.size(); ++i)
-    figure.panels[i].x.label.clear();  // once, below the last
+    figure.panels[i].x.label.clear();  // only below the last panel
   figure.legend = {{.text = "computing", .style = {.color = kComputing}, .bar = true},
                    {.text = "copying", .style = {.color = kCopying}, .bar = true}};
   figure.summary = "a timeline of " + counted(static_cast<int64_t>(experiments.size()), "experiment");

@@ -11,12 +11,12 @@ namespace lockstep::plot {
 namespace {
 
 constexpr Color kTextColor{.13, .13, .15};
-constexpr Color kQuiet{.36, .36, .40};  // of what is read second
+constexpr Color kQuiet{.36, .36, .40};  // for secondary texts
 constexpr Color kGrid{.88, .88, .87};
 constexpr Color kBorder{.62, .62, .63};
-constexpr double kPale = .55;  // of the way to the paper
+constexpr double kPale = .55;  // share of the paper's colour
 constexpr double kMarkerRadius = 4;
-constexpr double kBaseDrop = 4;  // from the middle of a line of text down to its base line
+constexpr double kBaseDrop = 4;  // from the middle of a line of text to its base line
 constexpr double kThinnestBar = .6;
 
 double line_width(const Style& style) {
@@ -123,7 +123,7 @@ class Painter {
     if (style.line != Line::kNone && at.size() > 1) {
       canvas_.line(at, {.color = color, .width = line_width(style), .dashed = style.line == Line::kDashed});
     }
-    // A line of one point would not be seen.
+    // A line through one point would be invisible.
     const auto marker = style.marker == Marker::kNone && at.size() == 1 ? Marker::kCircle : style.marker;
     if (marker == Marker::kNone) return;
     for (const auto& position : at) canvas_.marker(marker, position, kMarkerRadius, color, style.hollow);
@@ -135,12 +135,12 @@ class Painter {
                   place_on(panel.x, bar.end, area.left, area.right),
                   place_on(panel.y, bar.track + .84, area.bottom, area.top)};
     box.right = std::max(box.right, box.left + kThinnestBar);
-    if (box.width() > 4) box.right -= 1;  // so that neighbours are seen as two
+    if (box.width() > 4) box.right -= 1;  // a gap between adjacent bars
     return box;
   }
 
   void bars(const Panel& panel, const Rectangle& area) {
-    std::set<int> crowded;  // tracks with a bar that is too short for its label: they have none
+    std::set<int> crowded;  // tracks with a bar too short for its label; they get no labels
     for (const auto& bar : panel.bars) {
       const auto box = place(bar, panel, area);
       canvas_.rectangle(box, color_of(bar.color, false));

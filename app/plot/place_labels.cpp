@@ -18,7 +18,7 @@ bool within(const Rectangle& inner, const Rectangle& outer) {
          inner.bottom <= outer.bottom;
 }
 
-// Clips the segment to the box, side by side (Liang and Barsky).
+// Clips the segment to the box, one side after another (Liang and Barsky).
 bool crosses(const Position& from, const Position& to, const Rectangle& box) {
   double enters = 0, leaves = 1;
   const double dx = to.x - from.x, dy = to.y - from.y;
@@ -51,14 +51,14 @@ double distance(const Rectangle& box, const Position& at) {
   return std::hypot((box.left + box.right) / 2 - at.x, (box.top + box.bottom) / 2 - at.y);
 }
 
-// No other marker is so near that the label could be taken for its own.
+// Whether no other marker is nearer to the label than its own.
 bool unmistakable(const Rectangle& box, const LabelledPoint& own, const std::vector<LabelledPoint>& points) {
   return std::none_of(points.begin(), points.end(), [&](const LabelledPoint& other) {
     return distance(box, other.at) < .999 * distance(box, own.at);
   });
 }
 
-// Around the point, the ones nearest to how people label curves first.
+// Candidate places around the point, the most usual ones first.
 std::vector<Rectangle> places_around(const LabelledPoint& point, double height) {
   std::vector<Rectangle> places;
   for (const double distance :

@@ -41,7 +41,7 @@ void setup_plot(CLI::App& app) {
   auto* plot = app.add_subcommand("plot", "Draw the files that train, bench and sweep write");
   auto options = std::make_shared<PlotOptions>();
   plot->add_option("FILE", options->files,
-                   "What train --metrics, bench --json or sweep wrote; several of one kind share a picture")
+                   "Files of train --metrics, bench --json or sweep; several of one kind share a picture")
       ->required()
       ->default_str("");
   plot->add_option(
@@ -49,7 +49,7 @@ void setup_plot(CLI::App& app) {
           "Picture to write, ending in .svg or .png (default: the first file's name with .svg, in the "
           "current folder)")
       ->type_name("FILE");
-  plot->add_flag("--overwrite", options->overwrite, "Replace an output file that exists");
+  plot->add_flag("--overwrite", options->overwrite, "Replace existing output files");
   plot->callback([options] { run_plot(*options); });
 }
 
@@ -63,9 +63,9 @@ void run_plot(const PlotOptions& options) {
   for (const auto& file : options.files) sources.push_back(plot::read_source(file));
   for (const auto& source : sources) {
     if (!source.cut_short) continue;
-    warn(
-        fmt::format("the last line of {} is cut short (its run is writing it, or was killed): it is left out",
-                    in_quotes(source.path)));
+    warn(fmt::format(
+        "the last line of {} is incomplete (its run is still writing or was killed) and is left out",
+        in_quotes(source.path)));
   }
   const auto figure = plot::figure_of(std::move(sources));
   AtomicFile file(output, options.overwrite);  // refuses a file that exists before anything is drawn

@@ -1,4 +1,4 @@
-// `lockstep plot`: pictures from the files that lockstep writes.
+// lockstep plot: draws the files that lockstep writes.
 #pragma once
 
 #include <optional>
@@ -13,7 +13,7 @@ namespace lockstep {
 
 struct PlotOptions {
   std::vector<std::string> files;
-  std::optional<std::string> output;  // nothing: the first file's name with .svg, in the current folder
+  std::optional<std::string> output;  // default: the first file's name with .svg, in the current folder
   bool overwrite = false;
 };
 

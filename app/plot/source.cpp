@@ -18,10 +18,10 @@ namespace {
 
 constexpr auto kTakes =
     "plot takes what these write: train --metrics; bench allreduce, scaling or overlap --json; sweep";
-// Beyond these, what is computed for an axis would leave a double's range.
+// Larger numbers would overflow when an axis is computed.
 constexpr double kLargestDrawn = 1e100;
 constexpr double kSmallestDrawn = 1e-100;
-constexpr int kVersion = 1;  // of the formats below
+constexpr int kVersion = 1;  // of all formats
 
 constexpr std::array<std::pair<const char*, SourceKind>, 3> kBenches{{
     {"allreduce", SourceKind::kAllreduce},
@@ -81,8 +81,7 @@ Source parse_document(const std::string& path, Json json) {
   refuse(path, fmt::format("it is {}", shape_of(json)));
 }
 
-// Any text of a file may come to stand in a picture, any number on an axis. What is nearly infinite is left
-// out, as JSON leaves out what is infinite.
+// Makes all texts printable and drops numbers that are too large to draw, as JSON drops infinite ones.
 void make_drawable(Json& json) {
   if (json.is_string()) json = printable(json.get_ref<const std::string&>());
   if (json.is_number_float()) {
@@ -101,7 +100,7 @@ Json parse(const std::string& text) {
   return json;
 }
 
-// Of the last line, when it is no JSON and has no end of line: it is being written, or its writer was killed.
+// Whether a last line is incomplete, because its run is still writing or was killed.
 bool cut_short(const std::string& line, bool last) { return last && !Json::accept(line); }
 
 Source parse_lines(const std::string& path, const std::string& text) {
@@ -114,7 +113,7 @@ Source parse_lines(const std::string& path, const std::string& text) {
     source.cut_short = cut_short(line, in.eof());
     if (source.cut_short) break;
     const auto no_object = [&](const std::string& why) {
-      refuse(path, fmt::format("its line {} is no whole JSON object{}", number, why));
+      refuse(path, fmt::format("its line {} is not a whole JSON object{}", number, why));
     };
     Json json;
     try {
@@ -124,7 +123,7 @@ Source parse_lines(const std::string& path, const std::string& text) {
     }
     if (!json.is_object()) no_object("");
     if (source.json.empty() && json.value("event", Json()) != "plan") {
-      refuse(path, fmt::format("its lines are {}, and the first is no plan of a run", shape_of(json)));
+      refuse(path, fmt::format("its lines are {}, and the first is not the plan of a run", shape_of(json)));
     }
     source.json.push_back(std::move(json));
   }
@@ -145,7 +144,7 @@ Source read_source(const std::string& path) { return parse_source(path, read_jso
 
 Source parse_source(const std::string& path, const std::string& text) {
   if (blank(text)) refuse(path, "it is empty");
-  // One document, be it over many lines, or one a line.
+  // One document over many lines, or one document per line.
   std::string problem;
   try {
     return parse_document(path, parse(text));
@@ -156,13 +155,13 @@ Source parse_source(const std::string& path, const std::string& text) {
   const bool lines = Json::accept(first_line) && first_line.size() < text.size();
   if (lines) return parse_lines(path, text);
   const auto first = text[text.find_first_not_of(" \t\r\n")];
-  if (first != '{' && first != '[') refuse(path, "it is no JSON");
+  if (first != '{' && first != '[') refuse(path, "it is not JSON");
   refuse(path, fmt::format("it is damaged or cut short: {}", problem));
 }
 
 void nothing_to_draw(const Source& source, const std::string& what) {
   throw DataError(fmt::format("{} holds no {}, so there is nothing to draw", in_quotes(source.path), what),
-                  "what was stopped early has none; run it again");
+                  "a run that was stopped early has none; run it again");
 }
 
 std::vector<Json> rows_of(const Source& bench, const std::string& table) {
@@ -199,7 +198,7 @@ void name_sources(std::vector<Source>& sources) {
 
 std::string printable(const std::string& text) {
   if (std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) return text;
-  // What is no UTF-8 becomes U+FFFD on the way through JSON.
+  // Writing and parsing JSON turns invalid UTF-8 into U+FFFD.
   const auto dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
   auto clean = Json::parse(dumped).get<std::string>();
   for (auto& character : clean) {

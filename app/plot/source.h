@@ -1,4 +1,4 @@
-// A file that lockstep has written, given to plot: which kind it is, and what it holds.
+// Reads the files that lockstep writes, for plot.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,36 +18,36 @@ std::string describe(SourceKind kind);
 struct Source {
   std::string path = {};
   SourceKind kind = SourceKind::kMetrics;
-  Json json = {};          // the document; of kMetrics an array of its lines
-  std::string name = {};   // in a picture, see name_sources()
-  bool cut_short = false;  // the last line of kMetrics was not whole, and is left out
+  Json json = {};          // the document; for kMetrics an array of the lines
+  std::string name = {};   // in the picture; see name_sources()
+  bool cut_short = false;  // kMetrics: the last line was incomplete and is left out
 };
 
-// All texts in it are printable(), all numbers can be drawn: none is beyond 1e100. Throws DataError, which
-// says what the file is and what plot takes: missing, empty, cut short within a line that is not the last of
-// many, no JSON, of another schema, a benchmark that has no picture.
+// Reads a file. All its texts are printable() and no number is beyond 1e100, so that all can be drawn. Throws
+// DataError if the file is missing, empty, damaged, not JSON, of another format, or a benchmark without a
+// picture.
 Source read_source(const std::string& path);
 
-// The same for a text that is there already; `path` for its messages.
+// The same for the text of a file. `path`: for messages.
 Source parse_source(const std::string& path, const std::string& text);
 
-// Throws DataError: the file is sound, but holds no such thing.
+// Throws DataError: the file holds no `what`.
 [[noreturn]] void nothing_to_draw(const Source& source, const std::string& what);
 
-// The rows of all tables of this name of a benchmark.
+// The rows of all tables of this name.
 std::vector<Json> rows_of(const Source& bench, const std::string& table);
 
-// The number under this key; nothing where there is none or it is null: not measured.
+// The number under this key. Empty if it is missing or null (not measured).
 std::optional<double> number_at(const Json& row, const std::string& key);
 
 // The lines of a metrics file with this event.
 std::vector<Json> events_of(const Source& metrics, const std::string& event);
 
-// Names the sources by their files without the folders, or by whole paths where two files have one name; as
-// well-formed UTF-8.
+// Names the sources by their file names, or by their paths if two file names are equal. Names are well-formed
+// UTF-8.
 void name_sources(std::vector<Source>& sources);
 
-// Well-formed UTF-8 without control characters, which fonts and XML do not have.
+// Returns the text as well-formed UTF-8 without control characters, which fonts and XML lack.
 std::string printable(const std::string& text);
 
 }  // namespace lockstep::plot

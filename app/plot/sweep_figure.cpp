@@ -1,4 +1,4 @@
-// The picture of a sweep.
+// The figure of a sweep.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -12,15 +12,15 @@
 namespace lockstep::plot {
 namespace {
 
-// "batch 256"; nothing where the cell does not say.
+// "batch 256", or empty if the cell has no value.
 std::string part(const Json& cell, const std::string& key, const std::string& words) {
   const auto value = number_at(cell, key);
   return value ? fmt::format(fmt::runtime(words), *value) : "";
 }
 
-// The cells that have no point, as their training has diverged.
+// Cells without a point, because their training diverged.
 struct Diverged {
-  int64_t count = 0, cells = 0;  // of so many
+  int64_t count = 0, cells = 0;  // diverged, all
   std::vector<double> rates = {};
 
   void add(const Json& cell) {
@@ -31,7 +31,7 @@ struct Diverged {
     if (lr && std::find(rates.begin(), rates.end(), *lr) == rates.end()) rates.push_back(*lr);
   }
 
-  // "2 of 6 cells diverged (lr 0.8, 1.6)"; empty where none has.
+  // "2 of 6 cells diverged (lr 0.8, 1.6)"; empty if none has.
   std::string text() {
     if (count == 0) return "";
     std::sort(rates.begin(), rates.end());

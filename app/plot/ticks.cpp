@@ -11,13 +11,13 @@ namespace lockstep::plot {
 namespace {
 
 constexpr int kMostTicks = 8;       // on an axis of a picture
-constexpr double kRounding = 1e-9;  // of a step, or of an exponent: what arithmetic may be off by
+constexpr double kRounding = 1e-9;  // rounding errors, relative to a step or an exponent
 constexpr double kLargest = 1e300;  // beyond it differences may overflow
-constexpr double kRoom = .07;       // of a doubling axis, at either end, for labels beside points
-constexpr double kShortAxis = 2.6;  // doublings, up to which there is room for ticks between
+constexpr double kRoom = .07;       // at both ends of a doubling axis, for labels beside points
+constexpr double kShortAxis = 2.6;  // in doublings; a shorter axis has ticks between powers of two
 constexpr std::array kNice{1.0, 2.0, 5.0, 10.0};
 
-// The least of 1, 2 and 5 times a power of ten that is not below `value`.
+// The smallest of 1, 2 and 5 times a power of ten that is at least `value`.
 double nice_at_least(double value) {
   const double power = std::pow(10, std::floor(std::log10(value)));
   for (const double nice : kNice) {
@@ -26,7 +26,7 @@ double nice_at_least(double value) {
   return 10 * power;
 }
 
-// As many decimals as the step has.
+// With as many decimals as the step has.
 std::string linear_label(double value, double step) {
   if (step < 1e-6 || std::abs(value) >= 1e7) return fmt::format("{:.6g}", value);
   const int decimals = std::max(0, static_cast<int>(-std::floor(std::log10(step) + kRounding)));
@@ -55,14 +55,14 @@ struct Range {
   double high;
 };
 
-// `otherwise` where there is nothing.
+// The range of the values, or `otherwise` if there are none.
 Range range_of(std::span<const double> values, Range otherwise) {
   if (values.empty()) return otherwise;
   const auto [low, high] = std::minmax_element(values.begin(), values.end());
   return {*low, *high};
 }
 
-// The tick of the decade scale at or below the value, and the one at or above it.
+// The tick of the decade scale at or below the value.
 double decade_tick_below(double value) {
   const double power = std::pow(10, std::floor(std::log10(value) + kRounding));
   for (const double nice : {5.0, 2.0}) {
@@ -71,13 +71,13 @@ double decade_tick_below(double value) {
   return power;
 }
 
-// Those of `step` within low .. high.
+// The multiples of `step` within low .. high.
 std::vector<Tick> multiples(double low, double high, double step) {
   std::vector<Tick> ticks;
   const double first = std::ceil(low / step - kRounding);
   const int count = static_cast<int>(std::floor(high / step + kRounding) - first) + 1;
   for (int i = 0; i < count; ++i) {
-    const double at = (first + i) * step + 0.0;  // never -0
+    const double at = (first + i) * step + 0.0;  // turns -0 into 0
     ticks.push_back({at, linear_label(at, step)});
   }
   return ticks;
@@ -118,7 +118,7 @@ std::vector<Tick> byte_ticks(double low, double high, int most) {
   const int doublings = std::max(last - first, 1);
   int step = 1;
   while (doublings / step + 1 > std::max(most, 2)) ++step;
-  // A step up to twice as wide is taken where it ends on the last size.
+  // Prefers a step up to twice as wide if it ends at the last size.
   for (int wider = step; wider <= 2 * step; ++wider) {
     if (doublings % wider != 0) continue;
     step = wider;
@@ -150,13 +150,13 @@ std::vector<Tick> doubling_ticks(double low, double high) {
 
 Axis linear_axis(std::string label, std::span<const double> values, double least_step) {
   auto [low, high] = range_of(values, {0, 1});
-  if (low == high) {  // some room on both sides of the only value
+  if (low == high) {  // room on both sides of the only value
     const double room = std::max(low == 0 ? 1 : std::abs(low) / 10, least_step);
     low -= room;
     high += room;
   }
   if (!is_range(low, high)) return {std::move(label), Scale::kLinear, low, high, {}};
-  // Reaching outwards to ticks may add one at either end.
+  // Extending the axis to ticks may add one at each end.
   const double step = nice_at_least(std::max((high - low) / (kMostTicks - 2), least_step));
   low = std::floor(low / step + kRounding) * step + 0.0;
   high = std::ceil(high / step - kRounding) * step + 0.0;

@@ -1,4 +1,4 @@
-// The curves of training runs.
+// The figure of training runs.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 struct Run {
   Parts parts = {};
-  double epochs = 0;  // as far as it has points
+  double epochs = 0;  // of its last point
   std::vector<Point> test_accuracy = {};
   std::vector<Point> train_accuracy = {};
   std::vector<Point> test_loss = {};
@@ -31,7 +31,7 @@ std::string devices_of(const Json& plan) {
   return text.empty() ? "" : text + "]";
 }
 
-// "lr 0.2"; nothing where the plan does not say.
+// "lr 0.2", or empty if the plan has no value.
 std::string setting(const Json& plan, const std::string& key, const std::string& name) {
   const auto value = plan.value(key, Json());
   if (value.is_null()) return "";
@@ -62,7 +62,7 @@ Run read_run(const Source& source) {
   const auto& plan = source.json.front();
   const double steps = plan.at("steps_per_epoch").get<double>();
   if (steps < 1) nothing_to_draw(source, "epoch of at least one step");
-  // A run that --limit-steps has cut short is evaluated in the middle of an epoch.
+  // A run that --limit-steps ends is evaluated in the middle of an epoch.
   const auto last_step = number_at(plan, "total_steps");
   Run run{.parts = parts_of(source.name, plan)};
   for (const auto& epoch : events_of(source, "epoch")) {
@@ -87,7 +87,7 @@ Run read_run(const Source& source) {
 
 using Curve = std::vector<Point> Run::*;
 
-// Pale lines first, so that the others lie on top.
+// Draws pale lines first, so that the others lie on top.
 std::vector<Series> curves(const std::vector<Run>& runs, Curve training, Line training_line, Curve test) {
   std::vector<Series> series;
   for (const bool pale : {true, false}) {
@@ -139,7 +139,7 @@ Figure training_figure(std::span<const Source> metrics) {
   }
   const auto names = names_by_difference(parts);
 
-  // In their first epoch runs have no accuracy yet.
+  // Runs have no accuracy during their first epoch.
   const bool tested =
       std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.test_accuracy.empty(); });
   Figure figure{.title = tested ? "Test accuracy and losses" : "Losses while training",

@@ -1,4 +1,4 @@
-// One training of a sweep, and what came of it.
+// One training of a sweep and its result.
 #pragma once
 
 #include <cmath>
@@ -9,14 +9,14 @@
 namespace lockstep {
 
 struct SweepCell {
-  std::string devices;  // as --devices takes it, repetitions counted: "cpux2"
+  std::string devices;  // in the syntax of --devices: "cpux2"
   int replicas = 1;
   int64_t batch_size = 0;  // global
-  double lr = 0;           // of that batch
+  double lr = 0;           // for this batch size
   int64_t epochs = 0;
-  double given_lr = 0;  // the value of the axis: with --scale-batch lr is `replicas` times as much
+  double given_lr = 0;  // the value of the axis; with --scale-batch lr is `replicas` times this
 
-  // The same training, as far as the axes go. Rates may differ by rounding: three times .1 is .3.
+  // Whether both are the same point of the grid. Rates may differ by rounding: three times .1 is .3.
   bool is(const SweepCell& other) const {
     return devices == other.devices && batch_size == other.batch_size && epochs == other.epochs &&
            std::abs(lr - other.lr) <= 1e-12 * std::abs(lr);
@@ -34,7 +34,7 @@ struct CellFigures {
 struct CellResult {
   SweepCell cell;
   int threads = 1;                       // of each replica
-  std::optional<CellFigures> figures{};  // empty: the loss was not finite, training has diverged
+  std::optional<CellFigures> figures{};  // empty: training diverged (the loss was not finite)
 };
 
 }  // namespace lockstep

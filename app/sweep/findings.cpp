@@ -16,12 +16,12 @@ namespace {
 using Results = std::vector<CellResult>;
 using Chosen = std::function<bool(const SweepCell&)>;
 
-// Rates are products such as 3 x .1: six digits are enough to read one by.
+// Rates may be products such as 3 x .1. Six digits are enough.
 std::string rate_text(double lr) { return fmt::format("{:.6g}", lr); }
 
 double accuracy_of(const CellResult& result) { return result.figures->accuracy; }
 
-// The first of the most accurate among those chosen; null where all of them have diverged.
+// The most accurate of the chosen results (the first of equals); null if all have diverged.
 const CellResult* best_of(const Results& results, const Chosen& chosen) {
   const CellResult* best = nullptr;
   for (const auto& result : results) {
@@ -31,7 +31,7 @@ const CellResult* best_of(const Results& results, const Chosen& chosen) {
   return best;
 }
 
-// In the order in which they come.
+// In order of appearance.
 std::vector<std::string> device_lists(const Results& results) {
   std::vector<std::string> lists;
   for (const auto& [cell, threads, figures] : results) {
@@ -52,8 +52,8 @@ Finding best_cell(const Results& results, int64_t test_rows) {
   const auto* best = best_of(results, [](const auto&) { return true; });
   if (!best) {
     if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
-    return {fmt::format("all {} have diverged: try smaller learning rates",
-                        counted(static_cast<int64_t>(results.size()), "cell"))};
+    if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
+    return {fmt::format("all {} cells have diverged: try smaller learning rates", results.size())};
   }
   const auto& cell = best->cell;
   const double margin = accuracy_margin(accuracy_of(*best), test_rows);
@@ -73,12 +73,12 @@ Finding best_cell(const Results& results, int64_t test_rows) {
       values};
 }
 
-// A list's best learning rates: the one of its most accurate cell, and those that the test images do not tell
-// from it.
+// The best learning rates of a device list: that of its most accurate cell, and those whose accuracy the test
+// images cannot tell from it.
 struct BestRates {
   std::string devices;
   const CellResult* best = nullptr;  // null: all have diverged
-  std::vector<double> rates{};       // as they were trained, rising
+  std::vector<double> rates{};       // as trained, ascending
 };
 
 BestRates best_rates_on(const std::string& list, const Results& results, int64_t test_rows) {
@@ -96,7 +96,7 @@ BestRates best_rates_on(const std::string& list, const Results& results, int64_t
   return found;
 }
 
-// How the rate moves from few replicas to many. Only ranges that do not overlap tell.
+// How the best rate changes with the number of replicas. Only ranges that do not overlap count.
 std::string trend_of(const std::vector<BestRates>& lists) {
   bool up = false, down = false, more = false;
   for (const auto& a : lists) {
@@ -114,7 +114,7 @@ std::string trend_of(const std::vector<BestRates>& lists) {
 
 std::string trend_text(const std::string& trend) {
   if (trend.empty()) return "";
-  if (trend == "none") return ": it does not move with the number of replicas, as far as this tells";
+  if (trend == "none") return ": no change with the number of replicas is visible";
   if (trend == "up and down") return ": no clear direction with the number of replicas";
   return fmt::format(": it goes {} with the number of replicas", trend);
 }
@@ -151,9 +151,9 @@ Finding best_rates(const std::vector<BestRates>& lists) {
           {{"best", rows}, {"trend", trend.empty() ? Json() : Json(trend)}}};
 }
 
-// Where the best rate is the last that was tried, the best may lie beyond.
+// If the best rate is the smallest or largest of the sweep, a better one may lie beyond.
 std::vector<Finding> open_ends(const Results& results, const std::vector<BestRates>& lists) {
-  constexpr size_t kFewest = 3;  // of two rates one is always at an end
+  constexpr size_t kFewest = 3;  // with two rates the best is always at an end
   const auto rates = given_rates(results);
   const auto [smallest, largest] = std::minmax_element(rates.begin(), rates.end());
   std::vector<Finding> findings;

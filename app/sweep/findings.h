@@ -1,4 +1,4 @@
-// What a sweep prints: its lines, its table, and the sentences that its results amount to.
+// What a sweep prints: rows, the accuracy table and findings.
 #pragma once
 
 #include <cstdint>
@@ -10,22 +10,22 @@
 
 namespace lockstep {
 
-// The columns of a sweep's lines, as wide as its cells need.
+// The columns of a sweep's rows, wide enough for its cells.
 std::vector<Column> sweep_columns(const std::vector<SweepCell>& cells);
 
-// A line's values. kept: it was trained earlier.
+// The values of a row. kept: whether the result is from an earlier run.
 Json sweep_row(const CellResult& result, bool kept);
 
-// Test accuracy by learning rate (as given) and device list, the best over the other axes, with its heading;
-// empty unless there are at least two of both.
+// A table of the test accuracy by given learning rate and device list, the best over the other axes. Empty
+// unless there are at least two of both.
 std::string accuracy_table(const std::vector<CellResult>& results);
 
-// The best cell; how the best learning rate moves with the number of replicas; what diverged. Of at least one
-// result, each measured on so many test images: accuracies that these cannot tell apart count as equal.
+// Reports the best cell, how the best learning rate changes with the number of replicas, and what diverged.
+// Accuracies that `test_rows` test images cannot tell apart count as equal. results: at least one.
 std::vector<Finding> findings_of(const std::vector<CellResult>& results, int64_t test_rows);
 
-// How far two accuracies near `accuracy` must lie apart to differ: two standard errors of the difference of
-// two shares of so many images.
+// The least significant difference between two accuracies near `accuracy`: two standard errors of the
+// difference of two proportions of `test_rows` images.
 double accuracy_margin(double accuracy, int64_t test_rows);
 
 }  // namespace lockstep

@@ -18,13 +18,13 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kOnce = "a cell is trained once: leave one out";
+constexpr const char* kOnce = "leave one out: each cell is trained once";
 
-// Of a list that the flag's check has accepted; converted as CLI11 converts train's single value.
+// Converts a list that the flag's check has accepted, as CLI11 converts the single value of `train`.
 template <class T>
 std::vector<T> values_of(const std::string& list, const std::string& flag) {
   std::vector<T> values;
-  std::vector<std::string> texts;  // of equal values the same
+  std::vector<std::string> texts;  // equal values have equal texts
   for (const auto& word : words_of(list)) {
     T value{};
     if (!CLI::detail::lexical_cast(word, value)) {
@@ -47,7 +47,7 @@ struct DeviceList {
   int replicas = 1;
 };
 
-// Two specs of one list ("cpu", "cpux1") are the same value.
+// Two specs of the same list ("cpu", "cpux1") count as the same value.
 std::vector<DeviceList> device_axis(const std::vector<std::string>& specs) {
   std::vector<DeviceList> lists;
   std::vector<std::string> names;
@@ -70,7 +70,7 @@ std::vector<SweepCell> make_grid(const SweepOptions& options) {
   const auto epochs = axis<int64_t>(options.epochs, recipe.epochs, "--epochs");
   std::vector<SweepCell> cells;
   for (const auto& list : lists) {
-    // As train has it: a value that was given stands, a recipe's own may be meant for each device.
+    // As in `train`: a given value is used as it is; a recipe's value may be per device.
     const auto times = [&](bool given) -> int64_t {
       return options.scale_batch || (!given && recipe.per_device) ? list.replicas : 1;
     };

@@ -9,15 +9,15 @@
 
 namespace lockstep {
 
-// Every combination of the axes, each cell once: device lists outermost, then batch sizes, learning rates and
-// epochs, all in the order given. Throws what parsing a device list throws, and UsageError where an axis
-// names a value twice.
+// Returns every combination of the axes once: device lists outermost, then batch sizes, learning rates and
+// epochs, in the given order. Throws what parsing a device list throws, and UsageError if an axis has a value
+// twice.
 std::vector<SweepCell> make_grid(const SweepOptions& options);
 
-// "6 cells: 2 device lists x 3 learning rates". Axes of one value are left out.
+// "6 cells: 2 device lists x 3 learning rates". Axes with one value are left out.
 std::string grid_text(const SweepOptions& options);
 
-// What `train` would be asked for this cell alone.
+// The flags of `train` for this cell.
 TrainFlags train_options(const SweepOptions& options, const SweepCell& cell);
 
 }  // namespace lockstep

@@ -10,18 +10,17 @@
 namespace lockstep {
 
 struct SweepOptions {
-  TrainFlags
-      train;  // what all cells share; devices, batch size, learning rate and epochs are each cell's own
+  TrainFlags train;  // common to all cells, except devices, batch size, learning rate and epochs
 
-  // The axes, as typed. An empty one has the one value that `train` would take.
-  std::vector<std::string> devices;       // one list a --devices
+  // The axes as given. An empty axis has the value that `train` would use.
+  std::vector<std::string> devices;       // one list per --devices
   std::optional<std::string> batch_size;  // "128,256"
   std::optional<std::string> lr;
   std::optional<std::string> epochs;
-  bool scale_batch = false;  // k times batch and learning rate on k devices
+  bool scale_batch = false;  // multiply batch size and learning rate by the number of devices
 
-  std::optional<std::string> json;    // a file that the sweep makes
-  std::optional<std::string> resume;  // one that it goes on with
+  std::optional<std::string> json;    // new file
+  std::optional<std::string> resume;  // file to continue
   bool overwrite = false;
 };
 

@@ -29,10 +29,11 @@ constexpr int kVersion = 1;
 }
 
 std::string text_of(const std::string& path) {
-  return read_json_file(path, "a sweep begins with --json FILE");
+  return read_json_file(path, "begin a sweep with --json FILE");
 }
 
-// A whole number from 1 to `most`. Converted as it is, 4294967297 replicas would be 1 and 1.9 epochs 1.
+// Reads a whole number from 1 to `most`. A plain conversion would turn 4294967297 replicas and 1.9 epochs
+// into 1.
 template <class T>
 void get_count(const Json& cell, const char* key, int64_t most, T& into) {
   const auto& value = cell.at(key);
@@ -44,7 +45,7 @@ void get_count(const Json& cell, const char* key, int64_t most, T& into) {
   into = static_cast<T>(value.get<uint64_t>());
 }
 
-// Throws Json::exception where something is missing or of another type, JsonError where a number cannot be.
+// Throws Json::exception if a value is missing or of another type, JsonError if a number is out of range.
 CellResult result_of(const Json& json) {
   CellResult result;
   auto& cell = result.cell;
@@ -62,7 +63,7 @@ CellResult result_of(const Json& json) {
                     .train_loss = json.at("train_loss").get<double>(),
                     .seconds_per_epoch = json.at("seconds_per_epoch").get<double>(),
                     .images_per_second = json.at("images_per_second").get<double>()};
-  const double accuracy = result.figures->accuracy;  // beyond 0 to 1 it has no margin, see accuracy_margin()
+  const double accuracy = result.figures->accuracy;  // accuracy_margin() needs 0 to 1
   if (!(accuracy >= 0 && accuracy <= 1)) {
     throw JsonError(fmt::format("its \"accuracy\" is {}, not from 0 to 1", json.at("accuracy").dump()));
   }
@@ -76,23 +77,23 @@ Json read_document(const std::string& path, const std::string& text) {
   } catch (const JsonError& error) {
     damaged(path, fmt::format("it is {}", error.what()));
   }
-  if (!document.is_object()) damaged(path, "it holds no object");
+  if (!document.is_object()) damaged(path, "it is not a JSON object");
   const auto format = document.value("format", Json());
   if (format != kFormat || document.value("version", Json()) != kVersion) {
     throw DataError(
         fmt::format("{} is of format {}, version {}; expected \"{}\", version {}", in_quotes(path),
                     format.dump(), document.value("version", Json()).dump(), kFormat, kVersion),
-        "name a file that 'lockstep sweep --json FILE' has made");
+        "name a file that 'lockstep sweep --json FILE' has written");
   }
   for (const auto* key : {"command", "environment", "settings", "cells"}) {
     if (!document.contains(key)) damaged(path, fmt::format("it has no \"{}\"", key));
   }
   if (document.contains("resumed") && !document.at("resumed").is_array())
-    damaged(path, "its \"resumed\" is no list");
+    damaged(path, "its \"resumed\" is not a list");
   return document;
 }
 
-// "lr 0.1" for a message; a list or an object as JSON.
+// The value for a message: text in quotes, anything else as JSON.
 std::string shown(const Json& value) {
   return value.is_string() ? in_quotes(value.get<std::string>()) : value.dump();
 }
@@ -105,9 +106,9 @@ SweepFile parse_sweep(const std::string& path, const std::string& text) {
   try {
     for (const auto& cell : file.document.at("cells")) results.push_back(result_of(cell));
   } catch (const Json::exception&) {
-    damaged(path, fmt::format("what stands for cell {} is no cell of a sweep", results.size() + 1));
+    damaged(path, fmt::format("cell {} is not a cell of a sweep", results.size() + 1));
   } catch (const JsonError& error) {
-    damaged(path, fmt::format("of cell {}, {}", results.size() + 1, error.what()));
+    damaged(path, fmt::format("cell {}: {}", results.size() + 1, error.what()));
   }
   return file;
 }
@@ -140,7 +141,7 @@ SweepRecord SweepRecord::create(const std::string& path, bool overwrite) {
   std::error_code ignored;
   if (!overwrite && std::filesystem::is_regular_file(path, ignored)) {
     throw OutputError(fmt::format("{} already exists", in_quotes(path)),
-                      fmt::format("go on with it: --resume {}; or choose another name, or replace it with "
+                      fmt::format("continue it: --resume {}; or choose another name; or replace it: "
                                   "--overwrite",
                                   path));
   }
@@ -168,13 +169,13 @@ void SweepRecord::begin(const Json& settings) {
     return;
   }
   const auto& theirs = document_.at("settings");
-  if (!theirs.is_object()) damaged(*path_, "its settings are no object");
-  for (const auto& [key, ours] : settings.items()) {
+  if (!theirs.is_object()) damaged(*path_, "its \"settings\" are not an object");
+  for (const auto& [key, value] : settings.items()) {
     const auto their = theirs.value(key, Json());
-    if (their == ours) continue;
+    if (their == value) continue;
     throw UsageError(
         fmt::format("the sweep {} was made with {} {}, this command has {}", in_quotes(*path_), key,
-                    shown(their), shown(ours)),
+                    shown(their), shown(value)),
         fmt::format("it was made by {}; start another file: --json FILE", shown(document_.at("command"))));
   }
   document_["resumed"].push_back(
@@ -202,7 +203,7 @@ std::optional<std::string> SweepRecord::other_environment() const {
 void SweepRecord::add(const CellResult& result) {
   results_.push_back(result);
   document_["complete"] = false;
-  document_.erase("findings");  // of an earlier part, over fewer cells
+  document_.erase("findings");  // of an earlier run, with fewer cells
   write();
 }
 
@@ -219,9 +220,8 @@ void SweepRecord::write() {
   if (!path_) return;
   std::error_code ignored;
   if (on_disk_ && std::filesystem::exists(*path_, ignored) && text_of(*path_) != *on_disk_) {
-    throw OutputError(
-        fmt::format("{} was changed by somebody else while this sweep ran", in_quotes(*path_)),
-        fmt::format("give each sweep a file of its own; go on with this one: --resume {}", *path_));
+    throw OutputError(fmt::format("{} was changed by another process during this sweep", in_quotes(*path_)),
+                      fmt::format("give each sweep its own file; continue this one: --resume {}", *path_));
   }
   auto document = document_;
   document["cells"] = Json::array();

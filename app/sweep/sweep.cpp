@@ -47,13 +47,13 @@ struct PlannedCell {
 void add_axes(CLI::App& sweep, SweepOptions& options) {
   sweep
       .add_option("--devices", options.devices,
-                  "Replicas that train; give it again for another list (default: auto)")
+                  "Replicas that train; repeat the flag for several lists (default: auto)")
       ->type_name("LIST")
       ->allow_extra_args(false)
       ->default_str("");
   sweep
       .add_option("--batch-size", options.batch_size,
-                  "Images a step over all replicas (default: the recipe's)")
+                  "Images per step over all replicas (default: the recipe's)")
       ->check(list_of(positive_int(kMaxRows)))
       ->type_name("N,...");
   sweep.add_option("--lr", options.lr, "Learning rates (default: the recipe's for this optimizer)")
@@ -63,17 +63,17 @@ void add_axes(CLI::App& sweep, SweepOptions& options) {
       ->check(list_of(positive_int(kMaxEpochs)))
       ->type_name("N,...");
   sweep.add_flag("--scale-batch", options.scale_batch,
-                 "k devices take k times the batch size and k times the learning rate");
+                 "Multiply batch size and learning rate by the number of devices");
 }
 
 void add_files(CLI::App& sweep, SweepOptions& options) {
-  sweep.add_option("--json", options.json, "Also write the results, with their environment, to this file")
+  sweep.add_option("--json", options.json, "Also write the results and the environment to this file")
       ->type_name("FILE");
   sweep
       .add_option("--resume", options.resume,
-                  "Go on with a sweep's JSON file: train the cells that it lacks, and add them to it")
+                  "Continue a sweep's JSON file: train its missing cells and add them")
       ->type_name("FILE");
-  sweep.add_flag("--overwrite", options.overwrite, "Replace an output file that exists");
+  sweep.add_flag("--overwrite", options.overwrite, "Replace existing output files");
 }
 
 void check_files(const SweepOptions& options) {
@@ -91,14 +91,14 @@ void check_files(const SweepOptions& options) {
   }
 }
 
-// Empty for a sweep that keeps no file.
+// Opens the sweep's file, if it has one.
 SweepRecord open_record(const SweepOptions& options) {
   if (options.resume) return SweepRecord::resume(*options.resume);
   if (options.json) return SweepRecord::create(*options.json, options.overwrite);
   return {};
 }
 
-// All of them before the first trains; the data is held once.
+// Plans all cells before the first one trains. They share the data.
 std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vector<SweepCell>& cells) {
   std::vector<PlannedCell> planned;
   for (const auto& cell : cells) {
@@ -110,7 +110,7 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
   return planned;
 }
 
-// Each once. Of rates, which a sweep is there to try, none.
+// Prints each notice once. There are none about learning rates: a sweep is there to try them.
 void warn_of_machine(const std::vector<PlannedCell>& cells) {
   std::set<std::string> said;
   for (const auto& planned : cells) {
@@ -136,7 +136,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
                              plan.model, plan.data.set.name, with_commas(plan.data.set.train.size()),
                              plan.data.test_count(), plan.data.origin, plan.seed));
   line("sweep", grid_text(options));
-  if (options.scale_batch) line("", "batch size and learning rate are k times the given ones on k devices");
+  if (options.scale_batch) line("", "on k devices batch size and learning rate are k times the given values");
   if (options.resume) {
     const auto others = record.kept() - kept;
     line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
@@ -145,7 +145,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
   write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(all))));
 }
 
-// Without figures where the loss was not finite.
+// Trains the cell. Returns nothing if the loss was not finite.
 std::optional<CellFigures> figures_of(const PlannedCell& planned) {
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
   try {
@@ -163,8 +163,8 @@ std::optional<CellFigures> figures_of(const PlannedCell& planned) {
   }
 }
 
-// Its line, from the record or from training it now.
-CellResult take(const PlannedCell& planned, const std::vector<Column>& columns, SweepRecord& record) {
+// Prints the cell's row. Trains the cell unless the record has its result.
+CellResult run_cell(const PlannedCell& planned, const std::vector<Column>& columns, SweepRecord& record) {
   CellResult result{.cell = planned.cell, .threads = planned.plan.trainer.threads};
   const auto* kept = record.find(planned.cell);
   if (kept) {
@@ -172,7 +172,7 @@ CellResult take(const PlannedCell& planned, const std::vector<Column>& columns, 
     result.figures = kept->figures;
   } else {
     result.figures = figures_of(planned);
-    record.add(result);  // before its line: what is printed is kept
+    record.add(result);  // before printing, so that every printed row is in the file
   }
   write_stdout(table_line(columns, sweep_row(result, kept != nullptr)) + "\n");
   return result;
@@ -180,13 +180,13 @@ CellResult take(const PlannedCell& planned, const std::vector<Column>& columns, 
 
 void print_stopped(const SweepOptions& options, size_t done, size_t count) {
   const auto& file = options.resume ? options.resume : options.json;
-  const auto go_on = file && done > 0 ? fmt::format("; --resume {} goes on", *file) : "";
+  const auto go_on = file && done > 0 ? fmt::format("; continue with --resume {}", *file) : "";
   write_stdout(fmt::format("# sweep: stopped before the end, {} of {}{}\n", done,
                            counted(static_cast<int64_t>(count), "cell"), go_on));
 }
 
-std::vector<CellResult> take_all(const SweepOptions& options, const std::vector<PlannedCell>& cells,
-                                 SweepRecord& record, const InterruptGuard& interrupt) {
+std::vector<CellResult> run_cells(const SweepOptions& options, const std::vector<PlannedCell>& cells,
+                                  SweepRecord& record, const InterruptGuard& interrupt) {
   std::vector<SweepCell> all;
   for (const auto& planned : cells) all.push_back(planned.cell);
   const auto columns = sweep_columns(all);
@@ -194,7 +194,7 @@ std::vector<CellResult> take_all(const SweepOptions& options, const std::vector<
   try {
     for (const auto& planned : cells) {
       interrupt.stop_if_signalled(fmt::format("after cell {} of {}", results.size(), cells.size()));
-      results.push_back(take(planned, columns, record));
+      results.push_back(run_cell(planned, columns, record));
     }
   } catch (const InterruptedError&) {
     print_stopped(options, results.size(), cells.size());
@@ -240,12 +240,13 @@ void run_sweep(const SweepOptions& options) {
   const auto& first = cells.front().plan;
   record.begin(shared_fields(SettingsOf::kSweep, options.train, first));
   if (const auto other = record.other_environment()) {
-    warn(fmt::format("{} was begun elsewhere ({}): its times do not compare with those of this run",
-                     *options.resume, *other));
+    warn(fmt::format(
+        "{} was begun in another environment ({}): its times cannot be compared with those of this run",
+        *options.resume, *other));
   }
   warn_of_machine(cells);
   print_preamble(options, first, record, cells);
-  const auto results = take_all(options, cells, record, interrupt);
+  const auto results = run_cells(options, cells, record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.size());
   record.finish(findings);
   print_end(results, findings);

@@ -1,4 +1,4 @@
-// lockstep sweep: the same training over a grid of device lists, batch sizes, learning rates and epochs.
+// lockstep sweep: trains over a grid of device lists, batch sizes, learning rates and epochs.
 #pragma once
 
 #include <lockstep/app/sweep/options.h>

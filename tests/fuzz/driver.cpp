@@ -1,13 +1,12 @@
-// A fuzzer's main() for g++, which has no libFuzzer: replays the kept inputs of a harness, then changed ones.
+// main() of a fuzzer for g++, which has no libFuzzer: runs a harness on the corpus, then on mutated inputs.
 //
 //   X_fuzz [--iterations N | --seconds S] [--seed N] [--dictionary FILE] [--failure FILE] FOLDER   fuzzes
 //   X_fuzz FILE...                                                             runs these inputs, for a
 //   debugger
 //
-// LOCKSTEP_FUZZ_SECONDS=S stands for --seconds S with a seed of its own each time, which is printed. The
-// inputs run in a process of their own: whatever ends it (a sanitizer, a signal, no memory, no end), the
-// input is written to --failure. A kept input NAME.repeat is a recipe for what would be large: lines "TIMES
-// TEXT".
+// LOCKSTEP_FUZZ_SECONDS=S is --seconds S with a new seed each time, which is printed. The inputs run in a
+// child process. If it ends early (a sanitizer, a signal, too much memory or time), the input is written to
+// --failure. A corpus file NAME.repeat describes a large input by lines "TIMES TEXT".
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -27,7 +26,7 @@
 #include <lockstep/tests/fuzz/harness.h>
 #include <lockstep/tests/fuzz/mutate.h>
 
-// Of AddressSanitizer; absent in other builds.
+// From AddressSanitizer; absent in other builds.
 extern "C" __attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(
     void (*)(const volatile void*, size_t), void (*)(const volatile void*));
 
@@ -36,11 +35,11 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMostBytes = 1 << 20;        // of an input
-constexpr size_t kMostSeedBytes = 16 << 10;   // beyond that a kept input is replayed, and seldom changed
+constexpr size_t kMostBytes = 1 << 20;        // per input
+constexpr size_t kMostSeedBytes = 16 << 10;   // larger corpus inputs are run but seldom mutated
 constexpr size_t kMostAllocated = 512 << 20;  // at once, for any input
 constexpr unsigned kMostSeconds = 120;        // for any input
-constexpr size_t kMostFound = 2000;           // inputs that are kept in memory for what was new in them
+constexpr size_t kMostFound = 2000;           // inputs kept in memory because their outcome was new
 
 struct Options {
   std::optional<double> seconds;
@@ -50,7 +49,7 @@ struct Options {
   std::vector<fs::path> inputs;
 };
 
-// What the process that fuzzes shows its parent: the input that it is at.
+// Shared memory in which the child shows its parent the current input.
 struct Current {
   uint64_t executions;
   size_t size;
@@ -81,7 +80,7 @@ void refuse_huge(const volatile void*, size_t size) {
 }
 void ignore_free(const volatile void*) {}
 
-// A refusal without what it quotes from the input: one for each place in the code.
+// An error message without quotes from the input, so that each place in the code gives one.
 std::string kind_of(const std::string& outcome) {
   std::string kind;
   bool quoted = false;
@@ -139,14 +138,14 @@ class Fuzzer {
     return inputs[mutator_.below(inputs.size())];
   }
 
-  // Whether it ended as none has before.
+  // Whether the outcome is new.
   bool execute(const std::string& input) {
     std::memcpy(current_.bytes, input.data(), input.size());
     current_.size = input.size();
     ++current_.executions;
     alarm(kMostSeconds);
     last_outcome.clear();
-    // A block of its own of the very size: reading beyond its end is seen.
+    // A heap block of exactly this size, so that AddressSanitizer sees reads beyond its end.
     const std::vector<uint8_t> block(input.begin(), input.end());
     LLVMFuzzerTestOneInput(block.data(), block.size());
     alarm(0);
@@ -207,7 +206,7 @@ int fuzz(const Options& options) {
   if (child < 0) throw std::runtime_error("fork");
   if (child == 0) {
     Fuzzer(options, current).run();
-    std::exit(0);  // a sanitizer now looks for leaks
+    std::exit(0);  // LeakSanitizer runs at exit
   }
   int status = 0;
   if (waitpid(child, &status, 0) != child) throw std::runtime_error("waitpid");

@@ -1,4 +1,5 @@
-// Values of flags: device lists, shares, numbers of bytes, links, numbers. Every parser is given every text.
+// Fuzzes values of flags: device lists, shares, numbers of bytes, links, numbers. Every parser gets every
+// text.
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
@@ -39,7 +40,7 @@ void check_devices(const std::string& text, int gpus) {
   require(parse_devices(list, gpus) == devices, "a list of plain names is the same list");
 }
 
-// The largest remainders: each share is its part of the rows, rounded up or down.
+// By largest remainders: each shard is its share of the rows, rounded up or down.
 void check_split(const std::string& text, int world) {
   std::vector<double> shares;
   if (!accepted([&] { shares = parse_shares(text, world); })) return;
@@ -72,7 +73,7 @@ void check_link(const std::string& text) {
   }
 }
 
-// Held against what C reads.
+// Compares with what C's functions read.
 void check_numbers(const std::string& text) {
   auto word = text;
   const bool whole = non_negative_int(1000)(word).empty();

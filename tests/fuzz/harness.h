@@ -1,6 +1,6 @@
-// What the harnesses share. Each harness defines LLVMFuzzerTestOneInput(), as libFuzzer has it, and gives the
-// bytes to the product's own code. An input may be refused, by one of lockstep's own errors; whatever else
-// leaves the code ends the program, and so does a promise of the code that does not hold.
+// Helpers of the harnesses. Each harness defines LLVMFuzzerTestOneInput(), as for libFuzzer, and passes the
+// bytes to lockstep's code. The code may refuse an input with one of lockstep's errors. Any other exception,
+// and any violated promise of the code, ends the program.
 #pragma once
 
 #include <sys/mman.h>
@@ -20,10 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace lockstep::fuzz {
 
-// What became of the last input, in words: the driver keeps an input that ends in something new.
+// The outcome of the last input, as text. The driver keeps inputs with a new outcome.
 inline std::string last_outcome;
 
-// Whether the code took the input, rather than refuse it.
+// Whether the code accepted the input.
 template <class Code>
 bool accepted(Code code) {
   try {
@@ -46,7 +46,7 @@ inline std::string text_of(const uint8_t* data, size_t size) {
   return {reinterpret_cast<const char*>(data), size};
 }
 
-// For code that takes a path: a regular file, in memory.
+// A regular file in memory, for code that takes a path.
 class MemoryFile {
  public:
   explicit MemoryFile(std::string_view bytes) : file_(memfd_create("fuzz", MFD_CLOEXEC)) {

@@ -1,5 +1,5 @@
-// IDX files, plain and gzipped. Each input is read as it is and, because a change to a gzipped file hardly
-// ever leaves its checksum right, packed as well: both must give the same.
+// Fuzzes IDX files, plain and gzipped. Each input is read as it is, and gzipped by the harness, because
+// mutated gzip files almost always have a wrong checksum. Both must give the same.
 #include <zlib.h>
 
 #include <cstring>
@@ -17,8 +17,7 @@ namespace {
 constexpr int64_t kMostRows = 100'000;
 constexpr int kGzipWrapper = 16;
 
-// The whole file as the reader hands it out, in steps of another size than its own; nothing where it is
-// refused.
+// Reads the whole file in steps that differ from the reader's own. Empty if the file is refused.
 std::optional<std::string> read_idx(std::string_view bytes, const std::vector<int64_t>& row) {
   const fuzz::MemoryFile file(bytes);
   std::string whole;
@@ -54,7 +53,7 @@ std::string packed(std::string_view bytes) {
   return out;
 }
 
-// One gzip member to the last byte, by one call of zlib.
+// Decompresses one gzip member that ends at the last byte, with one call of zlib.
 std::string unpacked(std::string_view bytes, size_t size) {
   z_stream zlib = {};
   require(inflateInit2(&zlib, MAX_WBITS + kGzipWrapper) == Z_OK, "zlib starts");

@@ -10,7 +10,7 @@
 namespace lockstep::fuzz {
 namespace {
 
-// At the ends of what types hold, and beyond.
+// Limits of integer types, and values beyond them.
 constexpr std::array<uint64_t, 17> kBinary = {
     0,          1,          2,          3,          7,
     8,          0x7f,       0x80,       0xff,       0x7fff,
@@ -105,7 +105,7 @@ void Mutator::change_bytes(std::string& input) {
   }
 }
 
-// Of up to `most` bytes.
+// A random part of up to `most` bytes.
 std::string Mutator::part_of(const std::string& text, size_t most) {
   return text.substr(below(text.size()), 1 + below(most));
 }
@@ -139,7 +139,7 @@ void Mutator::put_binary_number(std::string& input) {
   input.replace(below(input.size()), bytes.size(), bytes);
 }
 
-// In the place of a number in the text, where there is one.
+// Replaces a number in the text, if there is one.
 void Mutator::put_decimal_number(std::string& input) {
   const auto number = kDecimal[below(kDecimal.size())];
   const auto from = input.begin() + static_cast<std::ptrdiff_t>(below(input.size()));
@@ -155,7 +155,7 @@ void Mutator::put_token(std::string& input) {
   input.replace(at, below(2) == 0 ? 0 : token.size(), token);
 }
 
-// Seldom very often: what recurses has to have an end.
+// Sometimes very often, to test recursion.
 void Mutator::repeat_part(std::string& input) {
   const auto part = part_of(input, 8);
   const size_t times = size_t{1} << below(below(64) == 0 ? 18 : 6);

@@ -1,4 +1,4 @@
-// Changes to inputs, as fuzzers make them. The same seed makes the same changes.
+// Mutates inputs of fuzzers. The same seed gives the same mutations.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace lockstep::fuzz {
 
 class Mutator {
  public:
-  // tokens: what the format is made of. No input grows beyond `most_bytes`.
+  // tokens: words of the format. No input grows beyond `most_bytes`.
   Mutator(uint64_t seed, std::vector<std::string> tokens, size_t most_bytes);
 
-  // One to five changes. `other` is what a part may be taken from.
+  // Makes one to five changes. Parts may be taken from `other`.
   std::string change(std::string input, const std::string& other);
 
   size_t below(size_t count);  // 0 .. count - 1; 0 for none
@@ -33,7 +33,7 @@ class Mutator {
   size_t most_bytes_;
 };
 
-// The tokens of a dictionary as libFuzzer reads it: a line each, in quotes, with \\, \" and \xNN.
+// Reads the tokens of a libFuzzer dictionary: one per line, in quotes, with \\, \" and \xNN.
 std::vector<std::string> parse_dictionary(const std::string& text);
 
 }  // namespace lockstep::fuzz

@@ -1,4 +1,4 @@
-// A harness with a defect, for driver.sh: the driver has to find it.
+// A harness with a planted defect, which driver.sh expects the driver to find.
 #include <lockstep/tests/fuzz/harness.h>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -6,7 +6,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto text = fuzz::text_of(data, size);
   fuzz::accepted([&] {
     if (!text.starts_with("{")) throw DataError("no brace");
-    if (text.find("token") == std::string::npos) throw DataError("no token");  // from here on one is kept
+    if (text.find("token") == std::string::npos) throw DataError("no token");  // inputs that pass are kept
     fuzz::require(text.find("1e308") == std::string::npos, "there is no 1e308");
     if (text.find("-1") != std::string::npos) throw std::bad_alloc();
   });

@@ -1,5 +1,5 @@
-// Files that plot reads: metrics, benchmarks, sweeps. An input: one file or several, with a byte 0x1c between
-// them. What is read is drawn, and the picture is held against what an XML parser demands.
+// Fuzzes the files that plot reads: metrics, benchmarks, sweeps. An input is one file, or several with a byte
+// 0x1c between them. What is read is drawn, and the picture must be well-formed XML.
 #include <algorithm>
 #include <cmath>
 #include <string>
@@ -17,7 +17,7 @@ namespace {
 
 constexpr char kBetweenFiles = '\x1c';
 
-// Texts in the figure and the picture: UTF-8 of characters that XML has.
+// Texts in the figure and the picture must be UTF-8 with characters that XML allows.
 void check_text(const std::string& text) {
   require(plot::Json::accept(plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace)) &&
               text == plot::Json::parse(
@@ -65,7 +65,7 @@ void check_figure(const plot::Figure& figure) {
   }
 }
 
-// Well-formed as far as texts go; and no number in it has come to nothing.
+// Texts must be escaped, and no number may be NaN or infinite.
 void check_picture(std::string svg) {
   std::erase(svg, '\n');
   check_text(svg);

@@ -1,4 +1,4 @@
-// Whole safetensors files, as they are read into tensors.
+// Fuzzes whole safetensors files.
 #include <lockstep/data/safetensors.h>
 #include <lockstep/tests/fuzz/harness.h>
 
@@ -10,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const fuzz::MemoryFile input(bytes);
   TensorFile file;
   if (!fuzz::accepted([&] { file = load_safetensors(input.path()); })) return 0;
-  // The tensors lie one after the other, as they do in the file, to its end.
+  // The tensors follow one another without gaps to the end of the file.
   std::string values;
   for (const auto& [name, tensor] : file.tensors) {
     require(tensor.is_contiguous() && tensor.is_cpu() && !tensor.requires_grad(), "tensors are plain");

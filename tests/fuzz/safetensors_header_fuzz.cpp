@@ -1,5 +1,5 @@
-// The header of a safetensors file. An input: how many bytes of data follow the header (8 bytes, little
-// endian), then the header. So lengths can be promised that no file in a test has.
+// Fuzzes the header of a safetensors file. An input is the number of data bytes after the header (8 bytes,
+// little endian), then the header. So inputs can state lengths that no test file has.
 #include <algorithm>
 #include <cstring>
 
@@ -11,7 +11,7 @@ using fuzz::require;
 
 namespace {
 
-// What was read can be written, and is read again as it was.
+// A header that was read can be written and gives the same when read back.
 void check_round_trip(const SafetensorsHeader& read, uint64_t data_bytes) {
   const auto layout = lay_out_safetensors(read.tensors, read.metadata);
   uint64_t length = 0;
@@ -22,7 +22,7 @@ void check_round_trip(const SafetensorsHeader& read, uint64_t data_bytes) {
   const auto again = parse_safetensors_header(layout.head.substr(8), data_bytes, "what was written");
   require(again.metadata == read.metadata, "metadata comes back");
   require(again.tensors.size() == read.tensors.size(), "all tensors come back");
-  // Both are in order of their offsets, ours with the widest values first.
+  // Both are sorted by offset; lockstep's has the widest values first.
   auto names = read.tensors;
   std::ranges::sort(names, {}, &TensorEntry::name);
   for (const auto& tensor : again.tensors) {

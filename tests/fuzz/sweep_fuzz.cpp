@@ -1,4 +1,4 @@
-// The file of a sweep, as `sweep --resume` reads it, and what is printed of its cells.
+// Fuzzes the file of a sweep as `sweep --resume` reads it, and prints its cells.
 #include <string>
 #include <vector>
 
@@ -11,7 +11,7 @@ using fuzz::require;
 
 namespace {
 
-// Written and read again, every cell is as it was.
+// Every cell is the same after writing and reading.
 void check_round_trip(const SweepFile& read) {
   auto document = read.document;
   document["cells"] = Json::array();
@@ -45,7 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   SweepFile file;
   if (!fuzz::accepted([&] { file = parse_sweep("input", fuzz::text_of(data, size)); })) return 0;
   check_round_trip(file);
-  // Tables take lists x rates x cells.
+  // The table costs lists x rates x cells.
   if (!file.results.empty() && file.results.size() < 50) print(file.results);
   fuzz::last_outcome += std::to_string(file.results.size());
   return 0;

@@ -1,4 +1,4 @@
-// The bytes of pictures, where this build has cairo.
+// The bytes of pictures. Needs cairo.
 #include <zlib.h>
 
 #include <lockstep/tests/catch.h>
@@ -51,13 +51,13 @@ int count(const std::string& text, const std::string& part) {
   return found;
 }
 
-// Tags that begin so: "<path style=" and, within the style, this colour.
+// The number of tags that begin with "<path style=" and have this colour in the style.
 int count_filled(const std::string& svg, const std::string& color) {
   int found = 0;
   for (size_t at = 0; (at = svg.find("<path ", at)) != std::string::npos; ++at) {
     auto tag = svg.substr(at, svg.find('>', at) - at);
     std::erase(tag, ' ');
-    // As cairo 1.16 writes it, and as 1.18 does.
+    // As cairo 1.16 and 1.18 write it.
     const bool filled = tag.find("fill:rgb(" + color) != std::string::npos ||
                         tag.find("fill=\"rgb(" + color) != std::string::npos;
     found += filled;
@@ -65,7 +65,7 @@ int count_filled(const std::string& svg, const std::string& color) {
   return found;
 }
 
-// Every tag that opens is closed, in order; in texts there is no bare < > or &.
+// Every tag is closed, in order, and texts have no bare < > or &.
 void check_well_formed(const std::string& xml) {
   std::vector<std::string> open;
   for (size_t at = 0, next; (next = xml.find('<', at)) != std::string::npos;) {
@@ -97,7 +97,7 @@ uint32_t number_at(const std::string& bytes, size_t at) {
   return value;
 }
 
-// The lines of an RGB image as PNG filters them, one after another.
+// The filtered lines of an RGB image, one after another.
 std::string image_of(const std::string& png) {
   std::string packed;
   for (size_t at = 8; at < png.size(); at += 12 + number_at(png, at)) {
@@ -113,7 +113,7 @@ std::string image_of(const std::string& png) {
 
 }  // namespace
 
-TEST_CASE("an SVG is well-formed, says what it shows, and has a mark for each point") {
+TEST_CASE("an SVG is well-formed, has a description and a marker for each point") {
   NEEDS_CAIRO
   const auto svg = draw(small_figure(), PictureFormat::kSvg);
   check_well_formed(svg);
@@ -121,7 +121,7 @@ TEST_CASE("an SVG is well-formed, says what it shows, and has a mark for each po
   CHECK_THAT(svg, ContainsSubstring("<title>A title</title>") && ContainsSubstring("; epoch; ") &&
                       ContainsSubstring("; run 2") &&
                       ContainsSubstring("accuracy (share of &lt;the&gt; images &amp; more)"));
-  // Filled with the palette's blue and vermilion: the points, and one each in the legend.
+  // Blue and vermilion markers: the points, and one each in the legend.
   CHECK(count_filled(svg, "0%,44.7") == 3 + 1);
   CHECK(count_filled(svg, "83.5") == 2 + 1);
 }
@@ -136,7 +136,7 @@ TEST_CASE("a PNG is twice as large as the SVG says, and not blank") {
   CHECK(png.substr(12, 4) == "IHDR");
   CHECK(number_at(png, 16) == 1920);
   CHECK(number_at(png, 20) == 2 * std::stoul(svg.substr(height)));
-  CHECK(png.substr(png.size() - 8, 4) == "IEND");  // and nothing behind its checksum
+  CHECK(png.substr(png.size() - 8, 4) == "IEND");  // followed by its checksum only
   const auto image = image_of(png);
   CHECK(std::set<char>(image.begin(), image.end()).size() > 50);
 
@@ -145,7 +145,7 @@ TEST_CASE("a PNG is twice as large as the SVG says, and not blank") {
   CHECK(image_of(draw(emptier, PictureFormat::kPng)) != image);
 }
 
-TEST_CASE("texts of any language and of any bytes do no harm") {
+TEST_CASE("texts of any language and any bytes can be drawn") {
   NEEDS_CAIRO
   auto figure = small_figure();
   figure.title = "\xD0\x97\xE7\xAC\xAC <\"&'>";

@@ -1,4 +1,4 @@
-// From files to figures: every expected point stands in the file that the case writes by hand.
+// From files to figures. Every test writes its file by hand.
 #include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
@@ -65,7 +65,7 @@ TEST_CASE("a run in its first epoch shows the loss of its steps") {
   CHECK(legend_of(figure) == Texts{"while training"});
   CHECK(figure.summary == "losses while training of 1 run");
 
-  // Beside one that is further.
+  // Together with a run that has more epochs.
   const auto both = figure_from({{"one.jsonl", whole}, {"two.jsonl", first}});
   REQUIRE(both.panels.size() == 2);
   CHECK(both.panels[0].series.size() == 2);
@@ -73,7 +73,7 @@ TEST_CASE("a run in its first epoch shows the loss of its steps") {
   CHECK(legend_of(both).size() == 3);
 }
 
-TEST_CASE("cells that have diverged are missing with a note") {
+TEST_CASE("diverged cells have no point, and a note says so") {
   const std::string cell =
       R"({"devices":"cpu","batch_size":256,"epochs":3,"lr":0.1,"accuracy":0.5,"diverged":false},)";
   const auto diverged = [](const std::string& lr) {
@@ -88,7 +88,7 @@ TEST_CASE("cells that have diverged are missing with a note") {
                     Catch::Matchers::ContainsSubstring("1 of 1 cell diverged"));
 }
 
-TEST_CASE("the test point of a run that was cut short is drawn where it was measured") {
+TEST_CASE("the test point of a run that --limit-steps ended is drawn where it was measured") {
   const auto cut = [](const std::string& plan, const std::string& end) {
     return figure_from({{"run.jsonl", R"({"event":"plan","steps_per_epoch":235,)" + plan + R"("lr":0.2}
 {"event":"step","epoch":1,"step":20,"loss":2.25}
@@ -101,15 +101,15 @@ TEST_CASE("the test point of a run that was cut short is drawn where it was meas
     const auto figure = cut(R"("total_steps":20,)", end);
     check_points(figure.panels[0].series[0], {{at, .125}});
     check_points(figure.panels[0].series[1], {{at, .25}});
-    check_points(figure.panels[1].series[0], {{at, 2.25}});  // beside the loss of its last step
+    check_points(figure.panels[1].series[0], {{at, 2.25}});  // at its last step
     check_points(figure.panels[1].series[1], {{at, 2}});
   }
-  // A whole epoch, and a file that does not say.
+  // A whole epoch, and a file without the number of steps.
   check_points(cut(R"("total_steps":235,)", "").panels[0].series[1], {{1, .25}});
   check_points(cut("", "").panels[0].series[1], {{1, .25}});
 }
 
-TEST_CASE("several runs are named by what differs") {
+TEST_CASE("several runs are named by their differences") {
   const auto figure =
       figure_from({{"one.jsonl", run(R"(["cpu"])", "0.2")}, {"two.jsonl", run(R"(["cpu","cpu"])", "0.4")}});
   CHECK(figure.subtitle == "lenet, batch 256, seed 3");
@@ -120,18 +120,18 @@ TEST_CASE("several runs are named by what differs") {
   const auto& two = figure.panels[0].series[3].style;
   CHECK(one.color != two.color);
   CHECK(one.marker != two.marker);
-  CHECK(figure.panels[0].series[1].style.color == two.color);  // pale, of the same run
+  CHECK(figure.panels[0].series[1].style.color == two.color);  // the pale line of the same run
   CHECK(figure.summary == "test accuracy and losses of 2 runs");
 }
 
-TEST_CASE("files of one name are told apart by their paths") {
+TEST_CASE("files with equal names are named by their paths") {
   const auto text = run(R"(["cpu"])", "0.2");
   const auto figure = figure_from({{"a/run.jsonl", text}, {"b/run.jsonl", text}});
   CHECK(legend_of(figure)[0] == "a/run.jsonl");
   CHECK(legend_of(figure)[1] == "b/run.jsonl");
 }
 
-TEST_CASE("benchmarks and sweeps of one name are told apart by their paths, too") {
+TEST_CASE("benchmarks and sweeps with equal names are named by their paths too") {
   const auto allreduce =
       bench("allreduce",
             R"("tables":[)" +
@@ -139,7 +139,7 @@ TEST_CASE("benchmarks and sweeps of one name are told apart by their paths, too"
   CHECK(legend_of(figure_from({{"a/x.json", allreduce}, {"b/x.json", allreduce}})) ==
         Texts{"a/x.json", "b/x.json"});
   const std::string timeline =
-      R"("timeline":[{"experiment":"copy","process":"cpu:0","track":"compute","name":"product 0","begin":0,"end":1}])";
+      R"("timeline":[{"experiment":"copy","process":"cpu:0","track":"compute","name":"matmul 0","begin":0,"end":1}])";
   const auto overlap =
       figure_from({{"a/x.json", bench("overlap", timeline)}, {"b/x.json", bench("overlap", timeline)}});
   REQUIRE(overlap.panels.size() == 2);
@@ -147,7 +147,7 @@ TEST_CASE("benchmarks and sweeps of one name are told apart by their paths, too"
   CHECK(overlap.panels[1].title == "b/x.json: copy");
 }
 
-TEST_CASE("allreduce: a line for each devices and algorithm; what was not measured is left out") {
+TEST_CASE("allreduce: one line per devices and algorithm, without missing values") {
   const auto rows = R"({"devices":"[cpu, cpu]","algorithm":"root","bytes":2048,"busbw":4.5},
     {"devices":"[cpu, cpu]","algorithm":"ring","bytes":2048,"busbw":2.5},
     {"devices":"[cpu, cpu]","algorithm":"ring","bytes":32768,"busbw":null},
@@ -159,7 +159,7 @@ TEST_CASE("allreduce: a line for each devices and algorithm; what was not measur
   REQUIRE(figure.panels.size() == 1);
   const auto& panel = figure.panels[0];
   REQUIRE(panel.series.size() == 3);
-  check_points(panel.series[0], {{8, .5}, {2048, 4.5}});  // in order of size, whatever the file's
+  check_points(panel.series[0], {{8, .5}, {2048, 4.5}});  // sorted by size
   check_points(panel.series[1], {{2048, 2.5}});
   check_points(panel.series[2], {{8, .125}});
   CHECK(panel.x.scale == Scale::kLog);
@@ -193,14 +193,14 @@ TEST_CASE("scaling: speed-up with its efficiency, the ideal, and what was predic
   CHECK(series[3].points[0].label == "81 %");
   CHECK(series[3].style.hollow);
   CHECK(series[3].style.line == Line::kDashed);
-  CHECK(series[3].style.color == series[2].style.color);  // of its mode
+  CHECK(series[3].style.color == series[2].style.color);  // the colour of its mode
   CHECK_FALSE(series[1].style.hollow);
   CHECK(legend_of(figure) == Texts{"strong", "weak", "predicted", "ideal"});
   CHECK(figure.panels[0].x.label == "replicas");
   CHECK(figure.panels[0].y.label == "speed-up over one replica");
 }
 
-TEST_CASE("scaling: lines of different kinds of devices are told apart by them") {
+TEST_CASE("scaling: lines are named by their kinds of devices") {
   const auto row = [](const std::string& devices) {
     return R"({"mode":"strong","devices":")" + devices + R"(","replicas":2,"speedup":1.5,"efficiency":75.0})";
   };
@@ -218,13 +218,13 @@ TEST_CASE("scaling without a prediction has none in its legend") {
   CHECK(legend_of(figure) == Texts{"ideal"});
 }
 
-TEST_CASE("overlap: a panel an experiment, tracks from above, all on one scale that begins at 0") {
+TEST_CASE("overlap: one panel per experiment, tracks from the top, one time scale from 0") {
   const auto events = R"("timeline":[
-    {"experiment":"run, then copy","track":"cpu:0 compute","name":"product 0","begin":5.010,"end":5.030},
+    {"experiment":"run, then copy","track":"cpu:0 compute","name":"matmul 0","begin":5.010,"end":5.030},
     {"experiment":"run, then copy","track":"cpu:0 copy","name":"copy 0","begin":5.030,"end":5.035},
-    {"experiment":"at once","track":"cpu:1 compute","name":"product 0","begin":7.0,"end":7.040},
+    {"experiment":"at once","track":"cpu:1 compute","name":"matmul 0","begin":7.0,"end":7.040},
     {"experiment":"at once","track":"cpu:0 compute","name":"copy 0","begin":7.010,"end":7.020},
-    {"experiment":"at once","track":"cpu:1 compute","name":"product 1","begin":7.040,"end":null}],"tables":[])";
+    {"experiment":"at once","track":"cpu:1 compute","name":"matmul 1","begin":7.040,"end":null}],"tables":[])";
   const auto figure = figure_from({{"overlap.json", bench("overlap", events)}});
   REQUIRE(figure.panels.size() == 2);
   const auto& first = figure.panels[0];
@@ -237,24 +237,24 @@ TEST_CASE("overlap: a panel an experiment, tracks from above, all on one scale t
   CHECK(first.bars[0].track == 0);
   CHECK(first.bars[1].track == 1);
   CHECK(first.bars[0].color != first.bars[1].color);
-  CHECK(first.bars[0].label == "product 0");
+  CHECK(first.bars[0].label == "matmul 0");
   REQUIRE(first.y.ticks.size() == 2);
   CHECK(first.y.ticks[0].label == "cpu:0 compute");
   CHECK(first.y.ticks[0].at == .5);
   CHECK(first.y.low > first.y.high);  // track 0 is on top
   const auto& second = figure.panels[1];
   REQUIRE(second.bars.size() == 2);                   // null: not measured
-  CHECK(second.y.ticks[0].label == "cpu:0 compute");  // by name, not as they came
+  CHECK(second.y.ticks[0].label == "cpu:0 compute");  // sorted by name
   CHECK(second.bars[0].track == 1);
   CHECK(second.bars[1].track == 0);
-  CHECK(second.bars[1].color == first.bars[1].color);  // a copy, whatever its track
+  CHECK(second.bars[1].color == first.bars[1].color);  // the colour of copies
   for (const auto& panel : figure.panels) CHECK(panel.x.high == Approx(40));
   CHECK(figure.panels[1].x.label == "time (ms)");
   CHECK(legend_of(figure) == Texts{"computing", "copying"});
   CHECK(figure.summary == "a timeline of 2 experiments");
 }
 
-TEST_CASE("sweep: accuracy against learning rate, a line for each devices, batch and epochs") {
+TEST_CASE("sweep: accuracy against learning rate, one line per devices, batch and epochs") {
   const auto cells = R"({"devices":"[cpu]","lr":0.2,"batch_size":256,"epochs":3,"accuracy":0.75},
     {"devices":"[cpu]","lr":0.05,"batch_size":256,"epochs":3,"accuracy":0.5},
     {"devices":"[cpu]","lr":0.8,"batch_size":256,"epochs":3,"accuracy":null},
@@ -270,7 +270,7 @@ TEST_CASE("sweep: accuracy against learning rate, a line for each devices, batch
   CHECK(legend_of(figure) == Texts{"[cpu], batch 256", "[cpu, cpu], batch 512"});
 }
 
-TEST_CASE("several benchmarks of one kind share a picture, told apart by file") {
+TEST_CASE("several benchmarks of one kind share a picture and are named by file") {
   const auto text = [](const std::string& busbw) {
     return bench("allreduce",
                  R"("tables":[)" +

@@ -1,4 +1,4 @@
-// Where things lie in a picture: a canvas of the test's own notes what is drawn on it.
+// Where the parts of a picture lie. The test's canvas records what is drawn.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <string>
@@ -19,7 +19,7 @@ bool overlap(const Rectangle& a, const Rectangle& b) {
   return a.left < b.right && b.left < a.right && a.top < b.bottom && b.top < a.bottom;
 }
 
-// Every letter is .6 of its size wide, and a line of text as high as its size.
+// Every letter is .6 of the font size wide; a line of text is as high as the font size.
 class NotingCanvas final : public Canvas {
  public:
   struct Word {
@@ -111,7 +111,7 @@ TEST_CASE("points lie where the axes say") {
   CHECK(joined != canvas.lines.end());
 }
 
-TEST_CASE("a line of one point without a marker is still seen") {
+TEST_CASE("a line of one point without a marker is visible") {
   Panel panel;
   panel.series = {{{.marker = Marker::kNone}, {{.5, .5}}}};
   CHECK(painted({.panels = {panel}}).canvas.marks.size() == 1);
@@ -157,12 +157,12 @@ TEST_CASE("no text covers another, the data or the border") {
     if (text == "50 %" || text == "60 %") continue;  // labels of points
     for (const auto& place : layout.panels) CHECK_FALSE(overlap(box, place.area));
   }
-  // Eight markers a panel, four in the legend, which lies below the panels.
+  // Eight markers per panel, and four in the legend below the panels.
   CHECK(canvas.marks.size() == 8 + 8 + 4);
   for (const auto& place : layout.legend) CHECK(place.at.y > layout.panels[1].area.bottom);
 }
 
-TEST_CASE("many names make a longer legend, and too long ones are shortened in the middle") {
+TEST_CASE("many names make a longer legend, and long names are shortened in the middle") {
   auto figure = busy_figure();
   const auto before = painted(figure).layout.height;
   for (int i = 0; i < 20; ++i)
@@ -175,7 +175,7 @@ TEST_CASE("many names make a longer legend, and too long ones are shortened in t
                        Catch::Matchers::EndsWith("xend"));
 }
 
-TEST_CASE("shortening never cuts a character apart") {
+TEST_CASE("shortening never splits a character") {
   NotingCanvas canvas;
   std::string text;
   for (int i = 0; i < 30; ++i) text += "\xC3\xA4";  // a with two dots
@@ -214,7 +214,7 @@ TEST_CASE("labels cover neither markers nor each other, and stay inside") {
   CHECK(placed > 10);
 }
 
-TEST_CASE("a label keeps clear of lines, and is left out where there is no room") {
+TEST_CASE("a label avoids lines and is left out if there is no room") {
   const Rectangle area{0, 0, 200, 200};
   const std::vector<std::vector<Position>> line{{{0, 200}, {200, 0}}};  // rising
   const auto free = place_labels({{{100, 100}, 4, 30}}, line, area, 12);

@@ -1,4 +1,4 @@
-// Files as lockstep writes them, made by hand, and the figures of them.
+// Files in lockstep's formats, made by hand, and their figures.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace lockstep::testing {
 
-// Of files as name and text.
+// The figure of files that are given as name and text.
 inline plot::Figure figure_from(const std::vector<std::pair<std::string, std::string>>& files) {
   std::vector<plot::Source> sources;
   for (const auto& [name, text] : files) sources.push_back(plot::parse_source(name, text));

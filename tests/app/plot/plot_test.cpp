@@ -1,4 +1,4 @@
-// `lockstep plot` as a program: what it writes, what it refuses, and what it leaves alone.
+// `lockstep plot` as a process: what it writes, refuses and leaves unchanged.
 #include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <fstream>
@@ -90,7 +90,7 @@ TEST_CASE("an existing picture is kept, unless --overwrite is given") {
   CHECK_THAT(read_file(output), ContainsSubstring("</svg>"));
 }
 
-TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") {
+TEST_CASE("an error leaves no file, and an existing file as it was") {
   const TempFolder folder;
   const auto bad = written(folder / "bad.json", R"({"model":"x"})"),
              empty = written(folder / "empty.jsonl", "");
@@ -121,7 +121,7 @@ TEST_CASE("what cannot be drawn leaves no file, and an existing one as it was") 
   CHECK(read_file(kept) == "mine\n");
 }
 
-TEST_CASE("a picture of a file with characters that XML does not have is one that its parsers take") {
+TEST_CASE("characters that XML does not have do not reach the picture") {
   NEEDS_CAIRO
   if (run_process({.command = {"/usr/bin/env", "python3", "-c", "import xml.dom.minidom"}}).exit_code != 0) {
     SKIP_CASE("there is no Python with an XML parser");
@@ -130,7 +130,7 @@ TEST_CASE("a picture of a file with characters that XML does not have is one tha
   std::string every = "\"";
   for (int c = 0; c < 32; ++c)
     every += "\\u00" + std::string(c < 16 ? "0" : "1") + "0123456789abcdef"[c % 16];
-  every += "\x7f\\ufffe\\uffff\\ud83d\\ude00<&>\"";  // and four that it has, or that are written otherwise
+  every += "\x7f\\ufffe\\uffff\\ud83d\\ude00<&>\"";  // and characters that XML has, or that are escaped
   const auto metrics =
       written(folder / "run\x01.jsonl", R"({"event":"plan","steps_per_epoch":4,"model":)" + every +
                                             R"(,"optimizer":)" + every + R"(,"devices":[)" + every +
@@ -163,7 +163,7 @@ TEST_CASE("a picture of a file with characters that XML does not have is one tha
   }
 }
 
-TEST_CASE("a run that still writes is drawn without the line that is cut, and that is said") {
+TEST_CASE("a run that is still writing is drawn without its incomplete last line, with a warning") {
   NEEDS_CAIRO
   const TempFolder folder;
   const auto file = written(folder / "run.jsonl", R"({"event":"plan","steps_per_epoch":4}
@@ -172,10 +172,10 @@ TEST_CASE("a run that still writes is drawn without the line that is cut, and th
   const auto result = run_process(program({"plot", file, "--output", (folder / "run.svg").string()}));
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out, ContainsSubstring("losses while training of 1 run"));
-  CHECK_THAT(result.err, ContainsSubstring("warning: the last line of '" + file + "' is cut short"));
+  CHECK_THAT(result.err, ContainsSubstring("warning: the last line of '" + file + "' is incomplete"));
 }
 
-TEST_CASE("the ending of --output decides, and there are two") {
+TEST_CASE("the ending of --output decides between SVG and PNG") {
   const TempFolder folder;
   const auto file = written(folder / "s.json", kSweep);
   for (const auto* name : {"s.pdf", "s", "s.SVG", ".png"}) {

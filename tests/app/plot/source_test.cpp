@@ -1,4 +1,4 @@
-// Files that make no picture, and what is said of them.
+// Files that cannot be drawn, and their errors.
 #include <lockstep/tests/catch.h>
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// What is thrown: its type's exit code, its text and its hint.
+// The error: exit code, text and hint.
 Error refusal(const std::vector<std::pair<std::string, std::string>>& files) {
   try {
     figure_from(files);
@@ -35,33 +35,33 @@ void check_data_error(const std::string& text, const std::string& says) {
 
 }  // namespace
 
-TEST_CASE("a file that is none of these is refused with what it is") {
+TEST_CASE("a file of another kind is refused with its kind") {
   check_data_error("", "it is empty");
   check_data_error(" \n\n", "it is empty");
-  check_data_error("epoch,accuracy\n1,0.5\n", "it is no JSON");
+  check_data_error("epoch,accuracy\n1,0.5\n", "it is not JSON");
   check_data_error("[1, 2]", "plain array");
   check_data_error("7", "plain number");
   check_data_error("{}", "empty JSON object");
   check_data_error(R"({"model":"x","layers":[]})", "'model', 'layers'");
   check_data_error(R"({"format":"other","version":1})", "'format', 'version'");
   check_data_error(R"([{"name":"step","ph":"X"}])", "it is a trace");
-  check_data_error("{\"loss\":1}\n{\"loss\":2}\n", "no plan of a run");
+  check_data_error("{\"loss\":1}\n{\"loss\":2}\n", "not the plan of a run");
   check_data_error(bench("partition", R"("tables":[])"), "no picture of the benchmark 'partition'");
   check_data_error(R"({"format":"lockstep sweep","version":2,"cells":[]})",
                    "version 2, this lockstep reads version 1");
   check_data_error(R"({"format":"lockstep bench","bench":"allreduce","tables":[]})", "version null");
-  check_data_error("\xff\xfe{}", "no JSON");
+  check_data_error("\xff\xfe{}", "not JSON");
 }
 
 TEST_CASE("damaged files are refused with the place") {
   const auto whole = run(R"(["cpu"])", "0.2");
-  check_data_error(whole.substr(0, whole.size() - 10) + "\n", "line 7 is no whole JSON object");
-  check_data_error(whole + "[]\n", "line 8 is no whole JSON object");
+  check_data_error(whole.substr(0, whole.size() - 10) + "\n", "line 7 is not a whole JSON object");
+  check_data_error(whole + "[]\n", "line 8 is not a whole JSON object");
   const auto sound = bench("allreduce", "\n\"tables\":[]\n");
   check_data_error(sound.substr(0, sound.size() - 4), "damaged or cut short");
   check_data_error(sound.substr(0, sound.size() - 4), "at line 2");
   check_data_error(R"({"format":"lockstep bench","version":1e999})", "damaged or cut short");
-  // Cut within its only line.
+  // Cut within the only line.
   check_data_error(whole.substr(0, 20), "damaged or cut short");
 }
 
@@ -82,7 +82,7 @@ TEST_CASE("sound files without anything to draw are refused") {
 }
 
 TEST_CASE("values of the wrong type are refused") {
-  check_data_error(bench("allreduce", R"("tables":7)"), "not as lockstep writes it");
+  check_data_error(bench("allreduce", R"("tables":7)"), "was not written by lockstep");
   check_data_error(sweep(R"({"lr":"high","accuracy":0.5})"), "type must be number, but is string");
   check_data_error(bench("overlap", R"("timeline":[{"begin":0,"end":1}])"), "experiment");
   check_data_error(R"({"event":"plan"})"
@@ -95,17 +95,17 @@ TEST_CASE("values of the wrong type are refused") {
                    "at least one step");
 }
 
-TEST_CASE("what is nested without end is refused, as a document and as a line") {
+TEST_CASE("endless nesting is refused, in a document and in a line") {
   const std::string deep = std::string(80'000, '[') + std::string(80'000, ']');
   const std::string format = R"({"format":"lockstep bench","version":1,"bench":"allreduce","tables":)";
   check_data_error(deep, "nested more than 64 deep");
   check_data_error(format + deep + "}", "nested more than 64 deep");
   const auto whole = run(R"(["cpu"])", "0.2");
   check_data_error(whole + deep + "\n",
-                   "line 8 is no whole JSON object (JSON that is nested more than 64 deep)");
+                   "line 8 is not a whole JSON object (JSON that is nested more than 64 deep)");
 }
 
-TEST_CASE("the last line of a run that still writes, or was killed, is left out") {
+TEST_CASE("an incomplete last line of a run is left out") {
   const auto whole = run(R"(["cpu"])", "0.2");
   const auto lines_before = whole.rfind("{\"event\":\"end\"");
   for (const size_t length : {lines_before + 1, lines_before + 10, whole.size() - 2}) {
@@ -113,7 +113,8 @@ TEST_CASE("the last line of a run that still writes, or was killed, is left out"
     CHECK(source.cut_short);
     CHECK(source.json.size() == 6);
   }
-  const auto without_end = parse_source("run.jsonl", whole.substr(0, whole.size() - 1));  // of the line
+  const auto without_end =
+      parse_source("run.jsonl", whole.substr(0, whole.size() - 1));  // without the end of line
   CHECK_FALSE(without_end.cut_short);
   CHECK(without_end.json.size() == 7);
   CHECK_FALSE(parse_source("run.jsonl", whole).cut_short);
@@ -126,7 +127,7 @@ TEST_CASE("files of different kinds make no picture together") {
                                ContainsSubstring("'s.json' is a sweep"));
 }
 
-TEST_CASE("every text that is read can stand in a picture") {
+TEST_CASE("all texts that are read are printable") {
   const auto source =
       parse_source("run.jsonl",
                    "{\"event\":\"plan\",\"model\":\"a\\u0001b\\u001b\",\"devices\":[\"\\ufffe\\u0000\"],"
@@ -137,7 +138,7 @@ TEST_CASE("every text that is read can stand in a picture") {
   CHECK(plan.at("n").at("x") == "\xC3\xA4\xF0\x9F\x98\x80");
 }
 
-TEST_CASE("numbers that no axis can hold are left out, and next to nothing is 0") {
+TEST_CASE("numbers that are too large are left out, and tiny ones become 0") {
   const auto source =
       parse_source("run.jsonl", "{\"event\":\"plan\",\"a\":1.7e308,\"b\":[-1e101,1e100,1e-101,-5e-324,7]}\n");
   const auto& plan = source.json.front();

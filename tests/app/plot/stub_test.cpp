@@ -1,4 +1,4 @@
-// What a build without cairo says, whatever this one has.
+// A build without cairo.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/plot/draw.h>

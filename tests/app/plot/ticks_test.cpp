@@ -1,4 +1,4 @@
-// Where axes have their ticks. All expected values are made by hand.
+// The ticks of axes. All expected values are by hand.
 #include <lockstep/tests/catch.h>
 #include <limits>
 #include <string>
@@ -42,7 +42,7 @@ TEST_CASE("linear ticks go in steps of 1, 2 or 5") {
   check_places(linear_ticks(0, 2500, 6), {0, 500, 1000, 1500, 2000, 2500});
 }
 
-TEST_CASE("no step is below the least one") {
+TEST_CASE("no step is below least_step") {
   CHECK(labels(linear_ticks(0, 2, 8)) == Labels{"0.0", "0.5", "1.0", "1.5", "2.0"});
   CHECK(labels(linear_ticks(0, 2, 8, 1)) == Labels{"0", "1", "2"});
 }
@@ -69,7 +69,7 @@ TEST_CASE("ranges that have no ticks") {
   CHECK(doubling_ticks(0, 8).empty());
 }
 
-TEST_CASE("decades, with 2 and 5 where there is room") {
+TEST_CASE("decades, with 2 and 5 if there is room") {
   CHECK(labels(decade_ticks(.01, .5, 8)) == Labels{"0.01", "0.02", "0.05", "0.1", "0.2", "0.5"});
   CHECK(labels(decade_ticks(.0001, 20, 8)) == Labels{"0.0001", "0.001", "0.01", "0.1", "1", "10"});
   CHECK(labels(decade_ticks(1e-5, 1e7, 5)) == Labels{"1e-5", "0.01", "10", "10000", "1e7"});
@@ -84,7 +84,7 @@ TEST_CASE("bytes go in equal steps of powers of two, from the first size on") {
   CHECK(labels(byte_ticks(5, 20, 8)) == Labels{"8", "16"});
 }
 
-TEST_CASE("doublings, with those between on a short axis") {
+TEST_CASE("doublings, with values between them on a short axis") {
   CHECK(labels(doubling_ticks(1, 16)) == Labels{"1", "2", "4", "8", "16"});
   CHECK(labels(doubling_ticks(1, 4)) == Labels{"1", "1.5", "2", "3", "4"});
   CHECK(labels(doubling_ticks(.5, 1)) == Labels{"0.5", "0.75", "1"});
@@ -118,7 +118,7 @@ TEST_CASE("an axis reaches from tick to tick around its values") {
   CHECK(labels(doubling.ticks) == Labels{"1", "2", "4", "8", "16"});
 }
 
-TEST_CASE("one value, or none, has an axis too") {
+TEST_CASE("one value or none gives an axis too") {
   const std::vector<double> none, one{5}, zero{0};
   for (const auto& values : {none, one, zero}) {
     const auto axis = linear_axis("", values);

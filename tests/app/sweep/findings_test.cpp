@@ -1,4 +1,4 @@
-// What a sweep's results amount to, in words: made-up results, sentences by hand.
+// The findings of a sweep, from made-up results.
 #include <lockstep/tests/catch.h>
 #include <string>
 #include <vector>
@@ -24,7 +24,7 @@ CellResult result(const std::string& devices, int replicas, double lr, double ac
   return made;
 }
 
-// All sentences, one a line.
+// All sentences, one per line.
 std::string text_of(const std::vector<CellResult>& results) {
   std::string text;
   for (const auto& finding : findings_of(results, kTestRows)) text += finding.sentence + "\n";
@@ -33,7 +33,7 @@ std::string text_of(const std::vector<CellResult>& results) {
 
 }  // namespace
 
-TEST_CASE("a cell is the same training whichever way its rate was rounded") {
+TEST_CASE("cells whose rates differ by rounding are the same") {
   const SweepCell cell{.devices = "cpux3", .replicas = 3, .batch_size = 768, .lr = 3 * .1, .epochs = 1};
   auto other = cell;
   other.lr = .3;
@@ -52,7 +52,7 @@ TEST_CASE("a sweep names its best cell, the first of equals") {
         "best: test acc 0.5000 on cpu at batch 256, lr 0.1, 3 epochs\n");
 }
 
-TEST_CASE("a sweep says how the best rate moves with the number of replicas, either way") {
+TEST_CASE("a sweep says how the best rate changes with the number of replicas") {
   const auto best = [](double one, double two, double four) {
     std::vector<CellResult> results;
     for (const double lr : {.1, .2, .4}) {
@@ -71,11 +71,12 @@ TEST_CASE("a sweep says how the best rate moves with the number of replicas, eit
   CHECK(up.values.at("best").at(2).at("lr") == .4);
   CHECK_THAT(best(.1, .1, .2).sentence, ContainsSubstring("it goes up"));
   CHECK_THAT(best(.4, .2, .2).sentence, ContainsSubstring("it goes down"));
-  CHECK_THAT(best(.2, .2, .2).sentence, ContainsSubstring("it does not move with the number of replicas"));
+  CHECK_THAT(best(.2, .2, .2).sentence,
+             ContainsSubstring("no change with the number of replicas is visible"));
   CHECK_THAT(best(.1, .4, .2).sentence, ContainsSubstring("no clear direction"));
 }
 
-TEST_CASE("lists of as many replicas say nothing about their number") {
+TEST_CASE("lists with equal numbers of replicas show no trend") {
   const auto finding = findings_of({result("cpu", 1, .1, .8), result("cpu", 1, .2, .7),
                                     result("cuda:0", 1, .1, .7), result("cuda:0", 1, .2, .8)},
                                    kTestRows)
@@ -84,13 +85,13 @@ TEST_CASE("lists of as many replicas say nothing about their number") {
   CHECK_THAT(finding.sentence, !ContainsSubstring("replicas"));
 }
 
-TEST_CASE("a rate that was scaled is shown with the one that was given") {
+TEST_CASE("a scaled rate is shown with the given one") {
   CHECK_THAT(text_of({result("cpu", 1, .1, .7, .1), result("cpu", 1, .2, .8, .2),
                       result("cpux3", 3, .3, .8, .1), result("cpux3", 3, .6, .7, .2)}),
              ContainsSubstring("0.2 on cpu (test acc 0.8000), 0.3 (3 x 0.1) on cpux3 (test acc 0.8000)"));
 }
 
-TEST_CASE("a best rate at the end of the range is said to be open, one inside it is not") {
+TEST_CASE("a best rate at the end of the range is reported, one inside is not") {
   const auto with_best = [](double lr) {
     std::vector<CellResult> results;
     for (const double rate : {.4, .1, .2}) results.push_back(result("cpu", 1, rate, rate == lr ? .8 : .7));
@@ -103,7 +104,7 @@ TEST_CASE("a best rate at the end of the range is said to be open, one inside it
   CHECK_THAT(with_best(.2), !ContainsSubstring("may be better"));
 }
 
-TEST_CASE("cells that diverged are counted, with the smallest of their rates") {
+TEST_CASE("diverged cells are counted, with their smallest rate") {
   const auto some = text_of({result("cpu", 1, .1, .8), result("cpu", 1, 9, kDiverged),
                              result("cpux2", 2, .1, kDiverged), result("cpux2", 2, 9, kDiverged)});
   CHECK_THAT(some, ContainsSubstring("3 of 4 cells diverged, at the smallest rate lr 0.1 on cpux2"));
@@ -115,7 +116,7 @@ TEST_CASE("cells that diverged are counted, with the smallest of their rates") {
   CHECK_THAT(text_of({result("cpu", 1, .1, .8)}), !ContainsSubstring("diverged"));
 }
 
-TEST_CASE("the table has the best accuracy of each rate on each list, where there are several of both") {
+TEST_CASE("the table has the best accuracy of each rate on each list, if there are several of both") {
   auto longer = result("cpux2", 2, .2, .625);
   longer.cell.epochs = 5;
   const auto table =
@@ -130,7 +131,7 @@ TEST_CASE("the table has the best accuracy of each rate on each list, where ther
   CHECK(accuracy_table({result("cpu", 1, .1, .25), result("cpux2", 2, .1, .5)}).empty());
 }
 
-TEST_CASE("accuracies that the test images do not tell apart count as equal") {
+TEST_CASE("accuracies that the test images cannot tell apart count as equal") {
   // 2 sqrt(2 x .8 x .2 / 10000) and, with 100 images, ten times as much
   CHECK(accuracy_margin(.8, 10'000) == Approx(.0113137));
   CHECK(accuracy_margin(.8, 100) == Approx(.113137));
@@ -142,15 +143,15 @@ TEST_CASE("accuracies that the test images do not tell apart count as equal") {
   CHECK_THAT(text, ContainsSubstring(
                        "0.1 or 0.2 on cpu (test acc 0.8000), 0.4 on cpux2 (test acc 0.8000): it goes up"));
   CHECK_THAT(text, ContainsSubstring("cpux2: 0.4 is the largest rate"));
-  // The same of 100 images: ranges overlap, and no end is the best.
+  // With 100 images the ranges overlap, and neither end is the best.
   const auto few = findings_of(close, 100);
   CHECK(few.at(1).values.at("trend") == "none");
   CHECK(few.size() == 2);
-  // An untrained network is as good with any rate.
+  // An untrained network is equally good with any rate.
   const auto untrained =
       findings_of({result("cpu", 1, .1, .1), result("cpu", 1, .2, .1), result("cpu", 1, .4, .1),
                    result("cpux2", 2, .1, .1), result("cpux2", 2, .2, .1)},
                   kTestRows);
   CHECK_THAT(untrained.at(1).sentence,
-             ContainsSubstring("0.1 or 0.2 or 0.4 on cpu") && ContainsSubstring("it does not move"));
+             ContainsSubstring("0.1 or 0.2 or 0.4 on cpu") && ContainsSubstring("no change with the number"));
 }
