@@ -1,4 +1,4 @@
-// What is taken of JSON that somebody hands in, and what is not.
+// Which JSON of users is accepted, and which is refused.
 #include <sys/stat.h>
 
 #include <lockstep/tests/catch.h>
@@ -27,7 +27,7 @@ std::string repeated(const std::string& text, size_t times) {
 TEST_CASE("JSON may be nested 64 deep and no deeper") {
   CHECK(parse_json(repeated("[", 64) + "7" + repeated("]", 64)).is_array());
   CHECK(parse_json(repeated("{\"a\":", 64) + "7" + repeated("}", 64)).is_object());
-  CHECK(parse_json("[" + repeated("[[]],", 1000) + "{}]").size() == 1001);  // wide is not deep
+  CHECK(parse_json("[" + repeated("[[]],", 1000) + "{}]").size() == 1001);  // wide, not deep
   for (const size_t depth : {65, 1000, 300'000}) {
     INFO(depth);
     CHECK_THROWS_WITH(parse_json(repeated("[", depth) + repeated("]", depth)),
@@ -38,7 +38,7 @@ TEST_CASE("JSON may be nested 64 deep and no deeper") {
   }
 }
 
-TEST_CASE("what is no JSON is said with its place, or why") {
+TEST_CASE("an error of a text that is no JSON gives the place or the reason") {
   CHECK_THROWS_WITH(parse_json("{\n\"a\": x}"), "no JSON at line 2, column 6");
   CHECK_THROWS_WITH(parse_json("[1e999]"), ContainsSubstring("no JSON: ") && ContainsSubstring("1e999"));
   CHECK_THROWS_AS(parse_json(""), JsonError);
@@ -46,7 +46,7 @@ TEST_CASE("what is no JSON is said with its place, or why") {
   CHECK_THROWS_AS(parse_json("\"\\ud800\""), JsonError);  // half of a pair
 }
 
-TEST_CASE("only regular files of a bounded size are read") {
+TEST_CASE("only regular files up to 256 MB are read") {
   const TempFolder folder;
   const auto refused = [](const std::filesystem::path& path) {
     try {
@@ -64,7 +64,7 @@ TEST_CASE("only regular files of a bounded size are read") {
   CHECK(read_json_file(file.string(), "") == "[1]\n");
   std::filesystem::create_symlink(file, folder / "link");
   CHECK(read_json_file((folder / "link").string(), "") == "[1]\n");
-  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);  // nobody writes it: to open it would wait for ever
+  REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);  // it has no writer: opening it would wait for ever
   std::ofstream(huge).close();
   std::filesystem::resize_file(huge, static_cast<uintmax_t>(kMostJsonBytes) + 1);
 
