@@ -1,4 +1,4 @@
-// main() of every Catch2 test: lists its cases for ctest, skips what this machine cannot run.
+// main() of every Catch2 test: lists the cases for ctest and skips those that this machine cannot run.
 #include <lockstep/support/cuda_info.h>
 #include <lockstep/tests/catch_session.h>
 #include <lockstep/tests/skip.h>
@@ -23,7 +23,7 @@ void list_for_ctest(Catch::Session& session) {
   }
 }
 
-// Why a case with these labels cannot run here; empty when it can.
+// Why a case with these labels cannot run here; empty if it can.
 std::string missing_device(const std::string& labels) {
   const bool two = labels.find("cuda2") != std::string::npos;
   if (!two && labels.find("cuda") == std::string::npos) {

@@ -1,4 +1,4 @@
-// What main() of the tests needs of Catch2, for version 2 and version 3.
+// The parts of Catch2 that the tests' main() uses, for versions 2 and 3.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// SKIP_CASE("why") ends a case and marks it; ctest then counts it as skipped. Catch2 2 has no such thing, so
-// it is our own for both versions.
+// SKIP_CASE("why") ends a test case and marks it as skipped for ctest. Catch2 2 has no SKIP, so both versions
+// use this macro.
 #pragma once
 
 #include <string>

@@ -90,15 +90,15 @@ TEST_CASE("commit replaces a file that has appeared meanwhile only with overwrit
   const TempFolder folder;
   {
     AtomicFile file(folder / "a", overwrite);
-    file.write("ours");
-    write_file(folder / "a", "theirs");
+    file.write("new");
+    write_file(folder / "a", "old");
     if (overwrite) {
       file.commit();
     } else {
       CHECK_THROWS_WITH(file.commit(), ContainsSubstring("already exists"));
     }
   }
-  CHECK(read_file(folder / "a") == (overwrite ? "ours" : "theirs"));
+  CHECK(read_file(folder / "a") == (overwrite ? "new" : "old"));
   CHECK(files_in(folder) == 1);
 }
 
@@ -115,8 +115,8 @@ TEST_CASE("rename_to_new replaces nothing with renameat2, with link, and with ne
   }
   const TempFolder folder;
   const auto from = folder / "from", to = folder / "to", other = folder / "other";
-  write_file(from, "ours");
-  write_file(to, "theirs");
+  write_file(from, "new");
+  write_file(to, "old");
   const int status = status_of([&] {
     refuse_calls(refused);
     if (rename_to_new(from, to) != EEXIST) _exit(2);
@@ -124,8 +124,8 @@ TEST_CASE("rename_to_new replaces nothing with renameat2, with link, and with ne
     if (rename_to_new(folder / "none", folder / "new") != ENOENT) _exit(4);
   });
   CHECK(status == 0);
-  CHECK(read_file(to) == "theirs");
-  CHECK(read_file(other) == "ours");
+  CHECK(read_file(to) == "old");
+  CHECK(read_file(other) == "new");
   CHECK(files_in(folder) == 2);
 }
 
@@ -179,8 +179,8 @@ TEST_CASE("the temporary file of a live process is kept") {
 
 TEST_CASE("only temporary files of this host and user are removed, whatever their process id") {
   const TempFolder folder;
-  const auto ours = fs::path(".lockstep-" + host());
-  const auto named = [&](const std::string& end) { return folder / (ours.string() + end); };
+  const auto prefix = fs::path(".lockstep-" + host());
+  const auto named = [&](const std::string& end) { return folder / (prefix.string() + end); };
   write_file(named(fmt::format("-{}-7.tmp", getpid())), "a number that is in use again");
   write_file(folder / ".lockstep-elsewhere.example-1-0.tmp", "another host's");
   write_file(folder / "w-1-0.tmp", "somebody's");

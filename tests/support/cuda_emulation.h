@@ -1,17 +1,13 @@
 // Runs CUDA kernels on the CPU: include this, then the header with the kernel. What a kernel may use of
 // CUDA is below; anything else does not compile.
 //
-//   run_in_fibres    one CUDA thread after the other, each up to its next __syncthreads or shuffle: fast, and
-//   the same
-//                    every time. A thread that reads what a barrier should have made another write first gets
-//                    a different value in the other order of threads.
-//   run_in_threads   each CUDA thread of a block is a thread, for ThreadSanitizer, which sees accesses that
-//   no barrier
-//                    orders. (Shuffles order accesses here, which on a GPU they need not.)
+// - run_in_fibres() runs one CUDA thread after another, each up to its next __syncthreads or shuffle. It is
+//   fast and deterministic. If a barrier is missing, the two orders of threads give different results.
+// - run_in_threads() runs each CUDA thread of a block in a thread, for ThreadSanitizer, which sees accesses
+//   that no barrier orders. (Shuffles order accesses here, but not on a GPU.)
 //
-// In both, threads that wait where others of their block or warp never come, or come to another barrier, end
-// the launch with EmulationError. Warps must take part in shuffles and votes as a whole. One launch at a time
-// in a process:
+// Both end the launch with EmulationError when threads of a block or warp miss a barrier or reach different
+// ones. Whole warps must take part in shuffles and votes. Only one launch at a time per process, because
 // __shared__ variables are static.
 #pragma once
 
@@ -42,7 +38,7 @@ struct EmulationError : std::logic_error {
 enum class ThreadOrder { kForward, kBackward };    // of threads, and of blocks
 enum class BlockTiming { kOneByOne, kAllAtOnce };  // the latter for kernels without __shared__ variables
 
-// Calls `thread` for each CUDA thread. Throws what a thread throws (one of them), and EmulationError.
+// Calls `thread` for each CUDA thread. Rethrows the exception of a thread; throws EmulationError.
 void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function<void()>& thread);
 void run_in_threads(dim3 grid, dim3 block, BlockTiming timing, const std::function<void()>& thread);
 
@@ -68,21 +64,21 @@ struct ThreadLaunch {
 inline constexpr int kWarpSize = 32;
 enum class Group { kWarp, kBlock };
 
-// Those of a warp or block that have come to a barrier.
+// A thread that has reached a barrier, and the place of the barrier.
 struct Arrival {
   int thread;
   std::source_location where;
 };
 
-// Throws EmulationError unless both have come to the same one.
+// Throws EmulationError unless both have reached the same barrier.
 void check_same_barrier(Group group, const Arrival& first, const Arrival& other);
 [[noreturn]] void throw_missing(Group group, const Arrival& first, int arrived, int wanted);
 
-// The way in which a block is run; what the built-in functions below stand on.
+// How a block is run. The built-in functions below use it.
 class BlockRunner {
  public:
   virtual ~BlockRunner() = default;
-  // Returns when all of the calling thread's warp or block have called it.
+  // Returns when all threads of the calling thread's warp or block have called it.
   virtual void meet(Group group, const std::source_location& where) = 0;
   virtual uint64_t* slots() = 0;         // (32), for the calling thread's warp to exchange values in
   virtual int warp_threads() const = 0;  // in the calling thread's warp
@@ -90,7 +86,7 @@ class BlockRunner {
 
 inline thread_local BlockRunner* current_block = nullptr;
 
-// The index-th of the places in a grid or block, and their number.
+// The coordinates of element `index` of a grid or block.
 inline dim3 place(int64_t index, dim3 size) {
   const auto i = static_cast<unsigned>(index);
   return {i % size.x, i / size.x % size.y, i / size.x / size.y};
@@ -102,7 +98,7 @@ inline int thread_in_block() {
   return static_cast<int>((threadIdx.z * blockDim.y + threadIdx.y) * blockDim.x + threadIdx.x);
 }
 
-// Of each thread the value that the thread `source(lane)` of its warp has put there.
+// Returns the `value` of the thread `source(lane)` of the calling thread's warp.
 template <class T, class Source>
 T exchange(unsigned mask, T value, const Source& source, const std::source_location& where) {
   static_assert(sizeof(T) <= sizeof(uint64_t));

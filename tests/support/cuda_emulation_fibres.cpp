@@ -10,8 +10,8 @@
 namespace lockstep::testing {
 namespace {
 
-// Runs the threads of one block after another. A fibre runs one thread after the other until one has to wait,
-// so a kernel without barriers needs only one.
+// Runs the threads of one block one after another. A fibre runs threads until one has to wait, so a kernel
+// without barriers needs only one fibre.
 class FibreBlock : public BlockRunner {
  public:
   FibreBlock() = default;
@@ -133,8 +133,7 @@ class FibreBlock : public BlockRunner {
 }  // namespace
 
 void run_in_fibres(dim3 grid, dim3 block, ThreadOrder order, const std::function<void()>& thread) {
-  // Kept for the next launch with its fibres, but not after an error, which leaves some of them inside of a
-  // kernel.
+  // Kept with its fibres for the next launch, but not after an error, which leaves fibres inside a kernel.
   thread_local std::unique_ptr<FibreBlock> spare;
   auto runner = spare ? std::move(spare) : std::make_unique<FibreBlock>();
   runner->start_launch(block, order, thread);

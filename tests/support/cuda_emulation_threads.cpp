@@ -12,7 +12,7 @@
 namespace lockstep::testing {
 namespace {
 
-// Ends the threads that wait after another has failed.
+// Ends the waiting threads after another one has failed.
 struct Abandoned {};
 
 // A barrier for the threads of one warp or block. Each has a mutex of its own and the counts of the whole
@@ -94,7 +94,7 @@ class ThreadBlock : public BlockRunner {
   }
 
  private:
-  // Threads that wait or have ended, and those that have ended, in one number that changes at once.
+  // The number of threads that wait or have ended and the number that have ended, in one atomic number.
   static constexpr int64_t kIdle = 1;
   static constexpr int64_t kEnded = int64_t{1} << 32;
 
@@ -126,7 +126,7 @@ class ThreadBlock : public BlockRunner {
   }
 
   static void wake(Barrier& barrier) {
-    const std::scoped_lock lock(barrier.mutex);  // so that none is between its look and its sleep
+    const std::scoped_lock lock(barrier.mutex);  // so that no thread is between its check and its wait
     barrier.released.notify_all();
   }
 
@@ -141,7 +141,7 @@ class ThreadBlock : public BlockRunner {
   std::exception_ptr error_;
 };
 
-// Blocks [first, last) of the grid at once.
+// Runs blocks [first, last) of the grid at the same time.
 void run_blocks(int64_t first, int64_t last, dim3 grid, dim3 block, const std::function<void()>& thread) {
   std::deque<ThreadBlock> blocks;
   {

@@ -10,17 +10,16 @@ namespace lockstep::testing {
 namespace {
 
 constexpr int kDevices = 8;
-constexpr c10::StreamId kPool =
-    32;  // streams of a device that are handed out, in turn, as torch does for CUDA
+constexpr c10::StreamId kPool = 32;  // streams per device, handed out round-robin as torch does for CUDA
 
-using Handle = std::shared_ptr<FakeEvent>;  // streams keep it while they have to do with it
+using Handle = std::shared_ptr<FakeEvent>;  // streams hold it while they use it
 Handle& handle_of(void* event) { return *static_cast<Handle*>(event); }
 
-// Streams live as long as the process, as CUDA's pooled ones do.
+// Streams live as long as the process, like CUDA's pooled streams.
 struct Streams {
   std::mutex mutex;
   std::map<std::pair<int, c10::StreamId>, std::unique_ptr<FakeStream>> by_id;
-  std::map<int, c10::StreamId> given;  // of each device's pool
+  std::map<int, c10::StreamId> given;  // streams handed out per device
 
   FakeStream& at(const c10::Stream& stream) {
     const std::lock_guard lock(mutex);

@@ -1,4 +1,4 @@
-// torch's operations on the fake GPUs: each is queued on the current stream as work that runs the processor's
+// torch's operations on the fake GPUs: each is queued on the current stream as work that runs the CPU's
 // kernel on the same memory. Queued work holds no tensor: memory that is freed too early is
 // overwritten in the order of streams, as on a GPU.
 #include <ATen/EmptyTensor.h>
@@ -103,14 +103,14 @@ const bool registered = [] {
   return true;
 }();
 
-// The tensor's memory as the processor sees it.
+// The tensor's memory as a CPU tensor.
 at::Tensor on_host(const at::Tensor& tensor) {
   if (!on_gpu(tensor)) return tensor;
   return at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(),
                        at::TensorOptions(tensor.scalar_type()));
 }
 
-// Another of the same shape, to see what an operation makes of such.
+// A CPU tensor of the same shape, to find the shapes of an operation's results.
 at::Tensor blank(const at::Tensor& tensor) {
   if (!on_gpu(tensor)) return tensor;
   return at::empty_strided(tensor.sizes(), tensor.strides(), at::TensorOptions(tensor.scalar_type())).zero_();
@@ -153,7 +153,7 @@ void queue(const c10::Stream& stream, std::function<void()> work) {
   });
 }
 
-// What an operation that writes returns is what it was given.
+// An operation that writes into arguments returns these arguments.
 void push_written(const c10::FunctionSchema& schema, const std::vector<IValue>& arguments, Stack& stack) {
   for (const auto& result : schema.returns()) {
     for (size_t i = 0; i < arguments.size(); ++i) {
@@ -166,7 +166,7 @@ void push_written(const c10::FunctionSchema& schema, const std::vector<IValue>& 
   }
 }
 
-// What the operation makes of blank arguments: the results, and the shapes of what it writes.
+// Runs the operation on blank arguments, for its results and the shapes of what it writes.
 Stack try_out(const c10::OperatorHandle& op, Stack& arguments) {
   const at::AutoDispatchBelowADInplaceOrView below;
   auto stack = arguments;
@@ -174,7 +174,7 @@ Stack try_out(const c10::OperatorHandle& op, Stack& arguments) {
   return stack;
 }
 
-// Tensors that are given for results have room for them afterwards.
+// Resizes tensors that are given for results.
 void resize_outs(const c10::OperatorHandle& op, const std::vector<IValue>& arguments) {
   const auto& declared = op.schema().arguments();
   if (std::none_of(declared.begin(), declared.end(), [](const auto& argument) { return argument.is_out(); }))
@@ -238,7 +238,8 @@ at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::opti
                                                       c10::dtype_or_default(dtype)));
 }
 
-// As torch's copy between GPUs: on the source's stream, after and before what the target's stream holds.
+// As torch's copy between GPUs: on the source's stream, ordered after the target stream's present work and
+// before its later work.
 void copy_on_gpus(const at::Tensor& to, const at::Tensor& from) {
   const auto stream = current_stream(from.device());
   const auto other = current_stream(to.device());

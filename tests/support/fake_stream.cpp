@@ -17,7 +17,7 @@ struct FakeCapture {
   std::vector<FakeStream*> streams;
   bool valid = true;
   bool ended = false;
-  int64_t numbers = 0;  // given to what is captured
+  int64_t numbers = 0;  // numbers given to captured work
   std::vector<std::function<void()>> work;
   std::vector<std::unique_ptr<char[]>> memory;
 };
@@ -26,13 +26,13 @@ struct FakeBlock {
   FakeStream* stream = nullptr;
   char* data = nullptr;
   size_t bytes = 0;
-  std::unique_ptr<char[]> memory;      // null: a graph's
-  std::weak_ptr<FakeCapture> capture;  // that graph's
+  std::unique_ptr<char[]> memory;      // null: the graph owns it
+  std::weak_ptr<FakeCapture> capture;  // the graph that owns the memory
 };
 
 namespace {
 
-// Guards all that has to do with captures; held only for moments.
+// Guards everything about captures; held only briefly.
 std::mutex& mutex() {
   static auto* all = new std::mutex;
   return *all;
@@ -67,7 +67,7 @@ const char* words(int code) {
                               fmt::format("CUDA error: {} ({})", words(code), code));
 }
 
-// What comes after an error in a capture cannot make it valid again.
+// An error makes the whole capture invalid.
 [[noreturn]] void fail(FakeCapture& capture, int code) {
   capture.valid = false;
   fail(code);
@@ -111,7 +111,7 @@ int64_t version_of(FakeEvent& event) {
   return event.recorded;
 }
 
-// For what the host asks an event that must not be part of a capture.
+// Checks an event that the host queries: it must not be part of a capture.
 void require_plain(const FakeEvent& event) {
   require_well();
   if (event.capture) {
@@ -153,7 +153,7 @@ void event_record(const std::shared_ptr<FakeEvent>& event, FakeStream& stream) {
   event->stream = &stream;
   if (stream.capture) {
     require_valid(*stream.capture);
-    // CUDA would take it into the graph, where a caller outside has nothing from it.
+    // CUDA would record it in the graph, where a caller outside cannot use it.
     if (stream.capture->thread != std::this_thread::get_id()) fail(*stream.capture, kStreamCaptureIsolation);
     event->number = stream.last;
     return;

@@ -1,7 +1,6 @@
-// Streams, events and memory of the tests' own GPUs (fake_gpu.h). A stream is a thread that does what was
-// queued, in order and in its own time. It can be captured, by CUDA's rules for captures of a thread's own
-// (cudaStreamCaptureModeThreadLocal): what CUDA refuses is refused here with CUDA's number, and in the same
-// cases it makes the whole capture invalid
+// Streams, events and memory of the fake GPUs (fake_gpu.h). A stream is a thread that runs the queued work in
+// order. It can be captured by the rules of cudaStreamCaptureModeThreadLocal: what CUDA refuses is refused
+// here with CUDA's error code, and in the same cases the whole capture becomes invalid
 // (https://docs.nvidia.com/cuda/cuda-programming-guide/04-special-topics/cuda-graphs.html).
 #pragma once
 
@@ -32,22 +31,22 @@ enum FakeCudaError {
   kStreamCaptureWrongThread = 908,
 };
 
-// What was queued on a stream, and on those that joined it, while it was captured; and the memory that was
-// allocated meanwhile.
+// A captured graph: the work queued on a stream, and on streams that joined it, during the capture, and the
+// memory allocated meanwhile.
 struct FakeCapture;
 
-// What a stream's native handle points to.
+// A stream's native handle points to this.
 struct FakeStream {
   TaskThread queue;
   bool is_default = false;
 
-  // While it is captured.
+  // Only during a capture.
   std::shared_ptr<FakeCapture> capture;
-  int64_t last = 0;    // number of what was captured last of this stream
-  int64_t joined = 0;  // of that, what the stream in which the capture began waits for
+  int64_t last = 0;    // number of the stream's last captured work
+  int64_t joined = 0;  // number up to which the capture's first stream waits for this stream
 };
 
-// Each record() is a version; it is over when the stream came to it.
+// Each record() makes a new version, which is over when the stream reaches it.
 struct FakeEvent {
   std::mutex mutex;
   std::condition_variable changed;
@@ -55,15 +54,15 @@ struct FakeEvent {
   int64_t over = 0;
   std::chrono::steady_clock::time_point time{};
 
-  // Where it was recorded last, if that stream was captured then.
+  // The capture and stream of the last record(), if the stream was being captured.
   std::shared_ptr<FakeCapture> capture;
   FakeStream* stream = nullptr;
-  int64_t number = 0;  // what it stands behind
+  int64_t number = 0;  // number of the captured work before it
 };
 
 void launch(FakeStream& stream, std::function<void()> work);
 
-// CUDA's functions of these names.
+// As CUDA's functions of these names.
 void event_record(const std::shared_ptr<FakeEvent>& event, FakeStream& stream);
 void stream_wait_event(FakeStream& stream, const std::shared_ptr<FakeEvent>& event);
 bool event_query(FakeEvent& event);
@@ -75,18 +74,17 @@ std::shared_ptr<FakeCapture> stream_end_capture(FakeStream& stream);
 bool stream_is_capturing(FakeStream& stream);
 void graph_launch(const std::shared_ptr<FakeCapture>& graph, FakeStream& stream);
 
-// Memory as torch's caching allocator has it: of the stream on which it is allocated, and free for others as
-// soon as that stream comes to where it was released, which is when it is overwritten here. In a capture it
-// is the graph's.
+// Memory as in torch's caching allocator: it belongs to the stream on which it is allocated, and is free when
+// that stream reaches the point of its release. It is overwritten then. In a capture the graph owns it.
 struct FakeBlock;
 FakeBlock* allocate(FakeStream& stream, size_t bytes);
 void* address_of(const FakeBlock& block);
 void release(FakeBlock* block);
 
-// From now on every call fails with this error, as after a kernel that went wrong; 0: the GPUs are well.
+// From now on every call fails with this error, as after an error in a kernel. 0: calls succeed again.
 void break_gpus(int code);
 
-// From now on so many allocations in captures succeed; after them memory is out. Negative: it never is.
+// From now on `count` allocations in captures succeed, then memory is out. Negative: no limit.
 void limit_captured_allocations(int count);
 
 }  // namespace lockstep::testing

@@ -11,14 +11,14 @@ namespace lockstep::testing {
 
 class Fibre {
  public:
-  // `body` lets nothing be thrown out of it. When it returns, so does resume(), which must not be called
-  // again. A fibre that is destroyed before that is not unwound.
+  // `body` must not throw. When it returns, resume() returns and must not be called again. A fibre that is
+  // destroyed before that is not unwound.
   explicit Fibre(std::function<void()> body);
   ~Fibre();
   Fibre(const Fibre&) = delete;
   Fibre& operator=(const Fibre&) = delete;
 
-  void resume();   // goes on with the body until its next suspend() or its end
+  void resume();   // runs the body until its next suspend() or its end
   void suspend();  // called by the body: resume() returns
 
  private:
@@ -28,7 +28,7 @@ class Fibre {
   std::unique_ptr<char[]> stack_;
   ucontext_t own_{};
   ucontext_t caller_{};
-  // What AddressSanitizer and ThreadSanitizer know the two by.
+  // Handles of AddressSanitizer and ThreadSanitizer.
   void* own_fake_stack_ = nullptr;
   const void* caller_stack_ = nullptr;
   size_t caller_stack_size_ = 0;

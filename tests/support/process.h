@@ -22,13 +22,13 @@ namespace lockstep::testing {
 
 struct Process {
   std::vector<std::string> command = {};  // the program's path, then its arguments
-  // Set on top of the caller's own, of which LOCKSTEP_*, NO_COLOR, TERM and OpenMP's settings are left out.
+  // Added to the caller's environment without its LOCKSTEP_*, NO_COLOR, TERM and OpenMP settings.
   std::map<std::string, std::string> environment = {};
   std::string stdout_path = {};  // where standard output goes instead of `out`
   bool on_terminal = false;      // output and errors go to one (pseudo) terminal, and both into `out`
-  // Called once it runs.
+  // Called when the program has started.
   std::function<void(pid_t)> on_start = {};
-  // Called as output comes, with all there is of it.
+  // Called after each new output, with all output so far.
   std::function<void(pid_t, const std::string& out)> on_output = {};
 };
 
@@ -88,9 +88,9 @@ inline std::vector<std::string> merged_environment(const std::map<std::string, s
   for (char** entry = environ; *entry; ++entry) {
     const std::string text = *entry;
     const auto name = text.substr(0, text.find('='));
-    const bool ours = name.rfind("LOCKSTEP_", 0) == 0 || name.rfind("OMP_", 0) == 0 ||
-                      name.rfind("GOMP_", 0) == 0 || name == "NO_COLOR" || name == "TERM";
-    if (!ours && wanted.count(name) == 0) merged.push_back(text);
+    const bool dropped = name.rfind("LOCKSTEP_", 0) == 0 || name.rfind("OMP_", 0) == 0 ||
+                         name.rfind("GOMP_", 0) == 0 || name == "NO_COLOR" || name == "TERM";
+    if (!dropped && wanted.count(name) == 0) merged.push_back(text);
   }
   for (const auto& [name, value] : wanted) merged.push_back(name + "=" + value);
   return merged;

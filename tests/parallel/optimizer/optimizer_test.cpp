@@ -44,15 +44,15 @@ Tensor flattened(const std::vector<Tensor>& params) {
   return torch::cat(params);
 }
 
-// The parameters after kSteps steps of torch's own optimizer (Stock) from the same start.
-template <class Stock, class StockOptions>
-Tensor stock_result(const StockOptions& options, int64_t n, torch::ScalarType dtype, int steps) {
+// The parameters after kSteps steps of torch's optimizer from the same start.
+template <class TorchOptimizer, class TorchOptions>
+Tensor torch_result(const TorchOptions& options, int64_t n, torch::ScalarType dtype, int steps) {
   const auto params = parts_of(numbers(n, 1, dtype));
-  Stock stock(params, options);
+  TorchOptimizer optimizer(params, options);
   for (int step = 0; step < steps; ++step) {
     set_gradients(params, numbers(n, 100 + static_cast<uint64_t>(step), dtype));
-    stock.param_groups().front().options().set_lr(rate(step));
-    stock.step();
+    optimizer.param_groups().front().options().set_lr(rate(step));
+    optimizer.step();
   }
   return flattened(params);
 }
@@ -79,27 +79,27 @@ double largest_difference(const Tensor& a, const Tensor& b) {
 
 // Tolerances: rounding in double; in float the rounding of 50 steps with numbers around 1. The parameters
 // must have changed.
-template <class Stock, class StockOptions>
-void check_alike(const OptimizerOptions& ours, const StockOptions& stock) {
+template <class TorchOptimizer, class TorchOptions>
+void check_alike(const OptimizerOptions& options, const TorchOptions& torch_options) {
   for (const int64_t n : {0, 1, 2, 997}) {
     INFO(n << " elements");
-    CHECK(largest_difference(flat_result(ours, n, kFloat64, kSteps),
-                             stock_result<Stock>(stock, n, kFloat64, kSteps)) < 1e-12);
-    CHECK(largest_difference(flat_result(ours, n, kFloat32, kSteps),
-                             stock_result<Stock>(stock, n, kFloat32, kSteps)) < 2e-5);
+    CHECK(largest_difference(flat_result(options, n, kFloat64, kSteps),
+                             torch_result<TorchOptimizer>(torch_options, n, kFloat64, kSteps)) < 1e-12);
+    CHECK(largest_difference(flat_result(options, n, kFloat32, kSteps),
+                             torch_result<TorchOptimizer>(torch_options, n, kFloat32, kSteps)) < 2e-5);
     if (n > 0)
-      CHECK(largest_difference(flat_result(ours, n, kFloat64, kSteps), numbers(n, 1, kFloat64)) > .001);
+      CHECK(largest_difference(flat_result(options, n, kFloat64, kSteps), numbers(n, 1, kFloat64)) > .001);
   }
 }
 
-torch::optim::SGDOptions stock_sgd(const OptimizerOptions& options) {
+torch::optim::SGDOptions torch_sgd(const OptimizerOptions& options) {
   return torch::optim::SGDOptions(1)
       .momentum(options.momentum)
       .weight_decay(options.weight_decay)
       .nesterov(options.nesterov);
 }
 
-torch::optim::AdamWOptions stock_adamw(const OptimizerOptions& options) {
+torch::optim::AdamWOptions torch_adamw(const OptimizerOptions& options) {
   return torch::optim::AdamWOptions(1)
       .betas({options.beta1, options.beta2})
       .eps(options.epsilon)
@@ -116,7 +116,7 @@ TEST_CASE("SGD agrees with torch::optim::SGD for every combination of momentum, 
         INFO("weight decay " << weight_decay << ", momentum " << momentum << ", nesterov " << nesterov);
         const OptimizerOptions options{
             .momentum = momentum, .nesterov = nesterov, .weight_decay = weight_decay};
-        check_alike<torch::optim::SGD>(options, stock_sgd(options));
+        check_alike<torch::optim::SGD>(options, torch_sgd(options));
       }
     }
   }
@@ -126,11 +126,11 @@ TEST_CASE("AdamW agrees with torch::optim::AdamW") {
   for (const double weight_decay : {0., .01}) {
     INFO("weight decay " << weight_decay);
     OptimizerOptions options{.kind = OptimizerKind::kAdamW, .weight_decay = weight_decay};
-    check_alike<torch::optim::AdamW>(options, stock_adamw(options));
+    check_alike<torch::optim::AdamW>(options, torch_adamw(options));
     options.beta1 = .8;
     options.beta2 = .95;
     options.epsilon = 1e-3;
-    check_alike<torch::optim::AdamW>(options, stock_adamw(options));
+    check_alike<torch::optim::AdamW>(options, torch_adamw(options));
   }
 }
 
@@ -138,16 +138,16 @@ TEST_CASE("a large buffer, which torch's kernels divide among threads, agrees to
   constexpr int64_t kLarge = 1'000'003;
   const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
   CHECK(largest_difference(flat_result(sgd, kLarge, kFloat64, 3),
-                           stock_result<torch::optim::SGD>(stock_sgd(sgd), kLarge, kFloat64, 3)) < 1e-12);
+                           torch_result<torch::optim::SGD>(torch_sgd(sgd), kLarge, kFloat64, 3)) < 1e-12);
   const OptimizerOptions adamw{.kind = OptimizerKind::kAdamW, .weight_decay = .01};
   CHECK(largest_difference(flat_result(adamw, kLarge, kFloat64, 3),
-                           stock_result<torch::optim::AdamW>(stock_adamw(adamw), kLarge, kFloat64, 3)) <
+                           torch_result<torch::optim::AdamW>(torch_adamw(adamw), kLarge, kFloat64, 3)) <
         1e-12);
 }
 
 TEST_CASE("the comparison detects each option that differs") {
   const OptimizerOptions sgd{.momentum = .9, .nesterov = true, .weight_decay = .01};
-  const auto expected = stock_result<torch::optim::SGD>(stock_sgd(sgd), 997, kFloat64, kSteps);
+  const auto expected = torch_result<torch::optim::SGD>(torch_sgd(sgd), 997, kFloat64, kSteps);
   const auto differs = [&](auto change) {
     auto other = sgd;
     change(other);
