@@ -75,6 +75,23 @@ void add_scaling(Lines& lines, const Source& source, const std::string& table, c
   }
 }
 
+// Adds the predicted lines in the style of the measured ones, dashed and hollow, and a legend entry.
+void add_predictions(Figure& figure, const Lines& measured, const Lines& predicted) {
+  for (const auto& line : predicted.lines()) {
+    const auto same = std::find_if(measured.lines().begin(), measured.lines().end(),
+                                   [&](const auto& other) { return other.parts == line.parts; });
+    auto style = style_of_line(static_cast<int>(same - measured.lines().begin()));
+    style.hollow = true;
+    style.line = Line::kDashed;
+    figure.panels.front().series.push_back({style, line.points});
+  }
+  if (!predicted.lines().empty()) {
+    figure.legend.push_back(
+        {.text = "predicted",
+         .style = {.color = kInk, .marker = Marker::kCircle, .line = Line::kDashed, .hollow = true}});
+  }
+}
+
 }  // namespace
 
 Figure allreduce_figure(std::span<const Source> benches) {
@@ -127,19 +144,7 @@ Figure scaling_figure(std::span<const Source> benches) {
   panel.series.push_back(ideal);
   Figure figure{.title = "Speed-up against replicas, with the efficiency", .panels = {panel}};
   add_lines(figure, measured);
-  for (const auto& line : predicted.lines()) {
-    const auto same = std::find_if(measured.lines().begin(), measured.lines().end(),
-                                   [&](const auto& other) { return other.parts == line.parts; });
-    auto style = style_of_line(static_cast<int>(same - measured.lines().begin()));
-    style.hollow = true;
-    style.line = Line::kDashed;
-    figure.panels.front().series.push_back({style, line.points});
-  }
-  if (!predicted.lines().empty()) {
-    figure.legend.push_back(
-        {.text = "predicted",
-         .style = {.color = kInk, .marker = Marker::kCircle, .line = Line::kDashed, .hollow = true}});
-  }
+  add_predictions(figure, measured, predicted);
   figure.legend.push_back({.text = "ideal", .style = ideal.style});
   figure.summary =
       "speed-up against replicas, " + counted(static_cast<int64_t>(measured.lines().size()), "line");

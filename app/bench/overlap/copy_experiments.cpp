@@ -164,7 +164,7 @@ std::vector<CopyTimes> measure_copies(OverlapRun& run, const std::vector<Overlap
   run.report.check("order", wrong == 0,
                    counted(wrong, "slot") + " copied before it was computed, or not copied");
   std::vector<CopyTimes> measured(ways.size());
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     CopySeconds parts;
     for (size_t w = 0; w < ways.size(); ++w) {
       const auto taken = compute_and_copy(devices, ways[w], run.plan.iterations, times);

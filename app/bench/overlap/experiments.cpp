@@ -63,6 +63,27 @@ void report_devices(OverlapRun& run, const std::vector<DeviceRun>& runs) {
       {{"experiment", "devices"}, {"over_slower", *ratio}});
 }
 
+struct DevicePair {
+  OverlapDevice *from, *to;
+  std::vector<double> seconds = {};  // by repetition
+};
+
+double time_link(const DevicePair& link, int64_t iterations) {
+  return run_queued(link.to->queues(), [&] {
+    for (int64_t i = 0; i < iterations; ++i) link.to->queue_receive(*link.from, i);
+  });
+}
+
+// Results of the two devices must differ before a copy and agree after it. Returns the number of wrong
+// results.
+int64_t check_link(const DevicePair& link, int64_t iterations) {
+  time_matmuls({link.from, link.to}, OverlapDevice::kSlots);
+  const bool differed = link.to->differing_results(*link.from) > 0;
+  time_link(link, iterations);
+  const auto received = std::min<int64_t>(iterations, OverlapDevice::kSlots);
+  return differed ? link.to->differing_results(*link.from, received) : received;
+}
+
 }  // namespace
 
 std::vector<torch::Tensor> expected_results(const std::vector<OverlapDevice*>& devices) {
@@ -82,7 +103,7 @@ void compare_devices(OverlapRun& run, OverlapDevices& devices) {
                                {.key = "gflops", .title = "GFLOP/s", .digits = 1},
                                {.key = "repeats", .title = "repeats", .width = 7}});
   for (auto& each : runs) time_matmuls(each.devices, run.plan.iterations);  // warm-up
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     for (auto& each : runs) each.seconds.push_back(time_matmuls(each.devices, run.plan.iterations));
   }
   for (const auto& each : runs) {
@@ -101,31 +122,17 @@ void compare_devices(OverlapRun& run, OverlapDevices& devices) {
 }
 
 void compare_links(OverlapRun& run, OverlapDevices& devices) {
-  struct Link {
-    OverlapDevice *from, *to;
-    std::vector<double> seconds = {};
-  };
-  std::vector<Link> links = {{devices[0].get(), devices[1].get()}, {devices[1].get(), devices[0].get()}};
-  const auto time = [&](const Link& link) {
-    return run_queued(link.to->queues(), [&] {
-      for (int64_t i = 0; i < run.plan.iterations; ++i) link.to->queue_receive(*link.from, i);
-    });
-  };
+  std::vector<DevicePair> links = {{devices[0].get(), devices[1].get()},
+                                   {devices[1].get(), devices[0].get()}};
   run.report.table("links", {{.key = "what", .title = "device to device", .width = 20, .digits = kText},
                              {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
                              {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
                              {.key = "gb_s", .title = "GB/s", .digits = 2},
                              {.key = "repeats", .title = "repeats", .width = 7}});
   int64_t differing = 0;
-  for (auto& link : links) {  // warm-up and check: results differ before a copy and agree after it
-    time_matmuls({link.from, link.to}, OverlapDevice::kSlots);
-    const bool differed = link.to->differing_results(*link.from) > 0;
-    time(link);
-    const auto received = std::min<int64_t>(run.plan.iterations, OverlapDevice::kSlots);
-    differing += differed ? link.to->differing_results(*link.from, received) : received;
-  }
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
-    for (auto& link : links) link.seconds.push_back(time(link));
+  for (const auto& link : links) differing += check_link(link, run.plan.iterations);  // and warm-up
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
+    for (auto& link : links) link.seconds.push_back(time_link(link, run.plan.iterations));
   }
   std::vector<double> rates;
   for (const auto& link : links) {

@@ -44,7 +44,7 @@ void IndependentOperators::set_size(int64_t size, uint64_t seed) {
 }
 
 // A CPU thread gets all its operators as one work item, because queueing each takes longer than a small
-// operator. A GPU's streams get one operator each in turn, as one program launches them.
+// operator. The operators are dealt to a GPU's streams one by one, as one program launches them.
 double IndependentOperators::seconds(OperatorWay way, int64_t rounds) {
   const auto& queues = of(way);
   const auto all = run_queued(queues, [&] {

@@ -30,7 +30,7 @@ struct GraphTimes {
 
 GraphTimes time_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& divided) {
   GraphTimes times;
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     times.alone.push_back(alone.graph().run());
     times.divided.push_back(divided.graph().run());
     times.critical.push_back(divided.graph().critical_path(divided.graph().run_serially()));

@@ -35,7 +35,7 @@ NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
   network.reset();
   network.graph().run();  // warm-up
   NetworkTimes times;
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     network.reset();
     const auto tasks = network.graph().run_serially();
     times.serially.push_back(std::accumulate(tasks.begin(), tasks.end(), 0.0));

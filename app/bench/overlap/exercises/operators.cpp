@@ -40,7 +40,7 @@ OperatorTimes measure(OverlapRun& run, IndependentOperators& operators, int64_t 
     rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kSeconds / once, 1.0, kMostRounds));
   }
   OperatorTimes times{.size = size, .one_after_another = {}, .side_by_side = {}};
-  for (int turn = 0; run.report.takes_repetition(turn, run.plan.repeat); ++turn) {
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     times.one_after_another.push_back(operators.seconds(kWays[0], rounds[0]));
     times.side_by_side.push_back(operators.seconds(kWays[1], rounds[1]));
   }

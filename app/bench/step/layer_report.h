@@ -1,0 +1,17 @@
+// The table of layers of `bench step`.
+#pragma once
+
+#include <vector>
+
+#include <lockstep/app/report/report.h>
+#include <lockstep/app/train/plan.h>
+
+namespace lockstep {
+
+std::vector<Column> layer_columns();
+
+// Times the layers of a plan on CPUs, prints a row for each, and compares their sum with the seconds of a
+// step.
+void report_layers(BenchReport& report, const TrainPlan& plan, double step_seconds);
+
+}  // namespace lockstep
