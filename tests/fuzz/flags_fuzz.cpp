@@ -44,7 +44,7 @@ void check_devices(const std::string& text, int gpus) {
 void check_split(const std::string& text, int world) {
   std::vector<double> shares;
   if (!accepted([&] { shares = parse_shares(text, world); })) return;
-  require(shares.size() == static_cast<size_t>(world), "one share a replica");
+  require(shares.size() == static_cast<size_t>(world), "one share per replica");
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (const int64_t rows : {0L, 1L, 7L, 256L, 60'000L, 1L << 31}) {
     const auto sizes = shard_sizes(rows, world, shares);

@@ -217,7 +217,7 @@ void run_bench_allreduce(const BenchAllreduceOptions& options) {
   }
   BenchReport report("allreduce", options.bench,
                      {{"min_bytes", counts.front() * kSmallest}, {"max_bytes", counts.back() * kSmallest}});
-  report.note("time       of one sum, median over repetitions; IQR: interquartile range");
+  report.note("time       of one sum, median over repetitions; IQR: interquartile range / median");
   report.note("algbw      size / time; busbw: algbw x 2 (n-1)/n, what each of n links carries (nccl-tests)");
   report.note(
       "copying    all replicas at once copy 2 (n-1)/n of the size each: the least that a sum must move");

@@ -41,7 +41,7 @@ void introduce(const BenchReport& report, const OverlapPlan& plan) {
       plan.size != kChapterSize
           ? fmt::format(" (the chapter: {} of {} on two GPUs)", kChapterIterations, kChapterSize)
           : ""));
-  report.note("time       median over repetitions; IQR: interquartile range");
+  report.note("time       median over repetitions; IQR: interquartile range / median");
   report.note(
       "hidden     (compute + copy - together) / the shorter part; / longer: together / the longer part");
   report.note(

@@ -33,8 +33,8 @@ struct ScalingCase {
 };
 
 // Measures every case `repeat` times, alternating between the cases. A measurement takes `steps` steps, or
-// about a third of a second if `steps` is 0. After Ctrl-C ends after the current repetition. All cases are in
-// memory at once.
+// about a third of a second if `steps` is 0. After Ctrl-C it ends with the current repetition. All cases are
+// in memory at once.
 void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report);
 
 // Ratio of images per second to the reference's, paired by repetition. Empty with fewer than three

@@ -22,7 +22,7 @@ class ScalingLists {
   std::vector<ScalingCase> cases();
 
   // The input of a prediction: one replica with batches of b, b/2 and b/4 images. Cores share memory, so the
-  // background load has as many replicas as the longest list has others, if there are cores for them.
+  // background load makes up the replicas of the longest list, if there are cores for them.
   std::vector<ScalingCase> fractions();
 
  private:

@@ -69,7 +69,7 @@ TEST_CASE("bench partition: more devices than cores, both models, no ratio from 
   CHECK(content.at("findings").size() == 2 * 4);  // no findings on time
 }
 
-TEST_CASE("bench partition: what it refuses") {
+TEST_CASE("bench partition refuses wrong flags") {
   CHECK_THAT(refusal(partition({"--devices", "cpu"}), 2),
              ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
   CHECK_THAT(refusal(partition({"--devices", "cpux6", "--model", "mlp"}), 2),

@@ -73,7 +73,7 @@ TEST_CASE("mesh: parts of different sizes are gathered, partial sums shared out"
     CHECK(torch::equal(gathered[r], whole));
     CHECK(torch::equal(sums[r], sum.narrow(1, begins[r], sizes[r])));
   }
-  // Every device reads what it has not: (n-1) x all 12 elements, twice.
+  // Every device reads the elements it lacks: (n-1) x all 12 elements, twice.
   const auto traffic = mesh.take_traffic();
   CHECK(traffic.bytes == 2 * (kDevices - 1) * 12 * 4);
   CHECK(traffic.synchronisations == 2);
