@@ -56,7 +56,7 @@ std::string error_text(ncclResult_t result, ncclComm_t comm) {
 }
 
 constexpr const char* kSetUpHint =
-    "NCCL_DEBUG=INFO shows what NCCL tried; allreduce two_shot works without NCCL";
+    "NCCL_DEBUG=INFO shows what NCCL tried; use allreduce two_shot to run without NCCL";
 constexpr const char* kPeerHint = "NCCL_DEBUG=INFO shows what NCCL saw; nvidia-smi names a lost GPU";
 
 // One rank's NCCL communicator. Thread-safe after start().

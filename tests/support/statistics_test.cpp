@@ -47,8 +47,8 @@ TEST_CASE("a median is stable if its bracket is narrow") {
   std::vector<double> low = values;
   low[1] = .9;
   CHECK_FALSE(median_is_stable(low, .09));
-  std::vector<double> values(400);
-  std::iota(values.begin(), values.end(), 1000.0);  // median 1199.5, bracket at 180 and 220
-  CHECK(median_is_stable(values, .018));
-  CHECK_FALSE(median_is_stable(values, .015));
+  std::vector<double> many(400);
+  std::iota(many.begin(), many.end(), 1000.0);  // median 1199.5, bracket at 180 and 220
+  CHECK(median_is_stable(many, .018));
+  CHECK_FALSE(median_is_stable(many, .015));
 }
