@@ -114,10 +114,10 @@ std::string flag_tables(const CLI::App& app) {
       others.push_back(flag_row(*flag));
       continue;
     }
-    const auto known = std::find_if(groups.begin(), groups.end(),
-                                    [&](const auto& group) { return group.first == flag->get_group(); });
-    if (known == groups.end()) groups.push_back({flag->get_group(), {flag_row(*flag)}});
-    if (known != groups.end()) known->second.push_back(flag_row(*flag));
+    auto known = std::find_if(groups.begin(), groups.end(),
+                              [&](const auto& group) { return group.first == flag->get_group(); });
+    if (known == groups.end()) known = groups.insert(known, {flag->get_group(), {}});
+    known->second.push_back(flag_row(*flag));
   }
   std::string out;
   for (const auto& [name, rows] : groups) out += table(name, rows);
