@@ -53,7 +53,8 @@ nlohmann::ordered_json to_json(const std::string& folder, const std::vector<File
     differing += fmt::format("{}{} has SHA-256 {}, expected {}", count++ > 0 ? "; " : "", check.path.string(),
                              check.sha256, check.expected);
   }
-  throw DataError(fmt::format("{} of {} files are not as published: {}", count, checks.size(), differing),
+  throw DataError(fmt::format("{} of {} files {} not as published: {}", count, checks.size(),
+                              count == 1 ? "is" : "are", differing),
                   "train on them anyway, or restore the published files (apt-get install --reinstall "
                   "dataset-fashion-mnist)");
 }

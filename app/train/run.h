@@ -24,7 +24,7 @@ class TrainRun {
   TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, LineFile* metrics,
            SecondsClock clock = steady_seconds);
 
-  // Throws after the step under way: NumericError if the loss is not finite, InterruptedError if a signal
+  // Throws after the current step: NumericError if the loss is not finite, InterruptedError if a signal
   // came, OutputError if standard output or the metrics cannot be written. Also throws what training throws.
   // The last line of the metrics always says how the run ended.
   RunReport run();
@@ -53,7 +53,7 @@ class TrainRun {
   void show_curve();
   void print(const std::string& line);
   void record(const std::string& json);
-  // Calls write(). If that throws OutputError, the run stops after the step under way and keeps its weights.
+  // Calls write(). If that throws OutputError, the run stops after the current step and keeps its weights.
   void deliver(const std::function<void()>& write);
 
   const TrainPlan& plan_;
