@@ -29,6 +29,10 @@ SAME_BITS = 1e-6
 RESNET18_DRIFT = dict(fp32=0.05, bf16=None)
 
 
+def counted(count, noun):
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def median_and_range(values):
     return dict(median=statistics.median(values), min=min(values), max=max(values))
 
@@ -145,7 +149,8 @@ def idle_check(setting, cases):
 
 
 def print_table(args, setting, cases):
-    print(f"#\n# {setting.repetitions} repetitions of {setting.steps} steps; ms per step: median (min - max); "
+    print(f"#\n# {counted(setting.repetitions, 'repetition')} of {counted(setting.steps, 'step')}; "
+          "ms per step: median (min - max); "
           "phases: medians; other: outside all phases")
     print(f"{'case':<{NAME_WIDTH}} {'replicas':>8} {'threads':>7} {'ms/step':>8} {'min':>8} {'max':>8} {'img/s':>7}  "
           + " ".join(f"{phase:>7}" for phase in [*PHASES, "other"]))

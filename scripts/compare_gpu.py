@@ -251,7 +251,8 @@ def parse():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--threads", type=int, default=CORES)
     parser.add_argument("--compile-mode", choices=["default", "max-autotune"], default="max-autotune")
-    parser.add_argument("--compile-seconds", type=float, default=240, help="torch.compile is left out when it takes longer; default: 240")
+    parser.add_argument("--compile-seconds", type=float, default=240,
+                        help="torch.compile is left out when it takes longer; default: 240")
     parser.add_argument("--peak-size", type=int, default=8192, help="rows of the matrices whose product gives the peak")
     parser.add_argument("--seconds", type=float, default=500, help="time for all of it; default: 500")
     args = parser.parse_args()

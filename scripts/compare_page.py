@@ -41,8 +41,8 @@ def table(args, settings):
 
 
 def lines(args, env, settings):
-    taken = ", ".join(f"{setting.repetitions} repetitions of {setting.steps} steps ({setting.title})"
-                      for setting in settings)
+    taken = ", ".join(f"{goals.counted(setting.repetitions, 'repetition')} of {goals.counted(setting.steps, 'step')} "
+                      f"({setting.title})" for setting in settings)
     yield (f"{env['cpu']}, {env['cores']} cores, kernel {env['kernel']}; {env['lockstep']}; Python {env['python']}, "
            f"torch {env['torch']}. {args.batch_size} images per step. {taken}.")
     yield ""
