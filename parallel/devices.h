@@ -1,7 +1,7 @@
 // Device lists. A list has one element per replica: listing a device twice creates two replicas on it.
 #pragma once
 
-#include <c10/core/Device.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <optional>

@@ -2,6 +2,8 @@
 // threads.
 #pragma once
 
+#include <torch/types.h>
+
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
