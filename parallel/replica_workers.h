@@ -2,10 +2,9 @@
 // threads.
 #pragma once
 
-#include <torch/types.h>
-
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
+#include <torch/types.h>
 
 #include <functional>
 #include <memory>
