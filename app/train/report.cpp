@@ -47,10 +47,11 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval) {
 }
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
-  return fmt::format("{} | step {:>{}}/{} | loss {:.4f} | acc {:.3f} | {:.1f} ms | {} img/s",
+  const auto percent = [&](int64_t rows) { return 100 * share(rows, report.sums.rows); };
+  return fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s",
                      epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
-                     plan.steps_per_epoch, mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
-                     ms(report.seconds), with_commas(std::llround(report.images_per_second)));
+                     plan.steps_per_epoch, mean_loss(report.sums), percent(report.sums.top1),
+                     percent(report.sums.top5), with_commas(std::llround(report.images_per_second)));
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {

@@ -65,7 +65,7 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval);
 double mean_loss(const TrainSums& sums);
 
 // Both fit into 80 columns. The rest (top-5 accuracy, memory, the time of the evaluation) is in the metrics.
-// "epoch  1/10 | step  50/235 | loss 2.3028 | acc 0.097 | 2.7 ms | 96,518 img/s"
+// "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s"
 std::string step_line(const StepReport& report, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
 // "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.

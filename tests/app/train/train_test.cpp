@@ -23,7 +23,7 @@ TEST_CASE("train prints its plan, step lines, epoch lines, and a last line in th
           ContainsSubstring("[cpu, cpu]: 2 replicas with 1 thread each") &&
           ContainsSubstring("128 images per step, 64 per replica; 5 steps per epoch, the last with 128"));
   const std::regex step(
-      R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| acc [01]\.\d{3} \| \d+\.\d ms \| [\d,]+ img/s)");
+      R"(epoch [12]/2 \| step [24]/5 \| loss \d\.\d{4} \| top1 +\d+\.\d% top5 +\d+\.\d% \| [\d,]+ img/s)");
   const std::regex last_step(R"(epoch 2/2 \| step 5/5 .*)");
   const std::regex epoch(
       R"(epoch [12]/2 \| train loss \d\.\d{4} acc \d\.\d{3} \| test loss \d\.\d{4} acc \d\.\d{3} \| \d+\.\d s)");
