@@ -28,7 +28,7 @@ constexpr const char* kWeight = "0.weight";  // of the first convolution, (64, 1
 constexpr int64_t kTestRows = 300;           // no multiple of a block: the last block is partial
 
 // Prints a matrix row by row.
-std::string show(const torch::Tensor& tensor) {
+std::string matrix_rows(const torch::Tensor& tensor) {
   const auto rows = tensor.detach().cpu().to(torch::kFloat64).contiguous();
   const std::span values(rows.const_data_ptr<double>(), static_cast<size_t>(rows.numel()));
   const auto columns = static_cast<size_t>(rows.size(1));
@@ -61,7 +61,7 @@ std::string show_forward(const std::vector<Model>& models, const std::vector<tor
     const auto net = std::dynamic_pointer_cast<ResNet18Impl>(models[i].module);
     const auto rows = shards[i].X.size(0);
     text += fmt::format("replica {} on {}, {}:\n", i, devices[i].str(), counted(rows, "row"));
-    if (rows > 0) text += show(net->forward(shards[i].X));
+    if (rows > 0) text += matrix_rows(net->forward(shards[i].X));
   }
   return text;
 }
@@ -85,7 +85,7 @@ std::string show_parameters(const std::vector<Model>& models, const std::vector<
   }
   for (size_t i = 0; i < models.size(); ++i) {
     text += fmt::format("its first kernel (3 x 3) in replica {} on {}:\n{}", i, devices[i].str(),
-                        show(read_parameter({&models[i], 1}, kWeight, devices[i])[0][0]));
+                        matrix_rows(read_parameter({&models[i], 1}, kWeight, devices[i])[0][0]));
   }
   return text;
 }

@@ -64,7 +64,7 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval);
 // Per image.
 double mean_loss(const TrainSums& sums);
 
-// Both fit into 80 columns. The rest (top-5 accuracy, memory, the time of the evaluation) is in the metrics.
+// Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
 // "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s"
 std::string step_line(const StepReport& report, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
