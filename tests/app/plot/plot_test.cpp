@@ -43,16 +43,16 @@ TEST_CASE("a run and a benchmark that lockstep has just written become pictures"
   NEEDS_CAIRO
   const TempFolder folder;
   const SmallData data(64, 32);
-  const auto metrics = (folder / "run.jsonl").string(), json = (folder / "all.json").string();
+  const auto metrics = (folder / "run.jsonl").string(), figures = (folder / "all.json").string();
   REQUIRE(run_process(train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs",
                              "2", "--log-every", "2", "--metrics", metrics, "--quiet"}))
               .exit_code == 0);
   REQUIRE(run_process(program({"bench", "allreduce", "--devices", "cpux2", "--max-bytes", "128", "--repeat",
-                               "1", "--iterations", "1", "--json", json}))
+                               "1", "--iterations", "1", "--json", figures}))
               .exit_code == 0);
   for (const auto& [file, picture, says] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {metrics, "run.png", "test accuracy and losses of 1 run"},
-           {json, "all.svg", "bus bandwidth against size, 3 lines"}}) {
+           {figures, "all.svg", "bus bandwidth against size, 3 lines"}}) {
     const auto output = (folder / picture).string();
     const auto result = run_process(program({"plot", file, "--output", output}));
     INFO(result.err);
