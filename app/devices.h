@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 
 namespace CLI {
 class App;

@@ -21,7 +21,7 @@
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
-#include <lockstep/support/cuda_fault.h>
+#include <lockstep/support/cuda/fault.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

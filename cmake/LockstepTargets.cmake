@@ -34,7 +34,7 @@ target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 # Objects, not a library: nothing refers to their symbols. Sanitizers have their own allocator and must run first.
 add_library(lockstep_process INTERFACE)
 if(NOT LOCKSTEP_BUILD_SANITIZE)
-  add_library(lockstep_process_objects OBJECT support/allocator.cpp support/openmp_wait.cpp)
+  add_library(lockstep_process_objects OBJECT support/process/allocator.cpp support/process/openmp_wait.cpp)
   target_link_libraries(lockstep_process_objects PRIVATE jemalloc::jemalloc lockstep_warnings)
   target_link_libraries(lockstep_process
     INTERFACE $<TARGET_OBJECTS:lockstep_process_objects> jemalloc::jemalloc ${CMAKE_DL_LIBS})

@@ -1,6 +1,6 @@
 #include <lockstep/data/gather_images.h>
 #include <lockstep/data/gather_images_kernel.h>
-#include <lockstep/support/cuda_launch.h>
+#include <lockstep/support/cuda/launch.h>
 
 namespace lockstep {
 

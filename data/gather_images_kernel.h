@@ -1,7 +1,7 @@
-// The kernel of gather_images.h; see support/cuda_kernel.h.
+// The kernel of gather_images.h; see support/cuda/kernel.h.
 #pragma once
 
-#include <lockstep/support/cuda_kernel.h>
+#include <lockstep/support/cuda/kernel.h>
 
 namespace lockstep {
 

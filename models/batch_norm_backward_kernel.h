@@ -1,4 +1,4 @@
-// The backward pass of batch_norm_kernels.h, in three kernels: see support/cuda_kernel.h.
+// The backward pass of batch_norm_kernels.h, in three kernels: see support/cuda/kernel.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_fold.h>

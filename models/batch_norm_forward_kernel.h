@@ -1,4 +1,4 @@
-// The forward pass of batch_norm_kernels.h, in three kernels: see support/cuda_kernel.h.
+// The forward pass of batch_norm_kernels.h, in three kernels: see support/cuda/kernel.h.
 #pragma once
 
 #include <lockstep/models/batch_norm_fold.h>

@@ -1,6 +1,6 @@
 #include <lockstep/models/batch_norm_backward_kernel.h>
 #include <lockstep/models/batch_norm_forward_kernel.h>
-#include <lockstep/support/cuda_launch.h>
+#include <lockstep/support/cuda/launch.h>
 
 namespace lockstep {
 

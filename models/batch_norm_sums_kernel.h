@@ -1,11 +1,11 @@
 // Shared by batch_norm_forward_kernel.h and batch_norm_backward_kernel.h: a thread's place in (rows, c), and
-// two sums over the rows of each channel in a fixed order. See support/cuda_kernel.h.
+// two sums over the rows of each channel in a fixed order. See support/cuda/kernel.h.
 #pragma once
 
 #include <initializer_list>
 
 #include <lockstep/models/batch_norm_kernels.h>
-#include <lockstep/support/cuda_kernel.h>
+#include <lockstep/support/cuda/kernel.h>
 
 namespace lockstep {
 

@@ -4,8 +4,8 @@
 #include <torch/types.h>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_features.h>
-#include <lockstep/models/cpu/lenet_head.h>
+#include <lockstep/models/cpu/lenet/features.h>
+#include <lockstep/models/cpu/lenet/head.h>
 
 namespace lockstep {
 

@@ -12,7 +12,7 @@
 #include <string>
 
 #include <lockstep/models/batch_norm_relu.h>
-#include <lockstep/models/cpu/conv3x3.h>
+#include <lockstep/models/cpu/conv3x3/conv3x3.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

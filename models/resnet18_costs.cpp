@@ -1,7 +1,7 @@
 // Memory and arithmetic of a step of ResNet-18, from its options.
 #include <algorithm>
 
-#include <lockstep/models/cpu/conv3x3.h>
+#include <lockstep/models/cpu/conv3x3/conv3x3.h>
 #include <lockstep/models/resnet18.h>
 
 namespace lockstep {

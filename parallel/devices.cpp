@@ -11,7 +11,7 @@
 
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cpu_capability.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

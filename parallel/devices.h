@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 
 namespace lockstep {
 

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include <lockstep/support/bf16_type.h>
-#include <lockstep/support/cuda_kernel.h>
+#include <lockstep/support/cuda/kernel.h>
 
 namespace lockstep {
 

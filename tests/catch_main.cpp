@@ -1,5 +1,5 @@
 // main() of every Catch2 test: lists the cases for ctest and skips those that this machine cannot run.
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/tests/catch_session.h>
 #include <lockstep/tests/skip.h>
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <torch/version.h>
 
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 
 namespace lockstep {
 

@@ -8,7 +8,7 @@
 #include <lockstep/app/train/plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

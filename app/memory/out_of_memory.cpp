@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include <lockstep/support/cuda_fault.h>
+#include <lockstep/support/cuda/fault.h>
 
 namespace lockstep {
 namespace {

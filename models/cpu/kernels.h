@@ -2,8 +2,8 @@
 #pragma once
 
 #include <lockstep/models/cpu/batch_norm_passes.h>
-#include <lockstep/models/cpu/conv3x3_kernels.h>
-#include <lockstep/models/cpu/lenet_layers.h>
+#include <lockstep/models/cpu/conv3x3/conv3x3_kernels.h>
+#include <lockstep/models/cpu/lenet/layers.h>
 #include <lockstep/models/cpu/register_loop.h>
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 #define LOCKSTEP_LANES 16
 #define LOCKSTEP_LANES_NAMESPACE lanes_avx512_bf16
 #define LOCKSTEP_BF16_PRODUCTS
-#include <lockstep/models/cpu/conv3x3_inline.h>
+#include <lockstep/models/cpu/conv3x3/conv3x3_inline.h>
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/cpu/register_loop_inline.h>
 

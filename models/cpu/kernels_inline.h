@@ -2,9 +2,9 @@
 #pragma once
 
 #include <lockstep/models/cpu/batch_norm_inline.h>
-#include <lockstep/models/cpu/conv3x3_inline.h>
+#include <lockstep/models/cpu/conv3x3/conv3x3_inline.h>
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_layers_inline.h>
+#include <lockstep/models/cpu/lenet/layers_inline.h>
 #include <lockstep/models/cpu/register_loop_inline.h>
 
 namespace lockstep::LOCKSTEP_LANES_NAMESPACE {

@@ -1,5 +1,5 @@
 #include <lockstep/parallel/optimizer/flat_sgd_kernel.h>
-#include <lockstep/support/cuda_launch.h>
+#include <lockstep/support/cuda/launch.h>
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
-// The kernel of flat_sgd.h. support/cuda_kernel.h explains how such headers are compiled.
+// The kernel of flat_sgd.h. support/cuda/kernel.h explains how such headers are compiled.
 #pragma once
 
 #include <lockstep/parallel/optimizer/flat_sgd.h>
-#include <lockstep/support/cuda_kernel.h>
+#include <lockstep/support/cuda/kernel.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/support/profiler_range.h>
+#include <lockstep/support/cuda/profiler_range.h>
 
 namespace lockstep {
 

@@ -1,9 +1,9 @@
 // gather_images() for tests: the CUDA kernel, run on the CPU. It replaces the library's.
-#include <lockstep/tests/support/cuda_emulation.h>
+#include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/data/gather_images.h>
 #include <lockstep/data/gather_images_kernel.h>
-#include <lockstep/tests/support/emulated_order.h>
+#include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 namespace lockstep {
 

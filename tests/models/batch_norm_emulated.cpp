@@ -1,10 +1,10 @@
 // The functions of batch_norm_kernels.h for tests: the CUDA kernels, run on the CPU. They replace the
 // library's.
-#include <lockstep/tests/support/cuda_emulation.h>
+#include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/models/batch_norm_backward_kernel.h>
 #include <lockstep/models/batch_norm_forward_kernel.h>
-#include <lockstep/tests/support/emulated_order.h>
+#include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 namespace lockstep {
 

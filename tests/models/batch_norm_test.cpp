@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <lockstep/tests/models/batch_norm_cases.h>
-#include <lockstep/tests/support/emulated_order.h>
+#include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

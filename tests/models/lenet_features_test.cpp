@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_features.h>
+#include <lockstep/models/cpu/lenet/features.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/tensor_data.h>

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_features.h>
-#include <lockstep/models/cpu/lenet_head.h>
+#include <lockstep/models/cpu/lenet/features.h>
+#include <lockstep/models/cpu/lenet/head.h>
 #include <lockstep/tests/models/lenet_cases.h>
 
 using namespace lockstep;

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_head.h>
+#include <lockstep/models/cpu/lenet/head.h>
 #include <lockstep/support/cpu_capability.h>
 #include <lockstep/support/tensor_data.h>
 #include <lockstep/tests/models/lenet_cases.h>

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet_features.h>
-#include <lockstep/models/cpu/lenet_head.h>
+#include <lockstep/models/cpu/lenet/features.h>
+#include <lockstep/models/cpu/lenet/head.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/tests/models/lenet_cases.h>
 

@@ -7,7 +7,7 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/parallel/training/step_graph.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
 

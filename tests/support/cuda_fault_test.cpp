@@ -1,6 +1,6 @@
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/support/cuda_fault.h>
+#include <lockstep/support/cuda/fault.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;

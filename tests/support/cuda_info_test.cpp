@@ -1,4 +1,4 @@
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 
 #include <lockstep/tests/catch.h>
 #include <array>

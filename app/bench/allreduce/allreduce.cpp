@@ -13,7 +13,7 @@
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/statistics.h>
 

@@ -12,7 +12,7 @@
 #include <lockstep/app/bench/overlap/independent_operators.h>
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

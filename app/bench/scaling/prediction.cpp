@@ -8,7 +8,7 @@
 
 #include <lockstep/app/bench/allreduce/ranks.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {

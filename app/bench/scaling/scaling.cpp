@@ -19,7 +19,7 @@
 #include <lockstep/app/train/run.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cuda_info.h>
+#include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/statistics.h>
 

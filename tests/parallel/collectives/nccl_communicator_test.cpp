@@ -10,7 +10,7 @@
 #include <lockstep/support/stream.h>
 #include <lockstep/tests/parallel/collectives/collectives.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
-#include <lockstep/tests/support/fake_gpu.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

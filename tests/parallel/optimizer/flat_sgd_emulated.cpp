@@ -1,8 +1,8 @@
 // flat_sgd() for tests: runs the product's kernel on the CPU, in place of the library's function.
-#include <lockstep/tests/support/cuda_emulation.h>
+#include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/parallel/optimizer/flat_sgd_kernel.h>
-#include <lockstep/tests/support/emulated_order.h>
+#include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 namespace lockstep {
 

@@ -1,7 +1,7 @@
 // In place of the CUDA kernel: computes the update on the CPU, queued on a fake GPU's stream.
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 
-#include <lockstep/tests/support/fake_stream.h>
+#include <lockstep/tests/support/fake_gpu/fake_stream.h>
 
 namespace lockstep {
 namespace {

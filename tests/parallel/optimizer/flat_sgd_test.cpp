@@ -1,7 +1,7 @@
 // The emulated kernel (flat_sgd_emulated.cpp).
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/optimizer/flat_sgd_cases.h>
-#include <lockstep/tests/support/emulated_order.h>
+#include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 #include <limits>
 

@@ -1,5 +1,5 @@
 // The kernel with one thread per CUDA thread, for ThreadSanitizer.
-#include <lockstep/tests/support/cuda_emulation.h>
+#include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
 #include <lockstep/tests/catch.h>
 #include <vector>

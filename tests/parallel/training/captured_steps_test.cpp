@@ -16,7 +16,7 @@
 #include <lockstep/tests/parallel/training/fake_torch_cuda/fake_torch_cuda.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
-#include <lockstep/tests/support/fake_gpu.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -10,7 +10,7 @@
 #include <lockstep/app/bench/overlap/work_queue.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/stream.h>
-#include <lockstep/tests/support/fake_gpu.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using namespace lockstep;
 using lockstep::testing::fake_gpu;

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/tests/support/fake_gpu.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using lockstep::testing::fake_nccl;
 using lockstep::testing::FakeNccl;

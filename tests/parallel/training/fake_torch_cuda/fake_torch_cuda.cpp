@@ -12,7 +12,7 @@
 #include <stdexcept>
 
 #include <lockstep/support/stream.h>
-#include <lockstep/tests/support/fake_gpu.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using lockstep::testing::fake_gpu;
 using lockstep::testing::fake_stream;

@@ -1,9 +1,0 @@
-// Takes the place of profiler_range_cuda.cpp in a build without CUDA; does nothing.
-#include <lockstep/support/profiler_range.h>
-
-namespace lockstep {
-
-ProfilerRange::ProfilerRange(const std::string&) {}
-ProfilerRange::~ProfilerRange() = default;
-
-}  // namespace lockstep
