@@ -313,7 +313,7 @@ TEST_CASE("paths that cannot be written are refused before and while saving") {
     CHECK_THAT(refusal(folder / "link", overwrite).what(), ContainsSubstring("No such file"));
   }
   CHECK_THAT(refusal(folder / "file", false).what(), ContainsSubstring("/file' already exists"));
-  CHECK_THAT(refusal(folder / "file", false).hint(), ContainsSubstring("--overwrite"));
+  CHECK_THAT(refusal(folder / "file", false).hint(), ContainsSubstring("overwrite = true"));
   CHECK(read_file(folder / "file") == "old");
   CHECK(files_in(folder) == 3);
 }
