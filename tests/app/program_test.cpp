@@ -87,7 +87,7 @@ TEST_CASE("--kernels stock is taken as torch, with a notice") {
   const auto result = run_process(train({"--dry-run", "--kernels", "stock"}));
   CHECK(result.exit_code == 0);
   CHECK(result.err == notice);
-  CHECK_THAT(result.out, ContainsSubstring("torch's kernels alone"));
+  CHECK_THAT(result.out, ContainsSubstring("torch's kernels only"));
   auto process = train({"--dry-run"});
   process.environment = {{"LOCKSTEP_FLAG_KERNELS", "stock"}};
   CHECK(run_process(process).err == notice);

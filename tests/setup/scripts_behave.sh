@@ -273,7 +273,7 @@ case_bundle() {
 #include <lockstep/tests/catch_session.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
-int main() { return lockstep::test::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
+int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
 SOURCE
   ln -s "$root" "$work/lockstep"
   [ ! -e "$folder/lib/libCatch2.a" ] || libraries+=" -lCatch2"

@@ -45,7 +45,8 @@ TEST_CASE("a sweep that is stopped or killed keeps its finished cells and contin
   CHECK(first.exit_code == code);
   if (signal != SIGKILL) {
     CHECK_THAT(first.out,
-               ContainsSubstring("# sweep: stopped before the end, 1 of 2 cells; --resume " + path.string()));
+               ContainsSubstring("# sweep: stopped before the end, 1 of 2 cells; continue with --resume " +
+                                 path.string()));
     CHECK_THAT(first.err, ContainsSubstring("stopped by"));
   }
   auto file = read(path);

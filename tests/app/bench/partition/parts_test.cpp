@@ -258,9 +258,11 @@ TEST_CASE("partition: findings as the chapter expects them") {
              ContainsSubstring(
                  "the fastest is data parallel, 1.60 x as fast as one device (80 % of the ideal 2 x)"));
   // 1 - 1 / (2 x .8); (2-1)/(4+2-1); 1 - 4 / (2 (1 + 3 x .6))
-  CHECK_THAT(found, ContainsSubstring(
-                        "50 % with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
-                        "((n-1)/(m+n-1) = 20 %; 29 % with these stages"));
+  CHECK_THAT(
+      found,
+      ContainsSubstring(
+          "50 % of the time with one micro-batch (theory for even stages: (n-1)/n = 50 %), 38 % with 4 "
+          "((n-1)/(m+n-1) = 20 %; 29 % with these stages"));
   CHECK_THAT(
       found,
       ContainsSubstring(
