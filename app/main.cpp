@@ -17,6 +17,7 @@
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/flag_words.h>
+#include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
@@ -35,8 +36,8 @@ void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
 int report(const CLI::App& app, ExitCode code, std::string_view what, std::string_view hint) {
   const Terminal terminal(STDERR_FILENO, color_mode(app));
-  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), what));
-  if (!hint.empty()) write_stderr(fmt::format("{} {}\n", terminal.style().cyan("hint:"), hint));
+  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), printable(what)));
+  if (!hint.empty()) write_stderr(fmt::format("{} {}\n", terminal.style().cyan("hint:"), printable(hint)));
   return static_cast<int>(code);
 }
 

@@ -72,13 +72,15 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
   return best ? std::optional(*best) : std::nullopt;
 }
 
-std::string in_quotes(std::string_view word) {
-  std::string text = "'";
-  for (const char c : word) {
+std::string printable(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) {
     const auto byte = static_cast<unsigned char>(c);
-    text += byte < 0x20 || byte == 0x7f ? '?' : c;
+    if (byte < 0x20 || byte == 0x7f) c = '?';
   }
-  return text + "'";
+  return result;
 }
+
+std::string in_quotes(std::string_view word) { return "'" + printable(word) + "'"; }
 
 }  // namespace lockstep

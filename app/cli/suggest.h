@@ -20,6 +20,9 @@ std::vector<std::string> completions(std::string_view word, std::span<const std:
 // at most a third of the characters differ. Ignores case, leading dashes, and '_' for '-'.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> names);
 
+// The text with ? for each control character: a name may hold what a terminal obeys.
+std::string printable(std::string_view text);
+
 // The word in quotes, for messages. Control characters become '?': they could disturb a terminal.
 std::string in_quotes(std::string_view word);
 

@@ -26,7 +26,7 @@ std::string why_no_file(const std::string& path) {
   if (type == fs::file_type::not_found) return "there is no such file";
   if (type == fs::file_type::directory) return "it is a folder";
   if (type == fs::file_type::none) return error.message();
-  return type == fs::file_type::regular ? "" : "it is no regular file";
+  return type == fs::file_type::regular ? "" : "it is not a regular file";
 }
 
 // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ..."
@@ -70,7 +70,7 @@ nlohmann::ordered_json parse_json(const std::string& text) {
   try {
     return Json::parse(text, bounded);
   } catch (const Json::exception& error) {
-    throw JsonError("no JSON" + place_or_reason(error.what()));
+    throw JsonError("not JSON" + place_or_reason(error.what()));
   }
 }
 

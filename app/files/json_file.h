@@ -11,7 +11,7 @@ namespace lockstep {
 inline constexpr int64_t kMostJsonBytes = int64_t{256} << 20;
 inline constexpr int kMostJsonDepth = 64;  // of lists and objects; lockstep's own files need eight
 
-// "no JSON at line 1, column 5", "JSON that is nested more than 64 deep".
+// "not JSON at line 1, column 5", "JSON that is nested more than 64 deep".
 class JsonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -24,7 +24,7 @@ std::string machine_of(const Source& source) {
     const auto name = gpu.value("name", "GPU");
     if (text.find(name) == std::string::npos) text += name + ", ";
   }
-  return text + environment.value("cpu", "");
+  return text + environment.value("cpu", environment.value("processor", ""));
 }
 
 std::string text_at(const Json& row, const std::string& key) { return row.value(key, ""); }

@@ -52,7 +52,6 @@ Finding best_cell(const Results& results, int64_t test_rows) {
   const auto* best = best_of(results, [](const auto&) { return true; });
   if (!best) {
     if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
-    if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
     return {fmt::format("all {} cells have diverged: try smaller learning rates", results.size())};
   }
   const auto& cell = best->cell;

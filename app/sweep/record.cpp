@@ -8,6 +8,7 @@
 #include <span>
 #include <utility>
 
+#include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
@@ -27,6 +28,9 @@ constexpr int kVersion = 1;
   throw DataError(fmt::format("the sweep {} is damaged: {}", in_quotes(path), what),
                   "start another file: --json FILE");
 }
+
+// The key that files of version 0.1.0 have in their environment for this one.
+std::string old_name(const std::string& key) { return key == "cpu" ? "processor" : key; }
 
 std::string text_of(const std::string& path) {
   return read_json_file(path, "begin a sweep with --json FILE");
@@ -171,7 +175,8 @@ void SweepRecord::begin(const Json& settings) {
   const auto& theirs = document_.at("settings");
   if (!theirs.is_object()) damaged(*path_, "its \"settings\" are not an object");
   for (const auto& [key, value] : settings.items()) {
-    const auto their = theirs.value(key, Json());
+    auto their = theirs.value(key, Json());
+    if (their.is_string()) their = current_value("--" + key, their.get<std::string>());
     if (their == value) continue;
     throw UsageError(
         fmt::format("the sweep {} was made with {} {}, this command has {}", in_quotes(*path_), key,
@@ -193,7 +198,8 @@ std::optional<std::string> SweepRecord::other_environment() const {
   const auto& theirs = document_.at("environment");
   const auto here = environment_json();
   for (const auto& [key, ours] : here.items()) {
-    const auto their = theirs.is_object() ? theirs.value(key, Json()) : Json();
+    const auto their =
+        theirs.is_object() ? theirs.value(theirs.contains(key) ? key : old_name(key), Json()) : Json();
     if (key == "date" || key == "memory_bytes" || their == ours) continue;
     return fmt::format("{} {} there, {} here", key, shown(their), shown(ours));
   }

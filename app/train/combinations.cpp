@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/app/files/line_file.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/support/error.h>
@@ -21,6 +22,11 @@ struct Combination {
 
 bool same_file(const std::optional<std::string>& a, const std::optional<std::string>& b) {
   return a && a == b;
+}
+
+// Without standard output, which --metrics alone can name.
+std::optional<std::string> metrics_file(const TrainFlags& options) {
+  return options.metrics == std::string(kStandardOutput) ? std::nullopt : options.metrics;
 }
 
 }  // namespace
@@ -65,9 +71,10 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
        "leave them out, or use --optimizer sgd"},
       {!adamw && options.nesterov && momentum == 0,
        "--nesterov needs momentum, and --momentum is 0 (as given, or by the recipe)", "add --momentum 0.9"},
-      {same_file(options.metrics, options.trace), "--metrics and --trace name the same file",
+      {same_file(metrics_file(options), options.trace), "--metrics and --trace name the same file",
        "name two files"},
-      {same_file(options.metrics, options.save), "--metrics and --save name the same file", "name two files"},
+      {same_file(metrics_file(options), options.save), "--metrics and --save name the same file",
+       "name two files"},
       {same_file(options.trace, options.save), "--trace and --save name the same file", "name two files"},
   };
   for (const auto& combination : combinations) {

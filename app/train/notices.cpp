@@ -27,7 +27,7 @@ std::optional<std::string> rate_notice(const TrainPlan& plan) {
   const double lr = plan.trainer.lr.lr;
   if (lr < kManyTimes * plan.usual_lr) return std::nullopt;
   return fmt::format(
-      "a learning rate of {:.6g} is {:.0f} times the {:.6g} that {} uses with {}: training may diverge", lr,
+      "a learning rate of {:.6g} is {:.4g} times the {:.6g} that {} uses with {}: training may diverge", lr,
       lr / plan.usual_lr, plan.usual_lr, plan.recipe,
       name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
 }

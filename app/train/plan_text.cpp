@@ -30,11 +30,12 @@ std::string batch_text(const TrainPlan& plan) {
                                           : fmt::format("{} or {} per replica", sizes.front(), sizes.back());
   }
   const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
-  auto text = fmt::format("{} per step, {}; {} per epoch, ", counted(plan.batch_size, "image"), shard,
+  auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, "image"), shard,
                           counted(plan.steps_per_epoch, "step"));
-  const bool no_full_batch = plan.steps_per_epoch == 1 && last < plan.batch_size;
-  text += no_full_batch ? fmt::format("with only {}", counted(last, "image"))
-                        : fmt::format("the last with {}", last);
+  if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", last);
+  if (plan.steps_per_epoch == 1 && last < plan.batch_size) {
+    text += fmt::format(", with only {}", counted(last, "image"));
+  }
   if (plan.trainer.accumulate > 1) {
     text += fmt::format("; each shard in {} micro-batches", plan.trainer.accumulate);
   }

@@ -113,7 +113,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
     // Reading the clock costs nothing. A line waits for the step.
     if (recorded || (!options_.quiet && step_lines_.due(clock_()))) report_steps(epoch, step, recorded);
-    if (steps_done_ == 1 && !recorded) leave_out_first_step();
+    if (steps_done_ == 1) leave_out_first_step(recorded);
     stop_if_interrupted(epoch, step);
   }
   take_sums(epoch);  // waits for the last step
@@ -150,9 +150,12 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
 
 void TrainRun::begin_intervals() { epoch_ = printed_ = recorded_ = {.begin = clock_()}; }
 
-// The run's first step also does what is done only once. Its time is left out of the means.
-void TrainRun::leave_out_first_step() {
+// The run's first step also does what is done only once. Its time is left out of the means, but not of its
+// own line.
+void TrainRun::leave_out_first_step(bool recorded) {
   trainer_.take_times();
+  if (recorded) epoch_ = {.begin = epoch_.begin, .lr = epoch_.lr, .sums = epoch_.sums};
+  if (recorded) return;
   for (auto* interval : {&epoch_, &printed_, &recorded_}) {
     *interval = {.begin = clock_(), .lr = interval->lr, .sums = interval->sums};
   }

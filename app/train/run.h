@@ -44,7 +44,7 @@ class TrainRun {
   EpochReport run_epoch(int64_t epoch);
   void run_step(std::span<const int64_t> rows);
   void begin_intervals();
-  void leave_out_first_step();
+  void leave_out_first_step(bool recorded);
   void report_steps(int64_t epoch, int64_t step, bool recorded);
   void take_sums(int64_t epoch);
   void report_split();

@@ -1,5 +1,7 @@
 // Runs that are refused (combinations of flags that make no sense) or that fail (the loss is NaN).
 #include <lockstep/tests/catch.h>
+
+#include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -149,4 +151,12 @@ TEST_CASE("--quiet prints warnings and the last line only") {
   CHECK(result.out.rfind("test acc: ", 0) == 0);
   CHECK(lines(result.err).size() == 1);
   CHECK_THAT(result.err, ContainsSubstring("LOCKSTEP_FLAG_BATCHSIZE"));
+}
+
+TEST_CASE("an error has no control characters of the names in it") {
+  const auto result = run_process(program({"train", "--data", "/x\x1b[31m\ny"}));
+  CHECK(result.exit_code == 3);
+  CHECK_THAT(result.err, ContainsSubstring("/x?[31m?y"));
+  CHECK(result.err.find('\x1b') == std::string::npos);
+  CHECK(std::count(result.err.begin(), result.err.end(), '\n') == 2);  // the error and its hint
 }

@@ -38,9 +38,9 @@ TEST_CASE("JSON may be nested 64 deep and no deeper") {
   }
 }
 
-TEST_CASE("an error of a text that is no JSON gives the place or the reason") {
-  CHECK_THROWS_WITH(parse_json("{\n\"a\": x}"), "no JSON at line 2, column 6");
-  CHECK_THROWS_WITH(parse_json("[1e999]"), ContainsSubstring("no JSON: ") && ContainsSubstring("1e999"));
+TEST_CASE("an error of a text that is not JSON gives the place or the reason") {
+  CHECK_THROWS_WITH(parse_json("{\n\"a\": x}"), "not JSON at line 2, column 6");
+  CHECK_THROWS_WITH(parse_json("[1e999]"), ContainsSubstring("not JSON: ") && ContainsSubstring("1e999"));
   CHECK_THROWS_AS(parse_json(""), JsonError);
   CHECK_THROWS_AS(parse_json("\"\xff\""), JsonError);
   CHECK_THROWS_AS(parse_json("\"\\ud800\""), JsonError);  // half of a pair
@@ -70,8 +70,8 @@ TEST_CASE("only regular files up to 256 MB are read") {
 
   CHECK_THAT(refused(folder / "none"), ContainsSubstring("there is no such file"));
   CHECK_THAT(refused(folder.path()), ContainsSubstring("it is a folder"));
-  CHECK_THAT(refused(pipe), ContainsSubstring("it is no regular file"));
-  CHECK_THAT(refused("/dev/zero"), ContainsSubstring("it is no regular file"));
+  CHECK_THAT(refused(pipe), ContainsSubstring("it is not a regular file"));
+  CHECK_THAT(refused("/dev/zero"), ContainsSubstring("it is not a regular file"));
   CHECK_THAT(refused(huge), ContainsSubstring("it has more than 256 MB"));
   CHECK_THAT(refused(file / "below"), ContainsSubstring("cannot read"));
 }

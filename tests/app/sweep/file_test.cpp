@@ -107,6 +107,27 @@ TEST_CASE("a sweep whose file another process changes ends and leaves the file a
   CHECK(read_file(path) == "theirs");
 }
 
+TEST_CASE("a sweep's file with the old names of the CPU and of torch's kernels is continued") {
+  const SmallData data;
+  const TempFolder folder;
+  const auto path = folder / "sweep.json";
+  const Words words = {"--devices", "cpu", "--kernels", "torch"};
+  REQUIRE(run_process(sweep(data, words + Words{"--lr", ".1", "--json", path.string()})).exit_code == 0);
+  auto file = read(path);
+  REQUIRE(file.at("settings").at("kernels") == "torch");
+  file["settings"]["kernels"] = "stock";
+  auto& environment = file["environment"];
+  environment["processor"] = environment.at("cpu");
+  environment.erase("cpu");
+  write(path, file.dump());
+
+  const auto result = run_process(sweep(data, words + Words{"--lr", ".1,.2", "--resume", path.string()}));
+  INFO(result.err);
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("holds 1 of them"));
+  CHECK_THAT(result.err, !ContainsSubstring("environment"));
+}
+
 TEST_CASE("a continued sweep keeps its other cells and trains nothing twice") {
   const SmallData data;
   const TempFolder folder;
@@ -166,7 +187,7 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot continue, a
   CHECK_THAT(refused(good, {"--resume", other}, 3), ContainsSubstring("no such file"));
 
   CHECK_THAT(refused("{\"format\": ", resume, 3),
-             ContainsSubstring("damaged") && ContainsSubstring("no JSON"));
+             ContainsSubstring("damaged") && ContainsSubstring("not JSON"));
   CHECK_THAT(refused("[1]", resume, 3), ContainsSubstring("damaged"));
   CHECK_THAT(refused(changed("/format", "lockstep bench"), resume, 3),
              ContainsSubstring("\"lockstep bench\"") && ContainsSubstring("\"lockstep sweep\""));
@@ -197,7 +218,7 @@ TEST_CASE("a sweep refuses a file that it must not replace or cannot continue, a
   CHECK_THAT(refusal(sweep(data, words + Words{"--resume", folder.path().string()}), 3),
              ContainsSubstring("it is a folder"));
   CHECK_THAT(refusal(sweep(data, words + Words{"--resume", "/dev/zero"}), 3),
-             ContainsSubstring("no regular file"));
+             ContainsSubstring("not a regular file"));
   CHECK_THAT(refused(changed("/cells/0/accuracy", nullptr), resume, 3), ContainsSubstring("cell 1"));
   CHECK_THAT(refused(changed("/cells", 3), resume, 3), ContainsSubstring("damaged"));
   auto without = good;
