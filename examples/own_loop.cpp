@@ -1,4 +1,4 @@
-// Your own training loop with a torch optimizer. Five lines (marked >) make it data-parallel.
+// Your own training loop with a torch optimizer. Six lines (marked >) make it data-parallel.
 //
 //   own_loop [DEVICES]       default: cpux2
 #include <torch/torch.h>
@@ -26,8 +26,8 @@ int main(int argc, char** argv) {
     const auto own_y = y.tensor_split(static_cast<int64_t>(world))[static_cast<size_t>(rank)].to(device);
     torch::nn::Linear net(3, 1);
     net->to(device);
-    lockstep::GradientSync sync(endpoint);
-    sync.attach(*net);  // >
+    lockstep::GradientSync sync(endpoint);  // >
+    sync.attach(*net);                      // >
     torch::optim::Adam adam(net->parameters(), torch::optim::AdamOptions(.05));
 
     for (int step = 0; step < 400; ++step) {

@@ -1,4 +1,4 @@
-// Collectives between replicas, in one process or several.
+// Collectives between replicas, in one process (the interface allows several).
 //
 // A Communicator spans world_size() replicas. This process drives local_size() of them, whose ranks begin at
 // first_rank(). Each replica's worker thread uses the Endpoint of its own rank.
@@ -103,8 +103,9 @@ struct CommunicatorOptions {
 
 // A communicator between the replicas of this process: local_size() == world_size(). Each replica gets a
 // thread that does its part of every collective and sleeps in between. Endpoints live as long as the
-// communicator. Wait for every collective before you destroy it: the others may not be done. Throws as
-// choose_allreduce() does, UsageError for an empty list, and MemoryError if the system cannot start a thread.
+// communicator. Wait for every posted collective before you destroy it; destruction may end the rest
+// unfinished. Throws as choose_allreduce() does, UsageError for an empty list, and MemoryError if the system
+// cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

@@ -32,7 +32,8 @@ torch::Tensor in_memory_order(const torch::Tensor& tensor) {
 
 }  // namespace
 
-// Also runs for an undefined gradient.
+// Tells the sync that backward has completed a parameter's gradient. Autograd also calls it for an undefined
+// one.
 class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
  public:
   Hook(GradientSync& sync, int param) : sync_(sync), param_(param) {}
@@ -110,7 +111,7 @@ void GradientSync::wait() {
          "on every replica the loss must depend on every parameter; freeze the others with "
          "requires_grad_(false)");
   }
-  wait_for_buckets();
+  post_and_wait();
 }
 
 void GradientSync::reduce() {
@@ -118,10 +119,10 @@ void GradientSync::reduce() {
     params_[i].mutable_grad() = gradients_.views[i];
     progress_->mark(static_cast<int>(i));
   }
-  wait_for_buckets();
+  post_and_wait();
 }
 
-void GradientSync::wait_for_buckets() {
+void GradientSync::post_and_wait() {
   const Trace::Span span(trace_, "wait for gradients", endpoint_.rank());
   post_ready_buckets();
   for (auto& work : works_) work.wait();

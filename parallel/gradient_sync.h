@@ -37,7 +37,8 @@ inline constexpr Choice<SyncMode> kSyncModeNames[] = {{"parameterwise", SyncMode
 
 struct GradientSyncOptions {
   SyncMode mode = SyncMode::kOverlapped;
-  int64_t bucket_bytes = 25 << 20;  // upper bound of a bucket; the first and the last have at most 1 MB
+  // A bucket's bound (1 MB for the first and the last); a larger tensor has a bucket of its own.
+  int64_t bucket_bytes = 25 << 20;
 };
 
 // Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
@@ -93,7 +94,7 @@ class GradientSync {
   void on_gradient(int param);
   void post_ready_buckets();
   void make_view(int param);
-  void wait_for_buckets();
+  void post_and_wait();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
 
   Endpoint& endpoint_;

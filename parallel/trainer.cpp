@@ -145,6 +145,7 @@ std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) c
   if (options_.replica.invariant) {
     const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
     for (size_t m = 0; m < parts.size(); ++m) {
+      // consecutive micro-shards, equally many per replica
       steps[m * steps.size() / parts.size()].micro_batches.push_back(parts[m]);
     }
     return steps;

@@ -2,6 +2,7 @@
 //
 // The way of a gradient: Trainer::step splits the rows into shards, Replica::step computes on its shard,
 // GradientSync posts each bucket of gradients when backward has filled it, Endpoint::allreduce_sum adds them.
+// Captured GPU steps (CUDA graphs) run no hooks: all buckets are posted after the replayed backward.
 #pragma once
 
 #include <cstdint>
@@ -45,8 +46,9 @@ struct TrainSums {
 // step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 class Trainer {
  public:
-  // Calls factory once per replica, on the host. Only the first call changes torch's default generator. All
-  // replicas start from the first one's weights. Throws UsageError as TrainerOptions::validate() does.
+  // Calls factory once per replica, on the host. Torch's default generator afterwards is as after one call,
+  // for any number of replicas. All replicas start from the first one's weights. Throws UsageError as
+  // TrainerOptions::validate() does.
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 

@@ -12,7 +12,8 @@ void allreduce_ring(const LocalRound& round) {
   const auto around = [&](int position) { return (position % world + world) % world; };
   const int left = around(round.rank - 1);
   for (int step = 0; step < world - 1; ++step) {
-    const int c = around(round.rank - step - 1);  // the chunk that the left neighbour added in the last step
+    // the chunk that the left neighbour added to in the previous step; at first its own
+    const int c = around(round.rank - step - 1);
     auto own = round.chunk(round.rank, c);
     own.add_(round.chunk(left, c).to(own.device()));
     round.barrier();

@@ -1,5 +1,5 @@
-// The optimizer of one replica. A step is one fused pass over a flat buffer of all parameters. SGD on a GPU
-// uses lockstep's kernel (flat_sgd.h); SGD on a CPU and AdamW use torch's fused kernels.
+// The optimizer of one replica. A step is one fused update of a flat buffer of all parameters. SGD on a GPU
+// uses lockstep's kernel (flat_sgd.h), one for everything; SGD on a CPU and AdamW use torch's fused kernels.
 #pragma once
 
 #include <torch/types.h>

@@ -5,8 +5,8 @@
 
 namespace lockstep {
 
-// Seconds until the slowest replica was done with each part of a step. On GPUs the host only queues the work:
-// there only the sum means something.
+// Seconds until the slowest replica was done with each part of a step. On GPUs these are the times of
+// queueing, unless ReplicaOptions::wait_for_device.
 struct StepTimes {
   double data = 0;     // gathering the rows
   double compute = 0;  // forward and backward

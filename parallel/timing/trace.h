@@ -21,7 +21,7 @@ class Trace {
   enum class Track { kCompute, kCommunication, kDeviceCompute, kDeviceCommunication };
 
   struct Event {
-    std::string name;  // "forward", "backward", "allreduce bucket 2", ...
+    std::string name;  // "forward", "backward", "allreduce 0.516 MB", ...
     int rank = 0;
     Track track = Track::kCompute;
     double begin = 0;  // seconds since the trace was made

@@ -55,8 +55,8 @@ StepParts Replica::captured_parts() {
           .update = [this] { update(); }};
 }
 
-// The optimizer writes the bf16 weights with each update. Otherwise autocast converts the fp32 masters in
-// every step.
+// Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
+// the fp32 masters in every step. Does nothing if a parameter is frozen.
 void Replica::keep_bf16_weights() {
   const bool some_are_frozen = sync_.parameters().size() != model_.module->parameters().size();
   if (some_are_frozen) return;

@@ -55,8 +55,8 @@ class Replica {
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
-  // A collective: one step of training. On a GPU it only queues the work, and replays captured steps (see
-  // CapturedSteps::replay for the error).
+  // A collective: one step of training. On a GPU it queues the work and returns while fewer than in_flight
+  // steps are unfinished. It replays captured steps (see CapturedSteps::replay for the error).
   StepTimestamps step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step

@@ -11,7 +11,8 @@
 
 namespace lockstep {
 
-// Whether a GPU's steps are captured and replayed.
+// Whether a GPU's steps are captured and replayed. A replayed step runs no hooks: all buckets of gradients
+// are posted after its backward.
 enum class CudaGraph {
   kAuto,  // where it can be done
   kOn,    // an error where it cannot

@@ -12,8 +12,8 @@
 namespace lockstep {
 
 enum class Scaling {
-  kStrong,  // the same global batch on n replicas: b
-  kWeak,    // the same batch on each: n b, at n times the learning rate
+  kStrong,  // the same global batch on n replicas: B
+  kWeak,    // the same batch on each: n B, at n times the learning rate
 };
 
 inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}, {"weak", Scaling::kWeak}};
@@ -23,7 +23,9 @@ struct ScalingCase {
   TrainPlan plan;
   int background_load = 0;  // one-replica trainings of the same plan that keep other cores busy meanwhile
   std::vector<double> seconds = {};  // per step, by repetition
-  std::vector<double> sync = {};     // exposed sync per step, as the host sees it, by repetition
+  // Exposed sync per step, as the host sees it, by repetition. On GPUs it is the time of queueing, unless
+  // ReplicaOptions::wait_for_device.
+  std::vector<double> sync = {};
   bool agree = false;                // whether all replicas had the same weights at the end
   std::vector<int64_t> shares = {};  // rows per step of each replica at the end
   std::optional<double> accuracy = {};

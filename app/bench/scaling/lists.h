@@ -21,12 +21,13 @@ class ScalingLists {
   // other device alone, to tell whether mixing devices pays. Throws as `train` does.
   std::vector<ScalingCase> cases();
 
-  // The input of a prediction: one replica with batches of b, b/2 and b/4 images. Cores share memory, so the
-  // background load makes up the replicas of the longest list, if there are cores for them.
+  // The input of a prediction: one replica with batches of B, B/2 and B/4 images. CPU replicas compete for
+  // memory. So background trainings take the place of the other replicas of the longest list, as far as there
+  // are free cores.
   std::vector<ScalingCase> fractions();
 
  private:
-  // The batch has b images (strong) or n b (weak), divided by `divisor`.
+  // The batch has B images (strong) or n B (weak), divided by `divisor`.
   ScalingCase make_case(Scaling scaling, const std::vector<torch::Device>& devices, int64_t divisor = 1);
   int with_cores() const;
 

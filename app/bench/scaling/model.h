@@ -7,6 +7,9 @@
 //   exposed    = sum(S, n)                              if the cores that compute also sum
 //              = max(sum(last bucket), sum(S, n) - 2/3 compute)   if sums run during backward, which is
 //                                                       two thirds of a step's arithmetic
+//
+// It holds for eager steps. Captured steps of several GPUs post their sums after the replayed backward and
+// expose the whole sum.
 // (The alpha-beta model: R. Hockney, "The communication challenge for MPP", 1994; the factor 2 (n-1)/n:
 // nccl-tests, doc/PERFORMANCE.md.)
 #pragma once
@@ -18,12 +21,12 @@
 namespace lockstep {
 
 // The connection between n devices. alpha(n) and beta(n) are interpolated along log n between 2 and 8
-// devices. One device sends nothing.
+// devices. Beyond 8 replicas alpha is extrapolated and beta stays. One device sends nothing.
 struct Link {
   std::string name;
   double alpha_2 = 0, alpha_8 = 0;  // seconds of a sum of no bytes
   double beta_2 = 0, beta_8 = 0;    // bytes per second and device
-  bool overlaps = true;             // sums run during backward, not on the cores that compute
+  bool overlaps = true;  // sums run during backward (of eager steps), not on the cores that compute
 
   double seconds(double bytes, int n) const;
 };
