@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 #include <functional>
 #include <limits>
+#include <string>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/timing/trace.h>
@@ -94,17 +95,17 @@ TEST_CASE("invariant refuses what it cannot follow") {
       change(options);
     });
   };
-  const auto names = [](const char* option) {
-    return ContainsSubstring("invariant") && ContainsSubstring(option);
+  const auto check_names = [](const std::string& text, const char* option) {
+    CHECK_THAT(text, ContainsSubstring("invariant") && ContainsSubstring(option));
   };
   CHECK_THAT(refused([](auto& options) { options.devices.resize(3, torch::kCPU); }),
              ContainsSubstring("3 replicas"));
-  CHECK_THAT(refused([](auto& options) { options.split = {3, 1}; }), names("split"));
-  CHECK_THAT(refused([](auto& options) { options.auto_split = true; }), names("auto_split"));
-  CHECK_THAT(refused([](auto& options) { options.accumulate = 2; }), names("accumulate"));
-  CHECK_THAT(refused([](auto& options) { options.replica.sync.mode = SyncMode::kBucketed; }), names("sync"));
-  CHECK_THAT(refused([](auto& options) { options.replica.sync.bucket_bytes = 1 << 20; }), names("sync"));
-  CHECK_THAT(refused([](auto& options) { options.bn = BnPolicy::kAverage; }), names("bn"));
+  check_names(refused([](auto& options) { options.split = {3, 1}; }), "split");
+  check_names(refused([](auto& options) { options.auto_split = true; }), "auto_split");
+  check_names(refused([](auto& options) { options.accumulate = 2; }), "accumulate");
+  check_names(refused([](auto& options) { options.replica.sync.mode = SyncMode::kBucketed; }), "sync");
+  check_names(refused([](auto& options) { options.replica.sync.bucket_bytes = 1 << 20; }), "sync");
+  check_names(refused([](auto& options) { options.bn = BnPolicy::kAverage; }), "bn");
 }
 
 TEST_CASE("CudaGraph::kOn refuses what looks into each step, and devices without graphs") {
@@ -114,16 +115,15 @@ TEST_CASE("CudaGraph::kOn refuses what looks into each step, and devices without
       change(options);
     });
   };
-  const auto names = [](const char* option) {
-    return ContainsSubstring("CudaGraph::kOn") && ContainsSubstring(option);
+  const auto check_names = [](const std::string& text, const char* option) {
+    CHECK_THAT(text, ContainsSubstring("CudaGraph::kOn") && ContainsSubstring(option));
   };
   Trace trace;
-  CHECK_THAT(refused([&](auto& options) { options.replica.trace = &trace; }), names("trace"));
-  CHECK_THAT(refused([](auto& options) { options.replica.invariant = true; }), names("invariant"));
-  CHECK_THAT(refused([](auto& options) { options.auto_split = true; }), names("auto_split"));
-  CHECK_THAT(refused([](auto& options) { options.replica.wait_for_device = true; }),
-             names("wait_for_device"));
-  CHECK_THAT(refused([](auto&) {}), names("needs a GPU, but the devices are [cpu, cpu]"));
+  check_names(refused([&](auto& options) { options.replica.trace = &trace; }), "trace");
+  check_names(refused([](auto& options) { options.replica.invariant = true; }), "invariant");
+  check_names(refused([](auto& options) { options.auto_split = true; }), "auto_split");
+  check_names(refused([](auto& options) { options.replica.wait_for_device = true; }), "wait_for_device");
+  check_names(refused([](auto&) {}), "needs a GPU, but the devices are [cpu, cpu]");
 }
 
 TEST_CASE("TF32 needs a GPU among the devices") {
