@@ -178,7 +178,7 @@ TEST_CASE("--schedule and --warmup-epochs set the rate of each step") {
 TEST_CASE("an epoch's second line shows the rate of its last step") {
   const SmallData data(128, 10);
   const auto result = run_process(train({"--data", data.folder(), "--limit-train", "128", "--batch-size",
-                                         "64", "--epochs", "2", "--warmup-epochs", "2", "--log-every", "1"}));
+                                         "64", "--epochs", "3", "--warmup-epochs", "2", "--log-every", "1"}));
   CHECK_THAT(result.out, ContainsSubstring("after 2 epochs of warm-up"));
   CHECK_THAT(result.out, ContainsSubstring("\n    lr 0.1 | ") && ContainsSubstring("\n    lr 0.2 | "));
 }

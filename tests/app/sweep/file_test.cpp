@@ -113,7 +113,7 @@ TEST_CASE("a sweep's file with the old names of the CPU and of torch's kernels i
   const auto path = folder / "sweep.json";
   const Words words = {"--devices", "cpu", "--kernels", "torch"};
   REQUIRE(run_process(sweep(data, words + Words{"--lr", ".1", "--json", path.string()})).exit_code == 0);
-  auto file = read(path);
+  auto file = nlohmann::ordered_json::parse(read_file(path));
   REQUIRE(file.at("settings").at("kernels") == "torch");
   file["settings"]["kernels"] = "stock";
   auto& environment = file["environment"];
