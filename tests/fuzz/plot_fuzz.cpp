@@ -21,7 +21,8 @@ constexpr char kBetweenFiles = '\x1c';
 void check_text(const std::string& text) {
   require(plot::Json::accept(plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace)) &&
               text == plot::Json::parse(
-                          plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace)),
+                          plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace))
+                          .get<std::string>(),
           "text is UTF-8");
   for (const char c : text) require(static_cast<unsigned char>(c) >= 0x20, "text has no control characters");
   for (const auto* no_character : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
