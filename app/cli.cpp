@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cstdlib>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -43,6 +44,17 @@ void read_environment(CLI::App& app) {
   for (auto* option : options_of(app)) {
     if (const auto name = environment_name(app, *option); !name.empty()) option->envname(name);
   }
+}
+
+// CLI11 from 2.4 on ignores a variable whose value a check refuses, instead of ending with the check's words.
+void refuse_ignored_variables(CLI::App& app) {
+  for (auto* option : options_of(app)) {
+    const char* value = option->get_envname().empty() ? nullptr : std::getenv(option->get_envname().c_str());
+    if (option->count() > 0 || !value || !*value) continue;
+    option->add_result(value);
+    option->run_callback();
+  }
+  for (auto* subcommand : app.get_subcommands()) refuse_ignored_variables(*subcommand);
 }
 
 void apply_to_options(CLI::App& app) {
@@ -118,6 +130,7 @@ std::unique_ptr<CLI::App> build_cli() {
 
   apply_conventions(*app);
   app->parse_complete_callback([root = app.get()] {
+    refuse_ignored_variables(*root);
     set_up_logging(Terminal(STDERR_FILENO, color_mode(*root)));
     warn_of_unknown_variables(*root);
   });
@@ -130,6 +143,7 @@ void apply_conventions(CLI::App& app) {
   if (!subcommands.empty()) app.require_subcommand(1);
   for (auto* subcommand : subcommands) apply_conventions(*subcommand);
   app.preparse_callback([&app](size_t) { read_environment(app); });
+  if (!app.get_parent()) app.parse_complete_callback([&app] { refuse_ignored_variables(app); });
 }
 
 std::string environment_name(const CLI::App& app, const CLI::Option& option) {

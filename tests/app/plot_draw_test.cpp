@@ -54,8 +54,13 @@ int count(const std::string& text, const std::string& part) {
 // Tags that begin so: "<path style=" and, within the style, this colour.
 int count_filled(const std::string& svg, const std::string& color) {
   int found = 0;
-  for (size_t at = 0; (at = svg.find("<path style=", at)) != std::string::npos; ++at) {
-    found += svg.substr(at, svg.find('>', at) - at).find("fill:rgb(" + color) != std::string::npos;
+  for (size_t at = 0; (at = svg.find("<path ", at)) != std::string::npos; ++at) {
+    auto tag = svg.substr(at, svg.find('>', at) - at);
+    std::erase(tag, ' ');
+    // As cairo 1.16 writes it, and as 1.18 does.
+    const bool filled = tag.find("fill:rgb(" + color) != std::string::npos ||
+                        tag.find("fill=\"rgb(" + color) != std::string::npos;
+    found += filled;
   }
   return found;
 }
@@ -113,7 +118,8 @@ TEST_CASE("an SVG is well-formed, says what it shows, and has a mark for each po
   const auto svg = draw(small_figure(), PictureFormat::kSvg);
   check_well_formed(svg);
   CHECK_THAT(svg, StartsWith("<?xml") && ContainsSubstring("width=\"960px\""));
-  CHECK_THAT(svg, ContainsSubstring("<title>A title</title>") && ContainsSubstring("; epoch; ") && ContainsSubstring("; run 2") &&
+  CHECK_THAT(svg, ContainsSubstring("<title>A title</title>") && ContainsSubstring("; epoch; ") &&
+                      ContainsSubstring("; run 2") &&
                       ContainsSubstring("accuracy (share of &lt;the&gt; images &amp; more)"));
   // Filled with the palette's blue and vermilion: the points, and one each in the legend.
   CHECK(count_filled(svg, "0%,44.7") == 3 + 1);
