@@ -24,12 +24,11 @@ bool same_file(const std::optional<std::string>& a, const std::optional<std::str
   return a && a == b;
 }
 
-// Without standard output, which --metrics alone can name.
-std::optional<std::string> metrics_file(const TrainFlags& options) {
-  return options.metrics == std::string(kStandardOutput) ? std::nullopt : options.metrics;
-}
-
 }  // namespace
+
+std::optional<std::string> metrics_file(const TrainFlags& options) {
+  return options.metrics == kStandardOutput ? std::nullopt : options.metrics;
+}
 
 void check_combinations(const TrainFlags& options, const Recipe& recipe) {
   const bool adamw = options.optimizer == OptimizerKind::kAdamW;

@@ -153,9 +153,11 @@ void TrainRun::begin_intervals() { epoch_ = printed_ = recorded_ = {.begin = clo
 // The run's first step also does what is done only once. Its time is left out of the means, but not of its
 // own line.
 void TrainRun::leave_out_first_step(bool recorded) {
+  if (recorded) {  // its line has taken the times and begun the other intervals
+    epoch_ = {.begin = epoch_.begin, .lr = epoch_.lr, .sums = epoch_.sums};
+    return;
+  }
   trainer_.take_times();
-  if (recorded) epoch_ = {.begin = epoch_.begin, .lr = epoch_.lr, .sums = epoch_.sums};
-  if (recorded) return;
   for (auto* interval : {&epoch_, &printed_, &recorded_}) {
     *interval = {.begin = clock_(), .lr = interval->lr, .sums = interval->sums};
   }

@@ -92,9 +92,8 @@ struct OutputFiles {
   std::optional<AtomicFile> trace;
 
   explicit OutputFiles(const TrainFlags& options) {
-    check_distinct_files({{"--metrics", metrics_on_stdout(options) ? std::nullopt : options.metrics},
-                          {"--trace", options.trace},
-                          {"--save", options.save}});
+    check_distinct_files(
+        {{"--metrics", metrics_file(options)}, {"--trace", options.trace}, {"--save", options.save}});
     if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
     if (options.trace) trace.emplace(*options.trace, options.overwrite);
     if (options.save) check_can_save(*options.save, options.overwrite);
