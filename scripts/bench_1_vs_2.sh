@@ -10,7 +10,7 @@
 #   scripts/bench_1_vs_2.sh --epochs 3 --repeat 9           epochs for the accuracy (0: none), repetitions of the timing
 #   scripts/bench_1_vs_2.sh --quick                         a few images: shows that everything works; its times say nothing
 #   scripts/bench_1_vs_2.sh --built FOLDER   uses the program in that build folder; must come first
-#   ARG...                                   flags of scripts/one_vs_two.py (see its --help)
+#   ARG...                                   flags of scripts/compare/one_vs_two.py (see its --help)
 #
 # Exit code: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise the code of the command that failed.
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
@@ -29,4 +29,4 @@ if [ "${1:-}" = --built ]; then
 fi
 [ -x "$program" ] || die "$program is missing" "build the target lockstep_cli"
 command -v python3 >/dev/null || die "there is no python3, which makes the table" "apt-get install python3"
-exec python3 "$root/scripts/one_vs_two.py" --lockstep "$program" "$@"
+exec python3 "$root/scripts/compare/one_vs_two.py" --lockstep "$program" "$@"

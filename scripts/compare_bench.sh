@@ -8,7 +8,7 @@
 #   scripts/compare_bench.sh --repeat 11 --json FILE
 #   scripts/compare_bench.sh --parts allreduce,step     some parts; the third one is products
 #   scripts/compare_bench.sh --built FOLDER             uses the program in that build folder; must come first
-#   ARG...                                              flags of scripts/compare_bench.py (see its --help)
+#   ARG...                                              flags of scripts/compare/compare_bench.py (see its --help)
 #
 # Environment: LOCKSTEP_PYTHON=PATH, a Python with torch; default: the one of `scripts/setup.sh --python`.
 # Exit code: 0 all is well, 1 failed or a result is wrong, 2 usage, 7 output file, 77 skipped: no Python torch, 130 or 143
@@ -25,4 +25,4 @@ esac
 need_python_torch
 find_build lockstep_cli "$@"
 [ -x "$built/lockstep" ] || die "$built/lockstep is missing" "build the target lockstep_cli"
-exec "$python" "$root/scripts/compare_bench.py" --lockstep "$built/lockstep" "${arguments[@]}"
+exec "$python" "$root/scripts/compare/compare_bench.py" --lockstep "$built/lockstep" "${arguments[@]}"

@@ -11,7 +11,7 @@
 #   scripts/compare_pytorch.sh --repeat 25 --json FILE --markdown FILE      the figures of each repetition, and the table
 #   scripts/compare_pytorch.sh --against eager,ddp                without torch.compile, which compiles for some minutes
 #   scripts/compare_pytorch.sh --built FOLDER    uses the programs in that build folder; must come first
-#   ARG...                                       flags of scripts/compare_pytorch.py (see its --help)
+#   ARG...                                       flags of scripts/compare/compare_pytorch.py (see its --help)
 #
 # torch.compile needs a C++ compiler and Python's headers. Without them it is left out, with a message.
 #
@@ -29,5 +29,5 @@ esac
 need_python_torch
 find_build "lockstep_cli compare_case" "$@"
 [ -x "$built/scripts/compare_case" ] || die "$built/scripts/compare_case is missing" "build the target compare_case"
-exec "$python" "$root/scripts/compare_pytorch.py" --lockstep "$built/lockstep" --compare-case "$built/scripts/compare_case" \
-  "${arguments[@]}"
+exec "$python" "$root/scripts/compare/compare_pytorch.py" --lockstep "$built/lockstep" \
+  --compare-case "$built/scripts/compare_case" "${arguments[@]}"

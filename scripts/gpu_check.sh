@@ -5,7 +5,7 @@
 #   build      configures and builds the program and all GPU tests in build/cuda, for the GPU of this machine
 #   test       those tests; one step of each network beside its Python twin and beside double; two and four replicas on
 #              one GPU; compute-sanitizer on the kernels' tests, where it works
-#   compare    seconds from start to last line; then both networks beside Python torch (scripts/compare_gpu.py)
+#   compare    seconds from start to last line; then both networks beside Python torch (scripts/compare/compare_gpu.py)
 #   accuracy   ten epochs of both networks with five seeds
 #
 #   --report DIR     folder for gpu_check.json, gpu_check.md and one log per part; default: build/gpu_check. A part that
@@ -101,7 +101,8 @@ part_test() {
   [ -z "$brought" ] || relocate
   check ctest 240 ctest --test-dir "$built" -L cuda --no-tests=error --parallel 4 --output-on-failure
   for model in lenet resnet18; do
-    check "one step of $model" 120 "$python" "$root/scripts/step_parity.py" --lockstep "$built/lockstep" --model "$model"
+    check "one step of $model" 120 "$python" "$root/scripts/compare/step_parity.py" --lockstep "$built/lockstep" \
+      --model "$model"
   done
   for replicas in 2 4; do
     check "train on cuda:0x$replicas" 60 "$built/lockstep" train --devices "cuda:0x$replicas" --limit-steps 20 \
@@ -150,8 +151,8 @@ part_compare() {
 
 # compare MODEL SECONDS COMPILE_SECONDS
 compare() {
-  check "compare $1" "$2" "$python" "$root/scripts/compare_gpu.py" --compare-case "$built/scripts/compare_case" --model "$1" \
-    --seconds $(($(seconds_for "$2") - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
+  check "compare $1" "$2" "$python" "$root/scripts/compare/compare_gpu.py" --compare-case "$built/scripts/compare_case" \
+    --model "$1" --seconds $(($(seconds_for "$2") - 10)) --compile-seconds "$3" --json "$work/compare-$1.json"
 }
 
 part_accuracy() {
@@ -177,7 +178,7 @@ run_part() {
   : >"$report/$part.log"
   : >"$work/record"
   "part_$part" || true  # failures are recorded
-  "$python" "$root/scripts/gpu_report.py" "$report" --part "$part" --record "$work" --torch "$LOCKSTEP_BUILD_TORCH" ||
+  "$python" "$root/scripts/compare/gpu_report.py" "$report" --part "$part" --record "$work" --torch "$LOCKSTEP_BUILD_TORCH" ||
     passed=no
   rm -rf "$work"
 }
@@ -262,7 +263,7 @@ for part in ${parts[@]+"${parts[@]}"}; do
   run_part "$part"
 done
 for folder in ${joined[@]+"${joined[@]}"}; do
-  "$python" "$root/scripts/gpu_report.py" "$report" --join "$folder" || passed=no
+  "$python" "$root/scripts/compare/gpu_report.py" "$report" --join "$folder" || passed=no
 done
 cat "$report/gpu_check.md"
 say "report: $report/gpu_check.json and gpu_check.md"

@@ -5,7 +5,7 @@
   - README.md has at most 150 lines; lines of text have at most 120 columns (README.md: tables and code too)
   - all text is ASCII
   - inline code that begins with `lockstep` names a command
-  - flags of a script in a block marked `sh` stand in a file of scripts/
+  - flags of a script in a block marked `sh` stand in a file of scripts/ or scripts/compare/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
 
@@ -126,7 +126,8 @@ def batch_order_problem(text):
 def main():
     flags = all_flags(os.path.abspath(sys.argv[1]))
     known = set().union(*flags.values())
-    sources = "".join(file.read_text() for file in ROOT.glob("scripts/*.*"))
+    scripts = [*ROOT.glob("scripts/*.*"), *ROOT.glob("scripts/compare/*.*")]
+    sources = "".join(script.read_text() for script in scripts)
     found = [] if len(flags) > 10 else [f"the help lists only the commands {sorted(flags)}"]
     for page in PAGES:
         text = page.read_text()

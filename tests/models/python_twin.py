@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch.nn import functional as F
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 from lenet_twin import LeNetTwin  # noqa: E402
 from resnet18_twin import resnet18  # noqa: E402
 from safetensors_file import load  # noqa: E402

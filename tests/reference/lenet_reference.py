@@ -3,7 +3,7 @@
 
     tests/reference/lenet_reference.py           writes the two files beside this script
 
-lenet_initial.json: the initial weights of seeds 0 and 1, as scripts/baseline_pytorch.py draws them
+lenet_initial.json: the initial weights of seeds 0 and 1, as scripts/compare/baseline_pytorch.py draws them
     {"torch": "2.11.0+cu130",
      "seeds": {"0": {"W1": {"shape": [20, 1, 3, 3],
                             "sha256": of the tensor's bytes (float32, little endian, row by row),
@@ -30,7 +30,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "scripts"))
+sys.path.insert(0, str(HERE.parents[1] / "scripts/compare"))
 from baseline_pytorch import NAMES, init_params, lenet, loss, sgd  # noqa: E402
 import torch  # noqa: E402
 

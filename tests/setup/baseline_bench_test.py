@@ -4,7 +4,7 @@ import unittest
 from pathlib import Path
 from unittest import mock
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import baseline_bench  # noqa: E402  (silences what torch says without numpy)
 import torch  # noqa: E402
 

@@ -4,7 +4,7 @@ import unittest
 from pathlib import Path
 from types import SimpleNamespace
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import compare_bench_rows as rows  # noqa: E402
 from compare_bench_rows import Check, MissingFigure, Row  # noqa: E402
 

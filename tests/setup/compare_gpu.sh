@@ -20,8 +20,9 @@ trap 'rm -rf "$folder"' EXIT
 case_repetitions() {
   printf '#!/bin/sh\necho "97, 512, 1980"\n' >"$folder/nvidia-smi"
   chmod +x "$folder/nvidia-smi"
-  PATH=$folder:$PATH "$python" "$root/scripts/compare_gpu.py" --compare-case "$compare_case" --device cpu --data "$folder" --model lenet \
-    --batch-size 20 --repeat 2 --peak-size 64 --compile-seconds 0.5 --json "$folder/result.json" | tee "$folder/output"
+  PATH=$folder:$PATH "$python" "$root/scripts/compare/compare_gpu.py" --compare-case "$compare_case" --device cpu \
+    --data "$folder" --model lenet --batch-size 20 --repeat 2 --peak-size 64 --compile-seconds 0.5 \
+    --json "$folder/result.json" | tee "$folder/output"
   grep -q '# torch.compile is left out: not warm after' "$folder/output"
   grep -q '| DDP, world 1 |' "$folder/output"
   "$python" - "$folder/result.json" <<'PYTHON'
@@ -34,8 +35,8 @@ for case in result["cases"]:
 PYTHON
 }
 case_step() {
-  step() { "$python" "$root/scripts/step_parity.py" --lockstep "$1" --device cpu --model lenet --data "$folder" \
-    --batch-size 16 --seeds 1; }
+  step() { "$python" "$root/scripts/compare/step_parity.py" --lockstep "$1" --device cpu --model lenet \
+    --data "$folder" --batch-size 16 --seeds 1; }
   step "$program"
   # The same program, but in bfloat16 wherever no precision is asked for: with torch's kernels: lockstep's stay in fp32.
   local bf16='--precision bf16 --kernels torch'

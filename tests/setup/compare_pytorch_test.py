@@ -4,7 +4,7 @@ import types
 import unittest
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts"))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import compare_goals as goals  # noqa: E402
 import compare_page as page  # noqa: E402
 from compare_cases import Case, make_cases, make_witnesses  # noqa: E402

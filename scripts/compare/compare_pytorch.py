@@ -15,7 +15,7 @@ All cases of a setting stay alive, warm and idle. In a repetition each takes the
 other; every second repetition goes the other way round. Ratios are taken within a repetition, and their median counts:
 what slows the machine down for a while slows both sides of a ratio.
 
-Then `lockstep train` and scripts/baseline_pytorch.py train LeNet in fp32 for whole epochs, from the same weights in the
+Then `lockstep train` and baseline_pytorch.py train LeNet in fp32 for whole epochs, from the same weights in the
 same order of rows. At the end one Markdown table shows all settings, in the form of docs/results.md.
 
 Exit codes: 0 all is well, 1 a goal is missed or the cases computed different things, 2 usage, 7 output file.
@@ -196,7 +196,7 @@ def roles(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
-    parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from scripts/compare_case.cpp")
+    parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
     parser.add_argument("--model", choices=MODELS, help="default: all")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")
     parser.add_argument("--against", type=roles, default=goals.PYTHONS, metavar="LIST",

@@ -238,7 +238,7 @@ def training_rows(folder):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from scripts/compare_case.cpp")
+    parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--device", default="cuda:0", help="default: cuda:0; cpu tests this script")
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")

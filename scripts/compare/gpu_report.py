@@ -19,7 +19,7 @@ from pathlib import Path
 
 from compare_gpu_goals import cell, goal, goal_table, markdown, table
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["build", "test", "compare", "accuracy"]
 RECIPES = ["lenet-scratch", "resnet18-pytorch"]
 COLD_STARTS = dict(lenet=("LeNet", 2), resnet18=("ResNet-18 bf16", 7))
