@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <system_error>
 
-#include <lockstep/data/idx.h>
+#include <lockstep/data/formats/idx.h>
 #include <lockstep/data/sha256.h>
 #include <lockstep/support/error.h>
 

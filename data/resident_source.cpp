@@ -2,7 +2,7 @@
 #include <torch/types.h>
 
 #include <lockstep/data/dataset.h>
-#include <lockstep/data/gather_images.h>
+#include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/support/stream.h>
 
 namespace lockstep {

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <utility>
 
-#include <lockstep/data/safetensors_header.h>
+#include <lockstep/data/formats/safetensors_header.h>
 #include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include <lockstep/data/idx.h>
+#include <lockstep/data/formats/idx.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;

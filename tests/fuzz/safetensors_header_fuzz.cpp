@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include <lockstep/data/safetensors_header.h>
+#include <lockstep/data/formats/safetensors_header.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;

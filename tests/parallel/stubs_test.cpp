@@ -1,7 +1,7 @@
 // What a build without CUDA says where CUDA would be needed.
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/data/gather_images.h>
+#include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/models/batch_norm_kernels.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/communicator.h>

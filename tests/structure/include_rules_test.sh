@@ -26,7 +26,7 @@ expect_noticed() {
 
 breaks data/probe.h '#include <lockstep/parallel/devices.h>'
 breaks data/probe.cpp '#include <lockstep/models/lenet.h>'
-breaks models/probe.h '  #  include <lockstep/data/idx.h>'
+breaks models/probe.h '  #  include <lockstep/data/formats/idx.h>'
 breaks models/probe.cpp '#include <lockstep/parallel/devices.h>'
 breaks parallel/probe.h '#include <lockstep/data/dataset.h>'
 breaks parallel/probe.cu '#include <lockstep/models/lenet.h>'

@@ -1,4 +1,4 @@
-#include <lockstep/data/safetensors_header.h>
+#include <lockstep/data/formats/safetensors_header.h>
 
 #include <fmt/ranges.h>
 

@@ -1,5 +1,5 @@
 // The CUDA kernel, emulated: gather_images_emulated.cpp.
-#include <lockstep/tests/data/gather_images_cases.h>
+#include <lockstep/tests/data/kernels/gather_images_cases.h>
 #include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 using namespace lockstep::testing;

@@ -1,4 +1,4 @@
-#include <lockstep/tests/data/gather_images_cases.h>
+#include <lockstep/tests/data/kernels/gather_images_cases.h>
 
 using namespace lockstep::testing;
 

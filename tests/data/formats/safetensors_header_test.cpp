@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/safetensors_header.h>
+#include <lockstep/data/formats/safetensors_header.h>
 
 using namespace lockstep;
 using namespace std::string_literals;

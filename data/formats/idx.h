@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/data/byte_source.h>
+#include <lockstep/data/formats/byte_source.h>
 
 namespace lockstep {
 

@@ -1,8 +1,8 @@
 // gather_images() for tests: the CUDA kernel, run on the CPU. It replaces the library's.
 #include <lockstep/tests/support/cuda_emulation/cuda_emulation.h>
 
-#include <lockstep/data/gather_images.h>
-#include <lockstep/data/gather_images_kernel.h>
+#include <lockstep/data/kernels/gather_images.h>
+#include <lockstep/data/kernels/gather_images_kernel.h>
 #include <lockstep/tests/support/cuda_emulation/emulated_order.h>
 
 namespace lockstep {

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include <lockstep/data/idx.h>
+#include <lockstep/data/formats/idx.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/data/gzip_bytes.h>
 #include <lockstep/tests/data/idx_bytes.h>

@@ -1,5 +1,5 @@
 // gather_images() for a build without CUDA.
-#include <lockstep/data/gather_images.h>
+#include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -1,4 +1,4 @@
-#include <lockstep/data/byte_source.h>
+#include <lockstep/data/formats/byte_source.h>
 
 #include <fmt/format.h>
 #include <zlib.h>

@@ -6,7 +6,7 @@
 
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/data/gather_images.h>
+#include <lockstep/data/kernels/gather_images.h>
 #include <lockstep/support/stream.h>
 
 namespace lockstep::testing {

@@ -4,7 +4,7 @@
 #include <lockstep/tests/catch.h>
 #include <vector>
 
-#include <lockstep/data/gather_images_kernel.h>
+#include <lockstep/data/kernels/gather_images_kernel.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

@@ -1,5 +1,5 @@
-#include <lockstep/data/gather_images.h>
-#include <lockstep/data/gather_images_kernel.h>
+#include <lockstep/data/kernels/gather_images.h>
+#include <lockstep/data/kernels/gather_images_kernel.h>
 #include <lockstep/support/cuda/launch.h>
 
 namespace lockstep {
