@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 #include <torch/cuda.h>
 
 #include <lockstep/support/counted.h>
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 

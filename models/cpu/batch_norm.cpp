@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <lockstep/models/batch_norm_fold.h>
-#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/cpu/parallel_parts.h>
 
 namespace lockstep {
 namespace {

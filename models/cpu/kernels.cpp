@@ -1,6 +1,6 @@
 #include <lockstep/models/cpu/kernels.h>
 
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 
 namespace lockstep {
 

@@ -10,7 +10,7 @@
 
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/parallel/training/precision.h>
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/tests/models/batch_norm_cases.h>
 #include <lockstep/tests/models/needs_capability.h>

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/conv3x3/conv3x3.h>
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/tensor_data.h>
 #include <lockstep/tests/models/needs_capability.h>
 #include <lockstep/tests/skip.h>

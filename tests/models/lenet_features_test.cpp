@@ -8,7 +8,7 @@
 
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/cpu/lenet/features.h>
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/tensor_data.h>
 #include <lockstep/tests/models/lenet_cases.h>

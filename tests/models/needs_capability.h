@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/tests/skip.h>
 
 #define NEEDS_CAPABILITY(capability)                                                          \

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <string>
 
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;

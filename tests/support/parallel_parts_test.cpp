@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/cpu/parallel_parts.h>
 #include <lockstep/tests/support/threads.h>
 
 using namespace lockstep;

@@ -7,7 +7,7 @@
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/precision.h>
-#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/cpu/parallel_parts.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/support/stopwatch.h>
 

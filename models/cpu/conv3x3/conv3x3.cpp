@@ -7,7 +7,7 @@
 
 #include <lockstep/models/autograd_operation.h>
 #include <lockstep/models/cpu/check_params.h>
-#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/cpu/parallel_parts.h>
 #include <lockstep/support/tensor_data.h>
 
 namespace lockstep {

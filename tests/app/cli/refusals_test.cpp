@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
 #include <lockstep/tests/skip.h>

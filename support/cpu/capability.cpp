@@ -1,4 +1,4 @@
-#include <lockstep/support/cpu_capability.h>
+#include <lockstep/support/cpu/capability.h>
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include <lockstep/support/parallel_parts.h>
+#include <lockstep/support/cpu/parallel_parts.h>
 
 namespace lockstep {
 
