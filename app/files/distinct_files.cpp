@@ -35,23 +35,27 @@ std::optional<Identity> identity_of(int fd) {
 }
 
 struct File {
-  std::string name;  // for messages
-  Identity identity;
+  std::string name;                  // for messages
+  std::optional<std::string> path;   // empty: a standard stream
+  std::optional<Identity> identity;  // empty: a device, a pipe, or a file in a folder that does not exist
 };
 
 std::vector<File> files_of(const std::vector<FileFlag>& flags) {
   std::vector<File> files;
   for (const auto& [flag, path] : flags) {
-    const auto identity = path ? identity_of(*path) : std::nullopt;
-    if (identity) files.push_back({fmt::format("{} {}", flag, in_quotes(*path)), *identity});
+    if (path) files.push_back({fmt::format("{} {}", flag, in_quotes(*path)), path, identity_of(*path)});
   }
   return files;
 }
 
+bool are_same(const File& a, const File& b) {
+  return (a.path && a.path == b.path) || (a.identity && a.identity == b.identity);
+}
+
 std::vector<File> standard_streams() {
   std::vector<File> files;
-  if (const auto identity = identity_of(STDOUT_FILENO)) files.push_back({"standard output", *identity});
-  if (const auto identity = identity_of(STDERR_FILENO)) files.push_back({"standard error", *identity});
+  files.push_back({"standard output", std::nullopt, identity_of(STDOUT_FILENO)});
+  files.push_back({"standard error", std::nullopt, identity_of(STDERR_FILENO)});
   return files;
 }
 
@@ -67,7 +71,7 @@ void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vecto
   for (auto& input : files_of(inputs)) others.push_back(std::move(input));
   for (auto& output : files_of(outputs)) {
     for (const auto& other : others) {
-      if (output.identity != other.identity) continue;
+      if (!are_same(output, other)) continue;
       throw UsageError(fmt::format("{} and {} are the same file", other.name, output.name),
                        "name two different files: one would replace the other");
     }

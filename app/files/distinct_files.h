@@ -13,7 +13,8 @@ struct FileFlag {
 };
 
 // Throws UsageError if an output is the same file as another output, as an input, or as the file to which
-// standard output or standard error goes, however the paths are spelt. Devices and pipes may be shared.
+// standard output or standard error goes, however the paths are spelt. A device or a pipe is refused only if
+// two paths are spelt alike: each file would be written in the middle of the other.
 void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs = {});
 
 // Whether two paths name the same file, which need not exist yet.

@@ -3,10 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
-#include <string>
 
-#include <lockstep/app/files/line_file.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/support/error.h>
@@ -20,15 +17,7 @@ struct Combination {
   const char* hint;
 };
 
-bool same_file(const std::optional<std::string>& a, const std::optional<std::string>& b) {
-  return a && a == b;
-}
-
 }  // namespace
-
-std::optional<std::string> metrics_file(const TrainFlags& options) {
-  return options.metrics == kStandardOutput ? std::nullopt : options.metrics;
-}
 
 void check_combinations(const TrainFlags& options, const Recipe& recipe) {
   const bool adamw = options.optimizer == OptimizerKind::kAdamW;
@@ -70,11 +59,6 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
        "leave them out, or use --optimizer sgd"},
       {!adamw && options.nesterov && momentum == 0,
        "--nesterov needs momentum, and --momentum is 0 (as given, or by the recipe)", "add --momentum 0.9"},
-      {same_file(metrics_file(options), options.trace), "--metrics and --trace name the same file",
-       "name two files"},
-      {same_file(metrics_file(options), options.save), "--metrics and --save name the same file",
-       "name two files"},
-      {same_file(options.trace, options.save), "--trace and --save name the same file", "name two files"},
   };
   for (const auto& combination : combinations) {
     if (combination.given) throw UsageError(combination.what, combination.hint);

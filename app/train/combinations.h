@@ -3,9 +3,7 @@
 
 #include <c10/core/Device.h>
 
-#include <optional>
 #include <span>
-#include <string>
 
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/recipe.h>
@@ -16,9 +14,6 @@ namespace lockstep {
 
 // Throws UsageError for the first combination that makes no sense, with the reason.
 void check_combinations(const TrainFlags& options, const Recipe& recipe);
-
-// The file that --metrics names: none for standard output, which only that flag can name.
-std::optional<std::string> metrics_file(const TrainFlags& options);
 
 bool any_gpu(std::span<const torch::Device> devices);
 

@@ -83,6 +83,11 @@ void add_recipe_flags(CLI::App& command, TrainFlags& options) {
       ->check(positive_int(kMaxRows));
 }
 
+void add_epochs_flag(CLI::App& command, TrainFlags& options) {
+  command.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
+      ->check(positive_int(kMaxEpochs));
+}
+
 void add_run_flags(CLI::App& command, TrainFlags& options) {
   add_limit_test_flag(command, options.limit_test);
   command
@@ -93,6 +98,13 @@ void add_run_flags(CLI::App& command, TrainFlags& options) {
       .add_option("--limit-steps", options.limit_steps,
                   "Stop after N steps of the whole run, then evaluate as usual")
       ->check(positive_int());
+}
+
+void add_devices_flag(CLI::App& command, TrainFlags& options) {
+  command
+      .add_option("--devices", options.devices,
+                  "One replica per entry: auto, cpu, cpux2, cuda, cuda:0,cuda:1, cuda:0x2")
+      ->type_name("LIST");
 }
 
 void add_replica_flags(CLI::App& command, TrainFlags& options) {

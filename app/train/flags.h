@@ -83,8 +83,14 @@ void add_recipe_flags(CLI::App& command, TrainFlags& options);
 // --limit-test
 void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
 
+// --epochs
+void add_epochs_flag(CLI::App& command, TrainFlags& options);
+
 // --seed, --limit-steps, --limit-test
 void add_run_flags(CLI::App& command, TrainFlags& options);
+
+// --devices
+void add_devices_flag(CLI::App& command, TrainFlags& options);
 
 // --threads, --split
 void add_replica_flags(CLI::App& command, TrainFlags& options);

@@ -41,18 +41,6 @@
 namespace lockstep {
 namespace {
 
-void add_epochs(CLI::App& train, TrainFlags& options) {
-  train.add_option("--epochs", options.epochs, "Passes over the training images (default: the recipe's)")
-      ->check(positive_int(kMaxEpochs));
-}
-
-void add_devices(CLI::App& train, TrainFlags& options) {
-  train
-      .add_option("--devices", options.devices,
-                  "One replica per entry: auto, cpu, cpux2, cuda, cuda:0,cuda:1, cuda:0x2")
-      ->type_name("LIST");
-}
-
 void add_output_flags(CLI::App& train, TrainFlags& options) {
   train.add_option("--log-every", options.log_every, "Print a step line every N steps")
       ->check(positive_int());
@@ -78,6 +66,11 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
 }
 
 bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
+
+// The file that --metrics names: none for standard output, which only that flag can name.
+std::optional<std::string> metrics_file(const TrainFlags& options) {
+  return metrics_on_stdout(options) ? std::nullopt : options.metrics;
+}
 
 void check_json(const TrainFlags& options) {
   if (!options.json || options.dry_run) return;
@@ -161,9 +154,9 @@ void setup_train(CLI::App& app) {
   auto* train = app.add_subcommand("train", "Train a recipe on one device or several");
   auto options = std::make_shared<TrainFlags>();
   add_recipe_flags(*train, *options);
-  add_epochs(*train, *options);
+  add_epochs_flag(*train, *options);
   add_run_flags(*train, *options);
-  add_devices(*train, *options);
+  add_devices_flag(*train, *options);
   add_replica_flags(*train, *options);
   add_optimizer_flags(*train, *options);
   add_engine_flags(*train, *options);
