@@ -23,8 +23,8 @@ if(NOT _release OR NOT CMAKE_MATCH_1 STREQUAL _major)
 endif()
 
 # This machine's GPU; without one, the data-centre generations, and PTX of the last one for newer GPUs. With
-# -DCMAKE_CUDA_ARCHITECTURES=90 the build takes half the time.
-if(NOT CMAKE_CUDA_ARCHITECTURES)
+# -DCMAKE_CUDA_ARCHITECTURES=90, or CUDAARCHS=90 in the environment, the build takes half the time.
+if(NOT CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
   execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE _gpus ERROR_QUIET RESULT_VARIABLE _status)
   if(_status EQUAL 0 AND _gpus MATCHES "GPU 0")
     set(CMAKE_CUDA_ARCHITECTURES native)
@@ -32,6 +32,7 @@ if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 80-real 90-real 100-real 120)
   endif()
 endif()
+enable_language(CUDA)
 # For messages: "8.0, 9.0".
 if(CMAKE_CUDA_ARCHITECTURES STREQUAL "native")
   set(LOCKSTEP_CUDA_BUILT_FOR "the GPU it was built on")
@@ -39,7 +40,6 @@ else()
   string(REGEX REPLACE "([0-9]+)([0-9])(-[a-z]+)?" "\\1.\\2" LOCKSTEP_CUDA_BUILT_FOR "${CMAKE_CUDA_ARCHITECTURES}")
   list(JOIN LOCKSTEP_CUDA_BUILT_FOR ", " LOCKSTEP_CUDA_BUILT_FOR)
 endif()
-enable_language(CUDA)
 set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION -std=c++20)  # CMake 3.25 does not know that nvcc has it
 # The CUDA runtime must be the one that torch loads, never a second copy linked statically.
 set(CMAKE_CUDA_RUNTIME_LIBRARY None)

@@ -78,15 +78,15 @@ build_and_test() {
   (build "$preset" all) && run_tests "$preset" "$@"
 }
 
-# Compiles and links what CUDA changes; other tests have the same sources as in the release build. Needs no GPU, no driver
-# and none of the 3.5 GB that torch needs on a GPU.
+# Compiles and links what CUDA changes, for one generation of GPUs; other tests have the same sources as in the release
+# build. Needs no GPU, no driver and none of the 3.5 GB that torch needs on a GPU.
 build_cuda() {
   if cuda_wanted; then
     summary+=("cuda: on, in the release build")
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli compare_case cuda_tests") &&
+    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli compare_case cuda_tests") &&
     summary+=("cuda: the program and its CUDA tests compiled and linked")
 }
 
