@@ -1,6 +1,7 @@
 #include <lockstep/app/list_recipes.h>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -54,13 +55,18 @@ nlohmann::ordered_json recipes_json() {
   return {{"recipes", list}};
 }
 
-std::string recipes_text() {
+std::string recipes_text(size_t width) {
+  constexpr size_t kBelow = 4;  // the column where the rest of a long line begins
   std::string text;
   for (const auto& recipe : recipes()) {
-    text += fmt::format("{}\n  {}\n  {}\n", recipe.name, recipe.what, values_of(recipe));
-    if (!recipe.paper.empty()) text += fmt::format("  the chapter: {}\n", recipe.paper);
+    text += fmt::format("{}\n  {}\n  {}\n", recipe.name, wrapped(recipe.what, kBelow, width),
+                        wrapped(values_of(recipe), kBelow, width));
+    if (!recipe.paper.empty()) {
+      text += "  " + wrapped(fmt::format("the chapter: {}", recipe.paper), kBelow, width) + "\n";
+    }
   }
-  return text + "\nk is the number of devices: of a batch of 256 x k images each device gets 256.\n";
+  const auto* meaning = "k is the number of devices: of a batch of 256 x k images each device gets 256.";
+  return text + "\n" + wrapped(meaning, 0, width) + "\n";
 }
 
 }  // namespace
@@ -69,7 +75,10 @@ void setup_recipes(CLI::App& app) {
   auto* command = app.add_subcommand("recipes", "List the recipes of `train`, with the chapters' figures");
   const auto json = std::make_shared<bool>(false);
   command->add_flag("--json", *json, "Print the list as JSON");
-  command->callback([json] { write_stdout(*json ? json_line(recipes_json()) : recipes_text()); });
+  command->callback([json] {
+    const auto width = Terminal(STDOUT_FILENO, ColorMode::kNever).text_width();
+    write_stdout(*json ? json_line(recipes_json()) : recipes_text(width));
+  });
 }
 
 }  // namespace lockstep

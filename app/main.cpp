@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 #include <system_error>
+#include <vector>
 
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
@@ -34,9 +35,10 @@ constexpr const char* kMemoryHint =
 // Write errors are ignored: the exit code still tells.
 void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 
+// The hint stays whole: it may have a command that is copied.
 int report(const CLI::App& app, ExitCode code, std::string_view what, std::string_view hint) {
   const Terminal terminal(STDERR_FILENO, color_mode(app));
-  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), printable(what)));
+  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), printable(shortened(what))));
   if (!hint.empty()) write_stderr(fmt::format("{} {}\n", terminal.style().cyan("hint:"), printable(hint)));
   return static_cast<int>(code);
 }
@@ -60,6 +62,7 @@ int report_torch_error(const CLI::App& app, const c10::Error& error) {
 
 // Parsing runs the subcommand.
 ExitCode run(CLI::App& app, int argc, char** argv) {
+  refuse_empty_values(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
   try {
     app.parse(argc, argv);
   } catch (const CLI::CallForVersion& version) {

@@ -15,6 +15,7 @@
 #include <lockstep/app/cli/help.h>
 #include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/usage.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
 #include <lockstep/app/data_verify.h>
@@ -27,7 +28,6 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/train.h>
-#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
@@ -98,26 +98,18 @@ void warn_of_unknown_variables(CLI::App& app) {
   }
 }
 
-CLI::App& subcommand_named(CLI::App& command, const std::string& name) {
-  std::vector<std::string> names;
-  for (auto* subcommand : subcommands_of(command)) {
-    if (subcommand->get_name() == name) return *subcommand;
-    names.push_back(subcommand->get_name());
-  }
-  const auto near = nearest(name, names);
-  throw UsageError(fmt::format("unknown subcommand {}", in_quotes(name)),
-                   near ? fmt::format("did you mean '{}'?", *near) : "'lockstep help' lists all subcommands");
-}
-
 // words: {"bench", "step"} for the help of `lockstep bench step`.
 void show_help(CLI::App& root, const std::vector<std::string>& words) {
-  auto* command = &root;
+  std::vector<const CLI::App*> commands{&root};
   auto name = root.get_name();
   for (const auto& word : words) {
-    command = &subcommand_named(*command, word);
+    const auto found = commands.back()->get_subcommands(
+        [&](const CLI::App* subcommand) { return subcommand->get_name() == word; });
+    if (found.empty()) throw unexpected_word(word, commands);
+    commands.push_back(found.front());
     name += " " + word;
   }
-  write_stdout(root.get_formatter()->make_help(command, name, CLI::AppFormatMode::Normal));
+  write_stdout(root.get_formatter()->make_help(commands.back(), name, CLI::AppFormatMode::Normal));
 }
 
 void setup_help(CLI::App& app) {

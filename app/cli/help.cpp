@@ -3,9 +3,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 #include <vector>
+
+#include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
 namespace {
@@ -19,25 +20,6 @@ struct Row {
   std::string text;
 };
 
-// Breaks the text between words. Later lines begin below the first.
-std::string wrapped(std::string_view text, size_t indent) {
-  std::string out;
-  size_t column = indent;
-  while (!text.empty()) {
-    const auto end = std::min(text.find(' '), text.size());
-    const auto word = text.substr(0, end);
-    text.remove_prefix(std::min(end + 1, text.size()));
-    if (column > indent && column + 1 + word.size() > kWidth) {
-      out += "\n" + std::string(indent, ' ');
-      column = indent;
-    }
-    if (column > indent) out += ' ', ++column;
-    out += word;
-    column += word.size();
-  }
-  return out;
-}
-
 std::string table(const std::string& title, const std::vector<Row>& rows) {
   if (rows.empty()) return "";
   size_t widest = 0;
@@ -50,7 +32,7 @@ std::string table(const std::string& title, const std::vector<Row>& rows) {
     const auto left = "  " + row.left;
     const bool fits = left.size() + 2 <= indent;
     out += left + (fits ? std::string(indent - left.size(), ' ') : "\n" + std::string(indent, ' '));
-    out += wrapped(row.text, indent) + "\n";
+    out += wrapped(row.text, indent, kWidth) + "\n";
   }
   return out;
 }
@@ -76,15 +58,25 @@ Row flag_row(const CLI::Option& option) {
   return {left, text};
 }
 
-// The values without a flag: "FILE...".
-std::vector<Row> arguments_of(const CLI::App& app) {
-  std::vector<Row> rows;
-  for (const auto* option :
-       app.get_options([](const CLI::Option* option) { return option->get_positional(); })) {
-    const auto* more = option->get_items_expected_max() > 1 ? "..." : "";
-    rows.push_back({option->get_name() + more, option->get_description()});
+// The values without a flag.
+std::vector<const CLI::Option*> arguments_of(const CLI::App& app) {
+  return app.get_options([](const CLI::Option* option) { return option->get_positional(); });
+}
+
+// "FILE..."
+std::string argument_name(const CLI::Option& option) {
+  return option.get_name() + (option.get_items_expected_max() > 1 ? "..." : "");
+}
+
+// "Usage: lockstep help [SUBCOMMAND...] [FLAGS]"
+std::string usage_line(const CLI::App& app, const std::string& command) {
+  const bool has_subcommands = !app.get_subcommands([](const CLI::App*) { return true; }).empty();
+  auto line = fmt::format("Usage: {}{}", command, has_subcommands ? " SUBCOMMAND" : "");
+  for (const auto* argument : arguments_of(app)) {
+    const auto name = argument_name(*argument);
+    line += argument->get_required() ? " " + name : fmt::format(" [{}]", name);
   }
-  return rows;
+  return line + " [FLAGS]\n";
 }
 
 std::vector<const CLI::Option*> flags_of(const CLI::App& app) {
@@ -127,21 +119,18 @@ std::string flag_tables(const CLI::App& app) {
 }  // namespace
 
 std::string HelpFormatter::make_help(const CLI::App* app, std::string command, CLI::AppFormatMode) const {
-  const auto subcommands = app->get_subcommands([](const CLI::App*) { return true; });
-  auto out = wrapped(app->get_description(), 0) + "\n";
-  const auto arguments = arguments_of(*app);
-  out += fmt::format("\nUsage: {}{}", command, subcommands.empty() ? "" : " SUBCOMMAND");
-  for (const auto& argument : arguments) out += " " + argument.left;
-  out += " [FLAGS]\n" + table("Arguments", arguments);
-
-  std::vector<Row> rows;
-  rows.reserve(subcommands.size());
-  for (const auto* subcommand : subcommands)
-    rows.push_back({subcommand->get_name(), subcommand->get_description()});
-  out += table("Subcommands", rows);
+  auto out = wrapped(app->get_description(), 0, kWidth) + "\n\n" + usage_line(*app, command);
+  std::vector<Row> arguments, subcommands;
+  for (const auto* argument : arguments_of(*app)) {
+    arguments.push_back({argument_name(*argument), argument->get_description()});
+  }
+  for (const auto* subcommand : app->get_subcommands([](const CLI::App*) { return true; })) {
+    subcommands.push_back({subcommand->get_name(), subcommand->get_description()});
+  }
+  out += table("Arguments", arguments) + table("Subcommands", subcommands);
   out += flag_tables(*app);
 
-  if (!app->get_footer().empty()) out += "\n" + wrapped(app->get_footer(), 0) + "\n";
+  if (!app->get_footer().empty()) out += "\n" + wrapped(app->get_footer(), 0, kWidth) + "\n";
   return out;
 }
 

@@ -10,6 +10,9 @@ namespace {
 constexpr size_t kLongestWord = 64;
 // A shorter beginning fits too many names.
 constexpr size_t kShortestBeginning = 3;
+// What a message shows of a word, and of all its words: bytes.
+constexpr size_t kMostOfWord = 100;
+constexpr size_t kMostOfMessage = 2000;
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
@@ -18,6 +21,18 @@ std::string normalized(std::string_view word) {
   std::string text(word);
   for (auto& c : text) c = c == '_' ? '-' : lower(c);
   return text;
+}
+
+// In UTF-8.
+bool begins_character(char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }
+
+// The first and the last half of `most` bytes, with "..." between them. Cuts no character.
+std::string both_ends(std::string_view text, size_t most) {
+  if (text.size() <= most) return std::string(text);
+  size_t head = most / 2, tail = text.size() - most / 2;
+  while (head > 0 && !begins_character(text[head])) --head;
+  while (tail < text.size() && !begins_character(text[tail])) ++tail;
+  return std::string(text.substr(0, head)).append("...").append(text.substr(tail));
 }
 
 bool is_near(std::string_view word, std::string_view name, int distance) {
@@ -81,6 +96,17 @@ std::string printable(std::string_view text) {
   return result;
 }
 
-std::string in_quotes(std::string_view word) { return "'" + printable(word) + "'"; }
+std::string in_quotes(std::string_view word) { return "'" + printable(both_ends(word, kMostOfWord)) + "'"; }
+
+std::string shortened(std::string_view message) {
+  std::string text;
+  for (size_t begin = 0; begin < message.size();) {
+    const auto end = std::min(message.find_first_of(" \n", begin), message.size());
+    text += both_ends(message.substr(begin, end - begin), kMostOfWord);
+    if (end < message.size()) text += message[end];
+    begin = end + 1;
+  }
+  return both_ends(text, kMostOfMessage);
+}
 
 }  // namespace lockstep

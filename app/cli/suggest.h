@@ -23,7 +23,12 @@ std::optional<std::string> nearest(std::string_view word, std::span<const std::s
 // The text with ? for each control character: a name may hold what a terminal obeys.
 std::string printable(std::string_view text);
 
-// The word in quotes, for messages. Control characters become '?': they could disturb a terminal.
+// The word in quotes, for messages. Control characters become '?': they could disturb a terminal. Of a word
+// with more than 100 bytes it shows both ends, with "..." between them.
 std::string in_quotes(std::string_view word);
+
+// The message with both ends of each word that has more than 100 bytes, and of the whole if it has more than
+// 2,000: an error may repeat a value of any length.
+std::string shortened(std::string_view message);
 
 }  // namespace lockstep

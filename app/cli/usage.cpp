@@ -96,20 +96,6 @@ UsageError unknown_flag(const std::string& word, const Chain& chain) {
   return UsageError(what, hint_with(near, chain));
 }
 
-UsageError unexpected_word(const std::string& word, const Chain& chain) {
-  if (word.size() > 1 && word.front() == '-' && word != "--") return unknown_flag(word, chain);
-
-  std::vector<std::string> names;
-  for (const auto* subcommand : subcommands_of(*chain.back())) names.push_back(subcommand->get_name());
-  if (names.empty()) {
-    const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(chain));
-    return UsageError(what, hint_with(nearest(word, flag_names(*chain.back())), chain));
-  }
-  const auto of = chain.size() > 1 ? fmt::format(" of '{}'", name_of(chain)) : "";
-  return UsageError(fmt::format("unknown subcommand {}{}", in_quotes(word), of),
-                    hint_with(nearest(word, names), chain));
-}
-
 struct Found {
   const CLI::App* command;
   const CLI::Option* option;
@@ -167,6 +153,20 @@ Named split_message(std::string_view text, std::string_view separator) {
 
 }  // namespace
 
+UsageError unexpected_word(const std::string& word, const std::vector<const CLI::App*>& commands) {
+  if (word.size() > 1 && word.front() == '-' && word != "--") return unknown_flag(word, commands);
+
+  std::vector<std::string> names;
+  for (const auto* subcommand : subcommands_of(*commands.back())) names.push_back(subcommand->get_name());
+  if (names.empty()) {
+    const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(commands));
+    return UsageError(what, hint_with(nearest(word, flag_names(*commands.back())), commands));
+  }
+  const auto of = commands.size() > 1 ? fmt::format(" of '{}'", name_of(commands)) : "";
+  return UsageError(fmt::format("unknown subcommand {}{}", in_quotes(word), of),
+                    hint_with(nearest(word, names), commands));
+}
+
 UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto chain = selected_commands(app);
   const std::string_view text = error.what();
@@ -181,6 +181,26 @@ UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   const auto left_over = app.remaining();
   if (!left_over.empty()) return unexpected_word(left_over.front(), chain);
   return UsageError(std::string(text), see_help(chain));
+}
+
+void refuse_empty_values(const CLI::App& app, std::span<const std::string> words) {
+  const auto end = std::find(words.begin(), words.end(), "--");
+  const auto asks = [](const std::string& word) { return word == "--help" || word == "-h"; };
+  if (std::any_of(words.begin(), end, asks)) return;
+  Chain chain{&app};
+  for (auto word = words.begin(); word != end; ++word) {
+    const auto subcommands = subcommands_of(*chain.back());
+    const auto named = [&](const CLI::App* subcommand) { return subcommand->get_name() == *word; };
+    const auto next = std::find_if(subcommands.begin(), subcommands.end(), named);
+    if (next != subcommands.end()) chain.push_back(*next);
+    if (!word->starts_with("--") || word->find('=') + 1 != word->size()) continue;
+    const auto flag = word->substr(0, word->size() - 1);
+    const auto found = find_flag(flag, chain);
+    if (!found) continue;  // parsing refuses it
+    const bool takes_value = found->option->get_items_expected_max() > 0;
+    throw bad_value(flag, takes_value ? "needs a value after '='" : "must be 1, 0, true or false, got ''",
+                    chain);
+  }
 }
 
 bool help_requested(const CLI::App& app) {

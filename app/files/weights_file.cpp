@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <system_error>
 
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/data/safetensors.h>
@@ -52,12 +53,18 @@ void save_weights(std::vector<NamedTensor> weights, const std::string& model, co
   } catch (const OutputError& error) {
     const auto other = save_elsewhere(file, path);
     if (!other) throw;
-    throw OutputError(fmt::format("{}; the weights are in {} instead", error.what(), in_quotes(*other)),
-                      fmt::format("move them: mv {} {}", in_quotes(*other), in_quotes(path)));
+    throw OutputError(fmt::format("{}; the weights are in '{}' instead", error.what(), *other),
+                      fmt::format("move them: mv '{}' '{}'", *other, path));
   }
 }
 
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model) {
+  std::error_code ignored;
+  // Here, since the library's hint is about damaged files.
+  if (fs::status(path, ignored).type() == fs::file_type::not_found) {
+    throw WeightsError(fmt::format("cannot read {}: there is no such file", in_quotes(path)),
+                       "name a file that 'lockstep train --save FILE' has written");
+  }
   auto file = load_safetensors(path);
   const auto named = file.metadata.find(kModelKey);
   if (named == file.metadata.end()) {

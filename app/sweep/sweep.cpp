@@ -111,11 +111,13 @@ std::vector<PlannedCell> plan_cells(const SweepOptions& options, const std::vect
 }
 
 // Prints each notice once. There are none about learning rates: a sweep is there to try them.
-void warn_of_machine(const std::vector<PlannedCell>& cells) {
+void warn_of_cells(const std::vector<PlannedCell>& cells) {
   std::set<std::string> said;
   for (const auto& planned : cells) {
-    for (const auto& notice : machine_notices(planned.plan)) {
-      if (said.insert(notice).second) warn(notice);
+    for (const auto& notices : {machine_notices(planned.plan), batch_notices(planned.plan)}) {
+      for (const auto& notice : notices) {
+        if (said.insert(notice).second) warn(notice);
+      }
     }
   }
 }
@@ -244,7 +246,7 @@ void run_sweep(const SweepOptions& options) {
         "{} was begun in another environment ({}): its times cannot be compared with those of this run",
         *options.resume, *other));
   }
-  warn_of_machine(cells);
+  warn_of_cells(cells);
   print_preamble(options, first, record, cells);
   const auto results = run_cells(options, cells, record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.size());

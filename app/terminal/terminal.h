@@ -1,6 +1,7 @@
 // Colours and width of a terminal, and output to standard output.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -36,6 +37,7 @@ class Terminal {
 
   bool interactive() const { return interactive_; }  // a terminal, not a file, pipe or dumb terminal
   int width() const;                                 // current number of columns; 80 if unknown
+  size_t text_width() const;                         // where text is wrapped; npos where lines stay whole
   const Style& style() const { return style_; }
 
  private:
@@ -43,6 +45,10 @@ class Terminal {
   bool interactive_;
   Style style_;
 };
+
+// The text broken between words, so that no line goes beyond `width` columns. The first line begins at column
+// `indent`, and the later ones get as many blanks.
+std::string wrapped(std::string_view text, size_t indent, size_t width);
 
 // Whether the user's locale uses UTF-8.
 bool utf8_locale();

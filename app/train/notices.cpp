@@ -2,7 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 
@@ -30,6 +33,25 @@ std::optional<std::string> rate_notice(const TrainPlan& plan) {
       "a learning rate of {:.6g} is {:.4g} times the {:.6g} that {} uses with {}: training may diverge", lr,
       lr / plan.usual_lr, plan.usual_lr, plan.recipe,
       name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
+}
+
+std::vector<std::string> batch_notices(const TrainPlan& plan) {
+  std::vector<std::string> notices;
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  if (plan.world_size() > batch) {
+    notices.push_back(fmt::format("{} share a batch of {}: some of them compute nothing",
+                                  counted(plan.world_size(), "replica"), counted(batch, "image")));
+  }
+  int64_t smallest = batch;  // of the shards with images
+  for (const auto rows : shard_sizes(batch, plan.world_size(), plan.trainer.split)) {
+    if (rows > 0) smallest = std::min(smallest, rows);
+  }
+  if (plan.trainer.accumulate > smallest) {
+    notices.push_back(fmt::format(
+        "--accumulate {} is more than the {} of the smallest shard: its micro-batches have one each",
+        plan.trainer.accumulate, counted(smallest, "image")));
+  }
+  return notices;
 }
 
 std::vector<std::string> machine_notices(const TrainPlan& plan) {

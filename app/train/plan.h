@@ -1,6 +1,7 @@
 // What a training run will do: all values, given or derived, before anything is done.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -59,8 +60,8 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 // memory.
 int64_t host_bytes(const TrainPlan& plan);
 
-// The table that a run prints first.
-std::string describe(const TrainPlan& plan);
+// The table that a run prints first. A row with more than `width` columns goes on below its value.
+std::string describe(const TrainPlan& plan, size_t width = std::string::npos);
 
 // Parses --split's shares, such as "3:1": one number for each of `world` replicas. Throws UsageError.
 std::vector<double> parse_shares(const std::string& text, int world);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/recipe.h>
@@ -133,10 +134,11 @@ std::string steps_text(const TrainPlan& plan) {
 
 }  // namespace
 
-std::string describe(const TrainPlan& plan) {
+std::string describe(const TrainPlan& plan, size_t width) {
+  constexpr size_t kValues = 13;  // the column where they begin
   std::string text;
   const auto row = [&](std::string_view name, const std::string& value) {
-    text += fmt::format("  {:<11}{}\n", name, value);
+    text += fmt::format("  {:<11}{}\n", name, wrapped(value, kValues, width));
   };
   row("recipe", plan.recipe);
   const auto start =

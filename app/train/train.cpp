@@ -123,13 +123,14 @@ std::string awaited(const TrainFlags& options) {
   return files ? "the current step and the output files" : "the current step";
 }
 
-void print_plan(const TrainPlan& plan, const TrainFlags& options) {
+void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal) {
   if (options.dry_run && (options.json || metrics_on_stdout(options))) {
     write_stdout(plan_json(plan) + "\n");
   } else if (!options.quiet) {
-    write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan)));
+    write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan, terminal.text_width())));
   }
   for (const auto& notice : machine_notices(plan)) warn(notice);
+  for (const auto& notice : batch_notices(plan)) warn(notice);
   if (const auto notice = rate_notice(plan)) warn(*notice);
 }
 
@@ -173,11 +174,11 @@ void run_train(TrainFlags options, ColorMode color) {
   OutputFiles files(options);
   const auto plan = make_train_plan(options);
   need_memory_for(std::span(&plan, 1));
-  print_plan(plan, options);
+  const Terminal terminal(STDOUT_FILENO, color);
+  print_plan(plan, options, terminal);
   interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return;
 
-  const Terminal terminal(STDOUT_FILENO, color);
   TrainRun run(plan, options, terminal, files.metrics ? &*files.metrics : nullptr);
   RunReport report;
   try {

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
-#include <string_view>
 
 #include <lockstep/support/error.h>
 
@@ -29,9 +28,10 @@ bool has_capability(CpuCapability capability) {
 }
 
 CpuCapability choose_capability(const char* wanted) {
+  const bool any = !wanted || !*wanted;
   for (const auto& [name, capability] : kCpuCapabilityNames) {
-    if (!wanted && has_capability(capability)) return capability;
-    if (!wanted || name != std::string_view(wanted)) continue;
+    if (any && has_capability(capability)) return capability;
+    if (any || name != wanted) continue;
     if (has_capability(capability)) return capability;
     throw DeviceError(fmt::format("LOCKSTEP_CPU_CAPABILITY is {}, which this CPU does not have", wanted),
                       kUnsetIt);

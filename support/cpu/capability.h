@@ -19,8 +19,8 @@ inline constexpr Choice<CpuCapability> kCpuCapabilityNames[] = {{"avx512", CpuCa
 // Whether this CPU has it.
 bool has_capability(CpuCapability capability);
 
-// The capability named `wanted`; if null, the best one that this CPU has. Throws UsageError if the name is
-// unknown and DeviceError if the CPU lacks the capability.
+// The capability named `wanted`; if null or empty, the best one that this CPU has. Throws UsageError if the
+// name is unknown and DeviceError if the CPU lacks the capability.
 CpuCapability choose_capability(const char* wanted);
 
 // The capability of this process: choose_capability() of the environment variable LOCKSTEP_CPU_CAPABILITY.

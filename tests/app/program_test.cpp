@@ -59,9 +59,16 @@ TEST_CASE("lockstep help SUBCOMMAND is its --help") {
   CHECK(run_process(program({"help", "train"})).out == run_process(program({"train", "--help"})).out);
   CHECK(run_process(program({"help", "bench", "step"})).out ==
         run_process(program({"bench", "step", "--help"})).out);
-  check_refused(program({"help", "trian"}), "unknown subcommand 'trian'", "did you mean 'train'?");
-  check_refused(program({"help", "xyzzy"}), "unknown subcommand 'xyzzy'",
-                "'lockstep help' lists all subcommands");
+  CHECK_THAT(run_process(program({"help", "--help"})).out,
+             StartsWith("Show the help of a subcommand\n\nUsage: lockstep help [SUBCOMMAND...] [FLAGS]\n"));
+  check_refused(program({"help", "trian"}), "unknown subcommand 'trian'",
+                "did you mean 'train'? see 'lockstep --help'");
+  check_refused(program({"help", "bench", "setp"}), "unknown subcommand 'setp' of 'lockstep bench'",
+                "did you mean 'step'? see 'lockstep bench --help'");
+  check_refused(program({"help", "bench", "nonsense"}), "unknown subcommand 'nonsense' of 'lockstep bench'",
+                "see 'lockstep bench --help'");
+  check_refused(program({"help", "devices", "fast"}), "unexpected argument 'fast' for 'lockstep devices'",
+                "see 'lockstep devices --help'");
 }
 
 TEST_CASE("--json prints devices and recipes as JSON") {
@@ -156,6 +163,14 @@ TEST_CASE("a flag of several other commands") {
                              "unknown flag '--batch-size' for 'lockstep devices'\nhint: it is a flag of ") &&
                              ContainsSubstring(" other commands, such as 'lockstep train'; see 'lockstep "
                                                "devices --help'\n"));
+  CHECK_THAT(run_process(program({"version", "--json"})).err,
+             ContainsSubstring("unknown flag '--json' for 'lockstep version'\nhint: it is a flag of ") &&
+                 ContainsSubstring(" other commands, such as "));
+}
+
+TEST_CASE("a flag with = and an empty value is refused before anything is run") {
+  check_refused(program({"devices", "--json="}), "--json must be 1, 0, true or false, got ''",
+                "see 'lockstep devices --help'");
 }
 
 TEST_CASE("a variable that sets no flag gives a warning") {

@@ -76,6 +76,23 @@ inline Words lines(const std::string& text) {
   return result;
 }
 
+// The words of the text with one blank between any two.
+inline std::string with_single_blanks(const std::string& text) {
+  std::string result;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) result += (result.empty() ? "" : " ") + word;
+  return result;
+}
+
+// In bytes. A terminal ends its lines with "\r\n".
+inline size_t widest_line(const std::string& text) {
+  size_t widest = 0;
+  for (const auto& line : lines(text)) {
+    widest = std::max(widest, line.size() - (line.ends_with('\r') ? 1u : 0u));
+  }
+  return widest;
+}
+
 inline std::string weights_hash(const Words& words) {
   auto all = words + Words{"--print-weights-hash", "--quiet"};
   if (std::find(words.begin(), words.end(), "--epochs") == words.end()) all = all + Words{"--epochs", "1"};

@@ -52,7 +52,8 @@ std::vector<int64_t> counts_of(const BenchAllreduceOptions& options) {
   const auto most = parse_bytes(options.max_bytes);
   if (least > most) {
     throw UsageError(
-        fmt::format("--min-bytes {} is above --max-bytes {}", options.min_bytes, options.max_bytes));
+        fmt::format("--min-bytes {} is above --max-bytes {}", options.min_bytes, options.max_bytes),
+        "give a smaller --min-bytes or a larger --max-bytes");
   }
   std::vector<int64_t> counts;
   for (auto bytes = least; bytes <= most; bytes *= kGrowth) counts.push_back(bytes / kSmallest);

@@ -231,12 +231,12 @@ TEST_CASE("benchmarks refuse wrong flags before they measure") {
       Words{"scaling", "--predict", "4", "--devices", "cpux2", "--data", "synthetic", "--limit-train", "2"},
       2, "--predict compares steps of b, b/2 and b/4 images");
   refused({"allreduce", "--min-bytes", "1M", "--max-bytes", "1K"}, 2,
-          "--min-bytes 1M is above --max-bytes 1K");
+          "--min-bytes 1M is above --max-bytes 1K\nhint: give a smaller --min-bytes or a larger --max-bytes");
   refused({"allreduce", "--devices", "cpux2", "--max-bytes", "1000G", "--min-bytes", "1000G"}, 8,
           "GB are free");
   refused({"allreduce", "--devices", "cpux2", "--json", existing}, 7, "--overwrite");
   refused({"allreduce", "--devices", "cpux2", "--json", (folder / "none" / "x.json").string()}, 7,
-          "does not exist");
+          "does not exist\nhint: create it first: mkdir -p ");
   refused({"allreduce", "--devices", "cpux2", "--devices", "cpu,cpu"}, 2, "--devices names cpux2 twice");
   refused({"allreduce", "--devices", "cpux2", "--allreduce", "ring", "--allreduce", "ring"}, 2,
           "--allreduce names ring twice");

@@ -62,12 +62,17 @@ struct Commands {
 // "error | hint" of a command line that must be refused.
 std::string refusal(const std::vector<std::string>& words) {
   Commands commands;
-  try {
-    commands.parse(words);
-  } catch (const CLI::ParseError& error) {
-    const auto usage = usage_error(commands.app, error);
+  const auto text = [](const UsageError& usage) {
     CHECK(usage.exit_code() == ExitCode::kUsage);
     return std::string(usage.what()) + " | " + usage.hint();
+  };
+  try {
+    refuse_empty_values(commands.app, words);
+    commands.parse(words);
+  } catch (const CLI::ParseError& error) {
+    return text(usage_error(commands.app, error));
+  } catch (const UsageError& usage) {
+    return text(usage);
   }
   return "accepted";
 }
@@ -115,6 +120,7 @@ TEST_CASE("unknown flags") {
       "unknown flag '--epoch' for 'lockstep train' | did you mean '--epochs'? see 'lockstep train --help'";
   CHECK(refusal({"train", "--epoch", "3"}) == epoch);
   CHECK(refusal({"train", "--epoch=3"}) == epoch);
+  CHECK(refusal({"train", "--epoch="}) == epoch);
   CHECK(refusal({"train", "--quiet", "--epoch", "3", "--lr", ".1"}) == epoch);
   CHECK(refusal({"train", "-epochs", "3"}) ==
         "unknown flag '-epochs' for 'lockstep train' | did you mean '--epochs'? see 'lockstep train --help'");
@@ -156,6 +162,19 @@ TEST_CASE("missing and repeated values") {
   CHECK(refusal({"train", "--quiet", "--quiet"}) == "--quiet is given 2 times | keep one of them");
   CHECK(refusal({"train", "--quiet=maybe"}) ==
         std::string("--quiet must be 1, 0, true or false, got 'maybe'") + kSeeTrain);
+}
+
+TEST_CASE("a flag with = and an empty value is refused") {
+  CHECK(refusal({"train", "--quiet="}) ==
+        std::string("--quiet must be 1, 0, true or false, got ''") + kSeeTrain);
+  CHECK(refusal({"train", "--epochs=", "3"}) == std::string("--epochs needs a value after '='") + kSeeTrain);
+  CHECK(refusal({"train", "--quiet", "--color="}) ==
+        std::string("--color needs a value after '='") + kSeeTrain);
+  CHECK(refusal({"--color=", "train"}) == "--color needs a value after '=' | see 'lockstep --help'");
+  CHECK(refusal({"data", "verify", "--data="}) ==
+        "--data needs a value after '=' | see 'lockstep data verify --help'");
+  CHECK(refusal({"train", "--metrics", ""}) == "accepted");
+  CHECK(refusal({"train", "--metrics==", "--quiet=1"}) == "accepted");
 }
 
 TEST_CASE("a word that is not one of the choices") {
@@ -240,8 +259,12 @@ TEST_CASE("0 and false switch a flag off") {
 
 TEST_CASE("--help takes precedence over errors") {
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"train", "--batch-size", "0", "--help"}, {"train", "--help", "--epoch"}, {"train", "-h"}}) {
+           {"train", "--batch-size", "0", "--help"},
+           {"train", "--help", "--epoch"},
+           {"train", "--quiet=", "--help"},
+           {"train", "-h"}}) {
     Commands commands;
+    CHECK_NOTHROW(refuse_empty_values(commands.app, words));
     CHECK_THROWS_AS(commands.parse(words), CLI::ParseError);
     CHECK(help_requested(commands.app));
   }

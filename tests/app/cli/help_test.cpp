@@ -74,6 +74,17 @@ TEST_CASE("the flags of train come in groups") {
   CHECK_THAT(help_text(*app->get_subcommand("devices"), "lockstep devices"), ContainsSubstring("\nFlags:\n"));
 }
 
+TEST_CASE("the usage shows which arguments may be left out") {
+  const auto app = build_cli();
+  CHECK_THAT(help_text(*app->get_subcommand("help"), "lockstep help"),
+             ContainsSubstring("\nUsage: lockstep help [SUBCOMMAND...] [FLAGS]\n\nArguments:\n"
+                               "  SUBCOMMAND...  "));
+  CHECK_THAT(help_text(*app->get_subcommand("plot"), "lockstep plot"),
+             ContainsSubstring("\nUsage: lockstep plot FILE... [FLAGS]\n\nArguments:\n  FILE...  "));
+  CHECK_THAT(help_text(*app->get_subcommand("bench"), "lockstep bench"),
+             ContainsSubstring("\nUsage: lockstep bench SUBCOMMAND [FLAGS]\n\nSubcommands:\n"));
+}
+
 TEST_CASE("the help shows the choices and the default") {
   const auto app = build_cli();
   const auto train = help_text(*app->get_subcommand("train"), "lockstep train");

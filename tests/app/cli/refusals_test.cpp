@@ -138,6 +138,7 @@ TEST_CASE("LOCKSTEP_CPU_CAPABILITY chooses the kernels") {
   CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "portable"}}) == portable);
   if (!has_capability(CpuCapability::kAvx2)) SKIP_CASE("this CPU has no other capability");
   CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", "avx2"}}) != portable);
+  CHECK(hash({{"LOCKSTEP_CPU_CAPABILITY", ""}}) != portable);  // as if it were not set
 }
 
 TEST_CASE("--quiet prints warnings and the last line only") {
@@ -151,6 +152,16 @@ TEST_CASE("--quiet prints warnings and the last line only") {
   CHECK(result.out.rfind("test acc: ", 0) == 0);
   CHECK(lines(result.err).size() == 1);
   CHECK_THAT(result.err, ContainsSubstring("LOCKSTEP_FLAG_BATCHSIZE"));
+}
+
+TEST_CASE("an error does not repeat a long value whole") {
+  const std::string word(100'000, 'q'), nines(100'000, '9');
+  CHECK_THAT(refusal(program({"train", "--devices", word}), 2),
+             ContainsSubstring("device list '" + word.substr(0, 49) + "...") &&
+                 ContainsSubstring("is not a device\nhint: "));
+  const auto number = refusal(program({"train", "--epochs", nines}), 2);
+  CHECK_THAT(number, ContainsSubstring(", got " + nines.substr(0, 50) + "..." + nines.substr(0, 50) + "\n"));
+  CHECK(number.size() < 500);
 }
 
 TEST_CASE("an error has no control characters of the names in it") {

@@ -76,6 +76,22 @@ TEST_CASE("a quoted word cannot disturb the terminal") {
   CHECK(in_quotes("gr\xc3\xbc\xc3\x9f") == "'gr\xc3\xbc\xc3\x9f'");
 }
 
+TEST_CASE("a message shows both ends of a long value") {
+  const std::string a(50, 'a'), b(50, 'b');
+  CHECK(in_quotes(a + b) == "'" + a + b + "'");
+  CHECK(in_quotes(a + "c" + b) == "'" + a + "..." + b + "'");
+  CHECK(shortened("got " + a + std::string(100'000, ' ') + "\n" + b).size() == 2003);
+  CHECK(shortened("got '" + std::string(100'000, 'a') + "' for --lr") ==
+        "got '" + a.substr(1) + "..." + a.substr(1) + "' for --lr");
+  CHECK(shortened("one, " + a + b + "\n" + b) == "one, " + a + b + "\n" + b);
+  CHECK(shortened("").empty());
+  // 35 characters of three bytes: 50 bytes are sixteen of them and a part.
+  std::string euros, sixteen;
+  for (int i = 0; i < 35; ++i) euros += "\u20ac";
+  for (int i = 0; i < 16; ++i) sixteen += "\u20ac";
+  CHECK(shortened(euros) == sixteen + "..." + sixteen);
+}
+
 TEST_CASE("the curve in plain characters") {
   // Drawn by hand: 13 columns by 5 rows, an epoch every 3 columns, 1.0 at the top and 0.0 at the bottom.
   const std::vector<double> accuracy{0, 1, 1, .5};

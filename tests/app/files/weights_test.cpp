@@ -227,7 +227,7 @@ TEST_CASE("a file without weights is refused") {
     return (folder / "damaged").string();
   };
   CHECK_THAT(refused_eval(data, {"--weights", (folder / "none").string()}),
-             ContainsSubstring("No such file"));
+             ContainsSubstring("there is no such file\nhint: name a file that 'lockstep train --save FILE'"));
   CHECK_THAT(refused_eval(data, {"--weights", folder.path().string()}),
              ContainsSubstring(folder.path().string()));
   CHECK_THAT(refused_eval(data, {"--weights", holding("")}), ContainsSubstring("truncated"));
@@ -270,5 +270,5 @@ TEST_CASE("a dry run and a failed run leave no file") {
   CHECK(run(data.folder(), {"--lr", "1e30"}) == 6);  // the only step diverges: no training loss shows it
   CHECK(fs::is_empty(folder.path()));
   CHECK_THAT(refusal(train({"--save", (folder / "none/w").string()}), 7),
-             ContainsSubstring("does not exist"));
+             ContainsSubstring("does not exist\nhint: create it first: mkdir -p "));
 }

@@ -155,4 +155,12 @@ TEST_CASE("recipes lists every recipe with its values and the chapter's figures"
   CHECK_THAT(result.out, ContainsSubstring("test acc .80-.84 after 10 epochs") &&
                              ContainsSubstring("1 GPU .89 at 14.2 s/epoch, 2 GPUs .81 at 9.3 s") &&
                              ContainsSubstring("1 GPU .93 at 13.2 s/epoch, 2 GPUs .91 at 6.9 s"));
+  CHECK(widest_line(result.out) > 80);  // a pipe gets whole lines, a terminal those that it can show
+
+  auto process = program({"recipes"});
+  process.on_terminal = true;
+  process.environment = {{"TERM", "xterm"}};
+  const auto shown = run_process(process).out;
+  CHECK(widest_line(shown) <= 80);
+  CHECK(with_single_blanks(shown) == with_single_blanks(result.out));
 }

@@ -210,7 +210,8 @@ TEST_CASE("impossible shares are refused") {
   }
   for (const auto* text : {"evne", "3:", ":", "3:one", "3,1", "auto:1"}) {
     CHECK_THAT(split(text),
-               ContainsSubstring("even, auto or numbers like 3:1, got '" + std::string(text) + "'"));
+               ContainsSubstring("even, auto or numbers like 3:1, got '" + std::string(text) + "'") &&
+                   ContainsSubstring("\nhint: give one number per replica"));
   }
 }
 

@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <string>
+#include <vector>
 
+#include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/report.h>
 
 using namespace lockstep;
@@ -94,4 +96,30 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   epoch.seconds = 361.2;
   epoch.phases = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
   CHECK(widest_line(epoch_lines(epoch, plan_of(10, 235))) <= 80);
+}
+
+TEST_CASE("there is a notice of batches too small for the replicas or the micro-batches") {
+  using Texts = std::vector<std::string>;
+  auto plan = plan_of(1, 1);
+  plan.trainer.devices.assign(4, torch::Device(torch::kCPU));
+  plan.data.set.train.images = torch::zeros({100, 1, 1, 1}, torch::kUInt8);
+  plan.batch_size = 4;
+  CHECK(batch_notices(plan).empty());
+  plan.batch_size = 3;
+  CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 3 images: some of them compute nothing"});
+
+  plan.batch_size = 10;  // shards of 3, 3, 2 and 2 images
+  plan.trainer.accumulate = 2;
+  CHECK(batch_notices(plan).empty());
+  plan.trainer.accumulate = 3;
+  CHECK(batch_notices(plan) == Texts{"--accumulate 3 is more than the 2 images of the smallest shard: its "
+                                     "micro-batches have one each"});
+  plan.trainer.split = {1, 0, 0, 1};  // 5 images each, and none as wanted
+  CHECK(batch_notices(plan).empty());
+
+  plan.data.set.train.images = torch::zeros({1, 1, 1, 1}, torch::kUInt8);  // fewer than a batch
+  plan.trainer.split = {};
+  CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 1 image: some of them compute nothing",
+                                     "--accumulate 3 is more than the 1 image of the smallest shard: its "
+                                     "micro-batches have one each"});
 }

@@ -1,5 +1,6 @@
 // `lockstep train`: what it prints, writes and refuses, and that it repeats bit by bit.
 #include <lockstep/tests/catch.h>
+#include <algorithm>
 #include <ctime>
 #include <filesystem>
 #include <fstream>
@@ -57,9 +58,17 @@ TEST_CASE("a terminal shows the curve after each epoch, a pipe does not") {
   auto process = train({"--epochs", "2"});
   process.on_terminal = true;
   process.environment = {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}};
-  const auto shown = lines(run_process(process).out);
+  const auto text = run_process(process).out;
+  const auto shown = lines(text);
   const auto piped = lines(run_process(train({"--epochs", "2"})).out);
   CHECK(shown.size() >= piped.size() + 2 * 8);
+
+  // The plan has rows that are wider than a terminal, which shows them in two lines.
+  const auto plan = text.substr(0, text.find("\nepoch "));
+  CHECK(widest_line(plan) <= 80);
+  CHECK_THAT(with_single_blanks(plan), ContainsSubstring("128 images per step, 128 per replica; 5 steps per "
+                                                         "epoch, the last with 128 training 2 epochs"));
+  CHECK(std::any_of(piped.begin(), piped.end(), [](const auto& line) { return line.size() > 80; }));
 }
 
 TEST_CASE("the same command gives the same bits, another seed or number of replicas gives others") {
@@ -282,6 +291,8 @@ TEST_CASE("fewer rows than replicas, and fewer than a batch") {
   CHECK(result.exit_code == 0);
   CHECK_THAT(result.out,
              ContainsSubstring("1 step per epoch, with only 3 images") && ContainsSubstring("step 1/1"));
+  CHECK(result.err ==
+        "lockstep: warning: 4 replicas share a batch of 3 images: some of them compute nothing\n");
 }
 
 TEST_CASE("demo scratch shows what the chapter shows") {
