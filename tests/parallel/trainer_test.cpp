@@ -1,155 +1,23 @@
+// A trainer's replicas, sums, evaluations and errors.
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <lockstep/tests/catch.h>
-#include <atomic>
-#include <latch>
-#include <mutex>
 
-#include <lockstep/models/lenet.h>
-#include <lockstep/models/resnet18.h>
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <mutex>
+#include <string_view>
+
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
-#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/support/threads.h>
-#include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-using Rows = std::vector<int64_t>;
-
-// Full, uneven, fewer rows than replicas, a single row.
-const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-                                    {30, 29, 7, 3, 1},
-                                    {17},
-                                    {2, 4, 8, 16, 31, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 0},
-                                    {9, 8, 7, 6, 5, 4, 3}};
-
-struct Mishap : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
-
-TrainerOptions options_for(int world) {
-  TrainerOptions options;
-  options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
-  options.lr = {.lr = .2};
-  return options;
-}
-
-Trainer make_trainer(const ModelFactory& factory, const TrainerOptions& options,
-                     std::shared_ptr<RowSource> train = std::make_shared<RowSource>(32)) {
-  return Trainer(factory, source(train), source(train), options);
-}
-
-ModelFactory lenet_factory() { return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32); }
-
-ModelFactory small_residual_factory(bool batch_norm = false) {
-  ResNet18Options options;
-  options.width = 8;
-  options.batch_norm = batch_norm;
-  options.initialization = Initialization::kTorch;
-  return model_factory<ResNet18Impl>(options);
-}
-
-// Every parameter of every replica has changed as in training on the whole batch, up to 1e-10 of its largest
-// gradient.
-void check_moved_alike(Trainer& trainer, const WholeBatch& whole, const Params& largest, double lr) {
-  const auto expected = whole.module().named_parameters();
-  for (int rank = 0; rank < trainer.world_size(); ++rank) {
-    for (const auto& [name, tensor] : trainer.weights(rank)) {
-      const auto* param = expected.find(name);
-      if (!param) continue;  // a buffer
-      const auto i = static_cast<size_t>(std::distance(
-          expected.begin(), std::find_if(expected.begin(), expected.end(),
-                                         [&](const auto& item) { return item.key() == name; })));
-      INFO("rank " << rank << ", " << name);
-      CHECK(max_difference(tensor, *param) <= 1e-10 * lr * largest[i].item<double>() + 1e-17);
-    }
-  }
-}
-
-void check_against_whole_batch(const ModelFactory& factory, TrainerOptions options,
-                               torch::optim::SGDOptions sgd) {
-  options.replica.precision = Precision::kFp64;
-  const auto rows = std::make_shared<RowSource>(32);
-  auto trainer = make_trainer(factory, options, rows);
-  WholeBatch whole(factory, sgd);
-  Params largest;  // sum of max |g| over the steps so far, one per parameter
-  for (const auto& batch : kBatches) {
-    trainer.step(batch);
-    const auto gradients = whole.step(rows->batch(batch));
-    largest.resize(gradients.size(), torch::zeros({}, torch::kFloat64));
-    for (size_t i = 0; i < gradients.size(); ++i) largest[i] = largest[i] + gradients[i].abs().max();
-    check_moved_alike(trainer, whole, largest, options.lr.lr);
-  }
-  const auto sums = trainer.take_sums();
-  CHECK(sums.rows == 16 + 5 + 1 + 16 + 7);
-  CHECK(sums.loss == Approx(whole.loss_sum()).epsilon(1e-9));
-  CHECK_FALSE(sums.bad);
-}
-
-void check_every_pair(const ModelFactory& factory) {
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kAuto);
-  const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
-  for (const int world : {1, 2, 3, 4, 8}) {
-    INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
-               << name_of(kSyncModeNames, sync));
-    auto options = options_for(world);
-    options.allreduce = allreduce;
-    options.replica.sync = {.mode = sync, .bucket_bytes = 300'000};  // several buckets
-    check_against_whole_batch(factory, options, torch::optim::SGDOptions(.2));
-  }
-}
-
-}  // namespace
-
-TEST_CASE("k replicas take the same steps as the whole batch: every allreduce x every sync mode, LeNet") {
-  check_every_pair(lenet_factory());
-}
-
-TEST_CASE(
-    "k replicas take the same steps as the whole batch: every allreduce x every sync mode, residual "
-    "network") {
-  check_every_pair(small_residual_factory());
-}
-
-TEST_CASE("momentum, weight decay, Nesterov and micro-batches give the same steps as torch's SGD") {
-  const int accumulate = GENERATE(1, 3);
-  auto options = options_for(2);
-  options.accumulate = accumulate;
-  options.replica.optimizer = {.momentum = .9, .nesterov = true, .weight_decay = .01};
-  check_against_whole_batch(lenet_factory(), options,
-                            torch::optim::SGDOptions(.2).momentum(.9).nesterov(true).weight_decay(.01));
-}
-
-TEST_CASE("an uneven split gives the same steps") {
-  auto options = options_for(3);
-  options.split = {5, 0, 2.5};
-  check_against_whole_batch(lenet_factory(), options, torch::optim::SGDOptions(.2));
-}
-
-TEST_CASE("the comparison fails for another learning rate") {
-  auto options = options_for(2);
-  options.replica.precision = Precision::kFp64;
-  const auto rows = std::make_shared<RowSource>(32);
-  auto trainer = make_trainer(lenet_factory(), options, rows);
-  WholeBatch whole(lenet_factory(), torch::optim::SGDOptions(.2 * (1 + 1e-8)));
-  trainer.step(kBatches[0]);
-  const auto gradients = whole.step(rows->batch(kBatches[0]));
-  bool noticed = false;
-  const auto weights = trainer.weights();
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const auto bound = 1e-10 * .2 * max_abs(gradients[i]) + 1e-17;
-    noticed |= max_difference(weights[i].tensor, whole.module().parameters()[i]) > bound;
-  }
-  CHECK(noticed);
-}
 
 TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") {
   const int world = GENERATE(2, 3, 8);
@@ -357,23 +225,6 @@ TEST_CASE("a batch of no rows is refused") {
   CHECK_THROWS_AS(trainer.step(Rows{}), UsageError);
 }
 
-TEST_CASE("the learning rate follows its schedule") {
-  auto options = options_for(1);
-  options.replica.precision = Precision::kFp64;
-  options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 5, .warmup_steps = 2};
-  const auto rows = std::make_shared<RowSource>(32);
-  auto trainer = make_trainer(lenet_factory(), options, rows);
-  WholeBatch whole(lenet_factory(), torch::optim::SGDOptions(1));
-  const std::vector<double> expected = {.1, .2, .2, .15, .05};  // cosine of 0, 60 and 120 degrees
-  for (const double lr : expected) {
-    CHECK(trainer.lr() == Approx(lr));
-    static_cast<torch::optim::SGDOptions&>(whole.optimizer().param_groups()[0].options()).lr(lr);
-    trainer.step(kBatches[0]);
-    whole.step(rows->batch(kBatches[0]));
-  }
-  CHECK(max_difference(trainer.weights()[0].tensor, whole.module().parameters()[0]) <= 1e-14);
-}
-
 TEST_CASE("in bf16 a model gets bf16 weights if it can use them, with the same bits as without") {
   const int world = GENERATE(1, 2);
   const auto plain = small_residual_factory(/*batch_norm=*/true);
@@ -419,75 +270,4 @@ TEST_CASE("in bf16 a model gets bf16 weights if it can use them, with the same b
   bf16_weights.clear();
   make_trainer(with, fp32);
   CHECK(bf16_weights.empty());
-}
-
-TEST_CASE("with two steps in flight training gives the same sums and weights") {
-  const auto trained = [](int in_flight) {
-    auto options = options_for(3);
-    options.in_flight = in_flight;
-    const auto rows = std::make_shared<RowSource>(32);
-    auto trainer = make_trainer(lenet_factory(), options, rows);
-    std::vector<double> losses;
-    for (int round = 0; round < 3; ++round) {
-      for (const auto& batch : kBatches) trainer.step(batch);
-      losses.push_back(trainer.take_sums().loss);
-      losses.push_back(trainer.evaluate().loss_sum);
-    }
-    CHECK(trainer.steps_taken() == 15);
-    trainer.step(kBatches[0]);
-    return std::pair(losses, trainer.weights());  // waits for that step
-  };
-  const auto [losses, weights] = trained(1);
-  const auto [two_losses, two_weights] = trained(2);
-  CHECK(losses == two_losses);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    INFO(weights[i].name);
-    CHECK(torch::equal(weights[i].tensor, two_weights[i].tensor));
-  }
-}
-
-TEST_CASE("with two steps in flight step() returns while the replicas compute") {
-  std::latch returned(1);  // no replica computes before step() has returned
-  const ModelFactory waiting = [&] {
-    auto model = lenet_factory()();
-    model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
-      returned.wait();
-      return loss(rows);
-    };
-    return model;
-  };
-  auto options = options_for(2);
-  options.in_flight = 2;
-  auto trainer = make_trainer(waiting, options);
-  Rows batch = kBatches[0];
-  trainer.step(batch);
-  batch.assign(16, 99);  // not rows of the data: the trainer has copied the batch
-  returned.count_down();
-  CHECK(trainer.take_times().compute > 0);
-  CHECK(trainer.take_times().compute == 0);
-  CHECK(trainer.take_sums().rows == 16);
-}
-
-TEST_CASE(
-    "an error of a step in flight is thrown by a later call, and a trainer may be destroyed before its steps "
-    "end") {
-  leave_cores_to_replicas();  // otherwise torch would start a thread for this one and keep it
-  const auto before = thread_count();
-  {
-    const ModelFactory failing = [] {
-      auto model = lenet_factory()();
-      model.loss_sum = [](const Inputs&) -> Outcome { throw Mishap("in flight"); };
-      return model;
-    };
-    auto options = options_for(3);
-    options.in_flight = 2;
-    auto trainer = make_trainer(failing, options);
-    trainer.step(kBatches[0]);
-    CHECK_THROWS_AS(trainer.step(kBatches[0]), Mishap);
-    auto unasked = make_trainer(failing, options);
-    unasked.step(kBatches[0]);
-    auto fine = make_trainer(lenet_factory(), options);
-    fine.step(kBatches[0]);
-  }
-  CHECK(thread_count_down_to(before) == before);
 }
