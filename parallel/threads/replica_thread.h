@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-struct ReplicaThread {
+struct ReplicaThreadOptions {
   int rank = 0;
   std::span<const c10::Device> devices;  // of all local replicas
   int threads = 1;                       // intra-op threads of the replica's worker; they decide its cores
@@ -18,6 +18,6 @@ struct ReplicaThread {
 // Sets up the calling thread; call it once per thread. Backward passes run in the thread itself. On a CPU the
 // thread is pinned to the replica's cores. On a GPU the device and a new stream become current; returns that
 // stream. Returns nullopt on a CPU.
-std::optional<c10::Stream> set_up_replica_thread(const ReplicaThread& thread);
+std::optional<c10::Stream> set_up_replica_thread(const ReplicaThreadOptions& options);
 
 }  // namespace lockstep

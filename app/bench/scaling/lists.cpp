@@ -62,12 +62,14 @@ std::vector<ScalingCase> ScalingLists::fractions() {
   const auto device = lists_.front().front();
   for (const int64_t divisor : {1, 2, 4}) {
     all.push_back(make_case(Scaling::kStrong, {device}, divisor));
-    if (device.is_cpu()) all.back().background_load = std::max(0, std::min(longest_, with_cores()) - 1);
+    if (!device.is_cpu()) continue;
+    all.back().background_load = std::max(0, std::min(longest_, replicas_with_own_cores()) - 1);
   }
   return all;
 }
 
-// How many CPU replicas can have cores of their own.
-int ScalingLists::with_cores() const { return static_cast<int>(allowed_cores().size()) / threads_; }
+int ScalingLists::replicas_with_own_cores() const {
+  return static_cast<int>(allowed_cores().size()) / threads_;
+}
 
 }  // namespace lockstep

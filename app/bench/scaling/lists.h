@@ -29,7 +29,7 @@ class ScalingLists {
  private:
   // The batch has B images (strong) or n B (weak), divided by `divisor`.
   ScalingCase make_case(Scaling scaling, const std::vector<torch::Device>& devices, int64_t divisor = 1);
-  int with_cores() const;
+  int replicas_with_own_cores() const;  // how many CPU replicas can have cores of their own
 
   const BenchScalingOptions& options_;
   const std::vector<std::vector<torch::Device>> lists_;
