@@ -161,9 +161,8 @@ std::vector<double> parse_shares(const std::string& text, int world) {
     double share = 0;
     const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
     if (error != std::errc() || stop != text.data() + end) {
-      throw UsageError(
-          fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)),
-          "give one number per replica, with ':' between them, or leave --split out");
+      throw UsageError(fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)),
+                       "give one number per replica, with ':' between them, or leave --split out");
     }
     shares.push_back(share);
     begin = end + 1;

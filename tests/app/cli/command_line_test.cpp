@@ -258,11 +258,11 @@ TEST_CASE("0 and false switch a flag off") {
 }
 
 TEST_CASE("--help takes precedence over errors") {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"train", "--batch-size", "0", "--help"},
-           {"train", "--help", "--epoch"},
-           {"train", "--quiet=", "--help"},
-           {"train", "-h"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"train", "--batch-size", "0", "--help"},
+                                             {"train", "--help", "--epoch"},
+                                             {"train", "--quiet=", "--help"},
+                                             {"train", "-h"}}) {
     Commands commands;
     CHECK_NOTHROW(refuse_empty_values(commands.app, words));
     CHECK_THROWS_AS(commands.parse(words), CLI::ParseError);

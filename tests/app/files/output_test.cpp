@@ -137,9 +137,9 @@ TEST_CASE("two flags that name the same file are refused, however the paths are 
   fs::create_directory(folder / "sub");
   fs::create_directory_symlink(".", folder / "same");
   const std::vector<std::pair<std::string, std::string>> one = {
-      {"file", "file"}, {"file", "./file"},    {"file", "link"},      {"file", "second"},
-      {"new", "new"},   {"new", "sub/../new"}, {"same/new", "./new"}, {"same/file", "link"},
-      {"none/new", "none/new"}};
+      {"file", "file"},      {"file", "./file"},    {"file", "link"},
+      {"file", "second"},    {"new", "new"},        {"new", "sub/../new"},
+      {"same/new", "./new"}, {"same/file", "link"}, {"none/new", "none/new"}};
   for (const auto& [a, b] : one) {
     INFO(a << " and " << b);
     CHECK(same_file(path(a), path(b)));
