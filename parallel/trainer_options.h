@@ -3,18 +3,21 @@
 
 #include <torch/types.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
+#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/parallel/training/replica.h>
 
 namespace lockstep {
 
 struct TrainerOptions {
-  std::vector<torch::Device> devices;  // one replica each
+  std::vector<torch::Device> devices;  // of this process, one replica each
+  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
   int threads = 1;                     // intra-op threads of each replica
   Allreduce allreduce = Allreduce::kAuto;
   ReplicaOptions replica;
