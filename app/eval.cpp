@@ -15,6 +15,7 @@
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
@@ -106,7 +107,10 @@ void setup_eval(CLI::App& app) {
       ->check(positive_int(kMaxThreads));
   add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
   eval->add_flag("--json", options->json, "Print the result as JSON");
-  eval->callback([options] { run_eval(*options); });
+  eval->callback([options] {
+    refuse_several_processes("eval");
+    run_eval(*options);
+  });
 }
 
 void run_eval(const EvalOptions& options) {
