@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <new>
-#include <string_view>
 #include <system_error>
 
 #include <lockstep/app/cli/flag_words.h>

@@ -15,8 +15,8 @@
 namespace lockstep {
 namespace {
 
-using Told =
-    nlohmann::ordered_json;  // {"version", "value"}, or {"version", "error": {"code", "what", "hint"}}
+// {"version", "value"}, or {"version", "error": {"code", "what", "hint"}}
+using Told = nlohmann::ordered_json;
 
 Told told_error(const std::exception_ptr& thrown) {
   const auto error = as_error(thrown);

@@ -106,9 +106,9 @@ struct OutputFiles {
   }
 };
 
-// Writes the weights and the trace of the steps taken, in process 0. If one cannot be written, still writes
-// the other and then throws the first error. All processes collect the weights, and nothing waits for another
-// process afterwards: a process whose disk is full leaves alone.
+// Writes the weights and the trace of the steps taken. If one cannot be written, still writes the other and
+// then throws the first error. All processes collect the weights and process 0 writes; then they leave
+// together. So what is kept needs no other process, and an error of process 0 is its own.
 void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, OutputFiles& files) {
   std::exception_ptr failed;
   const auto attempt = [&](const std::function<void()>& action) {
@@ -125,8 +125,8 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
   const bool saves = options.save && run.has_trained();
   std::vector<NamedTensor> weights;
   if (saves) attempt([&] { weights = run.weights(); });
-  if (!failed) leave_together(plan.world);
-  if (saves && !failed && plan.world.leads()) {
+  const bool collected = !failed;
+  if (saves && collected && plan.world.leads()) {
     attempt([&] {
       save_weights(std::move(weights), plan.model, *options.save, options.overwrite);
       say(fmt::format("weights saved to {}\n", *options.save));
@@ -138,6 +138,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
       say(fmt::format("trace written to {}\n", *options.trace));
     });
   }
+  if (collected) leave_together(plan.world);
   if (failed) std::rethrow_exception(failed);
 }
 
