@@ -1,11 +1,13 @@
 // How the processes of a run begin: who has which ranks and cores, and what is refused in all of them.
 #include <lockstep/tests/catch.h>
 
-#include <algorithm>
+#include <functional>
 #include <map>
+#include <memory>
 #include <new>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
@@ -167,6 +169,28 @@ TEST_CASE("errors of all kinds are told with their exit codes") {
   CHECK(all[1].exit_code == 8);
   CHECK(all[1].what == "process 1: process 0 cannot start: out of memory");
   CHECK_THAT(all[1].hint, ContainsSubstring("--batch-size"));
+}
+
+TEST_CASE("a process of another version is refused, whatever it says") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"version": "lockstep 9", "value": 1})", "process 1 is lockstep 9, process 0 is lockstep "},
+      {"hello", "process 1 is unknown, process 0 is lockstep "}};
+  for (const auto& [text, what] : cases) {
+    const auto all = outcomes(2, [&](int process, TrainWorld& world) {
+      if (process == 1) world.connection->gather(text);
+      if (process == 0) together(world, [] { return Values(); });
+    });
+    CHECK(all[0].exit_code == 2);
+    CHECK_THAT(all[0].what, StartsWith(what));
+  }
+}
+
+TEST_CASE("a process that is lost keeps no other one from leaving") {
+  const auto all = outcomes(3, [](int process, TrainWorld& world) {
+    if (process == 2) lockstep::testing::vanish(*world.connection);
+    leave_together(world);
+  });
+  for (const auto& outcome : all) CHECK(outcome.exit_code == 0);
 }
 
 TEST_CASE("errors of several processes begin with the ranks; those of one do not") {
