@@ -33,7 +33,10 @@ std::string told_text(const Told& told) { return told.dump(-1, ' ', false, Told:
 // Another version may say other things.
 Told read_told(const std::string& text) {
   auto told = Told::parse(text, nullptr, /*allow_exceptions=*/false);
-  return told.is_object() && told.contains("version") ? told : Told{{"version", "unknown"}};
+  if (told.is_object() && told.contains("version")) return told;
+  told = Told::object();
+  told["version"] = "unknown";
+  return told;
 }
 
 void refuse_other_versions(const std::vector<Told>& all) {
