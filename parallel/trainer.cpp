@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include <lockstep/parallel/split_batch.h>
@@ -94,8 +95,13 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
 void Trainer::build_models(const ModelFactory& factory) {
   models_.push_back(factory());
   auto generator = at::detail::getDefaultCPUGenerator();
-  const auto state = generator.get_state();
+  torch::Tensor state;
+  {
+    const std::lock_guard lock(generator.mutex());  // other threads may draw, too
+    state = generator.get_state();
+  }
   while (models_.size() < replicas_.size()) models_.push_back(factory());
+  const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
 }
 
