@@ -1,5 +1,5 @@
-// One worker thread per replica of this process, for the whole run. It has its own device, stream, cores and number of
-// threads.
+// One worker thread per replica of this process, for the whole run. It has its own device, stream, cores and
+// number of threads.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -37,10 +37,10 @@ class ReplicaWorkers {
   // default ones.)
   void run(const std::function<void(int local)>& task);
 
-  // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the rank in
-  // the world, over all processes. When a replica fails, the others leave the collectives in which they wait
-  // for it, and the first failed replica's exception is rethrown. The communicator, which has local_size()
-  // size(), cannot be used afterwards.
+  // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the
+  // replica's rank in the world, over all processes. The communicator's local_size() must be size(). When a
+  // replica fails, the others leave the collectives in which they wait for it, and the first failed replica's
+  // exception is rethrown. The communicator cannot be used afterwards.
   void run(Communicator& communicator, const std::function<void(int local, Endpoint& endpoint)>& task);
 
   // run() in two parts, for queueing work before earlier work is done. start() returns at once. wait()

@@ -51,15 +51,15 @@ struct TrainSums {
 class Trainer {
  public:
   // Calls factory once per replica of this process, on the host. Torch's default generator afterwards is as
-  // after one call, for any number of replicas. All replicas start from rank 0's weights. Throws UsageError as
-  // TrainerOptions::validate() does, and as make_communicator() does.
+  // after one call, for any number of replicas. All replicas start from rank 0's weights. Throws UsageError
+  // as TrainerOptions::validate() does, and what make_communicator() throws.
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
   ~Trainer();  // waits for the steps under way, and for the devices
 
-  // Trains one step on these rows of the training set, split over the replicas of the world. The update is the
-  // same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way;
+  // Trains one step on these rows of the training set, split over the replicas of the world. The update is
+  // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
   // no rows, and the error that ended this or an earlier step.
   void step(std::span<const int64_t> rows);
@@ -113,7 +113,7 @@ class Trainer {
   const TrainerOptions options_;
   ReplicaWorkers workers_;
   std::unique_ptr<Communicator> communicator_;
-  std::vector<Model> models_;  // these four: one per replica of this process
+  std::vector<Model> models_;                                      // these four: one per local replica
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;

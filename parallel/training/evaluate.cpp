@@ -81,8 +81,8 @@ class ProgressReport {
   std::exception_ptr error_;
 };
 
-// Evaluates one rank's blocks. Returns (most_per_rank + 1, 3) double on its device: the blocks' sums in order,
-// zeros where it has no more. The last row begins with the number of rows evaluated.
+// Evaluates one rank's blocks. Returns (most_per_rank + 1, 3) double on its device: the blocks' sums in
+// order, zeros where it has no more. The last row begins with the number of rows evaluated.
 torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
                             const Blocks& blocks, const Endpoint& endpoint, ProgressReport& report) {
   const torch::NoGradGuard no_grad;

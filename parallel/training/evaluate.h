@@ -31,16 +31,17 @@ struct Evaluation {
 // queued), of those that they will; in one process that is the whole set. The replicas' threads call it, one
 // at a time; the caller's thread makes the last call, with all rows. A process without a block makes no call.
 // When it throws, the replicas of this process stop after their current block, and evaluate() throws the
-// exception in this process and PeerError in the others. All can evaluate again.
+// exception in this process and PeerError in the others (after the last call these have their result). All
+// processes can evaluate again.
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
 
 // Cuts the set into blocks of kEvaluationBlock rows, which the ranks of the world take in rotation, and adds
-// the blocks' sums in order: the counts are exactly the same on any number of devices and processes, and every
-// process returns the same result. A collective: every process calls it. models[i] (all with the same weights
-// and statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i;
-// every source holds the whole set. Modules are in evaluation mode meanwhile, and in training mode afterwards.
-// Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has stopped,
-// and the error that ended a collective. `progress` may be empty.
+// the blocks' sums in order: the counts are exactly the same on any number of devices and processes. A
+// collective: every process calls it, and gets the same result. models[i] (all with the same weights and
+// statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i; every
+// source holds the whole set. Modules are in evaluation mode meanwhile, and in training mode afterwards.
+// Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has
+// stopped, and the error that ended a collective. `progress` may be empty.
 Evaluation evaluate(std::span<const Model> models,
                     std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
                     ReplicaWorkers& workers, Communicator& communicator,
