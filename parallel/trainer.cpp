@@ -263,8 +263,8 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
 Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
   Evaluation result;
   with_shared_buffers([&] {
-    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_,
-                                *communicator_, progress);
+    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
+                                progress);
   });
   return result;
 }
