@@ -17,6 +17,7 @@
 
 namespace lockstep {
 
+class Processes;
 class Trace;
 
 // Handle of a posted collective. Use it from one thread.
@@ -76,18 +77,20 @@ class Communicator {
 
 // The algorithm that sums gradients. Costs for n replicas with S bytes each; a chunk is S/n bytes.
 enum class Allreduce {
-  kAuto,     // kNccl for several distinct GPUs, kTwoShot otherwise
+  kAuto,     // kNccl for several distinct GPUs, else kTwoShot in one process and kGloo across processes
   kRoot,     // the chapter's: n-1 sums into the first replica, then n-1 copies back, one after the other
   kTwoShot,  // rank i sums chunk i and copies it to all others: each replica moves 2 S (n-1)/n bytes
   kRing,     // chunks travel round a ring in 2 (n-1) steps; each replica reads from one neighbour only
   kNccl,     // NVIDIA's library, between distinct GPUs
+  kGloo,     // across processes: chunks are summed in each process, then between them by c10d's Gloo
 };
 
 inline constexpr Choice<Allreduce> kAllreduceNames[] = {{"auto", Allreduce::kAuto},
                                                         {"root", Allreduce::kRoot},
                                                         {"two_shot", Allreduce::kTwoShot},
                                                         {"ring", Allreduce::kRing},
-                                                        {"nccl", Allreduce::kNccl}};
+                                                        {"nccl", Allreduce::kNccl},
+                                                        {"gloo", Allreduce::kGloo}};
 
 // Resolves kAuto for these devices and returns any other choice as it is. Throws UsageError or DeviceError
 // when `wanted` is kNccl and NCCL cannot join the devices.
@@ -97,12 +100,14 @@ struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
   int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
   Allreduce algorithm = Allreduce::kAuto;
+  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
   // Gets one span per collective and rank, except for sums in a world of one. Must outlive the communicator.
   Trace* trace = nullptr;
 };
 
-// A communicator between the replicas of this process: local_size() == world_size(). Each replica gets a
-// thread that does its part of every collective and sleeps in between. Endpoints live as long as the
+// A communicator between the replicas of this process and, with options.processes, of the others: every
+// process calls it at the same point. Each replica gets a thread that does its part of every collective and
+// sleeps in between. Endpoints live as long as the
 // communicator. Wait for every posted collective before you destroy it; destruction may end the rest
 // unfinished. Throws as choose_allreduce() does, UsageError for an empty list, and MemoryError if the system
 // cannot start a thread.
