@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/cli/launched_words.h>
+
 namespace lockstep {
 namespace {
 
@@ -132,7 +134,8 @@ std::string HelpFormatter::make_help(const CLI::App* app, std::string command, C
   const auto arguments = arguments_of(*app);
   out += fmt::format("\nUsage: {}{}", command, subcommands.empty() ? "" : " SUBCOMMAND");
   for (const auto& argument : arguments) out += " " + argument.left;
-  out += " [FLAGS]\n" + table("Arguments", arguments);
+  const auto* rest = app->get_name() == kLaunch ? " -- COMMAND..." : "";
+  out += fmt::format(" [FLAGS]{}\n", rest) + table("Arguments", arguments);
 
   std::vector<Row> rows;
   rows.reserve(subcommands.size());

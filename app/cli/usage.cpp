@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/cli/suggest.h>
 
 namespace lockstep {
@@ -103,6 +104,10 @@ UsageError unexpected_word(const std::string& word, const Chain& chain) {
   for (const auto* subcommand : subcommands_of(*chain.back())) names.push_back(subcommand->get_name());
   if (names.empty()) {
     const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(chain));
+    if (chain.back()->get_name() == kLaunch) {
+      return UsageError(what, fmt::format("write -- before what is launched: 'lockstep launch -n 2 -- {}'",
+                                          printable(word)));
+    }
     return UsageError(what, hint_with(nearest(word, flag_names(*chain.back())), chain));
   }
   const auto of = chain.size() > 1 ? fmt::format(" of '{}'", name_of(chain)) : "";
