@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -15,6 +14,7 @@
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/terminal/terminal.h>
@@ -39,10 +39,10 @@ int report(const CLI::App& app, const Error& error) {
 }
 
 // Parsing runs the subcommand.
-ExitCode run(CLI::App& app, int argc, char** argv) {
-  refuse_empty_values(app, std::vector<std::string>(argv + std::min(argc, 1), argv + argc));
+ExitCode run(CLI::App& app, const std::vector<std::string>& words) {
+  refuse_empty_values(app, words);
   try {
-    app.parse(argc, argv);
+    app.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::CallForVersion& version) {
     write_stdout(fmt::format("{}\n", version.what()));
   } catch (const CLI::ParseError& error) {
@@ -76,9 +76,10 @@ int main(int argc, char** argv) {
   // With the signals ignored, a failed write is an error of one file, and the other files are kept.
   const auto on_broken_pipe = std::signal(SIGPIPE, SIG_IGN);
   std::signal(SIGXFSZ, SIG_IGN);
-  const auto app = build_cli();
+  const auto line = split_command_line(argc, argv);
+  const auto app = build_cli(line.launched);
   try {
-    return static_cast<int>(run(*app, argc, argv));
+    return static_cast<int>(run(*app, line.words));
   } catch (const ReaderGoneError&) {
     std::signal(SIGPIPE, on_broken_pipe);
     std::raise(SIGPIPE);  // the usual end of a program whose output nobody reads

@@ -5,10 +5,10 @@
 //     ...  // collect here and assert afterwards: Catch2's assertions are not thread-safe
 //   });
 //
-// Channels work in memory. A collective happens when the last process posts it; a sum is taken in the order of
-// processes. There is no time-out: only vanish(), abort() and the destruction of a channel end a wait. Peers do
-// not notice an aborted channel, as if the process still ran; a destroyed one ends their waits with a
-// PeerError, as if the process had left. What breaks a channel's rules, or differs between processes, is a
+// Channels work in memory. A collective happens when the last process posts it; a sum is taken in the order
+// of processes. There is no time-out: only vanish(), abort() and the destruction of a channel end a wait.
+// Peers do not notice an aborted channel, as if the process still ran; a destroyed one ends their waits with
+// a PeerError, as if the process had left. What breaks a channel's rules, or differs between processes, is a
 // std::logic_error.
 #pragma once
 
@@ -108,7 +108,7 @@ class ThreadWorld {
   }
 
  private:
-  struct Line {  // one channel
+  struct Line {                                  // one channel
     std::vector<std::vector<ThreadPost>> posts;  // by process: those that some process has not posted yet
     std::vector<std::exception_ptr> errors;      // by process: ends its waits
   };
