@@ -21,9 +21,10 @@ struct World {
   // Where the store listens, through which the processes find each other. Empty and 0 for one process.
   std::string host = {};
   uint16_t port = 0;
-  bool store_runs = false;    // the launcher serves the store; otherwise process 0 does
-  std::string run = {};       // prefix of the store's keys: differs between runs and between restarts
-  std::string launcher = {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
+  bool store_runs = false;  // the launcher serves the store; otherwise process 0 does
+  std::string run = {};     // prefix of the store's keys: differs between runs and between restarts
+  std::string launcher =
+      {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
 };
 
 // The place that a user gives by hand. They count processes, not replicas. All three or none.
