@@ -20,8 +20,8 @@ WORLD, LISTS = "2 (SLURM), 2 replicas", "[cpu] + [cpu]"
 
 
 def configuration(folder, host, ports):
-    """Both nodes are this machine. The job's number, from which processes derive their port, is a random one: two tests at
-    the same time do not use the same port."""
+    """Both nodes are this machine. The job's number, from which processes derive their port, is a random one: two tests
+    at the same time do not use the same port."""
     return f"""
 ClusterName=lockstep-test
 SlurmctldHost={host}(127.0.0.1)

@@ -24,9 +24,9 @@ def as_first_host():
     """Runs this script again as root of a network of its own."""
     if INSIDE in os.environ:
         return
-    for tool, package in (("unshare", "util-linux"), ("nsenter", "util-linux"), ("ip", "iproute2"), ("hostname", "hostname")):
+    for tool in ("unshare", "nsenter", "hostname", "ip"):
         if not shutil.which(tool):
-            skip(f"there is no {tool} (Debian's package {package})")
+            skip(f"there is no {tool}; as root, scripts/setup.sh --tests installs iproute2, and Debian has the others")
     words = ["unshare", "--net", "--uts", *(["--user", "--map-root-user"] if os.geteuid() != 0 else [])]
     tried = subprocess.run([*words, "true"], capture_output=True, text=True)
     if tried.returncode != 0:
