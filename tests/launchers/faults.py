@@ -1,6 +1,6 @@
-"""faults.py PROGRAM: of three processes that lockstep launch has started the first or the last is killed in the middle of
-the training. The launch ends with code 10 and says which it was, and nothing is left running. Before that all sockets
-that listen are on loopback."""
+"""faults.py PROGRAM: of three processes that lockstep launch has started the first or the last is killed in the middle
+of the training. The launch ends with code 10 and says which it was, and nothing is left running. Before that all
+sockets that listen are on loopback."""
 
 import os
 import signal

@@ -123,7 +123,8 @@ def marked(*variables):
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if wanted <= set((folder / "environ").read_bytes().split(b"\0")):
-                found[int(folder.name)] = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                words = (folder / "cmdline").read_bytes().split(b"\0")
+                found[int(folder.name)] = b" ".join(words).decode(errors="replace")
         except OSError:  # it has ended, or is another user's
             continue
     return found

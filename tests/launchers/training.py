@@ -36,8 +36,8 @@ def once(out, pattern):
 
 
 def check_run(out, world, lists, weights):
-    """out: what all processes printed. Only process 0 does: one plan with this world ("2 (torchrun), 2 replicas"), whose
-    processes have these lists of devices, the expected hash, and one last line."""
+    """out: what all processes printed. Only process 0 does: one plan with this world ("2 (torchrun), 2 replicas"),
+    whose processes have these lists of devices, the expected hash, and one last line."""
     once(out, r"^lockstep \d.*LibTorch")
     once(out, r"^  processes ")
     once(out, rf"^  processes  {re.escape(f'{world}: {lists}')}$")
@@ -48,8 +48,8 @@ def check_run(out, world, lists, weights):
 
 
 def of_process_0(out, label):
-    """Standard output without the labels of a launcher. label: the pattern of one, whose group is the process. A space may
-    follow."""
+    """Standard output without the labels of a launcher. label: the pattern of one, whose group is the process. A space
+    may follow."""
     lines = []
     for line in out.splitlines():
         found = re.match(label, line)

@@ -28,14 +28,13 @@ forbid 'own headers are included as <lockstep/folder/name.h>' '^[[:space:]]*#[[:
 forbid 'CLI11 and spdlog appear only in app/' '(CLI/|CLI11|CLI::|spdlog)' data models parallel support
 forbid 'libraries print nothing and never exit' '(std::(cout|cerr|clog)|[^a-z_]printf *\(|fmt::print|std::(exit|_Exit|quick_exit|abort|terminate)\>|(^|[[:space:];{])_?exit *\()' data models parallel support
 
-# NCCL is known to one folder, c10d and Gloo to one, torch's version differences to one file.
+# NCCL is known to one folder, c10d and Gloo to one inside it, torch's version differences to one file.
 include='^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'
-collectives=$(find parallel/collectives -mindepth 1 -maxdepth 1 ! -name gloo)
-others="app data models support $(find parallel -mindepth 1 -maxdepth 1 ! -name collectives)"
-# shellcheck disable=SC2086  # several paths
-forbid 'only parallel/collectives/ may know NCCL' "$include([^>\"]*/)?nccl\.h" $others
-# shellcheck disable=SC2086
-forbid 'only parallel/collectives/gloo/ may know c10d and Gloo' "$include(([^>\"]*/)?c10d/|gloo/)" $others $collectives
+mapfile -t outside < <(find parallel -mindepth 1 -maxdepth 1 ! -name collectives)
+mapfile -t outside_gloo < <(find parallel/collectives -mindepth 1 -maxdepth 1 ! -name gloo)
+forbid 'only parallel/collectives/ may know NCCL' "$include([^>\"]*/)?nccl\.h" app data models support "${outside[@]}"
+forbid 'only parallel/collectives/gloo/ may know c10d and Gloo' "$include(gloo/|([^>\"]*/)?c10d/)" \
+  app data models support "${outside[@]}" "${outside_gloo[@]}"
 files=$(grep -rlE --include='*.h' --include='*.cpp' --include='*.cu' 'TORCH_VERSION_(MAJOR|MINOR|PATCH)' app data models parallel support || true)
 if [ "$(printf '%s' "$files" | grep -c .)" -gt 1 ]; then
   printf '%s\n' "only one file may know TORCH_VERSION_*:" "$files"
