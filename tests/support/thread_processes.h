@@ -16,6 +16,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <exception>
 #include <functional>
 #include <future>
@@ -43,6 +44,10 @@ std::vector<std::shared_ptr<Processes>> thread_processes(int count);
 // PeerError that names it. What the process still does has no effect on the others. Thread-safe.
 void vanish(Processes& processes);
 
+// Returns when the process of this Processes has posted so many collectives, on all of its channels together.
+// Thread-safe.
+void await_posts(Processes& processes, int count);
+
 // Runs task(process, its Processes) in one thread per process, and returns when all have ended. A process
 // whose task throws vanishes. Rethrows the first error.
 void run_processes(int count, const std::function<void(int, const std::shared_ptr<Processes>&)>& task);
@@ -61,7 +66,8 @@ struct ThreadPost {
 // What the processes share.
 class ThreadWorld {
  public:
-  explicit ThreadWorld(int processes) : barrier_(processes), texts_(static_cast<size_t>(processes)) {}
+  explicit ThreadWorld(int processes)
+      : barrier_(processes), texts_(static_cast<size_t>(processes)), posted_(texts_.size()) {}
 
   std::vector<std::string> gather(int process, const std::string& own) {
     texts_[static_cast<size_t>(process)] = own;
@@ -81,10 +87,17 @@ class ThreadWorld {
       return done;
     }
     line.posts[i].push_back(std::move(own));
+    ++posted_[i];
+    changed_.notify_all();
     const bool complete =
         std::none_of(line.posts.begin(), line.posts.end(), [](const auto& posts) { return posts.empty(); });
     if (complete) run_next(line);
     return done;
+  }
+
+  void await_posts(int process, int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return posted_[static_cast<size_t>(process)] >= count; });
   }
 
   // Ends the waits of one process on one channel.
@@ -173,6 +186,8 @@ class ThreadWorld {
   Barrier barrier_;
   std::vector<std::string> texts_;  // of gather(), by process
   std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> posted_;    // number of posts, by process
   std::map<int, Line> lines_;  // channels by number, in the order in which they were opened
   std::exception_ptr gone_;    // for channels that are opened after a process has vanished
 };
@@ -248,6 +263,7 @@ class ThreadProcesses : public Processes {
   }
 
   void vanish() { shared_->vanish(world_.process); }
+  void await_posts(int count) { shared_->await_posts(world_.process, count); }
 
  private:
   const std::shared_ptr<ThreadWorld> shared_;
@@ -268,6 +284,10 @@ inline std::vector<std::shared_ptr<Processes>> thread_processes(int count) {
 }
 
 inline void vanish(Processes& processes) { dynamic_cast<detail::ThreadProcesses&>(processes).vanish(); }
+
+inline void await_posts(Processes& processes, int count) {
+  dynamic_cast<detail::ThreadProcesses&>(processes).await_posts(count);
+}
 
 inline void run_processes(int count,
                           const std::function<void(int, const std::shared_ptr<Processes>&)>& task) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <thread>
 
+#include <lockstep/parallel/threads/barrier.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/support/threads.h>
@@ -33,12 +34,19 @@ std::string peer_error(const std::exception_ptr& error) {
 
 Work sum_of_zeros(Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({1000})); }
 
-// Each waits for the last of four ranks.
-const std::vector<Post> kPosts{
-    sum_of_zeros, [](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({10}), 3); },
-    [](Endpoint& endpoint, size_t) {
-      return endpoint.all_gather(torch::zeros({10}), torch::zeros({4, 10}));
-    }};
+struct Waiting {
+  Post post;
+  int channel_posts;  // of each process that waits
+};
+
+// In three processes with two, one and one replicas. Each waits for the last one.
+const std::vector<Waiting> kWaiting{
+    {sum_of_zeros, 2},
+    {[](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({10}), 3); }, 1},
+    {[](Endpoint& endpoint, size_t) {
+       return endpoint.all_gather(torch::zeros({10}), torch::zeros({4, 10}));
+     },
+     1}};
 
 // The errors of these works into those of their ranks.
 void collect(const Communicator& communicator, std::vector<Work>& works, Errors& errors) {
@@ -102,18 +110,20 @@ TEST_CASE("wrong arguments are checked against the world of all processes") {
 
 TEST_CASE("abort ends the wait for another process, with abort's error") {
   const auto given = std::make_exception_ptr(std::runtime_error("stop"));
-  for (const auto& post : kPosts) {
+  for (const auto& waiting : kWaiting) {
     Errors during(4), later(4);
-    std::promise<void> over;
-    in_processes({2, 1, 1}, [&](int process, Communicator& communicator) {
-      if (process == 2) return over.get_future().wait();  // it never posts
-      auto works = post_on_all(communicator, post);
-      communicator.endpoint(communicator.local_size() - 1).abort(given);
-      collect(communicator, works, during);
-      communicator.endpoint(0).abort(std::make_exception_ptr(std::runtime_error("a later one")));
-      works = post_on_all(communicator, sum_of_zeros);
-      collect(communicator, works, later);
-      if (process == 0) over.set_value();
+    Barrier over(3);  // a process that leaves would end the others' waits, too
+    run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
+      const auto communicator = communicator_of({2, 1, 1}, process, processes);
+      if (process == 2) return over.arrive_and_wait();  // it never posts
+      auto works = post_on_all(*communicator, waiting.post);
+      await_posts(*processes, waiting.channel_posts);
+      communicator->endpoint(communicator->local_size() - 1).abort(given);
+      collect(*communicator, works, during);
+      communicator->endpoint(0).abort(std::make_exception_ptr(std::runtime_error("a later one")));
+      works = post_on_all(*communicator, sum_of_zeros);
+      collect(*communicator, works, later);
+      over.arrive_and_wait();
     });
     for (size_t rank = 0; rank < 3; ++rank) {
       CHECK(during[rank] == given);
@@ -123,14 +133,20 @@ TEST_CASE("abort ends the wait for another process, with abort's error") {
 }
 
 TEST_CASE("a process that vanishes ends every collective of the others with a PeerError") {
-  for (const auto& post : kPosts) {
+  for (const auto& waiting : kWaiting) {
     Errors before(4), during(4), later(4);
+    std::vector<std::promise<void>> posted(2);
     run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
       const auto communicator = communicator_of({2, 1, 1}, process, processes);
       auto works = post_on_all(*communicator, sum_of_zeros);
       collect(*communicator, works, before);
-      if (process == 2) return vanish(*processes);
-      works = post_on_all(*communicator, post);
+      if (process == 2) {
+        for (auto& promise : posted) promise.get_future().wait();
+        return vanish(*processes);
+      }
+      works = post_on_all(*communicator, waiting.post);
+      await_posts(*processes, 2 + waiting.channel_posts);
+      posted[static_cast<size_t>(process)].set_value();
       collect(*communicator, works, during);
       works = post_on_all(*communicator, sum_of_zeros);
       collect(*communicator, works, later);
@@ -181,6 +197,7 @@ TEST_CASE("destroying a communicator ends replicas that wait for another process
     auto communicator = communicator_of({2, 1}, process, processes);
     if (process == 1) return over.get_future().wait();  // it never posts
     auto works = post_on_all(*communicator, sum_of_zeros);
+    await_posts(*processes, 2);
     communicator.reset();
     for (size_t i = 0; i < works.size(); ++i) errors[i] = error_of(works[i]);
     over.set_value();
