@@ -43,8 +43,9 @@ void check_gloo_tensor(const torch::Tensor& tensor) {
 
 class ChannelOfGroup : public Channel {
  public:
-  ChannelOfGroup(GlooGroup group, std::shared_ptr<PostedCollectives> posted)
-      : group_(std::move(group)), posted_(std::move(posted)) {}
+  ChannelOfGroup(GlooGroup group, std::shared_ptr<PostedCollectives> posted,
+                 std::shared_ptr<std::mutex> posting)
+      : group_(std::move(group)), posted_(std::move(posted)), posting_(std::move(posting)) {}
 
   // The group's destructor joins its thread. A thread that may wait for a peer is left behind, with the group
   // and the tensors that it works on.
@@ -99,6 +100,7 @@ class ChannelOfGroup : public Channel {
 
   GlooGroup group_;
   const std::shared_ptr<PostedCollectives> posted_;
+  const std::shared_ptr<std::mutex> posting_;
   uint64_t count_ = 0;
 };
 
@@ -127,7 +129,11 @@ std::future<void> ChannelOfGroup::post(const std::string& what, const torch::Ten
                                 describe_elements(tensor), number, group_->getRank(), group_->getSize());
   try {
     // The callback has no part in the group: in Gloo's thread it cannot be the last to hold it.
-    launch()->getFuture()->addCallback(
+    const auto work = [&] {
+      const std::lock_guard lock(*posting_);
+      return launch();
+    }();
+    work->getFuture()->addCallback(
         [posted = posted_, number, name](const c10::ivalue::Future& result) {
           end_collective(*posted, number, name, result);
         },
@@ -170,7 +176,8 @@ GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const Glo
     auto group = call_within(options.timeout + kConnectGrace,
                              [store, options] { return connect_group(store, options); });
     auto posted = std::make_shared<PostedCollectives>();
-    return {.channel = std::make_unique<ChannelOfGroup>(std::move(group), posted), .posted = posted};
+    return {.channel = std::make_unique<ChannelOfGroup>(std::move(group), posted, options.posting),
+            .posted = posted};
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // c10d's, or a LateCall

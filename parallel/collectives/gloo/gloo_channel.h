@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include <lockstep/parallel/collectives/channel.h>
@@ -18,6 +19,9 @@ struct GlooChannelOptions {
   int channel = 0;           // its number, by which the processes find each other in the store
   std::string address = {};  // on which this process listens
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Held while a collective is posted: of all channels of this process. Groups share c10d's flight recorder,
+  // and torch 2.11's notes a group's first collective in a map without a lock.
+  std::shared_ptr<std::mutex> posting = {};
 };
 
 struct GlooChannel {

@@ -40,6 +40,7 @@ class GlooProcesses : public Processes {
   const ProcessStore store_;
   std::string address_;                                           // on which channels listen
   std::vector<std::shared_ptr<const PostedCollectives>> posted_;  // by channel
+  const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
   int64_t gathers_ = 0;
   bool failed_ = false;
 };
@@ -95,7 +96,8 @@ std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) tr
                                              .processes = world_.processes,
                                              .channel = static_cast<int>(posted_.size()),
                                              .address = address_,
-                                             .timeout = timeout_});
+                                             .timeout = timeout_,
+                                             .posting = posting_});
     channels.push_back(std::move(opened.channel));
     posted_.push_back(std::move(opened.posted));
   }

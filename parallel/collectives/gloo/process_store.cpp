@@ -20,7 +20,8 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr milliseconds kLongestAnswer{10'000};
+constexpr milliseconds kAnswerLimit{10'000};
+constexpr std::chrono::seconds kNameServers{30};
 constexpr std::chrono::microseconds kFirstPause{200};
 constexpr std::chrono::microseconds kLastPause{20'000};
 constexpr const char* kLoopback = "127.0.0.1";
@@ -42,14 +43,10 @@ std::string listening_address(const World& world, const std::string& listen) {
   return listen.empty() && is_numeric(host) ? host : listen;
 }
 
-// How long the server may take for an answer.
-milliseconds answer_limit(milliseconds timeout) {
-  return std::clamp(timeout, milliseconds(1'000), kLongestAnswer);
-}
-
-// c10d connects with a time-out of whole seconds.
+// Where somebody listens c10d connects at once, but then asks the name service what the other end is called.
+// If no name server answers that takes half a minute. c10d takes whole seconds.
 milliseconds connect_timeout(milliseconds timeout) {
-  return std::chrono::ceil<std::chrono::seconds>(timeout) + std::chrono::seconds(1);
+  return std::max<std::chrono::seconds>(std::chrono::ceil<std::chrono::seconds>(timeout), kNameServers);
 }
 
 c10d::TCPStoreOptions store_options(const World& world, milliseconds timeout) {
@@ -63,7 +60,7 @@ c10d::TCPStoreOptions store_options(const World& world, milliseconds timeout) {
 std::shared_ptr<C10dStore> open_client(const World& world, const std::string& host,
                                        const c10d::TCPStoreOptions& options) {
   const auto prefix = "lockstep/" + world.run;
-  const auto limit = options.timeout + std::chrono::seconds(1);
+  const auto limit = options.timeout + kAnswerLimit;
   return call_within(limit, [host, options, prefix] {
     c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::TCPStore>(host, options);
     store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
@@ -105,7 +102,7 @@ std::shared_ptr<C10dStore> open_store(const World& world, const std::string& lis
 
 ProcessStore::ProcessStore(const World& world, const std::string& listen, milliseconds timeout)
     : is_served_here_(serves(world)),
-      answer_limit_(answer_limit(timeout)),
+      connect_limit_(connect_timeout(timeout)),
       place_(store_place(world)),
       hint_(world.store_runs ? "the launcher serves the store: see its message, and those of other processes"
                              : "process 0 serves the store: see its message"),
@@ -114,12 +111,16 @@ ProcessStore::ProcessStore(const World& world, const std::string& listen, millis
 // call: of a c10d::Store&
 template <typename Call>
 auto ProcessStore::ask(Call call) const {
+  return ask_within(kAnswerLimit, std::move(call));
+}
+
+template <typename Call>
+auto ProcessStore::ask_within(milliseconds limit, Call call) const {
   try {
-    return call_within(answer_limit_,
-                       [client = client_, call = std::move(call)] { return call(*client->store); });
+    return call_within(limit, [client = client_, call = std::move(call)] { return call(*client->store); });
   } catch (const LateCall&) {
-    throw PeerError(
-        fmt::format("the store at {} does not answer within {}", place_, in_seconds(answer_limit_)), hint_);
+    throw PeerError(fmt::format("the store at {} does not answer within {}", place_, in_seconds(limit)),
+                    hint_);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -166,7 +167,8 @@ bool ProcessStore::wait(const Keys& keys, milliseconds limit) const {
 }
 
 std::shared_ptr<C10dStore> ProcessStore::another_client() const {
-  return ask([](c10d::Store& store) { return std::make_shared<C10dStore>(C10dStore{store.clone()}); });
+  return ask_within(connect_limit_,
+                    [](c10d::Store& store) { return std::make_shared<C10dStore>(C10dStore{store.clone()}); });
 }
 
 }  // namespace lockstep

@@ -14,8 +14,8 @@ namespace lockstep {
 struct C10dStore;
 
 // A client, and in process 0 the server, too, unless the launcher runs it. Keys belong to this run. Use it
-// from one thread. All functions throw PeerError when the store is lost or does not answer in ten seconds (or
-// within the time-out, if that is shorter).
+// from one thread. All functions throw PeerError when the store is lost or does not answer within ten
+// seconds.
 class ProcessStore {
  public:
   using Keys = std::vector<std::string>;
@@ -45,9 +45,11 @@ class ProcessStore {
  private:
   template <typename Call>
   auto ask(Call call) const;
+  template <typename Call>
+  auto ask_within(std::chrono::milliseconds limit, Call call) const;
 
   const bool is_served_here_;
-  const std::chrono::milliseconds answer_limit_;
+  const std::chrono::milliseconds connect_limit_;
   const std::string place_;  // host and port, for messages
   const std::string hint_;
   const std::shared_ptr<C10dStore> client_;

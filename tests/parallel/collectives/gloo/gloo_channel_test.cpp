@@ -176,23 +176,12 @@ TEST_CASE("a process that leaves ends the collectives of the others, which name 
 }
 
 TEST_CASE("a collective that another process never posts ends with the time-out") {
-  std::latch given_up(1);
-  std::string message;
-  run_worlds(
-      worlds_of(2),
-      [&](int process, Processes& processes) {
-        const auto channel = std::move(processes.open_channels(1).front());
-        if (process == 1) {
-          given_up.wait();
-          throw Leaves();
-        }
-        auto done = channel->broadcast(torch::zeros({5}), 1);
-        message = peer_error(done);
-        given_up.count_down();
-      },
-      within(700));
-  CHECK_THAT(message, ContainsSubstring("broadcast from process 1 of 5 elements of Float, collective 0 of "
-                                        "process 0 of 2, failed: Timed out"));
+  const auto error =
+      run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
+  CHECK_THAT(
+      message_of<PeerError>(error),
+      ContainsSubstring("broadcast from process 1 of 5 elements of Float, collective 0 of process 0 of 2, "
+                        "failed: Timed out"));
 }
 
 TEST_CASE("a channel is destroyed at once, and a collective that is under way ends without it") {
