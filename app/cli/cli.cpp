@@ -103,10 +103,9 @@ void show_help(CLI::App& root, const std::vector<std::string>& words) {
   std::vector<const CLI::App*> commands{&root};
   auto name = root.get_name();
   for (const auto& word : words) {
-    const auto found = commands.back()->get_subcommands(
-        [&](const CLI::App* subcommand) { return subcommand->get_name() == word; });
-    if (found.empty()) throw unexpected_word(word, commands);
-    commands.push_back(found.front());
+    const auto* found = subcommand_named(*commands.back(), word);
+    if (!found) throw unexpected_word(word, commands);
+    commands.push_back(found);
     name += " " + word;
   }
   write_stdout(root.get_formatter()->make_help(commands.back(), name, CLI::AppFormatMode::Normal));

@@ -153,6 +153,13 @@ Named split_message(std::string_view text, std::string_view separator) {
 
 }  // namespace
 
+const CLI::App* subcommand_named(const CLI::App& command, const std::string& name) {
+  for (const auto* subcommand : subcommands_of(command)) {
+    if (subcommand->get_name() == name) return subcommand;
+  }
+  return nullptr;
+}
+
 UsageError unexpected_word(const std::string& word, const std::vector<const CLI::App*>& commands) {
   if (word.size() > 1 && word.front() == '-' && word != "--") return unknown_flag(word, commands);
 
@@ -189,10 +196,7 @@ void refuse_empty_values(const CLI::App& app, std::span<const std::string> words
   if (std::any_of(words.begin(), end, asks)) return;
   Chain chain{&app};
   for (auto word = words.begin(); word != end; ++word) {
-    const auto subcommands = subcommands_of(*chain.back());
-    const auto named = [&](const CLI::App* subcommand) { return subcommand->get_name() == *word; };
-    const auto next = std::find_if(subcommands.begin(), subcommands.end(), named);
-    if (next != subcommands.end()) chain.push_back(*next);
+    if (const auto* next = subcommand_named(*chain.back(), *word)) chain.push_back(next);
     if (!word->starts_with("--") || word->find('=') + 1 != word->size()) continue;
     const auto flag = word->substr(0, word->size() - 1);
     const auto found = find_flag(flag, chain);

@@ -15,6 +15,9 @@ namespace lockstep {
 // command and both values; the hint names the nearest known word.
 UsageError usage_error(const CLI::App& app, const CLI::ParseError& error);
 
+// The subcommand of this name; null if there is none.
+const CLI::App* subcommand_named(const CLI::App& command, const std::string& name);
+
 // For an unknown word after these commands: {lockstep, bench} for `lockstep bench WORD`. The hint names the
 // nearest known word.
 UsageError unexpected_word(const std::string& word, const std::vector<const CLI::App*>& commands);

@@ -62,8 +62,7 @@ std::vector<File> standard_streams() {
 }  // namespace
 
 bool same_file(const std::string& a, const std::string& b) {
-  const auto identity = identity_of(a);
-  return a == b || (identity && identity == identity_of(b));
+  return are_same({"", a, identity_of(a)}, {"", b, identity_of(b)});
 }
 
 void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs) {

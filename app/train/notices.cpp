@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 
@@ -37,13 +37,14 @@ std::optional<std::string> rate_notice(const TrainPlan& plan) {
 
 std::vector<std::string> batch_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
-  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  const auto shards = step_sizes(plan);
+  const auto batch = std::reduce(shards.begin(), shards.end());
   if (plan.world_size() > batch) {
     notices.push_back(fmt::format("{} share a batch of {}: some of them compute nothing",
                                   counted(plan.world_size(), "replica"), counted(batch, "image")));
   }
   int64_t smallest = batch;  // of the shards with images
-  for (const auto rows : shard_sizes(batch, plan.world_size(), plan.trainer.split)) {
+  for (const auto rows : shards) {
     if (rows > 0) smallest = std::min(smallest, rows);
   }
   if (plan.trainer.accumulate > smallest) {

@@ -124,12 +124,6 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   });
 }
 
-// Images of each replica in the largest step: a small data set may not fill a batch.
-std::vector<int64_t> step_sizes(const TrainPlan& plan) {
-  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
-  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
-}
-
 // Without rows the first replica's batch-norm statistics would stay those of the initial weights.
 void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
   if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
@@ -153,6 +147,11 @@ TrainPlan plan_without_data(const TrainFlags& options) {
 }
 
 }  // namespace
+
+std::vector<int64_t> step_sizes(const TrainPlan& plan) {
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
+}
 
 std::vector<double> parse_shares(const std::string& text, int world) {
   std::vector<double> shares;

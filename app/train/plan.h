@@ -60,6 +60,9 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 // memory.
 int64_t host_bytes(const TrainPlan& plan);
 
+// Images of each replica in the largest step: a small data set may not fill a batch.
+std::vector<int64_t> step_sizes(const TrainPlan& plan);
+
 // The table that a run prints first. A row with more than `width` columns goes on below its value.
 std::string describe(const TrainPlan& plan, size_t width = std::string::npos);
 
