@@ -11,6 +11,7 @@
 #include <vector>
 
 #include <lockstep/app/demo_gluon.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/allreduce.h>
@@ -78,13 +79,19 @@ void setup_demo(CLI::App& app) {
   auto options = std::make_shared<DemoScratchOptions>();
   scratch->add_option("--devices", options->devices, "As for train; the chapter uses two, try cpux2")
       ->type_name("LIST");
-  scratch->callback([options] { run_demo_scratch(*options); });
+  scratch->callback([options] {
+    refuse_several_processes("demo scratch");
+    run_demo_scratch(*options);
+  });
 
   auto* gluon = demo->add_subcommand("gluon", "Parameters on several devices, as the Gluon tab shows them");
   auto devices = std::make_shared<std::string>("auto");
   gluon->add_option("--devices", *devices, "As for train; the chapter uses two, try cpux2")
       ->type_name("LIST");
-  gluon->callback([devices] { run_demo_gluon(*devices); });
+  gluon->callback([devices] {
+    refuse_several_processes("demo gluon");
+    run_demo_gluon(*devices);
+  });
 }
 
 void run_demo_scratch(const DemoScratchOptions& options) {

@@ -92,9 +92,13 @@ std::string show_parameters(const std::vector<Model>& models, const std::vector<
 
 std::string show_evaluation(const std::vector<Model>& models, const std::vector<torch::Device>& devices) {
   const auto data = make_synthetic(/*seed=*/0, /*train=*/1, kTestRows);
-  ReplicaWorkers workers(devices, default_threads(static_cast<int>(devices.size())));
+  const int threads = default_threads(static_cast<int>(devices.size()));
+  ReplicaWorkers workers(devices, threads);
+  // For one small collective: NCCL would take longer to start.
+  const auto communicator =
+      make_communicator({.devices = devices, .threads = threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.test));
-  const auto result = evaluate(models, sources, Precision::kFp32, workers);
+  const auto result = evaluate(models, sources, Precision::kFp32, workers, *communicator);
   return fmt::format("evaluated on all devices at once, before training: {} of {} images right\n",
                      result.top1, result.rows);
 }

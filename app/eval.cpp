@@ -15,6 +15,7 @@
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
@@ -106,7 +107,10 @@ void setup_eval(CLI::App& app) {
       ->check(positive_int(kMaxThreads));
   add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
   eval->add_flag("--json", options->json, "Print the result as JSON");
-  eval->callback([options] { run_eval(*options); });
+  eval->callback([options] {
+    refuse_several_processes("eval");
+    run_eval(*options);
+  });
 }
 
 void run_eval(const EvalOptions& options) {
@@ -119,11 +123,14 @@ void run_eval(const EvalOptions& options) {
   if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, options.weights);
 
-  ReplicaWorkers workers(devices,
-                         options.threads.value_or(default_threads(static_cast<int>(devices.size()))));
+  const int threads = options.threads.value_or(default_threads(static_cast<int>(devices.size())));
+  ReplicaWorkers workers(devices, threads);
+  // For one small collective: NCCL would take longer to start.
+  const auto communicator =
+      make_communicator({.devices = devices, .threads = threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.set.test));
   Stopwatch watch;
-  const auto result = evaluate(models, sources, precision, workers, EvaluationNotice());
+  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
   if (!std::isfinite(result.loss_sum)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", options.weights),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");

@@ -1,6 +1,8 @@
-// Your own training loop with a torch optimizer. Six lines (marked >) make it data-parallel.
+// Your own training loop with a torch optimizer. Six lines (marked >) make it data-parallel. One more (>>)
+// finds the other processes, if a launcher has started several.
 //
-//   own_loop [DEVICES]       default: cpux2
+//   own_loop [DEVICES]                       default: cpux2
+//   lockstep launch -n 2 -- ./own_loop cpu   in two processes; so do torchrun --no-python, mpirun and srun
 #include <torch/torch.h>
 
 #include <cstdio>
@@ -8,7 +10,9 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/world/world.h>
 
 int main(int argc, char** argv) {
   constexpr int64_t kRows = 512;  // per step, over all replicas
@@ -16,14 +20,15 @@ int main(int argc, char** argv) {
   const auto X = torch::rand({kRows, 3}), y = X.matmul(torch::tensor({{1.f}, {-2.f}, {3.f}})) + .5f;
 
   const auto devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
-  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);                     // >
-  const auto communicator = lockstep::make_communicator({.devices = devices});  // >
+  const auto processes = lockstep::join_processes(lockstep::find_world());                              // >>
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);                                             // >
+  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});  // >
   double last_loss = 1;
-  workers.run(*communicator, [&](int rank, lockstep::Endpoint& endpoint) {  // >
+  workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {  // >
     const auto device = endpoint.device();
-    const auto world = static_cast<size_t>(endpoint.world_size());
-    const auto own_X = X.tensor_split(static_cast<int64_t>(world))[static_cast<size_t>(rank)].to(device);
-    const auto own_y = y.tensor_split(static_cast<int64_t>(world))[static_cast<size_t>(rank)].to(device);
+    const auto rank = static_cast<size_t>(endpoint.rank());  // of this replica, over all processes
+    const auto own_X = X.tensor_split(endpoint.world_size())[rank].to(device);
+    const auto own_y = y.tensor_split(endpoint.world_size())[rank].to(device);
     torch::nn::Linear net(3, 1);
     net->to(device);
     lockstep::GradientSync sync(endpoint);  // >
@@ -36,9 +41,12 @@ int main(int argc, char** argv) {
       loss.backward();
       sync.wait();  // >
       adam.step();
-      if (rank == 0) last_loss = loss.item<double>();
+      if (local == 0) last_loss = loss.item<double>();
     }
   });
-  std::printf("rank 0's share of the last loss: %.2e on %zu replicas\n", last_loss, devices.size());
+  if (communicator->first_rank() == 0) {
+    std::printf("rank 0's share of the last loss: %.2e on %d replicas\n", last_loss,
+                communicator->world_size());
+  }
   return last_loss < 1e-4 ? 0 : 1;
 }

@@ -1,4 +1,4 @@
-// Collectives between replicas, in one process (the interface allows several).
+// Collectives between replicas, in one process or several.
 //
 // A Communicator spans world_size() replicas. This process drives local_size() of them, whose ranks begin at
 // first_rank(). Each replica's worker thread uses the Endpoint of its own rank.
@@ -17,6 +17,7 @@
 
 namespace lockstep {
 
+class Processes;
 class Trace;
 
 // Handle of a posted collective. Use it from one thread.
@@ -28,8 +29,8 @@ class Work {
   explicit Work(std::future<Done> done) : done_(std::move(done)) {}
 
   // Afterwards the result may be used. On a CPU wait() blocks until it is there; on a GPU the calling
-  // thread's current stream waits for it and the host does not. Throws the error that ended the collective. A
-  // second call does nothing.
+  // thread's current stream waits for it and the host does not (with kGloo it waits for the other processes).
+  // Throws the error that ended the collective. A second call does nothing.
   void wait();
 
  private:
@@ -40,7 +41,10 @@ class Work {
 // Tensors must be contiguous, on device(), and of the same shape and dtype on every rank; do not touch them
 // before wait() has returned. Posting returns at once; the collective starts after all work that is on the
 // calling thread's current stream. wait() throws all errors, such as UsageError for a wrong argument or a
-// mismatch between ranks. After an error every collective of every rank fails with it.
+// mismatch between the ranks of this process, and PeerError when another process is lost. After an error
+// every collective of every rank of this process fails with it; other processes notice when it leaves, or by
+// their time-outs. Between processes calls are not compared: if they differ, the result is wrong or a
+// PeerError.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -56,7 +60,8 @@ class Endpoint {
   // out[i] becomes rank i's tensor. out (world_size, ...tensor's shape).
   virtual Work all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
 
-  // Ends the collectives of all ranks with this error, those in flight and all later ones. Thread-safe.
+  // Ends the collectives of all ranks of this process with this error, those in flight and all later ones.
+  // Thread-safe.
   virtual void abort(std::exception_ptr error) = 0;
   // The error that ended the collectives; null while there is none. Check it after waiting for a GPU: there
   // wait() returns before the collective has finished, and cannot throw a later error. Thread-safe.
@@ -76,36 +81,40 @@ class Communicator {
 
 // The algorithm that sums gradients. Costs for n replicas with S bytes each; a chunk is S/n bytes.
 enum class Allreduce {
-  kAuto,     // kNccl for several distinct GPUs, kTwoShot otherwise
+  kAuto,     // kNccl for several distinct GPUs, else kTwoShot in one process and kGloo across processes
   kRoot,     // the chapter's: n-1 sums into the first replica, then n-1 copies back, one after the other
   kTwoShot,  // rank i sums chunk i and copies it to all others: each replica moves 2 S (n-1)/n bytes
   kRing,     // chunks travel round a ring in 2 (n-1) steps; each replica reads from one neighbour only
   kNccl,     // NVIDIA's library, between distinct GPUs
+  kGloo,     // across processes: chunks are summed in each process, then by c10d's Gloo in host memory
 };
 
-inline constexpr Choice<Allreduce> kAllreduceNames[] = {{"auto", Allreduce::kAuto},
-                                                        {"root", Allreduce::kRoot},
-                                                        {"two_shot", Allreduce::kTwoShot},
-                                                        {"ring", Allreduce::kRing},
-                                                        {"nccl", Allreduce::kNccl}};
+inline constexpr Choice<Allreduce> kAllreduceNames[] = {
+    {"auto", Allreduce::kAuto}, {"root", Allreduce::kRoot}, {"two_shot", Allreduce::kTwoShot},
+    {"ring", Allreduce::kRing}, {"nccl", Allreduce::kNccl}, {"gloo", Allreduce::kGloo}};
 
-// Resolves kAuto for these devices and returns any other choice as it is. Throws UsageError or DeviceError
-// when `wanted` is kNccl and NCCL cannot join the devices.
-Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices);
+// Resolves kAuto for the devices of this process and returns any other choice as it is. Throws UsageError for
+// an algorithm that does not span the processes, and for kGloo in one process; UsageError or DeviceError when
+// `wanted` is kNccl and NCCL cannot join the devices. processes (null: this process is alone): every process
+// calls it with the same choice, else all get a UsageError; it also throws as Processes::gather() does.
+Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices,
+                           Processes* processes = nullptr);
 
 struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
   int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
   Allreduce algorithm = Allreduce::kAuto;
+  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
   // Gets one span per collective and rank, except for sums in a world of one. Must outlive the communicator.
   Trace* trace = nullptr;
 };
 
-// A communicator between the replicas of this process: local_size() == world_size(). Each replica gets a
-// thread that does its part of every collective and sleeps in between. Endpoints live as long as the
-// communicator. Wait for every posted collective before you destroy it; destruction may end the rest
-// unfinished. Throws as choose_allreduce() does, UsageError for an empty list, and MemoryError if the system
-// cannot start a thread.
+// A communicator between the replicas of this process and, with options.processes, of the others: every
+// process calls it at the same point. The numbers of devices may differ between processes, and ranks follow
+// from them. Each replica gets a thread that does its part of every collective and sleeps in between.
+// Endpoints live as long as the communicator. Wait for every posted collective before you destroy it;
+// destruction may end the rest unfinished. Throws as choose_allreduce() and Processes::open_channels() do,
+// UsageError for an empty list, and MemoryError if the system cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

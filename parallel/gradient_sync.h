@@ -1,7 +1,7 @@
 // Sums one replica's gradients over all replicas, for any LibTorch module in any training loop, as PyTorch's
 // DistributedDataParallel does.
 //
-//   GradientSync sync(communicator->endpoint(rank));
+//   GradientSync sync(communicator->endpoint(local));  // this process's replica `local`
 //   sync.attach(*net);                 // gives all replicas rank 0's weights
 //   for (...) {
 //     optimizer.zero_grad();

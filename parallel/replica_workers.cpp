@@ -34,9 +34,9 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
   require_own_streams(devices_);
   check_threads_available(size() *
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
-  pool_ = std::make_unique<WorkerPool>(size(), [&](int rank) {
-    streams_[static_cast<size_t>(rank)] =
-        set_up_replica_thread({.rank = rank, .devices = devices_, .threads = threads});
+  pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
+    streams_[static_cast<size_t>(local)] =
+        set_up_replica_thread({.rank = local, .devices = devices_, .threads = threads});
   });
 }
 
@@ -54,8 +54,8 @@ ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {
 
 // What this replica queues next starts after the caller's mark. Called in the replica's thread, between two
 // tasks: in the caller's thread the stream might be under capture, which CUDA refuses.
-void ReplicaWorkers::follow_caller(const Marks& marks, int rank) const {
-  const auto i = static_cast<size_t>(rank);
+void ReplicaWorkers::follow_caller(const Marks& marks, int local) const {
+  const auto i = static_cast<size_t>(local);
   if (marks[i]) marks[i]->block(*streams_[i]);
 }
 
@@ -66,27 +66,27 @@ void ReplicaWorkers::lead_caller() {
   }
 }
 
-void ReplicaWorkers::run(const std::function<void(int rank)>& task) {
-  pool_->start([this, &task, marks = mark_callers_streams()](int rank) {
-    follow_caller(marks, rank);
-    task(rank);
+void ReplicaWorkers::run(const std::function<void(int local)>& task) {
+  pool_->start([this, &task, marks = mark_callers_streams()](int local) {
+    follow_caller(marks, local);
+    task(local);
   });
   wait();
 }
 
 void ReplicaWorkers::run(Communicator& communicator,
-                         const std::function<void(int rank, Endpoint& endpoint)>& task) {
+                         const std::function<void(int local, Endpoint& endpoint)>& task) {
   start(communicator, task);
   wait();
 }
 
 void ReplicaWorkers::start(Communicator& communicator,
-                           std::function<void(int rank, Endpoint& endpoint)> task) {
-  pool_->start([this, &communicator, task = std::move(task), marks = mark_callers_streams()](int rank) {
-    auto& endpoint = communicator.endpoint(rank);
+                           std::function<void(int local, Endpoint& endpoint)> task) {
+  pool_->start([this, &communicator, task = std::move(task), marks = mark_callers_streams()](int local) {
+    auto& endpoint = communicator.endpoint(local);
     try {
-      follow_caller(marks, rank);
-      task(rank, endpoint);
+      follow_caller(marks, local);
+      task(local, endpoint);
     } catch (...) {
       endpoint.abort(std::current_exception());
       throw;

@@ -1,5 +1,5 @@
-// One worker thread per replica, for the whole run. It has its own device, stream, cores and number of
-// threads.
+// One worker thread per replica of this process, for the whole run. It has its own device, stream, cores and
+// number of threads.
 #pragma once
 
 #include <c10/core/Event.h>
@@ -29,23 +29,25 @@ class ReplicaWorkers {
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }
 
-  // Calls task(rank) in every replica's thread, on its device and stream. Returns when all have returned, and
-  // rethrows the exception of the lowest rank that failed. On GPUs the host does not wait: a task's kernels
-  // start after what the caller has queued on its current streams, and what the caller queues afterwards
-  // starts after them. (A task uses the default stream of another replica's GPU. If it does so, the caller's
-  // current streams must be the default ones.)
-  void run(const std::function<void(int rank)>& task);
+  // Calls task(local) in every replica's thread, on its device and stream; local: the replica's index in this
+  // process, 0 .. size() - 1. Returns when all have returned, and rethrows the exception of the first replica
+  // that failed, in this order. On GPUs the host does not wait: a task's kernels start after what the caller
+  // has queued on its current streams, and what the caller queues afterwards starts after them. (A task uses
+  // the default stream of another replica's GPU. If it does so, the caller's current streams must be the
+  // default ones.)
+  void run(const std::function<void(int local)>& task);
 
-  // The same for a task with collectives: task(rank, endpoint of that rank). When a replica fails, the others
-  // leave the collectives in which they wait for it, and the first failed replica's exception is rethrown.
-  // The communicator cannot be used afterwards.
-  void run(Communicator& communicator, const std::function<void(int rank, Endpoint& endpoint)>& task);
+  // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the
+  // replica's rank in the world, over all processes. The communicator's local_size() must be size(). When a
+  // replica fails, the others leave the collectives in which they wait for it, and the first failed replica's
+  // exception is rethrown. The communicator cannot be used afterwards.
+  void run(Communicator& communicator, const std::function<void(int local, Endpoint& endpoint)>& task);
 
   // run() in two parts, for queueing work before earlier work is done. start() returns at once. wait()
   // returns when at most `under_way` of the latest tasks are still in the replicas' threads, and throws what
   // the others threw. run() waits for earlier tasks, too. The communicator, and what the task refers to, must
   // outlive the task.
-  void start(Communicator& communicator, std::function<void(int rank, Endpoint& endpoint)> task);
+  void start(Communicator& communicator, std::function<void(int local, Endpoint& endpoint)> task);
   void wait(int under_way = 0);
 
   // Waits until every replica's thread is done and its stream is empty. Needed only for measuring time.
@@ -55,7 +57,7 @@ class ReplicaWorkers {
   using Marks = std::vector<std::shared_ptr<const c10::Event>>;  // one per replica; null on a CPU
 
   Marks mark_callers_streams() const;
-  void follow_caller(const Marks& marks, int rank) const;
+  void follow_caller(const Marks& marks, int local) const;
   void lead_caller();
 
   std::vector<torch::Device> devices_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include <lockstep/parallel/split_batch.h>
@@ -39,6 +40,17 @@ TrainerOptions validated(TrainerOptions options) {
   return options;
 }
 
+// Joins the other processes. Then the checks can be made that need the number of all replicas.
+std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options) {
+  auto communicator = make_communicator({.devices = options.devices,
+                                         .threads = options.threads,
+                                         .algorithm = options.allreduce,
+                                         .processes = options.processes,
+                                         .trace = options.replica.trace});
+  options.validate(communicator->world_size());
+  return communicator;
+}
+
 // Cuts rows into parts of these sizes, in order.
 std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const std::vector<int64_t>& sizes) {
   std::vector<std::span<const int64_t>> parts;
@@ -64,10 +76,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
                  TrainerOptions options)
     : options_(validated(std::move(options))),
       workers_(options_.devices, options_.threads),
-      communicator_(make_communicator({.devices = options_.devices,
-                                       .threads = options_.threads,
-                                       .algorithm = options_.allreduce,
-                                       .trace = options_.replica.trace})),
+      communicator_(checked_communicator(options_)),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()),
@@ -77,8 +86,8 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
-  workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
-    const auto i = static_cast<size_t>(rank);
+  workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(local);
     replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options);
   });
 }
@@ -86,8 +95,13 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
 void Trainer::build_models(const ModelFactory& factory) {
   models_.push_back(factory());
   auto generator = at::detail::getDefaultCPUGenerator();
-  const auto state = generator.get_state();
+  torch::Tensor state;
+  {
+    const std::lock_guard lock(generator.mutex());  // other threads may draw, too
+    state = generator.get_state();
+  }
   while (models_.size() < replicas_.size()) models_.push_back(factory());
+  const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
 }
 
@@ -109,8 +123,8 @@ void Trainer::step(std::span<const int64_t> rows) {
   next.steps = replica_steps(next.rows);
   next.times.resize(next.steps.size());
   auto& step = steps_under_way_.emplace_back(std::move(next));
-  workers_.start(*communicator_, [this, &step](int rank, Endpoint&) {
-    const auto i = static_cast<size_t>(rank);
+  workers_.start(*communicator_, [this, &step](int local, Endpoint&) {
+    const auto i = static_cast<size_t>(local);
     step.times[i] = replicas_[i]->step(step.steps[i]);
   });
   rows_ += static_cast<int64_t>(rows.size());
@@ -124,7 +138,7 @@ void Trainer::wait_for_steps(int under_way) {
   workers_.wait(under_way);
   for (; steps_under_way_.size() > static_cast<size_t>(under_way); steps_under_way_.pop_front()) {
     times_ += slowest(steps_under_way_.front().times);
-    if (tuner_) tune_split(steps_under_way_.front());
+    if (!split_settled()) tune_split(steps_under_way_.front());
   }
 }
 
@@ -138,47 +152,73 @@ void Trainer::synchronize() {
   workers_.synchronize();
 }
 
+// Cuts the rows for all ranks, and keeps the parts of this process's replicas.
 std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
+  const auto first = static_cast<size_t>(first_rank());
   std::vector<ReplicaStep> steps(
       replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_taken_});
   if (options_.replica.invariant) {
     const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
-    for (size_t m = 0; m < parts.size(); ++m) {
-      // consecutive micro-shards, equally many per replica
-      steps[m * steps.size() / parts.size()].micro_batches.push_back(parts[m]);
+    const auto each = parts.size() / static_cast<size_t>(world_size());  // consecutive ones for each rank
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto own = std::span(parts).subspan((first + i) * each, each);
+      steps[i].micro_batches.assign(own.begin(), own.end());
     }
     return steps;
   }
   const auto shards = cut(rows, shard_sizes(count(rows), world_size(), split()));
   for (size_t i = 0; i < steps.size(); ++i) {
-    for (const auto part : cut(shards[i], shard_sizes(count(shards[i]), options_.accumulate))) {
+    const auto shard = shards[first + i];
+    for (const auto part : cut(shard, shard_sizes(count(shard), options_.accumulate))) {
       if (!part.empty()) steps[i].micro_batches.push_back(part);
     }
   }
   return steps;
 }
 
+// Every process sees the times of all ranks, and finds the same shares.
 void Trainer::tune_split(const StepInFlight& step) {
+  const auto measured = gather_over_ranks([&](size_t i) {
+    int64_t rows = 0;
+    for (const auto part : step.steps[i].micro_batches) rows += static_cast<int64_t>(part.size());
+    const double seconds = seconds_between(step.times[i].start, step.times[i].compute);
+    return torch::tensor({static_cast<double>(rows), seconds}, torch::kFloat64).to(workers_.devices()[i]);
+  });
   std::vector<int64_t> rows;
   std::vector<double> seconds;
-  for (size_t i = 0; i < step.steps.size(); ++i) {
-    int64_t own = 0;
-    for (const auto part : step.steps[i].micro_batches) own += static_cast<int64_t>(part.size());
-    rows.push_back(own);
-    seconds.push_back(seconds_between(step.times[i].start, step.times[i].compute));
+  for (int64_t rank = 0; rank < measured.size(0); ++rank) {
+    rows.push_back(measured[rank][0].item<int64_t>());
+    seconds.push_back(measured[rank][1].item<double>());
   }
   tuner_->observe(rows, seconds);
 }
 
+// Calls own(local) in each replica's thread for its (n) double, on its device. Returns those of all ranks,
+// (world, n) on the host.
+torch::Tensor Trainer::gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own) {
+  std::vector<torch::Tensor> gathered(replicas_.size());
+  workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(local);
+    const auto mine = own(i);
+    gathered[i] = torch::empty({endpoint.world_size(), mine.numel()}, mine.options());
+    endpoint.all_gather(mine, gathered[i]).wait();
+  });
+  const auto host = gathered.front().cpu();  // waits for the device, and so for all ranks
+  throw_if_aborted();                        // after an aborted collective the numbers mean nothing
+  return host;
+}
+
 TrainSums Trainer::take_sums() {
   wait_for_steps(0);
-  std::vector<torch::Tensor> sums;
-  for (const auto& replica : replicas_) sums.push_back(replica->sums().cpu());  // waits for the replica
-  throw_if_aborted();  // after an aborted collective the sums mean nothing
+  const auto sums = gather_over_ranks([&](size_t i) {
+    auto own = replicas_[i]->sums().clone();
+    replicas_[i]->reset_sums();
+    return own;
+  });
   TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
   for (int rank = 0; rank < world_size(); ++rank) {
-    const auto& host = sums[static_cast<size_t>(rank)];
+    const auto host = sums[rank];
     total.loss += host[0].item<double>();
     total.top1 += host[1].item<int64_t>();
     total.top5 += host[2].item<int64_t>();
@@ -187,7 +227,6 @@ TrainSums Trainer::take_sums() {
     const auto step = static_cast<int64_t>(bad);
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
-  workers_.run([&](int rank) { replicas_[static_cast<size_t>(rank)]->reset_sums(); });
   return total;
 }
 
@@ -201,10 +240,10 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
   wait_for_steps(0);
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
   // In the replicas' threads, since the memory belongs to their streams.
-  const auto end = [&] { workers_.run([&](int rank) { shared[static_cast<size_t>(rank)].reset(); }); };
+  const auto end = [&] { workers_.run([&](int local) { shared[static_cast<size_t>(local)].reset(); }); };
   try {
-    workers_.run(*communicator_, [&](int rank, Endpoint& endpoint) {
-      const auto i = static_cast<size_t>(rank);
+    workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+      const auto i = static_cast<size_t>(local);
       shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
                                                   replicas_[i]->rows_trained());
     });
@@ -224,16 +263,17 @@ void Trainer::with_shared_buffers(const std::function<void()>& action) {
 Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
   Evaluation result;
   with_shared_buffers([&] {
-    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, progress);
+    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
+                                progress);
   });
   return result;
 }
 
-std::vector<NamedTensor> Trainer::weights(int rank) {
+std::vector<NamedTensor> Trainer::weights(int local) {
   const torch::NoGradGuard no_grad;
   std::vector<NamedTensor> result;
   with_shared_buffers([&] {
-    const auto& module = *model(rank).module;
+    const auto& module = *model(local).module;
     const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
       result.push_back({.name = name,
                         .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});

@@ -24,14 +24,14 @@
 
 namespace lockstep {
 
-// Sums over the rows trained on since the last take_sums().
+// Sums over the rows that all processes have trained on since the last take_sums().
 struct TrainSums {
   double loss = 0;
   int64_t top1 = 0;
   int64_t top5 = 0;
   int64_t rows = 0;
 
-  // The first step whose loss was NaN or infinite, from 0, and the rank it happened on.
+  // The first step whose loss was NaN or infinite, from 0, and the lowest rank it happened on.
   struct Bad {
     int64_t step = 0;
     int rank = 0;
@@ -41,71 +41,79 @@ struct TrainSums {
   TrainSums& operator+=(const TrainSums& other);
 };
 
-// Holds one replica per device, each with its own worker thread, and the data once per distinct device.
-// Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one replica ends the
-// step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
+// Holds one replica per device of this process, each with its own worker thread, and the data once per
+// distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
+// replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
+//
+// With options.processes the replicas of all processes train together. Every process makes the same calls in
+// the same order, but for take_times, synchronize and what is const; step gets the same rows everywhere.
+// Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.
 class Trainer {
  public:
-  // Calls factory once per replica, on the host. Torch's default generator afterwards is as after one call,
-  // for any number of replicas. All replicas start from the first one's weights. Throws UsageError as
-  // TrainerOptions::validate() does.
+  // Calls factory once per replica of this process, on the host. Torch's default generator afterwards is as
+  // after one call, for any number of replicas. All replicas start from rank 0's weights. Throws UsageError
+  // as TrainerOptions::validate() does, and what make_communicator() throws.
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
   ~Trainer();  // waits for the steps under way, and for the devices
 
-  // Trains one step on these rows of the training set, split over the replicas. The update is the same as for
-  // all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way; take_times,
-  // take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are no rows, and
-  // the error that ended this or an earlier step.
+  // Trains one step on these rows of the training set, split over the replicas of the world. The update is
+  // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way;
+  // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
+  // no rows, and the error that ended this or an earlier step.
   void step(std::span<const int64_t> rows);
 
-  // Returns how long each phase took, summed over the steps since the last call.
+  // Returns how long each phase took on this process's replicas, summed over the steps since the last call.
   StepTimes take_times();
 
-  // Returns the sums of the steps since the last call. Waits for the devices. Throws the error that ended a
-  // collective on them.
+  // Returns the sums of the steps since the last call, over the whole world and the same in every process.
+  // Waits for the devices. Throws the error that ended a collective on them.
   TrainSums take_sums();
 
-  // Evaluates the test set, with the batch-norm statistics of options.bn. Throws the error that ended a
-  // collective. An exception of `progress` ends the evaluation; the trainer can be used afterwards.
+  // Evaluates the test set on all replicas of the world, with the batch-norm statistics of options.bn. Every
+  // process gets the same result. Throws the error that ended a collective. An exception of `progress` ends
+  // the evaluation, in other processes with PeerError; the trainers can be used afterwards.
   Evaluation evaluate(const EvaluationProgress& progress = {});
 
   // Returns copies of all parameters and buffers of one replica by name, on the host and contiguous. Buffers
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
-  std::vector<NamedTensor> weights(int rank = 0);
+  std::vector<NamedTensor> weights(int local = 0);
 
   void synchronize();
-  int world_size() const { return workers_.size(); }
+  int world_size() const { return communicator_->world_size(); }
+  int local_size() const { return workers_.size(); }
+  int first_rank() const { return communicator_->first_rank(); }  // of this process's replicas
   int64_t steps_taken() const { return steps_taken_; }
   double lr() const { return lr_at(options_.lr, steps_taken_); }  // of the next step
 
-  // The shares in use. With auto_split they change until split_settled().
+  // The shares in use, one per rank. With auto_split they change until split_settled().
   const std::vector<double>& split() const { return tuner_ ? tuner_->shares() : options_.split; }
   bool split_settled() const { return !tuner_ || tuner_->settled(); }
 
   // The replica's module, on its device. Do not use it while a step is under way. With bf16 weights, a change
   // of its parameters takes effect after the next step's update.
-  const Model& model(int rank) const { return models_[static_cast<size_t>(rank)]; }
+  const Model& model(int local) const { return models_[static_cast<size_t>(local)]; }
 
  private:
   struct StepInFlight {
     std::vector<int64_t> rows;
-    std::vector<ReplicaStep> steps;     // one per replica, on parts of rows
-    std::vector<StepTimestamps> times;  // one per replica, written by it
+    std::vector<ReplicaStep> steps;     // one per replica of this process, on parts of rows
+    std::vector<StepTimestamps> times;  // the same, each written by its replica
   };
 
   void wait_for_steps(int under_way);
   void build_models(const ModelFactory& factory);
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
   void tune_split(const StepInFlight& step);
+  torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(const std::function<void()>& action);
 
   const TrainerOptions options_;
   ReplicaWorkers workers_;
   std::unique_ptr<Communicator> communicator_;
-  std::vector<Model> models_;                                      // these four: one per replica
+  std::vector<Model> models_;                                      // these four: one per local replica
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;

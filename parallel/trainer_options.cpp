@@ -41,20 +41,23 @@ void check_ranges(const TrainerOptions& options) {
             "it must be a positive number, or 0 for no bound");
 }
 
-void check_split(const TrainerOptions& options) {
+using WorldSize = std::optional<int>;  // empty while it is not known
+
+void check_split(const TrainerOptions& options, WorldSize world) {
   if (options.split.empty()) return;
   refuse_if(options.auto_split, "split gives the shares, but auto_split finds others by timing",
             "set one of them");
+  if (!world) return;
   try {
-    shard_sizes(0, static_cast<int>(options.devices.size()), options.split);
+    shard_sizes(0, *world, options.split);
   } catch (const UsageError& error) {
     throw UsageError(fmt::format("split cannot be used: {}", error.what()), error.hint());
   }
 }
 
-void check_invariant(const TrainerOptions& options) {
+void check_invariant(const TrainerOptions& options, WorldSize world) {
   if (!options.replica.invariant) return;
-  check_invariant_world(static_cast<int>(options.devices.size()));
+  if (world) check_invariant_world(*world);
   refuse_if(!options.split.empty() || options.auto_split,
             "invariant cuts every batch into eight equal parts, but split and auto_split choose other shares",
             "leave split empty and auto_split false");
@@ -98,10 +101,11 @@ void check_optimizer(const OptimizerOptions& optimizer) {
 
 }  // namespace
 
-void TrainerOptions::validate() const {
+void TrainerOptions::validate(std::optional<int> world_size) const {
+  if (!world_size && !processes) world_size = static_cast<int>(devices.size());
   check_ranges(*this);
-  check_split(*this);
-  check_invariant(*this);
+  check_split(*this, world_size);
+  check_invariant(*this, world_size);
   check_cuda_graph(*this);
   check_optimizer(replica.optimizer);
   refuse_if(replica.precision == Precision::kTf32 && !any_gpu(devices),

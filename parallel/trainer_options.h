@@ -3,19 +3,24 @@
 
 #include <torch/types.h>
 
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
+#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/parallel/training/replica.h>
 
 namespace lockstep {
 
+// In several processes all options are alike, but for devices and what concerns one process alone: threads,
+// in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace.
 struct TrainerOptions {
-  std::vector<torch::Device> devices;  // one replica each
-  int threads = 1;                     // intra-op threads of each replica
+  std::vector<torch::Device> devices;              // of this process, one replica each
+  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
+  int threads = 1;                                 // intra-op threads of each replica
   Allreduce allreduce = Allreduce::kAuto;
   ReplicaOptions replica;
   LrSchedule lr;
@@ -24,20 +29,23 @@ struct TrainerOptions {
   // returns when the step before is done, so that a GPU does not idle between steps. Empty: 2 if there is a
   // GPU, else 1.
   std::optional<int> in_flight;
-  std::vector<double> split;  // shares of the batch, one per replica; empty: even
+  std::vector<double> split;  // shares of the batch, one per replica of the world; empty: even
   bool auto_split = false;    // finds the shares by timing the first steps
   BnPolicy bn = BnPolicy::kRoot;
 
   // Throws UsageError for a value out of range, and for options that exclude each other:
   // - auto_split with a split;
+  // - a split with another number of shares than the world has replicas;
   // - replica.invariant with split, auto_split, accumulate, a replica.sync or bn other than the default, or a
-  //   number of replicas that does not divide 8;
+  //   number of replicas in the world that does not divide 8;
   // - CudaGraph::kOn with a trace, replica.invariant, auto_split or replica.wait_for_device, which need the
-  //   phases of each step, or without a GPU;
-  // - Precision::kTf32 without a GPU;
+  //   phases of each step, or without a GPU in this process;
+  // - Precision::kTf32 without a GPU in this process;
   // - nesterov without momentum, and either of them with AdamW.
-  // Trainer's constructor calls it.
-  void validate() const;
+  // world_size: replicas of all processes. Empty: the number of devices if this process is alone; otherwise
+  // what depends on it is not checked. Trainer's constructor calls it twice: before it joins the other
+  // processes, and when it knows the world.
+  void validate(std::optional<int> world_size = std::nullopt) const;
 };
 
 // The value of options.in_flight, or its default when it is empty.

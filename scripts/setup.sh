@@ -3,7 +3,8 @@
 # nothing.
 #
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
-#   scripts/setup.sh --tests         also Catch2 for the tests; scripts/test.sh passes this
+#   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
+#                                    they are skipped); scripts/test.sh passes this
 #   scripts/setup.sh --lint          also clang-format and clang-tidy (45 MB); scripts/test.sh --all passes this
 #   scripts/setup.sh --python        also Python with torch, for comparisons; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
@@ -38,6 +39,9 @@ missing_packages() {
     needs+=" ccache=ccache $libraries"
     [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy"
     [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
+    [ "$want_tests" = no ] || [ -n "$bundle" ] || [ "$(id -u)" -ne 0 ] ||
+      needs+=" openmpi-bin=mpirun.openmpi mpich=mpirun.mpich slurmctld=slurmctld slurmd=slurmd slurm-client=srun
+      munge=munged iproute2=ip"
     [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"
   fi
   [ -z "$fetches" ] || needs+=" python3-pip=pip3"

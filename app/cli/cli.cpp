@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <optional>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/bench/bench.h>
@@ -22,6 +23,7 @@
 #include <lockstep/app/demo.h>
 #include <lockstep/app/devices.h>
 #include <lockstep/app/eval.h>
+#include <lockstep/app/launch/launch.h>
 #include <lockstep/app/list_recipes.h>
 #include <lockstep/app/plot/plot.h>
 #include <lockstep/app/sweep/sweep.h>
@@ -125,7 +127,7 @@ void setup_version(CLI::App& app) {
 
 }  // namespace
 
-std::unique_ptr<CLI::App> build_cli() {
+std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   auto app =
       std::make_unique<CLI::App>("Data-parallel training on LibTorch, on one device or on many.", "lockstep");
   app->formatter(std::make_shared<HelpFormatter>());
@@ -139,6 +141,7 @@ std::unique_ptr<CLI::App> build_cli() {
   app->fallthrough();  // --color may follow the subcommand
 
   setup_train(*app);
+  setup_launch(*app, std::move(launched));
   setup_eval(*app);
   setup_recipes(*app);
   setup_bench(*app);

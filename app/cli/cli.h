@@ -5,11 +5,13 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
-// All subcommands. Parsing a command line runs the one that it names.
-std::unique_ptr<CLI::App> build_cli();
+// All subcommands. Parsing a command line runs the one that it names. launched: what follows `--` on the
+// command line of `launch` (app/cli/launched_words.h).
+std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched = {});
 
 // Applies the conventions to a finished tree of subcommands:
 //  - `--flag` also reads the variable LOCKSTEP_FLAG_FLAG; the command line takes precedence

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
@@ -76,7 +77,7 @@ std::string usage_line(const CLI::App& app, const std::string& command) {
     const auto name = argument_name(*argument);
     line += argument->get_required() ? " " + name : fmt::format(" [{}]", name);
   }
-  return line + " [FLAGS]\n";
+  return fmt::format("{} [FLAGS]{}\n", line, app.get_name() == kLaunch ? " -- COMMAND..." : "");
 }
 
 std::vector<const CLI::Option*> flags_of(const CLI::App& app) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/cli/suggest.h>
 
 namespace lockstep {
@@ -167,6 +168,10 @@ UsageError unexpected_word(const std::string& word, const std::vector<const CLI:
   for (const auto* subcommand : subcommands_of(*commands.back())) names.push_back(subcommand->get_name());
   if (names.empty()) {
     const auto what = fmt::format("unexpected argument {} for '{}'", in_quotes(word), name_of(commands));
+    if (commands.back()->get_name() == kLaunch) {
+      return UsageError(what, fmt::format("write -- before what is launched: 'lockstep launch -n 2 -- {}'",
+                                          printable(word)));
+    }
     return UsageError(what, hint_with(nearest(word, flag_names(*commands.back())), commands));
   }
   const auto of = commands.size() > 1 ? fmt::format(" of '{}'", name_of(commands)) : "";

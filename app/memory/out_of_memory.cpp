@@ -36,7 +36,7 @@ double bytes_after(const std::string& words, const std::string& text) {
 int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
   const auto& devices = plan.trainer.devices;
   const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));
-  const auto world = static_cast<int64_t>(devices.size());
+  const auto world = static_cast<int64_t>(plan.world_size());
   const double room = kUsable * capacity / static_cast<double>(here);
   const auto fixed = static_cast<double>(replica_bytes(plan, 0, device.type()));
   const auto row = static_cast<double>(replica_bytes(plan, 1, device.type())) - fixed;

@@ -79,11 +79,11 @@ int64_t steps_per_repetition(TimedTraining& training, double seconds) {
 bool replicas_agree(TimedTraining& training) {
   constexpr double kMixed = 1e-5;
   auto& trainer = training.trainer();
-  const auto params_of = [&](int rank) { return trainer.model(rank).module->parameters(); };
+  const auto params_of = [&](int local) { return trainer.model(local).module->parameters(); };
   trainer.synchronize();
   const auto first = params_of(0);
-  for (int rank = 1; rank < trainer.world_size(); ++rank) {
-    const auto other = params_of(rank);
+  for (int local = 1; local < trainer.local_size(); ++local) {
+    const auto other = params_of(local);
     for (size_t i = 0; i < first.size(); ++i) {
       const auto a = first[i].detach().cpu().contiguous(), b = other[i].detach().cpu().contiguous();
       const bool alike = first[i].device().type() == other[i].device().type()

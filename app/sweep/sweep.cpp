@@ -17,6 +17,7 @@
 #include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/memory/out_of_memory.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/sweep/findings.h>
@@ -225,7 +226,10 @@ void setup_sweep(CLI::App& app) {
   add_engine_flags(*sweep, options->train);
   add_files(*sweep, *options);
   group_flags(*sweep);
-  sweep->callback([options] { run_sweep(*options); });
+  sweep->callback([options] {
+    refuse_several_processes("sweep");
+    run_sweep(*options);
+  });
 }
 
 void run_sweep(const SweepOptions& options) {

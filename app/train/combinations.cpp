@@ -83,6 +83,19 @@ void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
                    "leave it out: on CPUs nothing is captured");
 }
 
+void check_allreduce_of(const TrainWorld& world, Allreduce allreduce) {
+  const bool for_one = allreduce != Allreduce::kAuto && allreduce != Allreduce::kGloo;
+  if (world.alone() && allreduce == Allreduce::kGloo) {
+    throw UsageError("--allreduce gloo sums between processes, and this process is alone",
+                     "leave it out, or start several processes");
+  }
+  if (!world.alone() && for_one) {
+    throw UsageError(fmt::format("--allreduce {} sums within one process, and there are {}",
+                                 name_of(kAllreduceNames, allreduce), world.place.processes),
+                     "use --allreduce gloo, or leave it out");
+  }
+}
+
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {
   if (allreduce != Allreduce::kNccl || any_gpu(devices)) return;
   throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),

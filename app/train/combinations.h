@@ -5,6 +5,7 @@
 
 #include <span>
 
+#include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/parallel/training/precision.h>
@@ -19,6 +20,10 @@ bool any_gpu(std::span<const torch::Device> devices);
 
 // Throws UsageError unless --invariant works with this number of replicas.
 void check_invariant(int replicas);
+
+// Throws UsageError for an algorithm of one process where there are several, and for one between processes
+// where there is one.
+void check_allreduce_of(const TrainWorld& world, Allreduce allreduce);
 
 // Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);

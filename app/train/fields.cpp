@@ -12,8 +12,8 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 // Where a field appears.
-constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4;
-constexpr unsigned kEverywhere = kInPlan | kInBench | kInSweep;
+constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8;
+constexpr unsigned kEverywhere = kInPlan | kInBench | kInSweep | kAgreed;
 
 struct Field {
   const char* key;
@@ -24,9 +24,21 @@ struct Field {
 };
 
 Json planned_devices(const TrainPlan& plan) {
-  Json devices = Json::array();
-  for (const auto& device : plan.trainer.devices) devices.push_back(device.str());
+  Json devices = Json::array();  // of all processes
+  const auto add = [&](const auto& list) {
+    for (const auto& device : list) devices.push_back(device.str());
+  };
+  if (plan.world.alone()) add(plan.trainer.devices);
+  for (const auto& list : plan.world.devices) add(list);
   return devices;
+}
+
+// The number of replicas of each process.
+Json planned_replicas(const TrainPlan& plan) {
+  Json replicas = Json::array();
+  if (plan.world.alone()) replicas.push_back(plan.local_size());
+  for (const auto& list : plan.world.devices) replicas.push_back(list.size());
+  return replicas;
 }
 
 // "auto", or the number of images in a full batch for each replica.
@@ -38,74 +50,83 @@ Json split_of(const TrainPlan& plan) {
 const Field kFields[] = {
     {"recipe", kEverywhere, [](const auto& plan) -> Json { return plan.recipe; }},
     {"model", kEverywhere, [](const auto& plan) -> Json { return plan.model; }},
-    {"parameters", kInPlan, [](const auto& plan) -> Json { return plan.parameter_count; }},
-    {"initialization", kInPlan,
+    {"parameters", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.parameter_count; }},
+    {"initialization", kInPlan | kAgreed,
      [](const auto& plan) -> Json {
        return plan.initialization ? initialization_name(*plan.initialization) : "model";
      }},
     {"data", kEverywhere, [](const auto& plan) -> Json { return plan.data.set.name; }},
     {"data_origin", kInBench | kInSweep, [](const auto& plan) -> Json { return plan.data.origin; }},
     {"train_rows", kEverywhere, [](const auto& plan) -> Json { return plan.data.set.train.size(); }},
-    {"test_rows", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.data.set.test.size(); }},
+    {"test_rows", kInPlan | kInSweep | kAgreed,
+     [](const auto& plan) -> Json { return plan.data.set.test.size(); }},
+    {"processes", kInPlan, [](const auto& plan) -> Json { return plan.world.place.processes; }},
+    {"launcher", kInPlan, [](const auto& plan) -> Json { return plan.world.place.launcher; }},
+    {"replicas", kInPlan, planned_replicas},
     {"devices", kInPlan, planned_devices},
     {"threads", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.trainer.threads; },
      [](const auto& flags, const auto&) { return or_null(flags.threads); }},
-    {"batch_size", kInPlan | kInBench, [](const auto& plan) -> Json { return plan.batch_size; },
+    {"batch_size", kInPlan | kInBench | kAgreed, [](const auto& plan) -> Json { return plan.batch_size; },
      [](const auto& flags, const auto& recipe) -> Json {
        return flags.batch_size.value_or(recipe.batch_size);
      }},
-    {"split", kInPlan | kInSweep, split_of,
+    {"split", kInPlan | kInSweep | kAgreed, split_of,
      [](const auto& flags, const auto&) -> Json { return flags.split; }},
-    {"epochs", kInPlan, [](const auto& plan) -> Json { return plan.epochs; }},
+    {"epochs", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.epochs; }},
     {"steps_per_epoch", kInPlan, [](const auto& plan) -> Json { return plan.steps_per_epoch; }},
-    {"total_steps", kInPlan, [](const auto& plan) -> Json { return plan.total_steps; }},
+    {"total_steps", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.total_steps; }},
     {"limit_steps", kInSweep, nullptr,
      [](const auto& flags, const auto&) { return or_null(flags.limit_steps); }},
     {"optimizer", kEverywhere,
      [](const auto& plan) -> Json { return name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind); }},
-    {"lr", kInPlan | kInBench, [](const auto& plan) -> Json { return plan.trainer.lr.lr; },
+    {"lr", kInPlan | kInBench | kAgreed, [](const auto& plan) -> Json { return plan.trainer.lr.lr; },
      [](const auto& flags, const auto& recipe) -> Json {
        return flags.lr.value_or(rate_of(recipe, flags.optimizer));
      }},
-    {"schedule", kInPlan | kInSweep,
+    {"schedule", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kScheduleNames, plan.trainer.lr.schedule); }},
-    {"warmup_epochs", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.warmup_epochs; },
+    {"warmup_epochs", kInPlan | kInSweep | kAgreed,
+     [](const auto& plan) -> Json { return plan.warmup_epochs; },
      [](const auto& flags, const auto& recipe) -> Json {
        return flags.warmup_epochs.value_or(recipe.warmup_epochs);
      }},
     {"momentum", kEverywhere,
      [](const auto& plan) -> Json { return plan.trainer.replica.optimizer.momentum; }},
-    {"nesterov", kInPlan | kInSweep,
+    {"nesterov", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.optimizer.nesterov; }},
-    {"weight_decay", kInPlan | kInSweep,
+    {"weight_decay", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.optimizer.weight_decay; }},
-    {"clip_norm", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.trainer.replica.clip_norm; },
+    {"clip_norm", kInPlan | kInSweep | kAgreed,
+     [](const auto& plan) -> Json { return plan.trainer.replica.clip_norm; },
      [](const auto& flags, const auto&) { return or_null(flags.clip_norm); }},
-    {"accumulate", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.trainer.accumulate; }},
-    {"precision", kInPlan | kInSweep,
+    {"accumulate", kInPlan | kInSweep | kAgreed,
+     [](const auto& plan) -> Json { return plan.trainer.accumulate; }},
+    {"precision", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kPrecisionNames, plan.trainer.replica.precision); }},
-    {"sync", kInPlan | kInSweep,
+    {"sync", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kSyncModeNames, plan.trainer.replica.sync.mode); }},
-    {"bucket_bytes", kInPlan | kInSweep,
+    {"bucket_bytes", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.sync.bucket_bytes; }},
-    {"kernels", kInPlan | kInSweep,
+    {"kernels", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kKernelsNames, plan.kernels); }},
     {"cuda_graph", kInPlan | kInSweep,
      [](const auto& plan) -> Json { return name_of(kCudaGraphNames, plan.trainer.replica.cuda_graph); },
      [](const auto& flags, const auto&) -> Json { return name_of(kCudaGraphNames, flags.cuda_graph); }},
     {"in_flight", kInPlan | kInSweep, [](const auto& plan) -> Json { return steps_in_flight(plan.trainer); },
      [](const auto& flags, const auto&) { return or_null(flags.in_flight); }},
-    {"allreduce", kInPlan | kInSweep,
+    {"allreduce", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kAllreduceNames, plan.trainer.allreduce); },
      [](const auto& flags, const auto&) -> Json {
        return name_of(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto));
      }},
-    {"bn", kInPlan | kInSweep,
+    {"bn", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kBnPolicyNames, plan.trainer.bn); }},
-    {"deterministic", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.deterministic; }},
-    {"invariant", kInPlan | kInSweep,
+    {"deterministic", kInPlan | kInSweep | kAgreed,
+     [](const auto& plan) -> Json { return plan.deterministic; }},
+    {"invariant", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.invariant; }},
-    {"seed", kInPlan | kInSweep, [](const auto& plan) -> Json { return plan.seed; }},
+    {"seed", kInPlan | kInSweep | kAgreed, [](const auto& plan) -> Json { return plan.seed; }},
+    {"dry_run", kAgreed, nullptr, [](const auto& flags, const auto&) -> Json { return flags.dry_run; }},
     {"memory_estimate_bytes", kInPlan, [](const auto& plan) -> Json { return plan.memory_estimate; }},
 };
 
@@ -115,6 +136,15 @@ Json plan_fields(const TrainPlan& plan) {
   Json json;
   for (const auto& field : kFields) {
     if (field.in & kInPlan) json[field.key] = field.planned(plan);
+  }
+  return json;
+}
+
+Json agreed_fields(const TrainFlags& flags, const TrainPlan& plan) {
+  Json json;
+  for (const auto& field : kFields) {
+    if (!(field.in & kAgreed)) continue;
+    json[field.key] = field.planned ? field.planned(plan) : field.shared(flags, find_recipe(flags.recipe));
   }
   return json;
 }

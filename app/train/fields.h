@@ -1,5 +1,5 @@
-// The values of a training by name. One table serves the plan's JSON and the settings of benchmarks and
-// sweeps.
+// The values of a training by name. One table serves the plan's JSON, the settings of benchmarks and sweeps,
+// and what processes agree on.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -14,6 +14,9 @@ enum class SettingsOf { kBench, kSweep };
 
 // All values of the run.
 nlohmann::ordered_json plan_fields(const TrainPlan& plan);
+
+// What all processes of a run must have in common. Their devices, threads and files may differ.
+nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& plan);
 
 // What all measurements of a benchmark, or all cells of a sweep, have in common. A value that each plan
 // derives from its own devices is given as the flags have it, else as the recipe has it. plan: any of the

@@ -35,7 +35,8 @@ std::vector<FlagGroup> flag_groups() {
           {"Measuring", {"--repeat", "--iterations", "--scaling", "--predict", "--link"}},
           {"Watching and keeping",
            {"--log-every", "--metrics", "--trace", "--save", "--json", "--resume", "--overwrite",
-            "--print-weights-hash", "--quiet", "--dry-run"}}};
+            "--print-weights-hash", "--quiet", "--dry-run"}},
+          {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--listen"}}};
 }
 
 // The hint names `lockstep recipes`, whatever the word.
@@ -111,8 +112,10 @@ void add_replica_flags(CLI::App& command, TrainFlags& options) {
   command.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
       ->check(positive_int(kMaxThreads));
   command
-      .add_option("--split", options.split,
-                  "Shares of the batch: even, 3:1 (one number per replica), or auto (found by timing)")
+      .add_option(
+          "--split", options.split,
+          "Shares of the batch: even, 3:1 (one number per replica, over all processes), or auto (found "
+          "by timing)")
       ->type_name("SHARES");
 }
 
@@ -155,8 +158,10 @@ void add_engine_flags(CLI::App& command, TrainFlags& options) {
              "When gradients are summed over the replicas (default: overlapped with backward)");
   command.add_option("--bucket-mb", options.bucket_mb, "Largest bucket of gradients, in MB (default: 25)")
       ->check(positive_int(kMaxBucketMb));
-  add_choice(command, "--allreduce", options.allreduce, kAllreduceNames,
-             "How gradients are summed (default: auto: nccl between distinct GPUs, else two_shot)");
+  add_choice(
+      command, "--allreduce", options.allreduce, kAllreduceNames,
+      "How gradients are summed (default: auto: nccl between distinct GPUs, else two_shot; gloo between "
+      "processes)");
   add_choice(command, "--kernels", options.kernels, kKernelsNames,
              "Kernels of the layers: auto (lockstep's, where it has them), direct (the same without "
              "Winograd's tiles, which round more), torch (torch's alone). LOCKSTEP_CPU_CAPABILITY="

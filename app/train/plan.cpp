@@ -27,9 +27,12 @@ constexpr int64_t kForwardShare = 6;
 
 void set_where(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
-  trainer.devices = usable_devices(options.devices);
+  const auto& world = plan.world;
+  trainer.processes = world.connection;
+  trainer.devices = world.alone() ? usable_devices(options.devices)
+                                  : world.devices.at(static_cast<size_t>(world.place.process));
   // Invariant: always the same number, since bits depend on it.
-  const int threads = options.invariant ? 1 : default_threads(plan.world_size());
+  const int threads = options.invariant ? 1 : default_threads(plan.local_size());
   trainer.threads = options.threads.value_or(threads);
   trainer.auto_split = options.split == "auto";
   if (!trainer.auto_split && options.split != "even") {
@@ -77,8 +80,10 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   replica.invariant = options.invariant;
   if (options.sync) replica.sync.mode = *options.sync;
   if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
-  check_allreduce(options.allreduce.value_or(Allreduce::kAuto), trainer.devices);
-  trainer.allreduce = choose_allreduce(options.allreduce.value_or(Allreduce::kAuto), trainer.devices);
+  const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
+  check_allreduce_of(plan.world, allreduce);
+  check_allreduce(allreduce, trainer.devices);
+  trainer.allreduce = plan.world.alone() ? choose_allreduce(allreduce, trainer.devices) : Allreduce::kGloo;
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;
   plan.deterministic = options.deterministic;
@@ -135,9 +140,10 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
       "use --bn average, or give the first replica a share");
 }
 
-TrainPlan plan_without_data(const TrainFlags& options) {
+TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
   const auto& recipe = find_recipe(options.recipe);
   TrainPlan plan;
+  plan.world = world;
   plan.recipe = recipe.name;
   plan.seed = options.seed;
   set_where(options, plan);
@@ -174,7 +180,15 @@ std::vector<double> parse_shares(const std::string& text, int world) {
   return shares;
 }
 
-void check_train_values(const TrainFlags& options) { plan_without_data(options); }
+void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }
+
+std::string TrainPlan::replica_device(int rank) const {
+  return world.alone() ? trainer.devices.at(static_cast<size_t>(rank)).str() : world.replica_device(rank);
+}
+
+std::string TrainPlan::device_lists() const {
+  return world.alone() ? to_string(trainer.devices) : world.device_lists();
+}
 
 ModelSpec TrainPlan::spec() const {
   return {
@@ -200,19 +214,21 @@ int64_t host_bytes(const TrainPlan& plan) {
   const auto sizes = step_sizes(plan);
   const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
   int64_t bytes = 0;
-  for (size_t i = 0; i < sizes.size(); ++i) {
+  for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {
     if (!plan.trainer.devices[i].is_cpu()) continue;
     const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
-    const int64_t trained = (sizes[i] + parts - 1) / parts;
+    const int64_t rows = sizes[static_cast<size_t>(plan.world.first_rank()) + i];
+    const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
   return bytes;
 }
 
-TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data) {
+TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,
+                          const TrainWorld& world) {
   const auto& recipe = find_recipe(options.recipe);
   // First what needs no data: its errors come before the data are read.
-  auto plan = plan_without_data(options);
+  auto plan = plan_without_data(options, world);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
                    : load_data(options.data, options.seed, {options.limit_train, options.limit_test});

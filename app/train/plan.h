@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/dataset.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/models/factory.h>
@@ -25,7 +26,8 @@ struct TrainPlan {
   bool has_batch_norm = false;
   LoadedData data;
 
-  TrainerOptions trainer;
+  TrainWorld world;        // all processes
+  TrainerOptions trainer;  // its devices are those of this process
   int64_t epochs = 0;
   int64_t batch_size = 0;  // global
   uint64_t seed = 0;
@@ -36,9 +38,14 @@ struct TrainPlan {
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
   double usual_lr = 0;          // the recipe's rate with this optimizer on these devices
-  int64_t memory_estimate = 0;  // bytes resident at the peak
+  int64_t memory_estimate = 0;  // bytes resident at the peak, of this process
 
-  int world_size() const { return static_cast<int>(trainer.devices.size()); }
+  int local_size() const { return static_cast<int>(trainer.devices.size()); }
+  int world_size() const { return world.alone() ? local_size() : world.replicas(); }
+
+  // For messages.
+  std::string replica_device(int rank) const;  // "cpu", or "cpu of process 1"
+  std::string device_lists() const;            // "[cpu, cpu]", or "[cpu, cpu] + [cpu]"
 
   // What the choice of a replica's layers depends on, for models/factory.h.
   ModelSpec spec() const;
@@ -46,9 +53,10 @@ struct TrainPlan {
 
 // Reads the data and builds the model once. Writes nothing. The options have passed check_combinations().
 // `data`: the data of another plan with the same data flags and seed, so that they are read and held once.
-// Throws UsageError for values that make no sense with these devices, then what reading the data and building
-// the model throw.
-TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data = {});
+// `world`: of several processes, after assemble(). Throws UsageError for values that make no sense with these
+// devices, then what reading the data and building the model throw.
+TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data = {},
+                          const TrainWorld& world = {});
 
 // Throws UsageError as make_train_plan() does, without reading data.
 void check_train_values(const TrainFlags& options);
@@ -56,8 +64,8 @@ void check_train_values(const TrainFlags& options);
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
-// Returns an estimate of the bytes that the replicas on the CPU need. Replicas on GPUs need little host
-// memory.
+// Returns an estimate of the bytes that this process's replicas on the CPU need. Replicas on GPUs need little
+// host memory.
 int64_t host_bytes(const TrainPlan& plan);
 
 // Images of each replica in the largest step: a small data set may not fill a batch.
@@ -66,7 +74,8 @@ std::vector<int64_t> step_sizes(const TrainPlan& plan);
 // The table that a run prints first. A row with more than `width` columns goes on below its value.
 std::string describe(const TrainPlan& plan, size_t width = std::string::npos);
 
-// Parses --split's shares, such as "3:1": one number for each of `world` replicas. Throws UsageError.
+// Parses --split's shares, such as "3:1": one number for each of `world` replicas, over all processes. Throws
+// UsageError.
 std::vector<double> parse_shares(const std::string& text, int world);
 
 }  // namespace lockstep

@@ -93,6 +93,8 @@ std::string allreduce_text(Allreduce allreduce) {
       return "around a ring (ring)";
     case Allreduce::kNccl:
       return fmt::format("by NCCL {} (nccl)", nccl_version());
+    case Allreduce::kGloo:
+      return "in each process, then between them (gloo)";
     default:
       return "each replica sums one part (two_shot)";
   }
@@ -113,10 +115,12 @@ std::string gradients_text(const TrainPlan& plan) {
 
 std::string devices_text(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
-  auto text = fmt::format("{}: {}", to_string(devices), counted(plan.world_size(), "replica"));
-  if (!on_cpus(plan)) return text;
-  const auto* each = plan.world_size() > 1 ? " each" : "";
-  return text + fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
+  auto text = fmt::format("{}: {}", to_string(devices), counted(plan.local_size(), "replica"));
+  if (on_cpus(plan)) {
+    const auto* each = plan.local_size() > 1 ? " each" : "";
+    text += fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
+  }
+  return plan.world.alone() ? text : text + fmt::format(", in process {}", plan.world.place.process);
 }
 
 // How a step is sent to a GPU.
@@ -145,6 +149,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
       plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
   row("model", fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start));
   row("data", data_text(plan.data));
+  if (!plan.world.alone()) row("processes", plan.world.text());
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));
   row("training", training_text(plan));

@@ -8,7 +8,6 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/train/fields.h>
-#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 
@@ -70,7 +69,7 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan) {
   const auto& data = plan.data;
   const auto limited = data.test_limited() ? fmt::format(" ({} images)", data.test_count()) : "";
   return fmt::format("test acc: {:.2f}{}, {:.1f} sec/epoch on {}", report.test_accuracy, limited,
-                     report.seconds_per_epoch, to_string(plan.trainer.devices));
+                     report.seconds_per_epoch, plan.device_lists());
 }
 
 std::string plan_json(const TrainPlan& plan) {

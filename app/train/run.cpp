@@ -39,17 +39,19 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       metrics_(metrics),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
+      agreement_(plan.world.connection.get()),
       clock_(std::move(clock)) {}
 
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
+  if (!plan_.world.leads()) return options;
   if (options_.trace) options.replica.trace = &trace_;
   options.replica.notice = [](const std::string& text) { warn(text); };
   return options;
 }
 
 RunReport TrainRun::run() {
-  interrupt_.stop_if_signalled("before the first step");
+  stop_if_asked(agreement_.settle(own_news()), "before the first step");
   record(plan_json(plan_));
   RunReport report;
   try {
@@ -76,7 +78,7 @@ void TrainRun::record_failure(std::string_view status, std::string_view reason) 
 }
 
 RunReport TrainRun::run_epochs() {
-  stop_if_asked("before the first step");
+  stop_if_asked(agreement_.settle(own_news()), "before the first step");
   double seconds = 0;
   RunReport run;
   for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
@@ -95,7 +97,10 @@ RunReport TrainRun::run_epochs() {
   run.peak_bytes = peak_resident_bytes();
   run.seconds_per_epoch =
       seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
-  if (options_.print_weights_hash) run.weights_sha256 = weights_sha256(trainer_.weights());
+  if (options_.print_weights_hash) {
+    auto weights = trainer_.weights();
+    if (plan_.world.leads()) run.weights_sha256 = weights_sha256(std::move(weights));
+  }
   record(done_json(run));
   return run;
 }
@@ -111,27 +116,38 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     const auto first = static_cast<size_t>(step - 1) * batch_size;
     run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
+    auto news = own_news();
     // Reading the clock costs nothing. A line waits for the step.
-    if (recorded || (!options_.quiet && step_lines_.due(clock_()))) report_steps(epoch, step, recorded);
+    news.line_due = !recorded && !options_.quiet && step_lines_.due(clock_());
+    const auto all = step == steps ? agreement_.settle(news) : agreement_.after_step(news);
+    if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == 1) leave_out_first_step(recorded);
-    stop_if_interrupted(epoch, step);
+    stop_after_step(agreement_.alone() ? own_news() : all, epoch, step);
   }
   take_sums(epoch);  // waits for the last step
   const double end = clock_();
   epoch_.times += trainer_.take_times();
   EpochReport report{.epoch = epoch, .sums = epoch_.sums, .lr = epoch_.lr, .seconds = end - begin};
   if (phases_known(plan_)) report.phases = mean_phases(epoch_);
+  evaluate(report);
+  report.test_seconds = clock_() - end;
+  return report;
+}
+
+// Alone, a process stops after the current block. Several note a signal, and agree on it after the
+// evaluation.
+void TrainRun::evaluate(EpochReport& report) {
+  const auto where = fmt::format("during the evaluation after epoch {}", report.epoch);
   EvaluationNotice notice(clock_);
   report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     if (!options_.quiet) notice(rows_done, rows);
-    stop_if_asked(fmt::format("during the evaluation after epoch {}", epoch));
+    if (agreement_.alone()) stop_if_asked(own_news(), where);
   });
-  report.test_seconds = clock_() - end;
   if (!std::isfinite(report.test.loss_sum)) {  // no step has used the weights after the last step
-    throw NumericError(fmt::format("the test loss after epoch {} was not finite", epoch),
+    throw NumericError(fmt::format("the test loss after epoch {} was not finite", report.epoch),
                        diverged_hint(plan_));
   }
-  return report;
+  if (!agreement_.alone()) stop_if_asked(agreement_.settle(own_news()), where);
 }
 
 void TrainRun::run_step(std::span<const int64_t> rows) {
@@ -179,6 +195,7 @@ void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
   for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->times += times;
   print(step_line(report(printed_), plan_));
   step_lines_.shown(now);
+  agreement_.line_printed();
   if (recorded) record(step_json(report(recorded_)));
 }
 
@@ -187,10 +204,9 @@ void TrainRun::take_sums(int64_t epoch) {
   trace_.resolve();  // all GPU work is done by now
   if (sums.bad) {
     const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
-    throw NumericError(
-        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch, step_of_epoch,
-                    sums.bad->rank, plan_.trainer.devices.at(static_cast<size_t>(sums.bad->rank)).str()),
-        diverged_hint(plan_));
+    throw NumericError(fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch,
+                                   step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
+                       diverged_hint(plan_));
   }
   for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->sums += sums;
 }
@@ -204,15 +220,22 @@ void TrainRun::report_split() {
   record(split_json(steps_done_ + 1, trainer_.split()));
 }
 
-void TrainRun::stop_if_interrupted(int64_t epoch, int64_t step) {
-  if (!interrupt_.signal() && !failed_output_) return;
-  take_sums(epoch);  // throws if the loss is not finite: such weights are not kept
-  stop_if_asked(fmt::format("after step {} of epoch {}", step, epoch));
+StepNews TrainRun::own_news() const {
+  return {.signal = interrupt_.signal(), .output_failed = failed_output_ != nullptr};
 }
 
-void TrainRun::stop_if_asked(const std::string& where) const {
-  if (failed_output_) std::rethrow_exception(failed_output_);
-  interrupt_.stop_if_signalled(where);
+void TrainRun::stop_after_step(const StepNews& all, int64_t epoch, int64_t step) {
+  if (!all.signal && !all.output_failed) return;
+  take_sums(epoch);  // throws if the loss is not finite: such weights are not kept
+  stop_if_asked(all, fmt::format("after step {} of epoch {}", step, epoch));
+}
+
+void TrainRun::stop_if_asked(const StepNews& all, const std::string& where) const {
+  if (all.output_failed && failed_output_) std::rethrow_exception(failed_output_);
+  if (all.output_failed) {
+    throw OutputError(fmt::format("stopped {}, since process 0 cannot write its output", where));
+  }
+  if (all.signal) throw InterruptedError(*all.signal, where);
 }
 
 void TrainRun::show_curve() {

@@ -13,6 +13,7 @@
 #include <lockstep/app/train/line_timer.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/report.h>
+#include <lockstep/app/train/step_agreement.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
 
@@ -25,13 +26,14 @@ class TrainRun {
            SecondsClock clock = steady_seconds);
 
   // Throws after the current step: NumericError if the loss is not finite, InterruptedError if a signal
-  // came, OutputError if standard output or the metrics cannot be written. Also throws what training throws.
-  // The last line of the metrics always says how the run ended.
+  // came, OutputError if standard output or the metrics cannot be written. Of several processes all throw
+  // these after the same step, whichever of them got the signal. Also throws what training throws. The last
+  // line of the metrics always says how the run ended.
   RunReport run();
 
   // Valid after run() has returned or has thrown InterruptedError or OutputError.
   bool has_trained() const { return steps_done_ > 0; }
-  std::vector<NamedTensor> weights() { return trainer_.weights(); }
+  std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }
 
  private:
@@ -48,8 +50,10 @@ class TrainRun {
   void report_steps(int64_t epoch, int64_t step, bool recorded);
   void take_sums(int64_t epoch);
   void report_split();
-  void stop_if_interrupted(int64_t epoch, int64_t step);
-  void stop_if_asked(const std::string& where) const;
+  void evaluate(EpochReport& report);
+  StepNews own_news() const;
+  void stop_after_step(const StepNews& all, int64_t epoch, int64_t step);
+  void stop_if_asked(const StepNews& all, const std::string& where) const;
   void show_curve();
   void print(const std::string& line);
   void record(const std::string& json);
@@ -64,6 +68,7 @@ class TrainRun {
   std::exception_ptr failed_output_;  // the first OutputError
   Trace trace_;
   Trainer trainer_;
+  StepAgreement agreement_;
 
   const SecondsClock clock_;
   LineTimer step_lines_;

@@ -12,6 +12,8 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/validators.h>
@@ -21,10 +23,14 @@
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/memory/out_of_memory.h>
+#include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/together.h>
+#include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/plan.h>
@@ -84,7 +90,7 @@ struct OutputFiles {
   std::optional<LineFile> metrics;
   std::optional<AtomicFile> trace;
 
-  explicit OutputFiles(const TrainFlags& options) {
+  void open(const TrainFlags& options) {
     check_distinct_files(
         {{"--metrics", metrics_file(options)}, {"--trace", options.trace}, {"--save", options.save}});
     if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
@@ -94,26 +100,38 @@ struct OutputFiles {
 };
 
 // Writes the weights and the trace of the steps taken. If one cannot be written, still writes the other and
-// then throws the first error.
+// then throws the first error. All processes collect the weights and process 0 writes; then they leave
+// together. So what is kept needs no other process, and an error of process 0 is its own.
 void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, OutputFiles& files) {
   std::exception_ptr failed;
-  const auto attempt = [&](const std::function<void()>& write, const std::string& done) {
+  const auto attempt = [&](const std::function<void()>& action) {
     try {
-      write();
-      if (!options.quiet) write_stdout(done);
+      action();
     } catch (const std::exception& error) {
       if (failed) warn(error.what());
       if (!failed) failed = std::current_exception();
     }
   };
-  if (options.save && run.has_trained()) {
-    attempt([&] { save_weights(run.weights(), plan.model, *options.save, options.overwrite); },
-            fmt::format("weights saved to {}\n", *options.save));
+  const auto say = [&](const std::string& line) {
+    if (!options.quiet) write_stdout(line);
+  };
+  const bool saves = options.save && run.has_trained();
+  std::vector<NamedTensor> weights;
+  if (saves) attempt([&] { weights = run.weights(); });
+  const bool collected = !failed;
+  if (saves && collected && plan.world.leads()) {
+    attempt([&] {
+      save_weights(std::move(weights), plan.model, *options.save, options.overwrite);
+      say(fmt::format("weights saved to {}\n", *options.save));
+    });
   }
   if (files.trace && run.has_trained()) {
-    attempt([&] { write_chrome_trace(run.trace(), *files.trace, warn); },
-            fmt::format("trace written to {}\n", *options.trace));
+    attempt([&] {
+      write_chrome_trace(run.trace(), *files.trace, warn);
+      say(fmt::format("trace written to {}\n", *options.trace));
+    });
   }
+  if (collected) leave_together(plan.world);
   if (failed) std::rethrow_exception(failed);
 }
 
@@ -124,6 +142,7 @@ std::string awaited(const TrainFlags& options) {
 }
 
 void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal) {
+  if (!plan.world.leads()) return;
   if (options.dry_run && (options.json || metrics_on_stdout(options))) {
     write_stdout(plan_json(plan) + "\n");
   } else if (!options.quiet) {
@@ -135,18 +154,77 @@ void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal
 }
 
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options) {
-  if (metrics_on_stdout(options)) return;  // the metrics' last line says it all
+  if (!plan.world.leads() || metrics_on_stdout(options)) return;  // the metrics' last line says it all
   if (!options.quiet) {
     if (report.steps % plan.steps_per_epoch != 0) {
       write_stdout(fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
                                counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
     }
-    write_stdout(fmt::format("peak memory: {:.0f} MB resident ({:.0f} MB estimated)\n",
+    write_stdout(fmt::format("peak memory{}: {:.0f} MB resident ({:.0f} MB estimated)\n",
+                             plan.world.alone() ? "" : " of process 0",
                              static_cast<double>(report.peak_bytes) / 1e6,
                              static_cast<double>(plan.memory_estimate) / 1e6));
   }
   if (report.weights_sha256) write_stdout(fmt::format("weights sha256: {}\n", *report.weights_sha256));
   write_stdout(closing_line(report, plan) + "\n");
+}
+
+// Checks everything before the first step. What one process must refuse ends all processes. Process 0 opens
+// its files before the data are read; until the run begins they leave nothing behind.
+TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
+                  const InterruptGuard& interrupt) {
+  assemble(world, options, [&] {
+    check_json(options);
+    check_combinations(options, find_recipe(options.recipe));
+    if (metrics_on_stdout(options)) options.quiet = true;
+    if (world.leads()) files.open(options);
+  });
+  TrainPlan plan;
+  const auto settings = together(world, [&] {
+    plan = make_train_plan(options, {}, world);
+    need_memory_for(std::span(&plan, 1));
+    if (!world.alone()) interrupt.stop_if_signalled("before the first step");
+    return agreed_fields(options, plan);
+  });
+  refuse_other_settings(settings);
+  return plan;
+}
+
+// Runs to the end, or until what all processes have agreed to stop for.
+RunReport run_and_keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, OutputFiles& files) {
+  RunReport report;
+  try {
+    report = run.run();
+  } catch (const InterruptedError&) {
+    keep(run, plan, options, files);
+    throw;
+  } catch (const OutputError&) {
+    keep(run, plan, options, files);
+    throw;
+  } catch (const NumericError&) {
+    leave_together(plan.world);
+    throw;
+  } catch (const c10::OutOfMemoryError& error) {
+    throw out_of_memory(error.what_without_backtrace(), plan);
+  }
+  keep(run, plan, options, files);
+  return report;
+}
+
+void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
+  const InterruptGuard interrupt(awaited(options));
+  OutputFiles files;
+  const auto plan = prepare(options, world, files, interrupt);
+  const Terminal terminal(STDOUT_FILENO, color);
+  print_plan(plan, options, terminal);
+  if (world.alone()) interrupt.stop_if_signalled("before the first step");
+  if (options.dry_run) return leave_together(world);
+
+  TrainRun run(plan, options, terminal, files.metrics ? &*files.metrics : nullptr);
+  const auto report = run_and_keep(run, plan, options, files);
+  print_end(report, plan, options);
+  // Several processes have agreed for the last time before they left each other.
+  if (world.alone()) interrupt.stop_if_signalled("after the run was done");
 }
 
 }  // namespace
@@ -162,39 +240,19 @@ void setup_train(CLI::App& app) {
   add_optimizer_flags(*train, *options);
   add_engine_flags(*train, *options);
   add_output_flags(*train, *options);
+  const auto processes = std::make_shared<ProcessFlags>();
+  add_process_flags(*train, *processes);
   group_flags(*train);
-  train->callback([options, train] { run_train(*options, color_mode(*train)); });
+  train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });
 }
 
-void run_train(TrainFlags options, ColorMode color) {
-  const InterruptGuard interrupt(awaited(options));
-  check_json(options);
-  check_combinations(options, find_recipe(options.recipe));
-  if (metrics_on_stdout(options)) options.quiet = true;
-  OutputFiles files(options);
-  const auto plan = make_train_plan(options);
-  need_memory_for(std::span(&plan, 1));
-  const Terminal terminal(STDOUT_FILENO, color);
-  print_plan(plan, options, terminal);
-  interrupt.stop_if_signalled("before the first step");
-  if (options.dry_run) return;
-
-  TrainRun run(plan, options, terminal, files.metrics ? &*files.metrics : nullptr);
-  RunReport report;
-  try {
-    report = run.run();
-  } catch (const InterruptedError&) {
-    keep(run, plan, options, files);
-    throw;
-  } catch (const OutputError&) {
-    keep(run, plan, options, files);
-    throw;
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(error.what_without_backtrace(), plan);
-  }
-  keep(run, plan, options, files);
-  print_end(report, plan, options);
-  interrupt.stop_if_signalled("after the run was done");
+void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {
+  TrainWorld world{.place = find_world(processes.world)};
+  as_process(world, [&] {
+    world.connection = join_processes(world.place, join_options(processes));
+    if (world.connection) world.place = world.connection->world();
+    train_with(world, flags, color);
+  });
 }
 
 }  // namespace lockstep

@@ -4,7 +4,7 @@
 namespace lockstep {
 
 void allreduce_root(const LocalRound& round) {
-  if (round.rank == 0) allreduce(round.tensors);
+  if (round.local == 0) allreduce(round.tensors);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,8 @@
 #include <lockstep/parallel/collectives/collective_thread.h>
 #include <lockstep/parallel/collectives/local_communicator.h>
 #include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/process_exchange.h>
+#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/threads/barrier.h>
 #include <lockstep/support/error.h>
 
@@ -14,21 +16,42 @@ namespace {
 
 using Algorithm = std::function<void(const LocalRound&)>;
 
-// State that the ranks of one process share.
-struct SharedState {
-  explicit SharedState(const std::vector<torch::Device>& devices)
-      : barrier(static_cast<int>(devices.size())),
-        streams(std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); })),
-        tensors(devices.size()),
-        what(devices.size()),
-        queued(devices.size()) {}
+// Null for one process.
+std::unique_ptr<ProcessExchange> open_exchange(const CommunicatorOptions& options, const RankLayout& layout) {
+  if (layout.processes() == 1) return nullptr;
+  return std::make_unique<ProcessExchange>(
+      ProcessExchange{.layout = layout,
+                      .channels = options.processes->open_channels(layout.most_replicas()),
+                      .own = std::vector<torch::Tensor>(options.devices.size())});
+}
 
+// State that the local replicas share.
+struct SharedState {
+  SharedState(const CommunicatorOptions& options, const RankLayout& ranks)
+      : layout(ranks),
+        exchange(open_exchange(options, ranks)),
+        barrier(static_cast<int>(options.devices.size())),
+        streams(std::any_of(options.devices.begin(), options.devices.end(),
+                            [](auto device) { return !device.is_cpu(); })),
+        tensors(options.devices.size()),
+        what(options.devices.size()),
+        queued(options.devices.size()) {}
+
+  // Ends every wait of a local replica, for another one and for other processes.
+  void abort(std::exception_ptr error) {
+    barrier.abort(std::move(error));
+    if (!exchange) return;
+    for (const auto& channel : exchange->channels) channel->abort(barrier.error());
+  }
+
+  const RankLayout layout;
+  const std::unique_ptr<ProcessExchange> exchange;
   Barrier barrier;
-  const bool streams;  // whether some rank's device has streams
-  // One element per rank, written by the rank's own communication thread before a barrier.
+  const bool streams;  // whether some replica's device has streams
+  // One element per replica, written by the replica's own communication thread before a barrier.
   std::vector<torch::Tensor> tensors;               // of the collective in flight, each (n)
   std::vector<std::string> what;                    // name of the collective in flight
-  std::vector<std::shared_ptr<c10::Event>> queued;  // end of the rank's queued work; null on a CPU
+  std::vector<std::shared_ptr<c10::Event>> queued;  // end of the replica's queued work; null on a CPU
 };
 
 Algorithm algorithm_of(Allreduce allreduce) {
@@ -39,25 +62,27 @@ Algorithm algorithm_of(Allreduce allreduce) {
       return allreduce_two_shot;
     case Allreduce::kRing:
       return allreduce_ring;
+    case Allreduce::kGloo:
+      return allreduce_gloo;
     default:
-      throw UsageError("without NCCL the allreduce is root, two_shot or ring");
+      throw UsageError("without NCCL the allreduce is root, two_shot, ring or gloo");
   }
 }
 
 class LocalEndpoint : public Endpoint {
  public:
-  LocalEndpoint(const CommunicatorOptions& options, int rank, SharedState& shared)
+  LocalEndpoint(const CommunicatorOptions& options, int local, SharedState& shared)
       : options_(options),
-        rank_(rank),
+        local_(local),
         shared_(shared),
-        thread_(
-            *this,
-            {.local = rank, .devices = options.devices, .threads = options.threads, .trace = options.trace}) {
-  }
+        thread_(*this, {.local = local,
+                        .devices = options.devices,
+                        .threads = options.threads,
+                        .trace = options.trace}) {}
 
-  int rank() const override { return rank_; }
-  int world_size() const override { return static_cast<int>(options_.devices.size()); }
-  torch::Device device() const override { return options_.devices[static_cast<size_t>(rank_)]; }
+  int rank() const override { return shared_.layout.first_rank() + local_; }
+  int world_size() const override { return shared_.layout.world_size(); }
+  torch::Device device() const override { return options_.devices[static_cast<size_t>(local_)]; }
 
   Work allreduce_sum(torch::Tensor tensor) override {
     // With one rank there is nothing to add; errors are still reported.
@@ -67,20 +92,22 @@ class LocalEndpoint : public Endpoint {
 
   Work broadcast(torch::Tensor tensor, int root) override {
     const auto copy = [root](const LocalRound& round) {
-      if (round.rank != root) round.own().copy_(round.of(root));
+      const int holder = round.exchange ? receive_from(round, root) : root;
+      if (round.local != holder) round.own().copy_(round.of(holder));
     };
     return post(fmt::format("broadcast from {}", root), tensor, copy, root_problem(*this, root));
   }
 
   Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
-    const auto copy = [out](const LocalRound& round) {
-      const auto rows = out.view({round.world(), round.own().numel()});
-      for (int other = 0; other < round.world(); ++other) rows[other].copy_(round.of(other));
+    const auto copy = [this, out](const LocalRound& round) {
+      const auto rows = out.view({world_size(), round.own().numel()});
+      if (round.exchange) return gather_from_all(round, rows);
+      for (int other = 0; other < round.size(); ++other) rows[other].copy_(round.of(other));
     };
     return post("all_gather", tensor, copy, gather_problem(*this, tensor, out));
   }
 
-  void abort(std::exception_ptr error) override { shared_.barrier.abort(std::move(error)); }
+  void abort(std::exception_ptr error) override { shared_.abort(std::move(error)); }
   std::exception_ptr error() const override { return shared_.barrier.error(); }
 
  private:
@@ -96,18 +123,21 @@ class LocalEndpoint : public Endpoint {
   // Called in the communication thread.
   void run_round(const std::string& what, const torch::Tensor& tensor, const Algorithm& algorithm,
                  const Stream& stream) {
-    shared_.tensors[static_cast<size_t>(rank_)] = tensor;
-    shared_.what[static_cast<size_t>(rank_)] = what;
+    shared_.tensors[static_cast<size_t>(local_)] = tensor;
+    shared_.what[static_cast<size_t>(local_)] = what;
     barrier(stream);
     check_alike();
-    algorithm({.rank = rank_, .tensors = shared_.tensors, .barrier = [&] { barrier(stream); }});
+    algorithm({.local = local_,
+               .tensors = shared_.tensors,
+               .barrier = [&] { barrier(stream); },
+               .exchange = shared_.exchange.get()});
     barrier(stream);
-    shared_.tensors[static_cast<size_t>(rank_)].reset();
+    shared_.tensors[static_cast<size_t>(local_)].reset();
   }
 
   void barrier(const Stream& stream) {
     if (stream) {
-      auto& event = shared_.queued[static_cast<size_t>(rank_)];
+      auto& event = shared_.queued[static_cast<size_t>(local_)];
       event = std::make_shared<c10::Event>(device().type());
       event->record(*stream);
     }
@@ -120,59 +150,61 @@ class LocalEndpoint : public Endpoint {
       else
         event->synchronize();  // a CPU replica beside GPUs has no stream that could wait for the event
     }
-    shared_.barrier.arrive_and_wait();  // no rank replaces its event while others still read it
+    shared_.barrier.arrive_and_wait();  // no replica replaces its event while others still read it
   }
 
+  // Compares the local replicas' calls: between processes nothing is exchanged for this.
   void check_alike() const {
+    const int first_rank = shared_.layout.first_rank();
     const auto& first = shared_.tensors.front();
     for (size_t other = 1; other < shared_.tensors.size(); ++other) {
       const auto& tensor = shared_.tensors[other];
       const bool alike = tensor.numel() == first.numel() && tensor.scalar_type() == first.scalar_type() &&
                          shared_.what[other] == shared_.what.front();
       if (alike) continue;
-      throw UsageError(fmt::format("replicas disagree: rank 0 called {} of {}, rank {} called {} of {}",
-                                   shared_.what.front(), describe_elements(first), other, shared_.what[other],
-                                   describe_elements(tensor)),
-                       "all replicas call the same collectives in the same order");
+      throw UsageError(
+          fmt::format("replicas disagree: rank {} called {} of {}, rank {} called {} of {}", first_rank,
+                      shared_.what.front(), describe_elements(first), first_rank + static_cast<int>(other),
+                      shared_.what[other], describe_elements(tensor)),
+          "all replicas call the same collectives in the same order");
     }
   }
 
   const CommunicatorOptions& options_;
-  const int rank_;
+  const int local_;
   SharedState& shared_;
   CollectiveThread thread_;  // last: it uses all of the above
 };
 
 class LocalCommunicator : public Communicator {
  public:
-  explicit LocalCommunicator(CommunicatorOptions options)
-      : options_(std::move(options)), shared_(options_.devices) {
-    for (int rank = 0; rank < world_size(); ++rank) {
-      endpoints_.push_back(std::make_unique<LocalEndpoint>(options_, rank, shared_));
+  LocalCommunicator(CommunicatorOptions options, const RankLayout& layout)
+      : options_(std::move(options)), shared_(options_, layout) {
+    for (int local = 0; local < local_size(); ++local) {
+      endpoints_.push_back(std::make_unique<LocalEndpoint>(options_, local, shared_));
     }
   }
 
   ~LocalCommunicator() override {
-    // Otherwise a rank that waits for another one would keep its thread for ever.
-    shared_.barrier.abort(std::make_exception_ptr(UsageError("the communicator was destroyed")));
+    // Otherwise a replica that waits for another one, or for another process, would keep its thread for ever.
+    shared_.abort(std::make_exception_ptr(UsageError("the communicator was destroyed")));
   }
 
-  int world_size() const override { return static_cast<int>(options_.devices.size()); }
-  int local_size() const override { return world_size(); }
-  int first_rank() const override { return 0; }
+  int world_size() const override { return shared_.layout.world_size(); }
+  int local_size() const override { return static_cast<int>(options_.devices.size()); }
+  int first_rank() const override { return shared_.layout.first_rank(); }
   Endpoint& endpoint(int local) override { return *endpoints_.at(static_cast<size_t>(local)); }
 
  private:
-  const CommunicatorOptions options_;
+  const CommunicatorOptions options_;  // first: its processes outlive the channels
   SharedState shared_;
   std::vector<std::unique_ptr<LocalEndpoint>> endpoints_;  // last: their threads use the shared state
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_local_communicator(CommunicatorOptions options) {
-  if (options.devices.empty()) throw UsageError("a communicator needs at least one device");
-  return std::make_unique<LocalCommunicator>(std::move(options));
+std::unique_ptr<Communicator> make_local_communicator(CommunicatorOptions options, const RankLayout& layout) {
+  return std::make_unique<LocalCommunicator>(std::move(options), layout);
 }
 
 }  // namespace lockstep

@@ -7,34 +7,47 @@
 #include <functional>
 #include <span>
 #include <utility>
+#include <vector>
 
 namespace lockstep {
 
-// Every rank runs the same algorithm at the same time, in its own thread, and may read and write every rank's
-// tensor. Only barrier() orders the ranks' accesses.
+struct ProcessExchange;
+
+// Every local replica runs the same algorithm at the same time, in its own thread, and may read and write
+// every local replica's tensor. Only barrier() orders these accesses.
 struct LocalRound {
-  int rank = 0;
-  std::span<torch::Tensor> tensors;  // of all ranks, each (n) contiguous on its own device
-  // Returns when every rank has called it. Work that any rank did before is then finished and visible to
-  // work that follows. On GPUs the streams wait for each other; the host waits only until all ranks have
-  // queued their work.
+  int local = 0;                     // the replica whose thread this is
+  std::span<torch::Tensor> tensors;  // of all local replicas, each (n) contiguous on its own device
+  // Returns when every local replica has called it. Work that any of them did before is then finished and
+  // visible to work that follows. On GPUs the streams wait for each other; the host waits only until all
+  // replicas have queued their work.
   std::function<void()> barrier;
+  ProcessExchange* exchange = nullptr;  // the way to the other processes; null in one process
 
-  int world() const { return static_cast<int>(tensors.size()); }
+  int size() const { return static_cast<int>(tensors.size()); }
   torch::Tensor& of(int other) const { return tensors[static_cast<size_t>(other)]; }
-  torch::Tensor& own() const { return of(rank); }
+  torch::Tensor& own() const { return of(local); }
 
-  // Chunk `index` of rank `other`'s tensor: one of world() nearly equal parts. Some are empty if n < world().
-  torch::Tensor chunk(int other, int index) const {
+  // Chunk `index` of replica `other`'s tensor, cut into `count` nearly equal ones. Some are empty if
+  // n < count.
+  torch::Tensor chunk(int other, int index, int count) const {
     const int64_t n = of(other).numel();
-    const int64_t begin = n * index / world();
-    return of(other).narrow(0, begin, n * (index + 1) / world() - begin);
+    const int64_t begin = n * index / count;
+    return of(other).narrow(0, begin, n * (index + 1) / count - begin);
+  }
+  // The same chunk of every local replica's tensor.
+  std::vector<torch::Tensor> chunks(int index, int count) const {
+    std::vector<torch::Tensor> found;
+    for (int other = 0; other < size(); ++other) found.push_back(chunk(other, index, count));
+    return found;
   }
 };
 
-// Each leaves the sum in every rank's tensor. The caller calls barrier() before and after.
+// Each leaves the sum in every local replica's tensor: allreduce_gloo that of all processes, the others that
+// of this process. The caller calls barrier() before and after.
 void allreduce_root(const LocalRound& round);
 void allreduce_two_shot(const LocalRound& round);
 void allreduce_ring(const LocalRound& round);
+void allreduce_gloo(const LocalRound& round);
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// Collectives between distinct GPUs through NCCL, in one process (the interface allows several). Only
-// nccl_communicator_cuda.cpp includes NCCL; in a build without CUDA nccl_communicator_stub.cpp takes its
-// place and throws.
+// Collectives between distinct GPUs through NCCL, in one process or several. Only nccl_communicator_cuda.cpp
+// includes NCCL; in a build without CUDA nccl_communicator_stub.cpp takes its place and throws.
 #pragma once
 
 #include <chrono>

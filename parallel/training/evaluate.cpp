@@ -1,5 +1,6 @@
 #include <lockstep/parallel/training/evaluate.h>
 
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -16,6 +17,26 @@
 namespace lockstep {
 namespace {
 
+// The blocks of a set. Rank r of the world takes the blocks r, r + world, ...
+struct Blocks {
+  int64_t rows = 0;  // of the set
+  int world = 1;
+
+  int64_t count() const { return (rows + kEvaluationBlock - 1) / kEvaluationBlock; }
+  int64_t most_per_rank() const { return (count() + world - 1) / world; }
+  int64_t size(int64_t block) const { return std::min(kEvaluationBlock, rows - block * kEvaluationBlock); }
+
+  // The rows of the blocks of local_size() ranks from first_rank() on.
+  int64_t rows_of(const Communicator& communicator) const {
+    int64_t sum = 0;
+    for (int64_t block = 0; block < count(); ++block) {
+      const auto local = block % world - communicator.first_rank();
+      if (local >= 0 && local < communicator.local_size()) sum += size(block);
+    }
+    return sum;
+  }
+};
+
 // Sums of one block, on the device: (3) double = {loss, top1, top5}.
 torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precision) {
   const AutocastGuard autocast(precision, block.X.device());
@@ -26,6 +47,7 @@ torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precisi
 // Calls `progress` from the replicas' threads, and keeps its exception.
 class ProgressReport {
  public:
+  // rows: those that this process's replicas evaluate.
   ProgressReport(const EvaluationProgress& progress, int64_t rows) : progress_(progress), rows_(rows) {}
 
   bool stopped() const { return stopped_; }
@@ -42,9 +64,12 @@ class ProgressReport {
     }
   }
 
-  void finish() {
+  void rethrow() const {
     if (error_) std::rethrow_exception(error_);
-    if (progress_) progress_(rows_, rows_);
+  }
+
+  void finish() {
+    if (progress_ && rows_ > 0) progress_(rows_, rows_);
   }
 
  private:
@@ -56,13 +81,49 @@ class ProgressReport {
   std::exception_ptr error_;
 };
 
-Evaluation add_up(const std::vector<torch::Tensor>& sums, int64_t rows) {
-  Evaluation result{.rows = rows};
-  for (const auto& sum : sums) {
-    const auto host = sum.cpu();  // waits for the device
-    result.loss_sum += host[0].item<double>();
-    result.top1 += host[1].item<int64_t>();
-    result.top5 += host[2].item<int64_t>();
+// Evaluates one rank's blocks. Returns (most_per_rank + 1, 3) double on its device: the blocks' sums in
+// order, zeros where it has no more. The last row begins with the number of rows evaluated.
+torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
+                            const Blocks& blocks, const Endpoint& endpoint, ProgressReport& report) {
+  const torch::NoGradGuard no_grad;
+  const auto device = endpoint.device();
+  const auto last = blocks.most_per_rank();
+  auto sums = torch::zeros({last + 1, 3}, torch::dtype(torch::kFloat64).device(device));
+  int64_t done = 0;
+  std::vector<int64_t> numbers;  // of a block's rows
+  torch::Tensor on_device;       // (rows of a block), the same
+  Inputs inputs;
+  model.module->eval();
+  for (int64_t b = endpoint.rank(); b < blocks.count() && !report.stopped(); b += blocks.world) {
+    numbers.resize(static_cast<size_t>(blocks.size(b)));
+    std::iota(numbers.begin(), numbers.end(), b * kEvaluationBlock);
+    upload_rows(numbers, blocks.rows, device, on_device);
+    source.gather(on_device, inputs);
+    sums[b / blocks.world].copy_(evaluate_block(model, inputs, precision));
+    done += blocks.size(b);
+    report.add(blocks.size(b));
+  }
+  model.module->train();
+  sums[last][0].fill_(static_cast<double>(done));
+  return sums;
+}
+
+// sums: (world, most_per_rank + 1, 3), what evaluate_rank() returns on each rank.
+Evaluation add_up(const torch::Tensor& sums, const Blocks& blocks) {
+  const auto host = sums.cpu();  // waits for the device
+  double done = 0;
+  for (int64_t rank = 0; rank < blocks.world; ++rank) done += host[rank][-1][0].item<double>();
+  if (done != static_cast<double>(blocks.rows)) {
+    throw PeerError(
+        fmt::format("another process ended the evaluation after {:.0f} of {} rows", done, blocks.rows),
+        "that process's own error says why");
+  }
+  Evaluation result{.rows = blocks.rows};
+  for (int64_t b = 0; b < blocks.count(); ++b) {
+    const auto block = host[b % blocks.world][b / blocks.world];
+    result.loss_sum += block[0].item<double>();
+    result.top1 += block[1].item<int64_t>();
+    result.top5 += block[2].item<int64_t>();
   }
   return result;
 }
@@ -71,35 +132,19 @@ Evaluation add_up(const std::vector<torch::Tensor>& sums, int64_t rows) {
 
 Evaluation evaluate(std::span<const Model> models,
                     std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
-                    ReplicaWorkers& workers, const EvaluationProgress& progress) {
-  const int64_t rows = sources.front()->size();
-  if (rows == 0) throw UsageError("a data set of 0 rows cannot be evaluated");
-  std::vector<int64_t> order(static_cast<size_t>(rows));
-  std::iota(order.begin(), order.end(), int64_t{0});
-
-  const int64_t blocks = (rows + kEvaluationBlock - 1) / kEvaluationBlock;
-  std::vector<torch::Tensor> sums(static_cast<size_t>(blocks));
-  ProgressReport report(progress, rows);
-  workers.run([&](int rank) {
-    const torch::NoGradGuard no_grad;
-    const auto r = static_cast<size_t>(rank);
-    models[r].module->eval();
-    torch::Tensor numbers;  // (rows of a block) on the device
-    Inputs block;
-    for (int64_t b = rank; b < blocks && !report.stopped(); b += workers.size()) {
-      const auto count = std::min(kEvaluationBlock, rows - b * kEvaluationBlock);
-      upload_rows(
-          std::span(order).subspan(static_cast<size_t>(b * kEvaluationBlock), static_cast<size_t>(count)),
-          rows, workers.devices()[r], numbers);
-      sources[r]->gather(numbers, block);
-      sums[static_cast<size_t>(b)] = evaluate_block(models[r], block, precision);
-      report.add(count);
-    }
-    models[r].module->train();
+                    ReplicaWorkers& workers, Communicator& communicator, const EvaluationProgress& progress) {
+  const Blocks blocks{.rows = sources.front()->size(), .world = communicator.world_size()};
+  if (blocks.rows == 0) throw UsageError("a data set of 0 rows cannot be evaluated");
+  ProgressReport report(progress, blocks.rows_of(communicator));
+  std::vector<torch::Tensor> sums(models.size());  // of all ranks, one copy per replica of this process
+  workers.run(communicator, [&](int local, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(local);
+    const auto own = evaluate_rank(models[i], *sources[i], precision, blocks, endpoint, report);
+    sums[i] = torch::empty({blocks.world, own.size(0), own.size(1)}, own.options());
+    endpoint.all_gather(own, sums[i]).wait();
   });
-
-  if (report.stopped()) report.finish();  // throws: some blocks have no sums
-  const auto result = add_up(sums, rows);
+  report.rethrow();  // after the collective, in which the other processes wait
+  const auto result = add_up(sums.front(), blocks);
   report.finish();
   return result;
 }

@@ -1,4 +1,4 @@
-// Evaluates a whole data set on all devices at once.
+// Evaluates a whole data set on all devices of all processes at once.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 
+#include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/types.h>
@@ -26,19 +27,25 @@ struct Evaluation {
   double top5_accuracy() const { return static_cast<double>(top5) / static_cast<double>(rows); }
 };
 
-// Callback after each block, with the number of rows that the replicas have evaluated (on GPUs: queued). The
-// replicas' threads call it, one at a time; the caller's thread makes the last call, with all rows. When it
-// throws, the replicas stop after their current block, and evaluate() throws the exception.
+// Callback after each block, with the number of rows that this process's replicas have evaluated (on GPUs:
+// queued), of those that they will; in one process that is the whole set. The replicas' threads call it, one
+// at a time; the caller's thread makes the last call, with all rows. A process without a block makes no call.
+// When it throws, the replicas of this process stop after their current block, and evaluate() throws the
+// exception in this process and PeerError in the others (after the last call these have their result). All
+// processes can evaluate again.
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
 
-// Cuts the set into blocks of kEvaluationBlock rows, which the replicas take in rotation, and adds the
-// blocks' sums in order: the counts are exactly the same on any number of devices. models[i] (all with the
-// same weights and statistics) and sources[i] are on workers.devices()[i]; every source holds the whole set.
-// Modules are in evaluation mode meanwhile, and in training mode afterwards. Throws UsageError when the set
-// is empty, and what `progress` throws. `progress` may be empty.
+// Cuts the set into blocks of kEvaluationBlock rows, which the ranks of the world take in rotation, and adds
+// the blocks' sums in order: the counts are exactly the same on any number of devices and processes. A
+// collective: every process calls it, and gets the same result. models[i] (all with the same weights and
+// statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i; every
+// source holds the whole set. Modules are in evaluation mode meanwhile, and in training mode afterwards.
+// Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has
+// stopped, and the error that ended a collective. `progress` may be empty.
 Evaluation evaluate(std::span<const Model> models,
                     std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
-                    ReplicaWorkers& workers, const EvaluationProgress& progress = {});
+                    ReplicaWorkers& workers, Communicator& communicator,
+                    const EvaluationProgress& progress = {});
 
 // Returns one source per replica. Calls the factory once per distinct device.
 std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,

@@ -9,16 +9,16 @@ namespace lockstep {
 
 // Gives each replica a share in proportion to its speed over some steps, and repeats that until the shares no
 // longer move. (One round is not enough, since a part of a step's time does not depend on its rows.) Reads no
-// clock itself.
+// clock itself: the same observations give the same shares.
 class SplitTuner {
  public:
-  explicit SplitTuner(int world);
+  explicit SplitTuner(int world);  // replicas of the world
 
   // Shares of the batch: positive, with sum 1.
   const std::vector<double>& shares() const { return shares_; }
   bool settled() const { return settled_; }
 
-  // Records a step in which replica i took seconds[i] for rows[i]. Does nothing once settled.
+  // Records a step in which the replica of rank i took seconds[i] for rows[i]. Does nothing once settled.
   void observe(std::span<const int64_t> rows, std::span<const double> seconds);
 
  private:

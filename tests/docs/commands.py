@@ -7,6 +7,9 @@ commands of a page run in its order in one folder, since some read what others h
 sizes are replaced by small ones. A command for GPUs may end with 0 or 5, `data verify` with 0 or 3; any other one must
 end with 0.
 
+Not run here, but by tests/launchers with the words of the page: a command with --rank, which waits for other processes,
+and lockstep under other launchers (torchrun, mpirun, srun).
+
 Other scripts that a block names must exist and be executable."""
 
 import os
@@ -46,7 +49,7 @@ def shown(page):
         words = shlex.split(line, comments=True)
         if not words:
             continue
-        if words[0] in PROGRAMS:
+        if words[0] in PROGRAMS and "--rank" not in words:
             commands.append(tuple(words[1:]))
         elif "scripts/" in words[0]:
             scripts.append(words[0])

@@ -21,6 +21,8 @@ CODE = re.compile(r"^```.*?^```$", re.S | re.M)
 MOST_LINES, COLUMNS = 150, 120
 # Of other programs and of the scripts, and flags of earlier versions in the changelog.
 OTHER_PROGRAMS = re.compile(r"scripts/|ctest|cmake|models_tests|CHANGELOG")
+# What starts lockstep has flags of its own before the program's name; a batch script has them in comments.
+LAUNCHERS = re.compile(r"\b(torchrun|mpirun|srun)\b.*?(?=lockstep |$)|^#SBATCH .*")
 
 
 def anchors(page):
@@ -80,7 +82,7 @@ def unknown_flags(page, text, known):
     for line in text.splitlines():
         if OTHER_PROGRAMS.search(line) or OTHER_PROGRAMS.search(page.name):
             continue
-        for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", line)) - known:
+        for flag in set(re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", LAUNCHERS.sub("", line))) - known:
             found.append(f"{page.name}: no command has {flag}")
     return found
 

@@ -28,9 +28,13 @@ forbid 'own headers are included as <lockstep/folder/name.h>' '^[[:space:]]*#[[:
 forbid 'CLI11 and spdlog appear only in app/' '(CLI/|CLI11|CLI::|spdlog)' data models parallel support
 forbid 'libraries print nothing and never exit' '(std::(cout|cerr|clog)|[^a-z_]printf *\(|fmt::print|std::(exit|_Exit|quick_exit|abort|terminate)\>|(^|[[:space:];{])_?exit *\()' data models parallel support
 
-# NCCL and c10d are known to one folder, torch's version differences to one file.
-forbid 'only parallel/collectives/ may know NCCL and c10d' '^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]([^>"]*/)?(nccl\.h|c10d/)' \
-  app data models support parallel/*.* $(find parallel -mindepth 1 -maxdepth 1 -type d ! -name collectives)
+# NCCL is known to one folder, c10d and Gloo to one inside it, torch's version differences to one file.
+include='^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'
+mapfile -t outside < <(find parallel -mindepth 1 -maxdepth 1 ! -name collectives)
+mapfile -t outside_gloo < <(find parallel/collectives -mindepth 1 -maxdepth 1 ! -name gloo)
+forbid 'only parallel/collectives/ may know NCCL' "$include([^>\"]*/)?nccl\.h" app data models support "${outside[@]}"
+forbid 'only parallel/collectives/gloo/ may know c10d and Gloo' "$include(gloo/|([^>\"]*/)?c10d/)" \
+  app data models support "${outside[@]}" "${outside_gloo[@]}"
 files=$(grep -rlE --include='*.h' --include='*.cpp' --include='*.cu' 'TORCH_VERSION_(MAJOR|MINOR|PATCH)' app data models parallel support || true)
 if [ "$(printf '%s' "$files" | grep -c .)" -gt 1 ]; then
   printf '%s\n' "only one file may know TORCH_VERSION_*:" "$files"

@@ -41,8 +41,12 @@ breaks parallel/probe.cpp '  std::cerr << "slow";'
 breaks data/probe.cpp '  std::exit(3);'
 
 breaks parallel/training/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
+breaks parallel/collectives/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
 breaks app/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
+breaks parallel/probe.h '#include <gloo/context.h>'
+breaks parallel/collectives/probe.cpp '  # include <gloo/transport/device.h>'
 breaks parallel/probe.cpp '#include <nccl.h>'
+breaks parallel/training/probe.cpp '#include <nccl.h>'
 breaks app/bench/scaling/probe.cpp '#include <lockstep/tests/skip.h>'
 
 # One file may know torch's version, a second may not.

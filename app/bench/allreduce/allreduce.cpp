@@ -11,7 +11,9 @@
 #include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/app/train/combinations.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
@@ -37,7 +39,9 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
   std::vector<Allreduce> algorithms;
   std::vector<std::string> chosen;
   for (const auto& name : names) {
-    algorithms.push_back(choose_allreduce(value_of(kAllreduceNames, name), devices));
+    const auto named = value_of(kAllreduceNames, name);
+    check_allreduce_of(/*world=*/{}, named);
+    algorithms.push_back(choose_allreduce(named, devices));
     chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
@@ -205,7 +209,10 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->add_option("--iterations", options->iterations,
                    "Most repetitions of a row whose median is not stable (at least --repeat)")
       ->check(positive_int());
-  allreduce->callback([options] { run_bench_allreduce(*options); });
+  allreduce->callback([options] {
+    refuse_several_processes("bench allreduce");
+    run_bench_allreduce(*options);
+  });
 }
 
 void run_bench_allreduce(const BenchAllreduceOptions& options) {

@@ -13,6 +13,7 @@
 #include <lockstep/app/bench/overlap/run.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
@@ -88,7 +89,10 @@ void setup_bench_overlap(CLI::App& bench) {
       ->add_option("--trace", options->trace,
                    "Write a trace to this file, for chrome://tracing or ui.perfetto.dev")
       ->type_name("FILE");
-  overlap->callback([options] { run_bench_overlap(*options); });
+  overlap->callback([options] {
+    refuse_several_processes("bench overlap");
+    run_bench_overlap(*options);
+  });
 }
 
 void run_bench_overlap(const BenchOverlapOptions& options) {

@@ -11,6 +11,7 @@
 #include <lockstep/app/bench/partition/measure.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -147,7 +148,10 @@ void setup_bench_partition(CLI::App& bench) {
   partition
       ->add_option("--micro-batches", options->micro_batches, "Micro-batches per batch of pipeline parallel")
       ->check(positive_int(kMostRows));
-  partition->callback([options] { run_bench_partition(*options); });
+  partition->callback([options] {
+    refuse_several_processes("bench partition");
+    run_bench_partition(*options);
+  });
 }
 
 void run_bench_partition(const BenchPartitionOptions& options) {

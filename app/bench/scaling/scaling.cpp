@@ -14,6 +14,7 @@
 #include <lockstep/app/bench/scaling/prediction.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/run.h>
@@ -230,7 +231,10 @@ void setup_bench_scaling(CLI::App& bench) {
   add_bench_flags(*scaling, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");
   group_flags(*scaling);
-  scaling->callback([options] { run_bench_scaling(*options); });
+  scaling->callback([options] {
+    refuse_several_processes("bench scaling");
+    run_bench_scaling(*options);
+  });
 }
 
 void run_bench_scaling(const BenchScalingOptions& options) {

@@ -12,6 +12,7 @@
 #include <lockstep/app/bench/step/phases.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
@@ -225,7 +226,10 @@ void setup_bench_step(CLI::App& bench) {
   add_bench_flags(*step, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: auto)");
   group_flags(*step);
-  step->callback([options] { run_bench_step(*options); });
+  step->callback([options] {
+    refuse_several_processes("bench step");
+    run_bench_step(*options);
+  });
 }
 
 void run_bench_step(const BenchStepOptions& options) {

@@ -1,16 +1,19 @@
-// Helpers for tests of collectives between replicas of one process. Inputs are whole numbers whose sums are
-// exact in every dtype, so the expected result is a sum of integers.
+// Helpers for tests of collectives. Inputs are whole numbers whose sums are exact in every dtype, so the
+// expected result is a sum of integers.
 #pragma once
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep::testing {
 
@@ -59,10 +62,12 @@ inline bool all_are(const torch::Tensor& expected, const Tensors& results) {
 
 using Post = std::function<Work(Endpoint& endpoint, size_t rank)>;
 
+// On all local replicas.
 inline std::vector<Work> post_on_all(Communicator& communicator, const Post& post) {
   std::vector<Work> works;
-  for (int rank = 0; rank < communicator.world_size(); ++rank) {
-    works.push_back(post(communicator.endpoint(rank), static_cast<size_t>(rank)));
+  for (int local = 0; local < communicator.local_size(); ++local) {
+    auto& endpoint = communicator.endpoint(local);
+    works.push_back(post(endpoint, static_cast<size_t>(endpoint.rank())));
   }
   return works;
 }
@@ -74,6 +79,26 @@ inline void run_on_all(Communicator& communicator, const Post& post) {
 inline void allreduce_all(Communicator& communicator, const Tensors& tensors) {
   run_on_all(communicator,
              [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
+}
+
+// The exception of wait(); null if there is none.
+inline std::exception_ptr error_of(Work& work) {
+  try {
+    work.wait();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;
+}
+
+// The message of wait()'s UsageError, which must have a hint.
+inline std::string usage_error(Work& work) {
+  try {
+    work.wait();
+  } catch (const UsageError& error) {
+    return error.hint().empty() ? "no hint" : error.what();
+  }
+  return "no UsageError";
 }
 
 }  // namespace lockstep::testing

@@ -15,30 +15,6 @@ using Catch::Matchers::ContainsSubstring;
 using torch::kFloat32;
 using torch::kFloat64;
 
-namespace {
-
-// The exception of wait(); null if there is none.
-std::exception_ptr error_of(Work& work) {
-  try {
-    work.wait();
-  } catch (...) {
-    return std::current_exception();
-  }
-  return nullptr;
-}
-
-// The message of wait()'s UsageError, which must have a hint.
-std::string usage_error(Work& work) {
-  try {
-    work.wait();
-  } catch (const UsageError& error) {
-    return error.hint().empty() ? "no hint" : error.what();
-  }
-  return "no UsageError";
-}
-
-}  // namespace
-
 TEST_CASE("ranks that call different collectives all get an error that names both") {
   struct Calls {
     Post usual;

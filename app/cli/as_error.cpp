@@ -1,0 +1,57 @@
+#include <lockstep/app/cli/as_error.h>
+
+#include <c10/util/Exception.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <new>
+#include <system_error>
+
+#include <lockstep/app/cli/flag_words.h>
+#include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/support/cuda/fault.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kLessMemory =
+    "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
+
+Error with_flags_in_hint(const Error& error) {
+  return {error.exit_code(), error.what(), with_flags(error.hint())};
+}
+
+Error torch_error(const c10::Error& error) {
+  const std::string what = error.what_without_backtrace();
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error)) return {ExitCode::kMemory, what, kLessMemory};
+  if (const auto* accelerator = dynamic_cast<const c10::AcceleratorError*>(&error)) {
+    const auto first_line = what.substr(0, what.find('\n'));  // the others are advice for torch's developers
+    return with_flags_in_hint(explain({.code = accelerator->get_error_code(), .words = first_line}));
+  }
+  // torch's CPU allocator throws a general error, whose text begins with a source location.
+  if (what.find("DefaultCPUAllocator") == std::string::npos) return {ExitCode::kFailed, what};
+  const auto details = what.substr(std::min(what.find("you tried"), what.size()));
+  return {ExitCode::kMemory, fmt::format("out of memory: {}", details), kLessMemory};
+}
+
+}  // namespace
+
+Error as_error(const std::exception_ptr& thrown) {
+  try {
+    std::rethrow_exception(thrown);
+  } catch (const Error& error) {
+    return with_flags_in_hint(error);
+  } catch (const c10::Error& error) {
+    return torch_error(error);
+  } catch (const std::bad_alloc&) {
+    return {ExitCode::kMemory, "out of memory", kLessMemory};
+  } catch (const std::system_error& error) {
+    const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
+    if (!no_thread) return {ExitCode::kFailed, error.what()};
+    return {ExitCode::kMemory, kNoThread, kNoThreadHint};
+  } catch (const std::exception& error) {
+    return {ExitCode::kFailed, error.what()};
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+#include <lockstep/app/processes/assemble.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <fstream>
+#include <numeric>
+#include <optional>
+
+#include <lockstep/app/processes/together.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+using Member = nlohmann::ordered_json;  // what a process says of itself
+
+// Differs between machines, and between containers with names of their own.
+std::string machine_name() {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return std::string(host.data()) + " " + boot;
+}
+
+Member introduction(const TrainFlags& options, const World& place) {
+  Member member;
+  member["devices"] = Member::array();
+  for (const auto& device : usable_devices(local_spec(options.devices, place, visible_gpus()))) {
+    member["devices"].push_back(device.str());
+  }
+  member["machine"] = machine_name();
+  member["cores"] = allowed_cores();
+  member["log_every"] = options.log_every;
+  member["print_weights_hash"] = options.print_weights_hash;
+  member["save"] = options.save.has_value();
+  member["trace"] = options.trace.has_value();
+  return member;
+}
+
+std::vector<torch::Device> devices_of(const Member& member) {
+  std::vector<torch::Device> devices;
+  for (const auto& name : member.at("devices")) devices.emplace_back(name.get<std::string>());
+  return devices;
+}
+
+void pin_to_share(const std::vector<Member>& members, size_t process) {
+  const auto& own = members[process];
+  std::vector<size_t> replicas;  // of the processes on the same cores
+  size_t place = 0;
+  for (size_t i = 0; i < members.size(); ++i) {
+    if (members[i].at("machine") != own.at("machine") || members[i].at("cores") != own.at("cores")) continue;
+    if (i == process) place = replicas.size();
+    replicas.push_back(members[i].at("devices").size());
+  }
+  if (replicas.size() == 1) return;
+  pin_to_cores(share_of_cores(own.at("cores").get<std::vector<int>>(), replicas, place));
+}
+
+// Which output files process 0 has: their names are its own affair.
+std::optional<std::string> file_of_first(const Member& first, const char* flag) {
+  return first.at(flag).get<bool>() ? std::optional<std::string>("process 0's") : std::nullopt;
+}
+
+void follow(const Member& first, TrainFlags& options) {
+  options.log_every = first.at("log_every").get<int64_t>();
+  options.print_weights_hash = first.at("print_weights_hash").get<bool>();
+  options.save = file_of_first(first, "save");
+  options.trace = file_of_first(first, "trace");
+  options.metrics.reset();
+  options.quiet = true;
+}
+
+std::string shown(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
+// The field as words: "batch size".
+std::string in_words(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+}  // namespace
+
+void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
+  if (world.alone()) return check();
+  const auto members = together(world, [&] {
+    check();
+    return introduction(options, world.place);
+  });
+  for (const auto& member : members) world.devices.push_back(devices_of(member));
+  pin_to_share(members, static_cast<size_t>(world.place.process));
+  if (!world.leads()) follow(members.front(), options);
+}
+
+void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings) {
+  for (size_t process = 1; process < settings.size(); ++process) {
+    for (const auto& [key, first] : settings.front().items()) {
+      const auto& other = settings[process].at(key);
+      if (other == first) continue;
+      throw UsageError(fmt::format("process {} trains with {} {}, process 0 with {}", process, in_words(key),
+                                   shown(other), shown(first)),
+                       "give all processes the same flags and the same data");
+    }
+  }
+}
+
+std::string local_spec(const std::string& spec, const World& place, int gpus) {
+  if (spec != "auto" || gpus == 0) return spec;
+  return fmt::format("cuda:{}", place.local_process % gpus);
+}
+
+std::vector<int> share_of_cores(const std::vector<int>& cores, std::span<const size_t> replicas, size_t own) {
+  const auto before =
+      std::accumulate(replicas.begin(), replicas.begin() + static_cast<std::ptrdiff_t>(own), size_t{0});
+  const auto all = std::accumulate(replicas.begin(), replicas.end(), size_t{0});
+  const auto begin = cores.size() * before / all;
+  const auto end = std::max(begin + 1, cores.size() * (before + replicas[own]) / all);
+  return {cores.begin() + static_cast<std::ptrdiff_t>(begin),
+          cores.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+}  // namespace lockstep

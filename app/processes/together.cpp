@@ -1,0 +1,112 @@
+#include <lockstep/app/processes/together.h>
+
+#include <fmt/format.h>
+
+#include <cstddef>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/cli/version.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// {"version", "value"}, or {"version", "error": {"code", "what", "hint"}}
+using Told = nlohmann::ordered_json;
+
+Told told_error(const std::exception_ptr& thrown) {
+  const auto error = as_error(thrown);
+  Told told;
+  told["code"] = static_cast<int>(error.exit_code());
+  told["what"] = error.what();
+  told["hint"] = error.hint();
+  return told;
+}
+
+// Paths in errors may hold bytes that are not UTF-8.
+std::string told_text(const Told& told) { return told.dump(-1, ' ', false, Told::error_handler_t::replace); }
+
+// Another version may say other things.
+Told read_told(const std::string& text) {
+  auto told = Told::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (told.is_object() && told.contains("version")) return told;
+  told = Told::object();
+  told["version"] = "unknown";
+  return told;
+}
+
+void refuse_other_versions(const std::vector<Told>& all) {
+  for (size_t process = 1; process < all.size(); ++process) {
+    if (all[process].at("version") == all[0].at("version")) continue;
+    throw UsageError(
+        fmt::format("process {} is {}, process 0 is {}", process,
+                    all[process].at("version").get<std::string>(), all[0].at("version").get<std::string>()),
+        "start the same program on all hosts");
+  }
+}
+
+void throw_error_of(const std::vector<Told>& all) {
+  for (size_t process = 0; process < all.size(); ++process) {
+    if (!all[process].contains("error")) continue;
+    const auto& error = all[process].at("error");
+    throw Error(static_cast<ExitCode>(error.at("code").get<int>()),
+                fmt::format("process {} cannot start: {}", process, error.at("what").get<std::string>()),
+                error.at("hint").get<std::string>());
+  }
+}
+
+}  // namespace
+
+std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
+                                             const std::function<nlohmann::ordered_json()>& action) {
+  std::vector<nlohmann::ordered_json> values;
+  if (world.alone()) {
+    values.push_back(action());
+    return values;
+  }
+  Told own;
+  own["version"] = version_text();
+  std::exception_ptr failed;
+  try {
+    own["value"] = action();
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+    own["error"] = told_error(failed);
+  }
+  std::vector<Told> all;
+  try {
+    for (const auto& text : world.connection->gather(told_text(own))) all.push_back(read_told(text));
+  } catch (const std::exception&) {
+    if (!failed) throw;
+  }
+  if (failed) std::rethrow_exception(failed);
+  refuse_other_versions(all);
+  throw_error_of(all);
+  for (auto& told : all) values.push_back(std::move(told.at("value")));
+  return values;
+}
+
+void leave_together(const TrainWorld& world) noexcept {
+  if (world.alone()) return;
+  try {
+    world.connection->gather("done");
+  } catch (const std::exception&) {  // a process that has failed meanwhile
+  }
+}
+
+void as_process(const TrainWorld& world, const std::function<void()>& action) {
+  if (world.alone()) return action();
+  try {
+    action();
+  } catch (const ReaderGoneError&) {
+    throw;
+  } catch (const std::exception&) {
+    throw ProcessError(world.name(), as_error(std::current_exception()));
+  }
+}
+
+}  // namespace lockstep

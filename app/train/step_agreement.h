@@ -1,0 +1,56 @@
+// What the processes of a run agree on between two steps: whether to stop, and whether to print a line.
+#pragma once
+
+#include <torch/types.h>
+
+#include <future>
+#include <memory>
+#include <optional>
+
+#include <lockstep/parallel/collectives/channel.h>
+#include <lockstep/parallel/processes.h>
+
+namespace lockstep {
+
+// Of one process, or of all: then it has what any of them has.
+struct StepNews {
+  std::optional<int> signal = {};  // SIGHUP, SIGINT or SIGTERM has come
+  bool output_failed = false;      // standard output or the metrics cannot be written
+  bool line_due = false;           // it is time for a step line
+};
+
+// Every process must stop after the same step, and compute the sums of a step line after the same step, or
+// they would wait for each other for ever. A process therefore tells the others its news at the end of a
+// step, and all act on it at the end of the next one: by then the sum has travelled, and no step waits for
+// it. Alone, a process acts at once.
+//
+// All processes make the same calls in the same order. Not thread-safe.
+class StepAgreement {
+ public:
+  // processes: null for a process alone. Throws as Processes::open_channels() does.
+  explicit StepAgreement(Processes* processes);
+
+  bool alone() const { return channel_ == nullptr; }
+
+  // At the end of a step: tells the others `own`, and returns what all told at the end of the step before,
+  // nothing after settle(). Alone: returns `own`. Throws PeerError when a process is lost.
+  StepNews after_step(const StepNews& own);
+
+  // Returns what all tell now, and what they told before. Waits for the slowest process: call it before work
+  // that has no steps, and after it.
+  StepNews settle(const StepNews& own);
+
+  // A line has been printed: what was told before, that one is due, counts no more.
+  void line_printed();
+
+ private:
+  StepNews read();
+  void tell(const StepNews& own);
+
+  std::unique_ptr<Channel> channel_;  // null: alone
+  torch::Tensor told_;                // (slots) int64; the sum over the processes when pending_ is done
+  std::future<void> pending_;         // valid while told_ has not been read
+  bool line_printed_ = false;         // since told_ was told
+};
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// Collectives between processes, on host memory.
+#pragma once
+
+#include <torch/types.h>
+
+#include <exception>
+#include <future>
+
+namespace lockstep {
+
+// All processes post the same collectives in the same order, on tensors of the same shape and dtype that are
+// contiguous and on a CPU. Posting returns at once, so that several channels work side by side. Use a channel
+// from one thread at a time. A future's get() returns when the result is there, and throws PeerError when
+// the collective failed or passed the time-out, or the error given to abort(). Do not touch the tensors
+// before. After an error the channel cannot be used.
+class Channel {
+ public:
+  virtual ~Channel() = default;
+
+  // tensor becomes the sum over all processes, with the same bits in each.
+  virtual std::future<void> allreduce_sum(torch::Tensor tensor) = 0;
+  // tensor becomes that of `process`.
+  virtual std::future<void> broadcast(torch::Tensor tensor, int process) = 0;
+  // out[i] becomes process i's tensor. out (processes, ...tensor's shape).
+  virtual std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
+
+  // Ends every wait, now and later, with this error. What is under way is abandoned, not destroyed: nothing
+  // waits for a peer that is gone. Thread-safe. The first error stays.
+  virtual void abort(std::exception_ptr error) noexcept = 0;
+};
+
+}  // namespace lockstep

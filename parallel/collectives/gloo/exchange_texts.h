@@ -1,0 +1,22 @@
+// Texts that the processes exchange through the store.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/collectives/gloo/process_store.h>
+
+namespace lockstep {
+
+// Returns the texts of all processes, by process. They agree on `name`, which is new. The process that serves
+// the store returns after the others have read: it may leave then, and take the store with it. Throws
+// PeerError that names the processes which do not answer within the limit.
+std::vector<std::string> exchange_texts(const ProcessStore& store, const World& world,
+                                        const std::string& name, const std::string& own,
+                                        std::chrono::milliseconds limit);
+
+// Removes this process's keys of an exchange, once a later one has returned: then all have read them.
+void forget_texts(const ProcessStore& store, const World& world, const std::string& name);
+
+}  // namespace lockstep

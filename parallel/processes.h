@@ -1,0 +1,51 @@
+// The processes that train together, connected.
+//
+//   const auto processes = join_processes(find_world());    // parallel/world/world.h
+//   options.processes = processes;                          // of a Trainer or of make_communicator()
+//
+// Each process drives its own devices, as many as it likes. Ranks are replicas, counted over the processes in
+// order: with 3 and 1 replicas process 1 has rank 3.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/world/world.h>
+
+namespace lockstep {
+
+class Channel;
+
+// All processes make the same calls in the same order. Not thread-safe, but a channel has its own threads.
+class Processes {
+ public:
+  virtual ~Processes() = default;
+
+  // local_process and local_processes are known here.
+  virtual const World& world() const = 0;
+
+  // Returns the texts of all processes, by process. Waits until every process has called it. Throws PeerError
+  // when one does not within the time-out.
+  virtual std::vector<std::string> gather(const std::string& own) = 0;
+
+  // Opens channels (parallel/collectives/channel.h), each with its own order of collectives. Throws as
+  // gather() does.
+  virtual std::vector<std::unique_ptr<Channel>> open_channels(int count) = 0;
+};
+
+struct JoinOptions {
+  // Limit for finding the other processes, and for each collective between them.
+  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  // Address or name on which this process listens. Empty: loopback if all processes are on one host, else the
+  // interface that leads to the store.
+  std::string listen = {};
+};
+
+// Connects to the other processes. Returns null for a world of one process. c10d protects nothing: use it in
+// a trusted network. Throws DeviceError when the store cannot be served or reached (names host and port),
+// when two processes claim the same place, and when some do not come in time (names them).
+std::shared_ptr<Processes> join_processes(const World& world, const JoinOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,22 @@
+// Names and addresses of hosts, as far as finding the world needs them.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <lockstep/parallel/world/world.h>
+
+namespace lockstep {
+
+using HostResolves = std::function<bool(const std::string& name)>;
+
+// Whether the resolver knows the name.
+bool host_resolves(const std::string& name);
+
+// Whether this address is one of this host's: a socket can be bound to it.
+bool is_own_address(const std::string& address);
+
+// find_world() with another resolver.
+World find_world(const WorldFlags& flags, const Environment& environment, const HostResolves& resolves);
+
+}  // namespace lockstep

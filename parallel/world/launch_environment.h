@@ -1,0 +1,9 @@
+// What `lockstep launch` tells its processes beside torchrun's variables.
+#pragma once
+
+namespace lockstep {
+
+inline constexpr const char* kLauncherVariable = "LOCKSTEP_RUN_LAUNCHER";  // "lockstep"
+inline constexpr const char* kTokenVariable = "LOCKSTEP_RUN_TOKEN";        // 32 hex digits: the run's secret
+
+}  // namespace lockstep

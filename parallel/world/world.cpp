@@ -1,0 +1,258 @@
+#include <lockstep/parallel/world/world.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <numeric>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/world/host_names.h>
+#include <lockstep/parallel/world/launch_environment.h>
+#include <lockstep/parallel/world/slurm_hosts.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int kMostProcesses = 1 << 20;
+constexpr uint16_t kDefaultPort = 29500;  // torch's
+constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
+
+int number_of(const std::string& name, const std::string& text, int low, int high) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
+  throw UsageError(fmt::format("{} is '{}', but it must be a number from {} to {}", name, text, low, high));
+}
+
+// Reads the variables of one launcher.
+class Variables {
+ public:
+  Variables(const Environment& environment, std::string launcher)
+      : environment_(environment), launcher_(std::move(launcher)) {}
+
+  const std::string& launcher() const { return launcher_; }
+  std::optional<std::string> text(const std::string& name) const { return environment_(name); }
+
+  // False if none of these is set. Throws UsageError if only some are.
+  bool all_set(const std::vector<std::string>& names) const {
+    std::vector<std::string> set, missing;
+    for (const auto& name : names) (environment_(name) ? set : missing).push_back(name);
+    if (set.empty()) return false;
+    if (missing.empty()) return true;
+    throw UsageError(fmt::format("half of {}'s environment: {} set, {} missing", launcher_,
+                                 fmt::join(set, ", "), fmt::join(missing, ", ")),
+                     "start the process with the launcher, or unset these variables to train in one process");
+  }
+
+  int number(const std::string& name, int low, int high) const {
+    return number_of(name, environment_(name).value_or(""), low, high);
+  }
+  std::optional<int> optional_number(const std::string& name, int low, int high) const {
+    return environment_(name) ? std::optional(number(name, low, high)) : std::nullopt;
+  }
+
+ private:
+  const Environment& environment_;
+  const std::string launcher_;
+};
+
+void check_place(const std::string& who, int process, int processes) {
+  if (process < processes) return;
+  throw UsageError(fmt::format("{} gives this process rank {} in a world of {}", who, process, processes),
+                   fmt::format("ranks count from 0 to {}", processes - 1));
+}
+
+// process, processes and, if the launcher tells them, the local ones.
+World place_of(const Variables& variables, const std::string& rank, const std::string& size,
+               const std::string& local_rank, const std::string& local_size) {
+  World world{.launcher = variables.launcher()};
+  world.processes = variables.number(size, 1, kMostProcesses);
+  world.process = variables.number(rank, 0, kMostProcesses);
+  check_place(variables.launcher(), world.process, world.processes);
+  world.local_processes = variables.optional_number(local_size, 1, world.processes).value_or(0);
+  world.local_process = variables.optional_number(local_rank, 0, world.processes - 1).value_or(0);
+  return world;
+}
+
+// MASTER_ADDR and MASTER_PORT, which torchrun sets and a user of other launchers may set.
+bool take_master(World& world, const Variables& variables) {
+  const auto host = variables.text("MASTER_ADDR");
+  if (!host) return false;
+  world.host = *host;
+  world.port =
+      static_cast<uint16_t>(variables.optional_number("MASTER_PORT", 1, 65535).value_or(kDefaultPort));
+  return true;
+}
+
+// A port between 29500 and 39499 that is the same for all processes of a job and differs between jobs.
+// (FNV-1a: std::hash may differ between builds.)
+uint16_t port_of_job(std::string_view job) {
+  uint32_t hash = 2166136261u;
+  for (const char c : job) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
+  return static_cast<uint16_t>(kDefaultPort + hash % 10000);
+}
+
+std::string job_name(const Variables& variables, const std::vector<std::string>& names) {
+  for (const auto& name : names) {
+    if (const auto value = variables.text(name)) return *value;
+  }
+  return "";
+}
+
+std::optional<World> torchrun(const Environment& environment) {
+  const bool own = environment(kLauncherVariable).has_value();
+  const Variables variables(environment, own ? "lockstep launch" : "torchrun");
+  if (!variables.all_set({"RANK", "WORLD_SIZE"})) return std::nullopt;
+  auto world = place_of(variables, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
+  take_master(world, variables);
+  world.store_runs = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  world.run = fmt::format("{}/{}/{}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
+                          variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
+                          variables.text(kTokenVariable).value_or(""));
+  if (world.processes > 1 && world.host.empty()) {
+    throw UsageError("RANK and WORLD_SIZE are set, but MASTER_ADDR is missing", kNameMaster);
+  }
+  return world;
+}
+
+// mpirun. It names no place to meet: all on one host meet on its loopback interface.
+std::optional<World> mpi(const Variables& variables, const std::string& rank, const std::string& size,
+                         const std::string& local_rank, const std::string& local_size,
+                         const std::vector<std::string>& job) {
+  if (!variables.all_set({rank, size})) return std::nullopt;
+  auto world = place_of(variables, rank, size, local_rank, local_size);
+  world.run = job_name(variables, job);
+  if (world.processes == 1 || take_master(world, variables)) return world;
+  if (world.local_processes != world.processes) {
+    throw UsageError(fmt::format("{} has started {} processes on several hosts, but MASTER_ADDR is not set",
+                                 variables.launcher(), world.processes),
+                     kNameMaster);
+  }
+  world.host = kLoopback;
+  world.port = world.run.empty() ? kDefaultPort : port_of_job(world.run);
+  return world;
+}
+
+std::optional<World> open_mpi(const Environment& environment) {
+  return mpi({environment, "Open MPI"}, "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE",
+             "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE",
+             {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"});
+}
+
+std::optional<World> mpich(const Environment& environment) {
+  return mpi({environment, "MPICH"}, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
+             {"PMI_JOBID", "HYDRA_JOBID", "PMI_PORT"});
+}
+
+// The first host of the job. Names of a test cluster on one machine do not resolve: then the host from which
+// it was launched serves, if it belongs to the job.
+std::string slurm_master(const Variables& variables, const std::vector<std::string>& hosts,
+                         const HostResolves& resolves) {
+  if (resolves(hosts.front())) return hosts.front();
+  const auto launcher = variables.text("SLURM_LAUNCH_NODE_IPADDR");
+  if (launcher && is_own_address(*launcher)) return *launcher;
+  throw UsageError(fmt::format("the first host of SLURM's job, {}, does not resolve", hosts.front()),
+                   kNameMaster);
+}
+
+std::optional<World> slurm(const Environment& environment, const HostResolves& resolves) {
+  const Variables variables(environment, "SLURM");
+  if (!variables.text("SLURM_STEP_ID") || !variables.all_set({"SLURM_PROCID", "SLURM_NTASKS"})) {
+    return std::nullopt;  // not in a job, or in its batch script, which has SLURM_PROCID=0, too
+  }
+  const auto size = variables.text("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+  auto world = place_of(variables, "SLURM_PROCID", size, "SLURM_LOCALID", "");
+  world.run =
+      fmt::format("{}.{}", variables.text("SLURM_JOB_ID").value_or(""), *variables.text("SLURM_STEP_ID"));
+  if (world.processes == 1) {
+    world.local_processes = 1;
+    return world;
+  }
+  const auto per_host = variables.text("SLURM_STEP_TASKS_PER_NODE");
+  const auto host = variables.optional_number("SLURM_NODEID", 0, kMostProcesses);
+  if (per_host && host) {
+    const auto tasks = slurm_tasks(*per_host);
+    if (static_cast<size_t>(*host) < tasks.size()) world.local_processes = tasks[static_cast<size_t>(*host)];
+  }
+  if (take_master(world, variables)) return world;
+  world.port = port_of_job(world.run);
+  const auto list = job_name(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
+  world.host = world.local_processes == world.processes
+                   ? kLoopback
+                   : slurm_master(variables, slurm_hosts(list), resolves);
+  return world;
+}
+
+// HOST:PORT, with an IPv6 address in brackets.
+void take_master(World& world, const std::string& master) {
+  const auto colon = master.rfind(':');
+  auto host = master.substr(0, colon);
+  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
+  if (bracketed) host = host.substr(1, host.size() - 2);
+  if (colon == std::string::npos || host.empty() || (!bracketed && host.find(':') != std::string::npos)) {
+    throw UsageError(fmt::format("the master is '{}', but it must be HOST:PORT", master),
+                     "such as 127.0.0.1:29500 or [::1]:29500");
+  }
+  world.host = host;
+  world.port = static_cast<uint16_t>(number_of("the master's port", master.substr(colon + 1), 1, 65535));
+}
+
+World by_flags(const WorldFlags& flags) {
+  std::vector<std::string> given, missing;
+  (flags.rank ? given : missing).push_back("rank");
+  (flags.world_size ? given : missing).push_back("world size");
+  (flags.master ? given : missing).push_back("master");
+  if (!missing.empty()) {
+    throw UsageError(
+        fmt::format("{} given, but {} missing", fmt::join(given, " and "), fmt::join(missing, " and ")),
+        "give the rank, the world size and the master together, or use a launcher");
+  }
+  World world{.process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
+              .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
+              .local_processes = 0};
+  check_place("the command line", world.process, world.processes);
+  take_master(world, *flags.master);
+  return world;
+}
+
+World by_launcher(const Environment& environment, const HostResolves& resolves) {
+  if (auto world = torchrun(environment)) return *world;
+  if (auto world = open_mpi(environment)) return *world;
+  if (auto world = mpich(environment)) return *world;
+  if (auto world = slurm(environment, resolves)) return *world;
+  return {};
+}
+
+}  // namespace
+
+Environment process_environment() {
+  return [](const std::string& name) -> std::optional<std::string> {
+    const char* const value = std::getenv(name.c_str());
+    return value ? std::optional<std::string>(value) : std::nullopt;
+  };
+}
+
+World find_world(const WorldFlags& flags, const Environment& environment, const HostResolves& resolves) {
+  World world;
+  if (flags.rank || flags.world_size) {
+    world = by_flags(flags);
+  } else {
+    world = by_launcher(environment, resolves);
+    if (flags.master && world.processes == 1 && world.launcher.empty()) return by_flags(flags);
+    if (flags.master) take_master(world, *flags.master);
+  }
+  if (world.processes > 1) return world;
+  return {.launcher = world.launcher};
+}
+
+World find_world(const WorldFlags& flags, const Environment& environment) {
+  return find_world(flags, environment, host_resolves);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,48 @@
+// Which processes train together, and which of them this one is.
+//
+// A launcher (torchrun, mpirun, srun, lockstep launch) starts the processes and tells each its place in
+// environment variables; without one, three flags do. find_world() reads both, and nothing else does.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+struct World {
+  int process = 0;  // this process, 0 .. processes - 1
+  int processes = 1;
+  // This process among those of its host. local_processes is 0 while nobody has said so: join_processes()
+  // counts them then.
+  int local_process = 0;
+  int local_processes = 1;
+  // Where the store listens, through which the processes find each other. Empty and 0 for one process.
+  std::string host = {};
+  uint16_t port = 0;
+  bool store_runs = false;  // the launcher serves the store; otherwise process 0 does
+  std::string run = {};     // prefix of the store's keys: differs between runs and between restarts
+  std::string launcher =
+      {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
+};
+
+// The place that a user gives by hand. They count processes, not replicas. All three or none.
+struct WorldFlags {
+  std::optional<int> rank;
+  std::optional<int> world_size;
+  std::optional<std::string> master;  // HOST:PORT of the store; alone it overrides the launcher's
+};
+
+// Returns the value of an environment variable; nullopt if it is not set.
+using Environment = std::function<std::optional<std::string>(const std::string& name)>;
+Environment process_environment();
+
+// Finds the world: by flags, else by torchrun's variables, else by Open MPI's, MPICH's (PMI), SLURM's; else
+// this process is alone. SLURM's count only inside a job step (srun), since a batch script has them, too.
+// Throws UsageError for half an environment (names what is set and what is missing), for a number that is
+// none, for a rank outside the world, and where several hosts have no address to meet at (the hint names
+// master).
+World find_world(const WorldFlags& flags = {}, const Environment& environment = process_environment());
+
+}  // namespace lockstep

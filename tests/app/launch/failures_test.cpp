@@ -1,0 +1,144 @@
+// How `lockstep launch` ends when one of its processes fails.
+#include <signal.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include <lockstep/tests/app/launch/script.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// The only folder that the launcher has kept.
+std::filesystem::path kept_folder(const Script& script) {
+  std::vector<std::filesystem::path> found;
+  for (const auto& entry : std::filesystem::directory_iterator(script.temporary()))
+    found.push_back(entry.path());
+  REQUIRE(found.size() == 1);
+  return found.front();
+}
+
+// All write their number and wait for all; then the one of rank $2 goes on alone.
+std::string only_second_argument() {
+  return "echo $$ > \"$1/pid.$RANK\"\n[ $RANK = $2 ] || exec sleep 1000\n" + await_file("pid.0") +
+         await_file("pid.1") + await_file("pid.2");
+}
+
+}  // namespace
+
+TEST_CASE("a failed process ends the others, and launch ends with its code") {
+  const int rank = GENERATE(0, 1, 2);
+  const auto number = std::to_string(rank);
+  const Script script(only_second_argument() + "echo \"last words\tof $RANK\"; exit 7\n");
+  const auto result = run_process(script.launch(3, {}, {number}));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err, ContainsSubstring("lockstep: error: process " + number + " ended with code 7\n") &&
+                             ContainsSubstring("hint: the output of processes 1 to 2 is in " +
+                                               script.temporary().string()));
+  if (rank == 0) {
+    CHECK(result.out == "last words\tof 0\n");
+    CHECK_THAT(result.err, !ContainsSubstring("last words"));
+  } else {
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, ContainsSubstring("process " + number + ": last words of " + number + "\n"));
+    CHECK(read_file(kept_folder(script) / ("process-" + number + ".log")) ==
+          "last words\tof " + number + "\n");
+  }
+  for (const auto* name : {"pid.0", "pid.1", "pid.2"}) CHECK_FALSE(is_running(script.number_in(name)));
+}
+
+TEST_CASE("a process that a signal ends is a lost peer") {
+  const Script script(only_second_argument() + "kill -KILL $$\n");
+  const auto result = run_process(script.launch(3, {}, {"2"}));
+  CHECK(result.exit_code == 10);
+  CHECK_THAT(result.err, ContainsSubstring("error: process 2 was ended by signal 9 (Killed)\n"));
+  for (const auto* name : {"pid.0", "pid.1"}) CHECK_FALSE(is_running(script.number_in(name)));
+}
+
+TEST_CASE("the failed process's last twenty lines are shown") {
+  const Script script(
+      "[ $RANK = 1 ] || exec sleep 1000\n"
+      "i=1; while [ $i -le 30 ]; do printf 'line %s\\033\\n' $i; i=$((i + 1)); done >&2\n"
+      "printf 'no line break'; exit 3\n");
+  const auto result = run_process(script.launch(2));
+  CHECK(result.exit_code == 3);
+  const auto all = lines(result.err);
+  REQUIRE(all.size() == 22);
+  for (size_t i = 0; i < 19; ++i) CHECK(all[i] == "process 1: line " + std::to_string(12 + i) + "?");
+  CHECK(all[19] == "process 1: no line break");
+  CHECK(all[20] == "lockstep: error: process 1 ended with code 3");
+  CHECK(all[21] == "hint: the output of process 1 is in " + kept_folder(script).string());
+  CHECK(lines(read_file(kept_folder(script) / "process-1.log")).size() == 31);
+}
+
+TEST_CASE("one process alone fails with its code, and keeps nothing") {
+  const Script script("exit 42\n");
+  const auto result = run_process(script.launch(1));
+  CHECK(result.exit_code == 42);
+  CHECK(result.err == "lockstep: error: process 0 ended with code 42\n");
+  CHECK(std::filesystem::is_empty(script.temporary()));
+}
+
+TEST_CASE("an error of the subcommand's usage is shown, and ends launch with code 2") {
+  auto process = program({"launch", "-n", "2", "--max-restarts", "5", "--", "train", "--epoch", "3"});
+  const TempFolder temporary;
+  process.environment["TMPDIR"] = temporary.path().string();
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 2);
+  CHECK_THAT(result.err, ContainsSubstring("unknown flag '--epoch' for 'lockstep train'") &&
+                             ContainsSubstring("ended with code 2") && !ContainsSubstring("restart"));
+}
+
+TEST_CASE("after a failure all processes start again, with a count and a fresh store") {
+  const Script script(
+      "echo \"$TORCHELASTIC_RESTART_COUNT $MASTER_PORT $TORCHELASTIC_RUN_ID\" >> \"$1/starts.$RANK\"\n"
+      "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
+      "[ $RANK = 1 ] || exec sleep 1000\n" +
+      await_file("starts.0") + await_file("starts.2") + "echo oh; exit 5\n");
+  const auto result = run_process(script.launch(3, {"--max-restarts", "2"}));
+  CHECK(result.exit_code == 0);
+  const auto warning = "lockstep: warning: process 1 ended with code 5; 3 processes start again (restart ";
+  CHECK(lines(result.err) == Words{"process 1: oh", std::string(warning) + "1 of 2)", "process 1: oh",
+                                   std::string(warning) + "2 of 2)"});
+  CHECK(std::filesystem::is_empty(script.temporary()));
+  const auto starts = lines(read_file(script.file("starts.1")));
+  REQUIRE(starts.size() == 3);
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(starts[i].substr(0, 2) == std::to_string(i) + " ");
+    CHECK(starts[i].substr(starts[i].rfind(' ')) == starts[0].substr(starts[0].rfind(' ')));  // the run
+  }
+}
+
+TEST_CASE("the last restart's failure counts") {
+  const Script script("echo x >> \"$1/starts.$RANK\"; exit $((5 + TORCHELASTIC_RESTART_COUNT))\n");
+  const auto result = run_process(script.launch(1, {"--max-restarts", "1"}));
+  CHECK(result.exit_code == 6);
+  CHECK(lines(read_file(script.file("starts.0"))).size() == 2);
+}
+
+TEST_CASE("an error of usage is not tried again") {
+  const Script script("echo x >> \"$1/starts.$RANK\"; exit 2\n");
+  CHECK(run_process(script.launch(1, {"--max-restarts", "3"})).exit_code == 2);
+  CHECK(lines(read_file(script.file("starts.0"))).size() == 1);
+}
+
+// The scripts become `sleep`: a launcher's death reaches the processes it has started, not their own.
+TEST_CASE("no process outlives a launcher that is killed") {
+  const Script script("echo $$ > \"$1/pid.$RANK\"; exec sleep 1000\n");
+  auto process = script.launch(3);
+  bool started = false;
+  process.on_start = [&](pid_t launcher) {
+    started = wait_until([&] { return script.has_all("pid", 3) && script.number_in("pid.2") > 0; });
+    ::kill(launcher, SIGKILL);
+  };
+  CHECK(run_process(process).signal == SIGKILL);
+  REQUIRE(started);
+  for (const auto* name : {"pid.0", "pid.1", "pid.2"}) {
+    CHECK(wait_until([&] { return !is_running(script.number_in(name)); }));
+  }
+}

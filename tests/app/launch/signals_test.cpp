@@ -1,0 +1,107 @@
+// Signals to `lockstep launch`.
+#include <signal.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <filesystem>
+#include <string>
+
+#include <lockstep/tests/app/launch/script.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// Notes each signal in a file, and then does `then`.
+std::string on_signal(const std::string& then) {
+  return "for name in INT TERM HUP; do\n"
+         "  trap \"echo $name >> '$1/noted.$RANK'; " +
+         then +
+         "\" $name\n"
+         "done\n"
+         "while :; do sleep 1000 & echo $$ > \"$1/pid.$RANK\"; wait $!; done\n";
+}
+
+bool ready(const Script& script) {
+  return script.has_all("pid", 3) && script.number_in("pid.0") > 0 && script.number_in("pid.1") > 0 &&
+         script.number_in("pid.2") > 0;
+}
+
+}  // namespace
+
+TEST_CASE("a signal is passed on, and launch waits for the processes and ends with its code") {
+  const int signal = GENERATE(SIGINT, SIGTERM, SIGHUP);
+  const Script script(on_signal("exit 0"));
+  auto process = script.launch(3);
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    ::kill(launcher, signal);
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 128 + signal);
+  CHECK(result.out.empty());
+  const std::string name = signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP";
+  const std::string called = signal == SIGINT ? "Ctrl-C" : "SIG" + name;
+  CHECK_THAT(result.err, ContainsSubstring("lockstep: SIG" + name + " noted and passed on, ") &&
+                             ContainsSubstring("error: stopped by " + called + " with its 3 processes\n"));
+  for (const auto* file : {"noted.0", "noted.1", "noted.2"})
+    CHECK(read_file(script.file(file)) == name + "\n");
+  CHECK(std::filesystem::is_empty(script.temporary()));
+}
+
+TEST_CASE("a signal that is passed on is not a failure, and nothing starts again") {
+  const Script script("echo $$ > \"$1/pid.$RANK\"; exec sleep 1000\n");
+  auto process = script.launch(3, {"--max-restarts", "3"});
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    ::kill(launcher, SIGTERM);
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 143);
+  CHECK_THAT(result.err, !ContainsSubstring("process 1") && !ContainsSubstring("restart"));
+}
+
+TEST_CASE("a process that fails after a signal is named, and its output is kept") {
+  const Script script(on_signal("echo cannot save; [ $RANK = 1 ] && exit 7; exit 143"));
+  auto process = script.launch(3);
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    ::kill(launcher, SIGTERM);
+  };
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 143);
+  CHECK_THAT(
+      result.err,
+      ContainsSubstring("process 1: cannot save\n") &&
+          ContainsSubstring("warning: process 1 ended with code 7; the output of processes 1 to 2 is in "));
+  CHECK_FALSE(std::filesystem::is_empty(script.temporary()));
+}
+
+TEST_CASE("a second signal kills the processes") {
+  const Script script(on_signal(":"));
+  auto process = script.launch(3);
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    ::kill(launcher, SIGTERM);
+    CHECK(wait_until([&] { return script.has_all("noted", 3); }));
+    ::kill(launcher, SIGTERM);
+  };
+  CHECK(run_process(process).exit_code == 143);
+  for (const auto* name : {"pid.0", "pid.1", "pid.2"}) CHECK_FALSE(is_running(script.number_in(name)));
+}
+
+// Of two signals that wait, the kernel gives SIGHUP first: had it been taken, launch would end with its code.
+TEST_CASE("under nohup the end of the terminal is not passed on") {
+  const Script script(on_signal("exit 0"));
+  const auto command = "trap '' HUP; exec " LOCKSTEP_PROGRAM " launch -n 3 -- " + script.path() + " " +
+                       script.files().string();
+  Process process{.command = {"/bin/sh", "-c", command}};
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    ::kill(launcher, SIGHUP);
+    ::kill(launcher, SIGTERM);
+  };
+  CHECK(run_process(process).exit_code == 143);
+  for (const auto* file : {"noted.0", "noted.1", "noted.2"}) CHECK(read_file(script.file(file)) == "TERM\n");
+}

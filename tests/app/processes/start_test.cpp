@@ -1,0 +1,332 @@
+// How the processes of a run begin: who has which ranks and cores, and what is refused in all of them.
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/processes/together.h>
+#include <lockstep/app/processes/train_world.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/fields.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/support/thread_processes.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+using lockstep::testing::run_processes;
+using Values = nlohmann::ordered_json;
+
+namespace {
+
+// Process `process` of several, with this many CPU replicas each.
+TrainWorld world_of(int process, const std::vector<size_t>& replicas, const std::string& launcher = {}) {
+  TrainWorld world{.place = {.process = process, .processes = static_cast<int>(replicas.size())}};
+  world.place.launcher = launcher;
+  for (const auto count : replicas) world.devices.emplace_back(count, torch::Device(torch::kCPU));
+  return world;
+}
+
+TrainWorld world_on(const std::shared_ptr<Processes>& connection) {
+  return {.place = connection->world(), .connection = connection};
+}
+
+struct Outcome {
+  int exit_code = -1;
+  std::string what;
+  std::string hint;
+};
+
+// Runs the task in each process, and returns how it ended there.
+std::vector<Outcome> outcomes(int processes, const std::function<void(int, TrainWorld&)>& task) {
+  std::vector<Outcome> all(static_cast<size_t>(processes));
+  run_processes(processes, [&](int process, const std::shared_ptr<Processes>& connection) {
+    auto world = world_on(connection);
+    auto& own = all[static_cast<size_t>(process)];
+    try {
+      task(process, world);
+      own.exit_code = 0;
+    } catch (const Error& error) {
+      own = {static_cast<int>(error.exit_code()), error.what(), error.hint()};
+    }
+  });
+  return all;
+}
+
+Environment variables(std::map<std::string, std::string> values) {
+  return [values = std::move(values)](const std::string& name) -> std::optional<std::string> {
+    const auto found = values.find(name);
+    return found == values.end() ? std::nullopt : std::optional(found->second);
+  };
+}
+
+TrainFlags small_flags() {
+  TrainFlags flags;
+  flags.data = "synthetic";
+  flags.limit_train = 64;
+  flags.limit_test = 8;
+  flags.batch_size = 10;
+  flags.threads = 1;
+  return flags;
+}
+
+}  // namespace
+
+TEST_CASE("ranks are counted over the processes in order, and messages tell both") {
+  const auto first = world_of(0, {3, 1, 2}), last = world_of(2, {3, 1, 2});
+  CHECK(first.leads());
+  CHECK_FALSE(last.leads());
+  CHECK(last.first_rank() == 4);
+  CHECK(last.replicas() == 6);
+  CHECK(first.name() == "ranks 0-2 (process 0)");
+  CHECK(world_of(1, {3, 1, 2}).name() == "rank 3 (process 1)");
+  CHECK(last.name() == "ranks 4-5 (process 2)");
+  CHECK(last.replica_device(2) == "cpu of process 0");
+  CHECK(last.replica_device(3) == "cpu of process 1");
+  CHECK(last.replica_device(5) == "cpu of process 2");
+  CHECK(first.text() == "3, 6 replicas: [cpu x 3] + [cpu] + [cpu, cpu]");
+  CHECK(world_of(0, {2, 2}, "torchrun").text() == "2 (torchrun), 4 replicas: [cpu, cpu] + [cpu, cpu]");
+  CHECK(world_of(0, {1, 1, 1, 1}).device_lists() == "[cpu] x 4");
+  auto unknown = last;
+  unknown.devices.clear();
+  CHECK(unknown.name() == "process 2");
+  CHECK(TrainWorld{}.alone());
+  CHECK(TrainWorld{}.leads());
+}
+
+TEST_CASE("processes divide the cores by their replicas, and each gets one at least") {
+  using Cores = std::vector<int>;
+  const Cores cores = {2, 3, 5, 7, 8};
+  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 0) == Cores{2, 3});
+  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 1) == Cores{5, 7, 8});
+  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 0) == Cores{2, 3, 5});
+  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 1) == Cores{7, 8});
+  for (size_t own = 0; own < 7; ++own) {
+    const std::vector<size_t> replicas(7, 1);
+    CHECK(share_of_cores({4, 6}, replicas, own) == Cores{own < 4 ? 4 : 6});
+  }
+  CHECK(share_of_cores({9}, std::vector<size_t>{4, 2}, 1) == Cores{9});
+}
+
+TEST_CASE("auto is another GPU for each process of a host") {
+  const World third{.process = 6, .processes = 8, .local_process = 2, .local_processes = 4};
+  CHECK(local_spec("auto", third, 4) == "cuda:2");
+  CHECK(local_spec("auto", third, 2) == "cuda:0");
+  CHECK(local_spec("auto", third, 0) == "auto");
+  CHECK(local_spec("cpux2", third, 4) == "cpux2");
+}
+
+TEST_CASE("together() returns what every process has found") {
+  std::vector<std::vector<Values>> found(3);
+  const auto all = outcomes(3, [&](int process, TrainWorld& world) {
+    found[static_cast<size_t>(process)] = together(world, [&] { return Values(10 + process); });
+    leave_together(world);
+  });
+  for (size_t i = 0; i < 3; ++i) {
+    CHECK(all[i].exit_code == 0);
+    CHECK(found[i] == std::vector<Values>{10, 11, 12});
+  }
+  CHECK(together(TrainWorld{}, [] { return Values("alone"); }) == std::vector<Values>{"alone"});
+}
+
+TEST_CASE("what fails in one process fails in all, with its exit code, its reason and its hint") {
+  const auto all = outcomes(3, [](int process, TrainWorld& world) {
+    together(world, [&]() -> Values {
+      if (process == 1) throw DataError("no folder \xff", "name one");
+      return {};
+    });
+  });
+  for (const auto& outcome : all) CHECK(outcome.exit_code == 3);
+  CHECK(all[0].what == "process 1 cannot start: no folder \xEF\xBF\xBD");  // bytes that are not UTF-8
+  CHECK(all[0].hint == "name one");
+  CHECK(all[1].what == "no folder \xff");
+  CHECK(all[2].what == all[0].what);
+}
+
+TEST_CASE("errors of all kinds are told with their exit codes") {
+  const auto all = outcomes(2, [](int process, TrainWorld& world) {
+    as_process(world, [&] {
+      together(world, [&]() -> Values {
+        if (process == 0) throw std::bad_alloc();
+        return {};
+      });
+    });
+  });
+  CHECK(all[0].exit_code == 8);
+  CHECK(all[0].what == "process 0: out of memory");
+  CHECK(all[1].exit_code == 8);
+  CHECK(all[1].what == "process 1: process 0 cannot start: out of memory");
+  CHECK_THAT(all[1].hint, ContainsSubstring("--batch-size"));
+}
+
+TEST_CASE("a process of another version is refused, whatever it says") {
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {R"({"version": "lockstep 9", "value": 1})", "process 1 is lockstep 9, process 0 is lockstep "},
+      {"hello", "process 1 is unknown, process 0 is lockstep "}};
+  for (const auto& [text, what] : cases) {
+    const auto all = outcomes(2, [&](int process, TrainWorld& world) {
+      if (process == 1) world.connection->gather(text);
+      if (process == 0) together(world, [] { return Values(); });
+    });
+    CHECK(all[0].exit_code == 2);
+    CHECK_THAT(all[0].what, StartsWith(what));
+  }
+}
+
+TEST_CASE("a process that is lost keeps no other one from leaving") {
+  const auto all = outcomes(3, [](int process, TrainWorld& world) {
+    if (process == 2) lockstep::testing::vanish(*world.connection);
+    leave_together(world);
+  });
+  for (const auto& outcome : all) CHECK(outcome.exit_code == 0);
+}
+
+TEST_CASE("errors of several processes begin with the ranks; those of one do not") {
+  const auto fail = [] { throw NumericError("diverged", "use CudaGraph::kOff"); };
+  CHECK_THROWS_AS(as_process({}, fail), NumericError);
+  CHECK_THROWS_AS(as_process(world_of(1, {2, 2}), fail), ProcessError);
+  try {
+    as_process(world_of(1, {2, 2}), fail);
+  } catch (const ProcessError& error) {
+    CHECK(std::string(error.what()) == "ranks 2-3 (process 1): diverged");
+    CHECK(error.hint() == "use --cuda-graph off");
+    CHECK(error.exit_code() == ExitCode::kNumeric);
+  }
+  CHECK_THROWS_AS(as_process(world_of(0, {1, 1}), [] { throw ReaderGoneError("gone"); }), ReaderGoneError);
+}
+
+TEST_CASE("assemble() asks all for their devices, and the first one's output flags count") {
+  const auto before = allowed_cores();
+  std::vector<TrainFlags> flags(2);
+  std::vector<std::string> names(2);
+  std::vector<std::vector<int>> cores(2);
+  const auto all = outcomes(2, [&](int process, TrainWorld& world) {
+    auto& own = flags[static_cast<size_t>(process)];
+    own.devices = process == 0 ? "cpux3" : "cpu";
+    own.log_every = 7 + process;
+    own.metrics = "m";
+    if (process == 0) own.save = "weights";
+    if (process == 1) own.trace = "trace";
+    own.print_weights_hash = process == 0;
+    assemble(world, own, [] {});
+    names[static_cast<size_t>(process)] = world.name() + " of " + world.device_lists();
+    cores[static_cast<size_t>(process)] = allowed_cores();
+  });
+  REQUIRE(all[0].exit_code == 0);
+  REQUIRE(all[1].exit_code == 0);
+  CHECK(names[0] == "ranks 0-2 (process 0) of [cpu x 3] + [cpu]");
+  CHECK(names[1] == "rank 3 (process 1) of [cpu x 3] + [cpu]");
+  CHECK(cores[0] == share_of_cores(before, std::vector<size_t>{3, 1}, 0));
+  CHECK(cores[1] == share_of_cores(before, std::vector<size_t>{3, 1}, 1));
+  CHECK(allowed_cores() == before);
+  CHECK(flags[0].metrics == "m");
+  CHECK_FALSE(flags[0].quiet);
+  CHECK(flags[1].log_every == 7);
+  CHECK(flags[1].print_weights_hash);
+  CHECK(flags[1].save.has_value());
+  CHECK_FALSE(flags[1].trace);
+  CHECK_FALSE(flags[1].metrics);
+  CHECK(flags[1].quiet);
+}
+
+TEST_CASE("a device list that one process cannot use is refused in all") {
+  const auto all = outcomes(2, [](int process, TrainWorld& world) {
+    TrainFlags flags;
+    flags.devices = process == 0 ? "cpu" : "cpux0";
+    assemble(world, flags, [] {});
+  });
+  CHECK(all[0].exit_code == 2);
+  CHECK_THAT(all[0].what, StartsWith("process 1 cannot start: device list 'cpux0'"));
+  CHECK_THAT(all[1].what, StartsWith("device list 'cpux0'"));
+}
+
+TEST_CASE("the first setting that differs is named with both values") {
+  const Values first = {{"lr", .2}, {"batch_size", 128}, {"model", "lenet"}};
+  auto rate = first, batch = first, model = first;
+  rate["lr"] = .1;
+  rate["model"] = "resnet18";
+  batch["batch_size"] = 64;
+  model["model"] = "resnet18";
+  CHECK_NOTHROW(refuse_other_settings({first}));
+  CHECK_NOTHROW(refuse_other_settings({first, first, first}));
+  CHECK_THROWS_WITH(refuse_other_settings({first, rate}), "process 1 trains with lr 0.1, process 0 with 0.2");
+  CHECK_THROWS_WITH(refuse_other_settings({first, first, batch, rate}),
+                    "process 2 trains with batch size 64, process 0 with 128");
+  CHECK_THROWS_WITH(refuse_other_settings({first, model}),
+                    "process 1 trains with model resnet18, process 0 with lenet");
+  CHECK_THROWS_AS(refuse_other_settings({first, rate}), UsageError);
+}
+
+TEST_CASE("a plan has the replicas of all processes, and the memory of its own") {
+  auto flags = small_flags();
+  flags.split = "1:1:1:7";
+  const auto plan = make_train_plan(flags, {}, world_of(1, {3, 1}, "torchrun"));
+  CHECK(plan.world_size() == 4);
+  CHECK(plan.local_size() == 1);
+  CHECK(plan.trainer.split == std::vector<double>{1, 1, 1, 7});
+  CHECK(plan.trainer.allreduce == Allreduce::kGloo);
+  const auto text = describe(plan);
+  CHECK_THAT(text, ContainsSubstring("\n  processes  2 (torchrun), 4 replicas: [cpu x 3] + [cpu]\n") &&
+                       ContainsSubstring("\n  devices    [cpu]: 1 replica with 1 thread, in process 1\n") &&
+                       ContainsSubstring("10 images per step, split 1:1:1:7; ") &&
+                       ContainsSubstring("in each process, then between them (gloo)"));
+  const auto fields = plan_fields(plan);
+  CHECK(fields.at("processes") == 2);
+  CHECK(fields.at("launcher") == "torchrun");
+  CHECK(fields.at("replicas") == Values{3, 1});
+  CHECK(fields.at("devices") == Values{"cpu", "cpu", "cpu", "cpu"});
+  CHECK(plan.replica_device(3) == "cpu of process 1");
+
+  const auto others = make_train_plan(flags, {}, world_of(0, {3, 1}));
+  CHECK(agreed_fields(flags, others) == agreed_fields(flags, plan));  // whatever the devices
+  flags.threads = 2;
+  CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) == agreed_fields(flags, plan));
+  flags.split = "even";  // three shards of 2 or 3 images there, one of 2 here
+  CHECK(host_bytes(make_train_plan(flags, {}, world_of(0, {3, 1}))) >
+        2 * host_bytes(make_train_plan(flags, {}, world_of(1, {3, 1}))));
+  flags.split = "1:1:1:7";
+  flags.limit_train = 63;
+  CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) != agreed_fields(flags, plan));
+}
+
+TEST_CASE("a plan of one process says nothing of processes") {
+  auto flags = small_flags();
+  flags.devices = "cpux2";
+  const auto plan = make_train_plan(flags);
+  CHECK_THAT(describe(plan), !ContainsSubstring("process"));
+  CHECK(plan_fields(plan).at("processes") == 1);
+  CHECK(plan_fields(plan).at("replicas") == Values::array({2}));
+  CHECK(plan.device_lists() == "[cpu, cpu]");
+  CHECK(plan.replica_device(1) == "cpu");
+}
+
+TEST_CASE("algorithms of one process are refused between several, and gloo in one") {
+  const auto several = world_of(0, {1, 1});
+  for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kNccl}) {
+    CHECK_NOTHROW(check_allreduce_of({}, allreduce));
+    CHECK_THROWS_AS(check_allreduce_of(several, allreduce), UsageError);
+  }
+  CHECK_THROWS_WITH(check_allreduce_of(several, Allreduce::kRing),
+                    "--allreduce ring sums within one process, and there are 2");
+  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kGloo));
+  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kAuto));
+  CHECK_NOTHROW(check_allreduce_of({}, Allreduce::kAuto));
+  CHECK_THROWS_AS(check_allreduce_of({}, Allreduce::kGloo), UsageError);
+}
+
+TEST_CASE("half of a launcher's variables do not stop a command of one process") {
+  CHECK_NOTHROW(refuse_several_processes("eval", variables({})));
+  CHECK_NOTHROW(refuse_several_processes("eval", variables({{"WORLD_SIZE", "2"}})));
+}

@@ -1,0 +1,173 @@
+// `lockstep train` in several processes that are started by hand.
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/app/processes/hand_started.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+
+namespace {
+
+Words on_devices(const std::string& list) { return {"--devices", list}; }
+
+std::string hash_in(const std::string& out) { return found_in(out, "weights sha256: ([0-9a-f]{64})\n"); }
+
+// One replica in each of two processes, without end.
+std::vector<Process> endless(const Words& words) {
+  return small_world(Words{"--epochs", "1000000", "--log-every", "1"} + words,
+                     {on_devices("cpu"), on_devices("cpu")});
+}
+
+}  // namespace
+
+TEST_CASE("1 x 4, 2 x 2 and 3 + 1 replicas give the same weights, and process 0 alone prints") {
+  const Words common = {"--invariant", "--epochs", "1", "--print-weights-hash"};
+  const auto alone = run_process(train(common + Words{"--limit-test", "64"} + on_devices("cpux4")));
+  REQUIRE(alone.exit_code == 0);
+  const std::vector<std::pair<Words, std::string>> worlds = {{{"cpux2", "cpux2"}, "[cpu, cpu] + [cpu, cpu]"},
+                                                             {{"cpux3", "cpu"}, "[cpu x 3] + [cpu]"}};
+  for (const auto& [lists, text] : worlds) {
+    const auto results = run_all(small_world(common, {on_devices(lists[0]), on_devices(lists[1])}));
+    INFO(text << "\n" << results[0].err << results[1].err);
+    REQUIRE(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    CHECK(hash_in(results[0].out) == hash_in(alone.out));
+    CHECK(hash_in(alone.out).size() == 64);
+    CHECK_THAT(results[0].out, ContainsSubstring("\n  processes  2, 4 replicas: " + text + "\n") &&
+                                   ContainsSubstring("32 per replica") &&
+                                   ContainsSubstring("sec/epoch on " + text + "\n"));
+    CHECK(results[0].err.empty());
+    CHECK(results[1].out.empty());
+    CHECK(results[1].err.empty());
+  }
+}
+
+TEST_CASE("process 0 writes the files that all were asked for, and its --log-every counts") {
+  const TempFolder folder;
+  const auto metrics = (folder / "run.jsonl").string(), weights = (folder / "w").string();
+  const auto results = run_all(
+      small_world({"--epochs", "1", "--metrics", metrics, "--save", weights},
+                  {on_devices("cpux2") + Words{"--log-every", "2"}, on_devices("cpu") + Words{"--quiet"}}));
+  INFO(results[0].err << results[1].err);
+  CHECK(results[0].exit_code == 0);
+  CHECK(results[1].exit_code == 0);
+  CHECK(files_in(folder) == 2);
+  const auto events = metrics_in(metrics);
+  CHECK(events.front().at("processes") == 2);
+  CHECK(events.front().at("replicas") == json{2, 1});
+  CHECK(events.front().at("devices") == json{"cpu", "cpu", "cpu"});
+  CHECK(events.front().at("allreduce") == "gloo");
+  CHECK(events.front().at("split") == json{43, 43, 42});
+  CHECK(events_named("step", events).size() == 3);  // after steps 2, 4 and 5
+  CHECK(events.back().at("status") == "done");
+}
+
+TEST_CASE("processes with different settings are refused in all of them, and nothing is written") {
+  const TempFolder folder;
+  const auto file = (folder / "run.jsonl").string();
+  const auto results =
+      run_all(small_world({"--metrics", file, "--devices", "cpu"}, {{"--lr", ".2"}, {"--lr", ".1"}}));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 2);
+    CHECK(result.out.empty());
+    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with lr 0.1, process 0 with 0.2\n"));
+  }
+  CHECK(results[0].err.rfind("lockstep: error: rank 0 (process 0): ", 0) == 0);
+  CHECK(results[1].err.rfind("lockstep: error: rank 1 (process 1): ", 0) == 0);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
+TEST_CASE("bad input of one process ends all, with its exit code and its reason") {
+  const TempFolder folder;
+  const auto missing = (folder / "missing").string();
+  const auto results = run_all(small_world({"--devices", "cpux2"}, {{}, {"--data", missing}}));
+  CHECK(results[0].exit_code == 3);
+  CHECK_THAT(results[0].err, ContainsSubstring("ranks 0-1 (process 0): process 1 cannot start: ") &&
+                                 ContainsSubstring(missing) && ContainsSubstring("\nhint: "));
+  CHECK(results[1].exit_code == 3);
+  CHECK_THAT(results[1].err,
+             ContainsSubstring("ranks 2-3 (process 1): ") && !ContainsSubstring("cannot start"));
+}
+
+TEST_CASE("a place that does not exist, and a master that does not answer, are refused") {
+  const auto port = free_port();
+  CHECK_THAT(refusal(train(place_flags(2, 2, port)), 2), ContainsSubstring("2"));
+  CHECK_THAT(refusal(train({"--rank", "0"}), 2), ContainsSubstring("\nhint: "));
+  const auto unreachable = refusal(train(place_flags(1, 2, port) + Words{"--timeout", "1"}), 5);
+  CHECK_THAT(unreachable, ContainsSubstring("error: process 1: ") && ContainsSubstring("127.0.0.1") &&
+                              ContainsSubstring(std::to_string(port)));
+}
+
+// Of the two processes 1 the later one is refused. When it comes so late that the run is over, nobody answers
+// it.
+TEST_CASE("a place that is taken is refused") {
+  auto processes = small_world({"--epochs", "1", "--devices", "cpu", "--timeout", "5"}, {{}, {}});
+  processes.push_back(processes[1]);
+  const auto results = run_all(std::move(processes));
+  const auto refused = [](const ProcessResult& result) {
+    return result.exit_code == 5 && result.err.find("error: process 1: ") != std::string::npos;
+  };
+  CHECK(std::count_if(results.begin() + 1, results.end(), refused) >= 1);
+}
+
+TEST_CASE("a signal to one process stops all after the same step, and process 0 keeps the weights") {
+  const TempFolder folder;
+  const auto weights = (folder / "w").string();
+  const auto results = run_and_signal(endless({"--save", weights}), 1, SIGTERM, "step 2/5");
+  std::vector<std::string> where;
+  for (const auto& result : results) {
+    INFO(result.err);
+    CHECK(result.exit_code == 143);
+    where.push_back(found_in(result.err, "stopped by SIGTERM (.*)\n"));
+  }
+  CHECK_FALSE(where[0].empty());
+  CHECK(where[0] == where[1]);
+  CHECK_THAT(results[1].err, ContainsSubstring("SIGTERM noted") &&
+                                 ContainsSubstring("error: rank 1 (process 1): stopped by SIGTERM"));
+  CHECK_THAT(results[0].err, !ContainsSubstring("noted"));
+  CHECK_THAT(results[0].out, ContainsSubstring("weights saved to " + weights));
+  CHECK(results[1].out.empty());
+  CHECK(files_in(folder) == 1);
+}
+
+TEST_CASE("when a process is lost, the other one ends with code 10 and says who it is") {
+  const auto results = run_and_signal(endless({}), 1, SIGKILL, "step 2/5");
+  CHECK(results[1].signal == SIGKILL);
+  INFO(results[0].err);
+  CHECK(results[0].exit_code == 10);
+  CHECK(results[0].err.rfind("lockstep: error: rank 0 (process 0): ", 0) == 0);
+}
+
+TEST_CASE("metrics that cannot be written end all processes") {
+  const auto results = run_all(
+      small_world({"--epochs", "1", "--devices", "cpu", "--metrics", "/dev/full", "--overwrite"}, {{}, {}}));
+  CHECK(results[0].exit_code == 7);
+  CHECK_THAT(results[0].err, ContainsSubstring("rank 0 (process 0): ") && ContainsSubstring("/dev/full"));
+  CHECK(results[1].exit_code == 7);
+  CHECK_THAT(results[1].err, ContainsSubstring("rank 1 (process 1): ") &&
+                                 ContainsSubstring("process 0 cannot write its output"));
+}
+
+TEST_CASE("commands of one process refuse to be one of several") {
+  const std::map<std::string, std::string> torchrun = {{"RANK", "1"},
+                                                       {"LOCAL_RANK", "1"},
+                                                       {"WORLD_SIZE", "2"},
+                                                       {"LOCAL_WORLD_SIZE", "2"},
+                                                       {"MASTER_ADDR", "127.0.0.1"},
+                                                       {"MASTER_PORT", "29500"},
+                                                       {"TORCHELASTIC_RUN_ID", "none"},
+                                                       {"TORCHELASTIC_RESTART_COUNT", "0"},
+                                                       {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+  for (const auto& words : std::vector<Words>{{"bench", "allreduce"}, {"sweep"}, {"demo", "scratch"}}) {
+    const auto command = words.size() == 1 ? words[0] : words[0] + " " + words[1];
+    CHECK_THAT(refusal(program(words, torchrun), 2),
+               ContainsSubstring(command + " runs in one process, but torchrun started 2\nhint: "));
+  }
+}

@@ -1,0 +1,33 @@
+"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL: the examples, as they are, in two processes that lockstep launch or
+torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it prints alone: the means
+and counts of all rows."""
+
+import os
+import sys
+
+from processes import Running, fail, run_test
+from training import once, page_launcher
+
+
+def in_two_processes(launcher, program, example, devices):
+    if launcher == "launch":
+        return Running([program, "launch", "-n", 2, "--", example, devices]).end()
+    return Running([sys.executable, "-m", "torch.distributed.run", *page_launcher("torchrun --standalone")[1:],
+                    example, devices]).end()
+
+
+def examples(_, launcher, program, own_loop, own_model):
+    own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
+    for devices, replicas in (("cpu", 2), ("cpux2", 4))[:1 if launcher == "torchrun" else 2]:
+        out = in_two_processes(launcher, program, own_loop, devices)
+        once(out, rf"^rank 0's share of the last loss: .* on {replicas} replicas$")
+        if out.count("\n") != 1:
+            fail(f"own_loop has printed more than one line:\n{out}")
+    alone, out = Running([own_model, "cpux2"]).end(), in_two_processes(launcher, program, own_model, "cpu")
+    once(alone, r"^accuracy .* on 2 replicas$")
+    if out != alone:
+        fail(f"own_model prints in two processes\n{out}but alone\n{alone}")
+
+
+if __name__ == "__main__":
+    run_test(examples, *sys.argv[1:])

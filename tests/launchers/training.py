@@ -1,0 +1,82 @@
+"""A small training of LeNet, what it must print in several processes, and the commands of docs/scaling-out.md."""
+
+import pathlib
+import re
+import shlex
+import textwrap
+
+from processes import Running, fail
+
+PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/scaling-out.md"
+SIZES = ["train", "--data", "synthetic", "--limit-train", "640", "--limit-test", "64", "--batch-size", "128",
+         "--threads", "1"]
+EXACT = ["--epochs", "1", "--invariant", "--print-weights-hash"]
+
+
+def training(devices, *more):
+    """Five steps in one process of several."""
+    return [*SIZES, *EXACT, "--devices", devices, "--timeout", "60", *more]
+
+
+def endless_training(timeout, *more):
+    return [*SIZES, "--epochs", "1000000", "--log-every", "1", "--devices", "cpu", "--timeout", str(timeout), *more]
+
+
+def hash_alone(program, replicas):
+    """The hash of the weights that one process trains on this many replicas."""
+    out = Running([program, *SIZES, *EXACT, "--devices", f"cpux{replicas}"]).end()
+    found = re.search(r"^weights sha256: ([0-9a-f]{64})$", out, re.M)
+    return found[1] if found else fail("a process alone has printed no hash")
+
+
+def once(out, pattern):
+    count = len(re.findall(pattern, out, re.M))
+    if count != 1:
+        fail(f"expected one line '{pattern}', found {count} in what all processes printed:\n{out}")
+
+
+def check_run(out, world, lists, weights):
+    """out: what all processes printed. Only process 0 does: one plan with this world ("2 (torchrun), 2 replicas"),
+    whose processes have these lists of devices, the expected hash, and one last line."""
+    once(out, r"^lockstep \d.*LibTorch")
+    once(out, r"^  processes ")
+    once(out, rf"^  processes  {re.escape(f'{world}: {lists}')}$")
+    once(out, r"^epoch 1/1 \| step 5/5 ")
+    once(out, r"^weights sha256: ")
+    once(out, rf"^weights sha256: {weights}$")
+    once(out, rf"^test acc: .* sec/epoch on {re.escape(lists)}$")
+
+
+def of_process_0(out, label):
+    """Standard output without the labels of a launcher. label: the pattern of one, whose group is the process. A space
+    may follow."""
+    lines = []
+    for line in out.splitlines():
+        found = re.match(label, line)
+        if not found:
+            fail(f"a line without the label '{label}': {line}")
+        if found[1] != "0":
+            fail(f"process {found[1]} has printed: {line}")
+        lines.append(line[found.end():])
+    return textwrap.dedent("\n".join(lines) + "\n")
+
+
+def page_commands(start):
+    """The commands of the page that begin so, each in words. The test runs what the page shows."""
+    found = [shlex.split(line) for line in PAGE.read_text().splitlines() if line.startswith(start)]
+    return found or fail(f"{PAGE.name} shows no command that begins with '{start}'")
+
+
+def page_launcher(start):
+    """The words before `lockstep` of the page's only command that begins so."""
+    commands = page_commands(start)
+    if len(commands) != 1 or "lockstep" not in commands[0]:
+        fail(f"{PAGE.name}: expected one command that begins with '{start}' and starts lockstep, found {commands}")
+    return commands[0][:commands[0].index("lockstep")]
+
+
+def page_script(start):
+    """The first block of the page with a line that begins so."""
+    blocks = re.findall(r"^```sh\n(.*?)^```$", PAGE.read_text(), re.S | re.M)
+    found = [block for block in blocks if re.search(rf"^{re.escape(start)}", block, re.M)]
+    return found[0] if found else fail(f"{PAGE.name} shows no script with a line that begins with '{start}'")

@@ -1,0 +1,123 @@
+"""two_hosts.py CASE PROGRAM: a process on each of two hosts. They are two network namespaces with names of their own,
+joined by a cable (a veth pair) and without any other network.
+  by_hand     the page's two commands give the weights of one process
+  torchrun    so does the page's torchrun; run this with a Python that has torch
+  cable_cut   the cable is cut between two steps: both ends leave with code 10. Before that each listens on the address
+              that it was given"""
+
+import os
+import shutil
+import subprocess
+import sys
+
+from listeners import check_listeners
+from processes import Running, environment, fail, marked, run_test, skip, until
+from training import check_run, endless_training, hash_alone, once, page_commands, training
+
+FIRST, SECOND = "10.0.0.1", "10.0.0.2"  # as on the page
+INSIDE = "TWO_HOSTS_TEST"
+TIMEOUT = 5  # seconds; processes must also start within this time of each other
+ENDED_WITHIN = 60
+
+
+def as_first_host():
+    """Runs this script again as root of a network of its own."""
+    if INSIDE in os.environ:
+        return
+    for tool in ("unshare", "nsenter", "hostname", "ip"):
+        if not shutil.which(tool):
+            skip(f"there is no {tool}; as root, scripts/setup.sh --tests installs iproute2, and Debian has the others")
+    words = ["unshare", "--net", "--uts", *(["--user", "--map-root-user"] if os.geteuid() != 0 else [])]
+    tried = subprocess.run([*words, "true"], capture_output=True, text=True)
+    if tried.returncode != 0:
+        skip(f"no right to make a network namespace: {tried.stderr.strip()}")
+    os.execvpe(words[0], [*words, sys.executable, *sys.argv], {**os.environ, INSIDE: "1"})
+
+
+def call(*words):
+    return subprocess.run([str(word) for word in words], capture_output=True, text=True, env=environment())
+
+
+def need(*words):
+    result = call(*words)
+    if result.returncode != 0:
+        fail(f"{words}: {result.stderr}")
+
+
+class Hosts:
+    """This test is on the first host."""
+
+    def __init__(self):
+        self.holder = Running(["unshare", "--net", "--uts", "sleep", "infinity"])
+        pid = self.holder.process.pid
+        self.inside_second = ["nsenter", "--target", pid, "--net", "--uts"]
+        until(lambda: all(self.is_apart(pid, kind) for kind in ("net", "uts")), "a second host")
+        made = call("ip", "link", "add", "cable", "type", "veth", "peer", "name", "cable", "netns", pid)
+        if made.returncode != 0:
+            skip(f"no cable between two network namespaces: {made.stderr.strip()}")
+        for place, name, address in (([], "first", FIRST), (self.inside_second, "second", SECOND)):
+            need(*place, "hostname", name)
+            need(*place, "ip", "address", "add", f"{address}/24", "dev", "cable")
+            for link in ("lo", "cable"):
+                need(*place, "ip", "link", "set", link, "up")
+
+    @staticmethod
+    def is_apart(pid, kind):
+        return os.readlink(f"/proc/{pid}/ns/{kind}") != os.readlink(f"/proc/self/ns/{kind}")
+
+    def start(self, first, second):
+        return [Running(first), Running([*self.inside_second, *second])]
+
+    def stop(self):
+        self.holder.stop()
+
+
+def pair_of_page(start):
+    commands = page_commands(start)
+    if len(commands) != 2:
+        fail(f"the page shows {len(commands)} commands that begin with '{start}', expected one for each host")
+    return commands
+
+
+def by_hand(hosts, program):
+    words = [[program, *training("cpu"), *command[2:]] for command in pair_of_page("lockstep train --rank")]
+    first, second = [process.end() for process in hosts.start(*words)]
+    check_run(first, "2, 2 replicas", "[cpu] + [cpu]", hash_alone(program, 2))
+    if second:
+        fail(f"the second host has printed {second}")
+
+
+def torchrun(hosts, program):
+    launch = [sys.executable, "-m", "torch.distributed.run"]
+    words = [[*launch, *command[1:command.index("lockstep")], program, *training("cpu")]
+             for command in pair_of_page("torchrun --nnodes")]
+    first, second = [process.end() for process in hosts.start(*words)]
+    check_run(first, "2 (torchrun), 2 replicas", "[cpu] + [cpu]", hash_alone(program, 2))
+    if second:
+        fail(f"the second host has printed {second}")
+
+
+def cable_cut(hosts, program):
+    words = [[program, *endless_training(TIMEOUT), "--rank", rank, "--world-size", 2, "--master", f"{FIRST}:29500",
+              "--listen", address] for rank, address in enumerate((FIRST, SECOND))]
+    ends = hosts.start(*words)
+    ends[0].wait_for("step 3/5")
+    for end, address in zip(ends, (FIRST, SECOND)):
+        check_listeners([end.process.pid], {address})
+    need("ip", "link", "set", "cable", "down")
+    for rank, end in enumerate(ends):
+        end.end(10, ENDED_WITHIN)
+        once(end.err.text, rf"^lockstep: error: rank {rank} \(process {rank}\): ")
+
+
+def two_hosts(_, case, program):
+    hosts = Hosts()
+    try:
+        case(hosts, program)
+    finally:
+        hosts.stop()
+
+
+if __name__ == "__main__":
+    as_first_host()
+    run_test(two_hosts, {case.__name__: case for case in (by_hand, torchrun, cable_cut)}[sys.argv[1]], sys.argv[2])

@@ -1,0 +1,203 @@
+// Collectives between processes, through Gloo.
+#include <lockstep/tests/catch.h>
+#include <latch>
+
+#include <lockstep/parallel/collectives/channel.h>
+#include <lockstep/tests/parallel/collectives/collectives.h>
+#include <lockstep/tests/parallel/collectives/gloo/joined.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+constexpr int64_t kSizes[] = {0, 1, 2, 997, 100'000};
+constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kInt64};
+
+std::string peer_error(std::future<void>& done) {
+  return message_of<PeerError>([&] { done.get(); });
+}
+
+// Filled with something that is no input.
+torch::Tensor unlike_any(at::IntArrayRef shape, const torch::Tensor& given) {
+  return torch::full(shape, 3'000'001, torch::TensorOptions(given.scalar_type()));
+}
+
+}  // namespace
+
+TEST_CASE("sums, broadcasts and gathers between processes are exact") {
+  struct Case {
+    Tensors given, sums, copies, gathered;  // by process
+    explicit Case(int processes, int64_t n, torch::ScalarType dtype) : given(inputs(processes, n, dtype)) {
+      for (auto* results : {&sums, &copies, &gathered}) results->resize(given.size());
+    }
+  };
+  for (const int count : {2, 3}) {
+    std::vector<Case> cases;
+    for (const auto dtype : kTypes) {
+      for (const auto n : kSizes) cases.emplace_back(count, n, dtype);
+    }
+    run_joined(count, [&](int process, Processes& processes) {
+      const auto channel = std::move(processes.open_channels(1).front());
+      const auto own = static_cast<size_t>(process);
+      for (auto& each : cases) {
+        const auto& given = each.given[own];
+        each.sums[own] = given.clone();
+        each.copies[own] = process == count - 1 ? given.clone() : unlike_any(given.sizes(), given);
+        each.gathered[own] = unlike_any({count, given.numel()}, given);
+        auto summed = channel->allreduce_sum(each.sums[own]);  // all three at the same time
+        auto copied = channel->broadcast(each.copies[own], count - 1);
+        auto collected = channel->all_gather(given, each.gathered[own]);
+        collected.get();
+        copied.get();
+        summed.get();
+      }
+    });
+    for (const auto& each : cases) {
+      INFO(count << " processes, " << each.given[0].numel() << " of " << each.given[0].scalar_type());
+      CHECK(all_are(exact_sum(each.given), each.sums));
+      CHECK(all_are(each.given.back(), each.copies));
+      CHECK(all_are(torch::stack(each.given), each.gathered));
+    }
+  }
+}
+
+TEST_CASE("tensors may have any shape, none included") {
+  Tensors sums(2), gathered(2);
+  run_joined(2, [&](int process, Processes& processes) {
+    const auto channel = std::move(processes.open_channels(1).front());
+    const auto own = static_cast<size_t>(process);
+    const auto scalar = torch::tensor(process + 1.5);
+    gathered[own] = torch::zeros({2});
+    channel->all_gather(scalar, gathered[own]).get();
+    sums[own] = torch::full({2, 3, 4}, process + 1);
+    channel->allreduce_sum(sums[own]).get();
+  });
+  CHECK(all_are(torch::tensor({1.5, 2.5}), gathered));
+  CHECK(all_are(torch::full({2, 3, 4}, 3), sums));
+}
+
+TEST_CASE("channels work side by side, in whatever order the processes post on them") {
+  constexpr int kChannels = 3;
+  std::vector<Tensors> sums(2, Tensors(kChannels));  // by process and channel
+  run_joined(2, [&](int process, Processes& processes) {
+    auto channels = processes.open_channels(2);
+    for (auto& another : processes.open_channels(1)) channels.push_back(std::move(another));
+    auto& own = sums[static_cast<size_t>(process)];
+    std::vector<std::future<void>> done;
+    for (int i = 0; i < kChannels; ++i) {
+      const auto c = static_cast<size_t>(process == 0 ? i : kChannels - 1 - i);
+      own[c] = whole_numbers(process + 10 * static_cast<int>(c), 5'000, torch::kFloat64).to(torch::kFloat64);
+      done.push_back(channels[c]->allreduce_sum(own[c]));
+      done.back().wait_for(std::chrono::seconds(0));
+    }
+    for (auto& each : done) each.get();
+  });
+  for (int c = 0; c < kChannels; ++c) {
+    const Tensors given{whole_numbers(10 * c, 5'000, torch::kFloat64).to(torch::kFloat64),
+                        whole_numbers(1 + 10 * c, 5'000, torch::kFloat64).to(torch::kFloat64)};
+    for (const auto& process : sums) CHECK(same_bits(process[static_cast<size_t>(c)], exact_sum(given)));
+  }
+}
+
+TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
+  std::vector<std::vector<std::string>> messages(2);
+  Tensors sums(2);
+  run_joined(2, [&](int process, Processes& processes) {
+    const auto channel = std::move(processes.open_channels(1).front());
+    auto& own = messages[static_cast<size_t>(process)];
+    const auto note = [&](const std::function<void()>& call) { own.push_back(message_of<UsageError>(call)); };
+    note([&] { channel->allreduce_sum(torch::zeros({3}, torch::kBool)); });
+    note([&] { channel->allreduce_sum(torch::zeros({3, 2}).t()); });
+    note([&] { channel->broadcast(torch::zeros({3}), 2); });
+    note([&] { channel->broadcast(torch::zeros({3}), -1); });
+    note([&] { channel->all_gather(torch::zeros({3}), torch::zeros({2, 4})); });
+    note([&] { channel->all_gather(torch::zeros({3}), torch::zeros({2, 3}, torch::kFloat64)); });
+    auto& sum = sums[static_cast<size_t>(process)];
+    sum = torch::full({1}, process + 1);
+    channel->allreduce_sum(sum).get();
+  });
+  for (const auto& own : messages) {
+    REQUIRE(own.size() == 6);
+    CHECK(own[0] == "Gloo cannot exchange 3 elements of Bool");
+    CHECK_THAT(own[1], ContainsSubstring("6 elements of Float that are not contiguous"));
+    CHECK(own[2] == "broadcast from process 2 of 2");
+    CHECK(own[3] == "broadcast from process -1 of 2");
+    CHECK_THAT(own[4],
+               ContainsSubstring("all_gather of 3 elements of Float from 2 processes into 8 elements"));
+    CHECK_THAT(own[5], ContainsSubstring("into 6 elements of Double"));
+  }
+  CHECK(all_are(torch::full({1}, 3), sums));
+}
+
+TEST_CASE("abort ends the waits of a channel, now and later, without the other process") {
+  std::latch aborted(1);
+  std::vector<std::string> messages;
+  run_joined(2, [&](int process, Processes& processes) {
+    const auto channel = std::move(processes.open_channels(1).front());
+    const auto end = [&](const char* why) { channel->abort(std::make_exception_ptr(PeerError(why))); };
+    if (process == 1) {  // posts nothing
+      aborted.wait();
+      return end("as in the other process");
+    }
+    auto waits = channel->allreduce_sum(torch::zeros({5}));
+    auto waits_too = channel->broadcast(torch::zeros({5}), 1);
+    std::jthread another([&] { end("stop"); });
+    messages.push_back(peer_error(waits));
+    messages.push_back(peer_error(waits_too));
+    end("stop again");
+    auto later = channel->allreduce_sum(torch::zeros({5}));
+    messages.push_back(peer_error(later));
+    auto empty = channel->allreduce_sum(torch::zeros({0}));
+    messages.push_back(peer_error(empty));
+    aborted.count_down();
+  });
+  CHECK(messages == std::vector<std::string>(4, "stop"));
+}
+
+TEST_CASE("a process that leaves ends the collectives of the others, which name what they did") {
+  std::string first, second;
+  const auto errors = run_worlds(worlds_of(2), [&](int process, Processes& processes) {
+    const auto channel = std::move(processes.open_channels(1).front());
+    channel->allreduce_sum(torch::ones({4})).get();
+    if (process == 1) throw Leaves();
+    auto done = channel->allreduce_sum(torch::zeros({5}));
+    first = peer_error(done);
+    auto later = channel->broadcast(torch::zeros({7}), 0);
+    second = peer_error(later);
+  });
+  CHECK(message_of<Error>(errors[0]) == "no error");
+  CHECK_THAT(first,
+             ContainsSubstring("allreduce of 5 elements of Float, collective 1 of process 0 of 2, failed: "));
+  CHECK_THAT(first, ContainsSubstring("Connection"));
+  CHECK_THAT(first, !ContainsSubstring("\n") && !ContainsSubstring("raised") && !ContainsSubstring(".cc"));
+  CHECK(second == first);
+}
+
+TEST_CASE("a collective that another process never posts ends with the time-out") {
+  const auto error =
+      run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
+  CHECK_THAT(
+      message_of<PeerError>(error),
+      ContainsSubstring("broadcast from process 1 of 5 elements of Float, collective 0 of process 0 of 2, "
+                        "failed: Timed out"));
+}
+
+TEST_CASE("a channel is destroyed at once, and a collective that is under way ends without it") {
+  std::latch destroyed(1);
+  const auto tensor = torch::full({3}, 1);
+  run_joined(2, [&](int process, Processes& processes) {
+    auto channel = std::move(processes.open_channels(1).front());
+    if (process == 1) {
+      destroyed.wait();
+      channel->allreduce_sum(torch::full({3}, 2)).get();
+      return;
+    }
+    auto done = channel->allreduce_sum(tensor);
+    channel.reset();
+    destroyed.count_down();
+    done.get();
+  });
+  CHECK(same_bits(tensor, torch::full({3}, 3)));
+}

@@ -1,0 +1,186 @@
+// Processes find each other and exchange texts.
+#include <lockstep/tests/catch.h>
+
+#include <lockstep/parallel/collectives/channel.h>
+#include <lockstep/parallel/collectives/gloo/addresses.h>
+#include <lockstep/parallel/store_server.h>
+#include <lockstep/tests/parallel/collectives/gloo/joined.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const JoinedTask kNothing = [](int, Processes&) {};
+
+// Different for each process and round: empty, binary, and longer than a packet.
+std::string text_of(int process, int round) {
+  const auto size = static_cast<size_t>(round * round * round * (process + 1));
+  std::string text(size, static_cast<char>('a' + process));
+  if (round == 3) text += std::string("\0\n/", 3);
+  return text;
+}
+
+}  // namespace
+
+TEST_CASE("a process alone joins nobody") { CHECK(join_processes(World{}) == nullptr); }
+
+TEST_CASE("every process gets the texts of all, again and again") {
+  for (const int count : {2, 3}) {
+    std::vector<std::vector<std::vector<std::string>>> seen(static_cast<size_t>(count));
+    run_joined(count, [&](int process, Processes& processes) {
+      for (int round = 0; round < 30; ++round) {
+        seen[static_cast<size_t>(process)].push_back(processes.gather(text_of(process, round)));
+      }
+    });
+    for (int round = 0; round < 30; ++round) {
+      std::vector<std::string> expected;
+      for (int process = 0; process < count; ++process) expected.push_back(text_of(process, round));
+      for (const auto& texts : seen) CHECK(texts[static_cast<size_t>(round)] == expected);
+    }
+  }
+}
+
+TEST_CASE("a process may leave as soon as it has the texts of all, process 0 with the store, too") {
+  for (int repeat = 0; repeat < 10; ++repeat) {
+    const auto errors = run_worlds(worlds_of(3), [](int process, Processes& processes) {
+      processes.gather(std::to_string(process));
+      throw Leaves();
+    });
+    for (const auto& error : errors) CHECK(message_of<PeerError>(error) == "it left");
+  }
+}
+
+TEST_CASE("the local processes are counted if nobody has said them") {
+  auto worlds = worlds_of(2);
+  for (auto& world : worlds) {
+    world.local_process = 0;
+    world.local_processes = 0;
+  }
+  std::vector<World> joined(2);
+  const auto errors = run_worlds(worlds, [&](int process, Processes& processes) {
+    joined[static_cast<size_t>(process)] = processes.world();
+  });
+  for (size_t process = 0; process < 2; ++process) {
+    CHECK(message_of<Error>(errors[process]) == "no error");
+    CHECK(joined[process].local_process == static_cast<int>(process));
+    CHECK(joined[process].local_processes == 2);
+    CHECK(joined[process].process == static_cast<int>(process));
+  }
+}
+
+TEST_CASE("processes meet in a store that their launcher serves, and each run has its own keys") {
+  const StoreServer server;
+  for (const auto* run : {"first", "second"}) {
+    auto worlds = worlds_of(2);
+    for (auto& world : worlds) {
+      world.host = server.host();
+      world.port = server.port();
+      world.store_runs = true;
+      world.run = run;
+    }
+    std::vector<std::vector<std::string>> texts(2);
+    const auto errors = run_worlds(worlds, [&](int process, Processes& processes) {
+      texts[static_cast<size_t>(process)] = processes.gather(run + std::to_string(process));
+    });
+    for (const auto& error : errors) CHECK(message_of<Error>(error) == "no error");
+    for (const auto& all : texts) {
+      CHECK(all == std::vector<std::string>{run + std::string("0"), run + std::string("1")});
+    }
+  }
+}
+
+TEST_CASE("on one host all listeners are on the loopback interface") {
+  std::set<std::string> ipv4, ipv6;
+  run_joined(2, [&](int process, Processes& processes) {
+    const auto channels = processes.open_channels(2);
+    processes.gather("all listen");
+    if (process == 0) {
+      ipv4 = listening_addresses("tcp");
+      ipv6 = listening_addresses("tcp6");
+    }
+    processes.gather("seen");
+  });
+  CHECK(ipv4 == std::set<std::string>{"0100007F"});
+  CHECK(ipv6.empty());
+}
+
+TEST_CASE("processes that do not come are named") {
+  auto worlds = worlds_of(3);
+  worlds.resize(1);
+  const auto alone = run_worlds(worlds, kNothing, within(500));
+  const std::string both_missing = "processes 1 and 2 of 3 did not come within 0.5 s";
+  CHECK(message_of<DeviceError>(alone[0]) == both_missing);
+
+  std::vector<std::exception_ptr> two;
+  do {  // again if a slow name server keeps process 2 from coming
+    worlds = worlds_of(3);
+    worlds.erase(worlds.begin() + 1);
+    two = run_worlds(worlds, kNothing, within(500));
+  } while (message_of<DeviceError>(two[0]) == both_missing);
+  CHECK(message_of<DeviceError>(two[0]) == "process 1 of 3 did not come within 0.5 s");
+  // Whoever gives up first may take the store with it.
+  CHECK_THAT(message_of<DeviceError>(two[1]), ContainsSubstring("process 1 of 3 did not come within 0.5 s") ||
+                                                  ContainsSubstring("the store at"));
+}
+
+TEST_CASE("a place that is claimed twice is refused in all processes") {
+  auto worlds = worlds_of(3);
+  worlds.back().process = 1;
+  const auto errors = run_worlds(worlds, kNothing);
+  for (const auto& error : errors) {
+    CHECK_THAT(message_of<DeviceError>(error),
+               ContainsSubstring("process 1 of 3 was claimed twice: by pid "));
+    CHECK(message_of<DeviceError>(error) == message_of<DeviceError>(errors[0]));
+  }
+}
+
+TEST_CASE("processes that count different worlds are refused") {
+  auto worlds = worlds_of(3);
+  worlds[0].processes = 2;
+  worlds.erase(worlds.begin() + 1);  // 0 of 2 and 2 of 3 are left
+  const auto errors = run_worlds(worlds, kNothing);
+  for (const auto& error : errors) {
+    CHECK_THAT(message_of<DeviceError>(error), ContainsSubstring("counts"));
+    CHECK_THAT(message_of<DeviceError>(error), ContainsSubstring("2") && ContainsSubstring("3"));
+    CHECK(message_of<DeviceError>(error) == message_of<DeviceError>(errors[0]));
+  }
+}
+
+TEST_CASE("a port in use and a store that nobody serves are named with host and port") {
+  const auto listener = listen_on("127.0.0.1", 0);
+  const auto port = port_of(listener);
+  const auto in_use =
+      message_of<DeviceError>([&] { join_processes(loopback_world(0, 2, port), within(1000)); });
+  CHECK_THAT(in_use, ContainsSubstring(host_and_port("127.0.0.1", port)));
+  CHECK_THAT(in_use, ContainsSubstring("Address already in use"));
+
+  const auto nobody = free_loopback_port();
+  CHECK_THAT(message_of<DeviceError>([&] { join_processes(loopback_world(1, 2, nobody), within(300)); }),
+             ContainsSubstring("nobody answers at " + host_and_port("127.0.0.1", nobody) + " within 0.3 s"));
+}
+
+TEST_CASE("a process that does not answer is named") {
+  const auto error = run_beside_silence([](Channel&, Processes& processes) { processes.gather("here"); });
+  CHECK(message_of<PeerError>(error) == "process 1 of 2 did not answer within 1 s");
+}
+
+TEST_CASE("processes that lose the store say where it was") {
+  const auto worlds = worlds_of(2);
+  const auto errors = run_worlds(worlds, [](int process, Processes& processes) {
+    if (process == 0) throw Leaves();
+    processes.gather("here");
+  });
+  CHECK_THAT(message_of<PeerError>(errors[1]),
+             ContainsSubstring("lost the store at " + host_and_port("127.0.0.1", worlds[0].port) + ": "));
+  CHECK_THAT(message_of<PeerError>(errors[1]), !ContainsSubstring("raised") && !ContainsSubstring("\n"));
+}
+
+TEST_CASE("processes that open different numbers of channels are told so") {
+  const auto errors = run_worlds(
+      worlds_of(2), [](int process, Processes& processes) { processes.open_channels(process + 1); });
+  for (const auto& error : errors) {
+    CHECK(message_of<UsageError>(error) == "process 0 opens 1 channels, process 1 2");
+  }
+}

@@ -1,0 +1,115 @@
+// GPU replicas of several processes that NCCL cannot join: their sums go through the host.
+#include <lockstep/tests/catch.h>
+#include <future>
+#include <memory>
+#include <vector>
+
+#include <lockstep/support/stream.h>
+#include <lockstep/tests/parallel/collectives/between_processes.h>
+#include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
+#include <lockstep/tests/support/fake_gpu/fake_gpu.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// Two processes share a GPU, and one has a CPU replica beside its GPU.
+const std::vector<std::vector<torch::Device>> kDevices{
+    {fake_gpu(0), fake_gpu(1), fake_gpu(1)}, {fake_gpu(0), torch::kCPU}, {fake_gpu(2)}};
+constexpr int kWorld = 6;
+
+std::vector<torch::Device> all_devices() {
+  std::vector<torch::Device> devices;
+  for (const auto& of_process : kDevices) devices.insert(devices.end(), of_process.begin(), of_process.end());
+  return devices;
+}
+
+// Views of this host memory on the ranks' devices.
+Tensors on_devices(const Tensors& host) {
+  const auto devices = all_devices();
+  Tensors tensors;
+  for (size_t rank = 0; rank < host.size(); ++rank) {
+    const auto& device = devices[rank];
+    tensors.push_back(device.is_cpu() ? host[rank] : on_fake_gpu(host[rank], device.index()));
+  }
+  return tensors;
+}
+
+// Runs task(communicator) in each process, and waits for its GPUs.
+void on_gpus(const std::function<void(Communicator&)>& task) {
+  run_processes(static_cast<int>(kDevices.size()),
+                [&](int process, const std::shared_ptr<Processes>& processes) {
+                  const auto& devices = kDevices[static_cast<size_t>(process)];
+                  const auto communicator = make_communicator({.devices = devices, .processes = processes});
+                  task(*communicator);
+                  for (const auto& device : devices) {
+                    if (!device.is_cpu()) current_stream(device).synchronize();
+                  }
+                });
+}
+
+}  // namespace
+
+TEST_CASE("GPUs of several processes sum, broadcast and gather through the host") {
+  reset_fake_nccl();
+  break_gpus(0);
+  for (const int64_t n : {0, 1, 5, 997, 20'011}) {
+    INFO(n << " elements");
+    const auto sums = inputs(kWorld, n, torch::kFloat32);
+    const auto expected = exact_sum(sums);
+    const auto copies = inputs(kWorld, n, torch::kFloat32);
+    const auto from_gpu = copies[2].clone();
+    const auto sources = inputs(kWorld, n, torch::kFloat32);
+    Tensors gathered;
+    for (int rank = 0; rank < kWorld; ++rank) gathered.push_back(torch::full({kWorld, n}, 77.F));
+    const auto more_copies = inputs(kWorld, n, torch::kFloat32);
+    const auto from_cpu = more_copies[4].clone();
+
+    const auto gpu_sums = on_devices(sums);
+    const auto gpu_copies = on_devices(copies);
+    const auto gpu_more_copies = on_devices(more_copies);
+    const auto gpu_sources = on_devices(sources);
+    const auto gpu_gathered = on_devices(gathered);
+    on_gpus([&](Communicator& communicator) {
+      allreduce_all(communicator, gpu_sums);
+      run_on_all(communicator,
+                 [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(gpu_copies[rank], 2); });
+      run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
+        return endpoint.broadcast(gpu_more_copies[rank], 4);
+      });
+      run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
+        return endpoint.all_gather(gpu_sources[rank], gpu_gathered[rank]);
+      });
+    });
+    CHECK(all_are(expected, sums));
+    CHECK(all_are(from_gpu, copies));
+    CHECK(all_are(from_cpu, more_copies));
+    CHECK(all_are(torch::stack(sources), gathered));
+  }
+}
+
+TEST_CASE("a sum through the host waits for the GPU's stream, and what follows waits for the sum") {
+  reset_fake_nccl();
+  break_gpus(0);
+  const Tensors host{torch::zeros({500}), torch::zeros({500})};
+  Tensors seen(2);
+  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+    const auto p = static_cast<size_t>(process);
+    const auto gpu = fake_gpu(process);
+    const auto communicator =
+        make_communicator({.devices = {gpu}, .algorithm = Allreduce::kGloo, .processes = processes});
+    const auto stream = current_stream(gpu);
+    std::promise<void> gate;
+    launch(stream, [&, open = gate.get_future().share()] {  // the gradient is still being computed
+      open.wait();
+      host[p].fill_(process + 1);
+    });
+    auto work = communicator->endpoint(0).allreduce_sum(on_fake_gpu(host[p], process));
+    gate.set_value();
+    work.wait();
+    launch(stream, [&] { seen[p] = host[p].clone(); });
+    stream.synchronize();
+  });
+  CHECK(all_are(torch::full({500}, 3.F), seen));
+}

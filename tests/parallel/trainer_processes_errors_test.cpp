@@ -1,0 +1,194 @@
+// The Trainer in several processes: evaluations, sums, refusals and errors.
+#include <lockstep/tests/catch.h>
+#include <limits>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/training/layouts.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/whole_batch.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+struct Mishap : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+// One of its rows has pixels that are no numbers.
+class PoisonedRows : public RowSource {
+ public:
+  PoisonedRows(int64_t rows, int64_t poisoned) : RowSource(rows), poisoned_(poisoned) {}
+
+  void gather(const torch::Tensor& rows, Inputs& into) const override {
+    RowSource::gather(rows, into);
+    into.X.masked_fill_(rows.eq(poisoned_).view({-1, 1, 1, 1}), std::numeric_limits<double>::quiet_NaN());
+  }
+
+ private:
+  const int64_t poisoned_;
+};
+
+}  // namespace
+
+TEST_CASE("evaluation gives the same bits in every process and on any layout") {
+  const int64_t rows = GENERATE(1, 256, 600, 2000);
+  const auto evaluated = [rows](int, const TrainerOptions& own) {
+    const auto all = source(std::make_shared<RowSource>(rows));
+    Trainer trainer(two_layers(), all, all, own);
+    return trainer.evaluate();
+  };
+  const auto alone = in_processes({1}, {}, evaluated)[0];
+  CHECK(alone.rows == rows);
+  for (const auto& layout : kLayouts) {
+    INFO(rows << " rows, " << text_of(layout));
+    for (const auto& found : in_processes(layout, {}, evaluated)) check_same_evaluation(found, alone);
+  }
+}
+
+TEST_CASE("the progress of an evaluation counts the rows of its own process") {
+  using Told = std::vector<std::pair<int64_t, int64_t>>;
+  const auto told_in = [](const Layout& layout) {
+    return in_processes(layout, {}, [](int, const TrainerOptions& own) {
+      const auto rows = source(std::make_shared<RowSource>(600));  // blocks of 256, 256 and 88 rows
+      Trainer trainer(two_layers(), rows, rows, own);
+      Told told;
+      trainer.evaluate([&](int64_t done, int64_t all) { told.emplace_back(done, all); });
+      return told;
+    });
+  };
+  const auto two = told_in({1, 1});
+  CHECK(two[0] == Told{{256, 344}, {344, 344}});
+  CHECK(two[1] == Told{{256, 256}});
+  const auto five = told_in({3, 2});
+  CHECK(five[0].size() == 3);
+  CHECK(five[0].back() == std::pair<int64_t, int64_t>{600, 600});
+  CHECK(five[1].empty());  // there is no fourth block
+}
+
+TEST_CASE("a stopped evaluation is told to the other processes, and all can evaluate again") {
+  const auto layout = GENERATE(Layout{1, 1}, Layout{2, 2}, Layout{1, 3});
+  const int guilty = GENERATE(0, 1);
+  struct Result {
+    std::string error;
+    Evaluation before, after;
+  };
+  const auto found = in_processes(layout, {}, [&](int process, const TrainerOptions& own) {
+    const auto rows = source(std::make_shared<RowSource>(2560));  // ten blocks
+    Trainer trainer(two_layers(), rows, rows, own);
+    Result result;
+    result.before = trainer.evaluate();
+    try {
+      trainer.evaluate([&](int64_t, int64_t) {
+        if (process == guilty) throw Mishap("enough");
+      });
+    } catch (const Mishap& error) {
+      result.error = error.what();
+    } catch (const PeerError& error) {
+      result.error = error.what();
+    }
+    result.after = trainer.evaluate();
+    return result;
+  });
+  for (int process = 0; process < 2; ++process) {
+    INFO(text_of(layout) << ", process " << process << " of which " << guilty << " stops");
+    const auto& own = found[static_cast<size_t>(process)];
+    if (process == guilty) {
+      CHECK(own.error == "enough");
+    } else {
+      CHECK_THAT(own.error, ContainsSubstring("another process ended the evaluation after ") &&
+                                ContainsSubstring(" of 2560 rows"));
+    }
+    check_same_evaluation(own.after, own.before);
+  }
+}
+
+TEST_CASE("a loss that is not finite is reported with its rank of the world, in every process") {
+  for (const auto& layout : kLayouts) {
+    const auto sums = in_processes(layout, {}, [](int, const TrainerOptions& own) {
+      const auto rows = source(std::make_shared<PoisonedRows>(32, 31));
+      Trainer trainer(two_layers(), rows, rows, own);
+      trainer.step(first_rows(8));
+      trainer.step(Batch{0, 1, 2, 3, 31, 4, 5, 6});  // the third replica gets row 31
+      trainer.step(first_rows(8));
+      return trainer.take_sums();
+    });
+    for (size_t process = 0; process < sums.size(); ++process) {
+      INFO(text_of(layout) << ", process " << process);
+      REQUIRE(sums[process].bad);
+      CHECK(sums[process].bad->step == 1);
+      CHECK(sums[process].bad->rank == 2);
+    }
+  }
+}
+
+TEST_CASE("options that do not suit the world are refused when it is known") {
+  const auto refusal = [](const Layout& layout, const TrainerOptions& options) {
+    return in_processes(layout, options, [](int, const TrainerOptions& own) -> std::string {
+      const auto rows = source(std::make_shared<RowSource>(4));
+      try {
+        Trainer(two_layers(), rows, rows, own);
+      } catch (const UsageError& error) {
+        return error.what();
+      }
+      return "";
+    });
+  };
+  TrainerOptions options;
+  options.split = {1, 1, 1};
+  for (const auto& text : refusal({1, 1}, options)) {
+    CHECK_THAT(text, ContainsSubstring("split cannot be used: 3 weights for 2 replicas"));
+  }
+  for (const auto& text : refusal({2, 1}, options)) CHECK(text.empty());
+  options.split.clear();
+  options.replica.invariant = true;
+  for (const auto& text : refusal({2, 1}, options)) {
+    CHECK_THAT(text, ContainsSubstring("3 replicas cannot share evenly"));
+  }
+
+  // validate() alone knows the number of this process's devices only.
+  options.processes = thread_processes(2)[0];
+  options.devices = std::vector<torch::Device>(3, torch::kCPU);
+  CHECK_NOTHROW(options.validate());
+  CHECK_NOTHROW(options.validate(4));
+  CHECK_THROWS_AS(options.validate(5), UsageError);
+  options.processes = nullptr;
+  CHECK_THROWS_AS(options.validate(), UsageError);
+}
+
+TEST_CASE("a process whose replica fails throws its error, and ends the step of the others when it leaves") {
+  const auto errors = in_processes({2, 1}, {}, [](int process, const TrainerOptions& own) -> std::string {
+    auto factory = two_layers();
+    int calls = 0;
+    if (process == 1) {
+      factory = [&calls, plain = factory] {
+        auto model = plain();
+        model.loss_sum = [&calls, loss = model.loss_sum](const Inputs& rows) {
+          if (++calls == 2) throw Mishap("in the second step");
+          return loss(rows);
+        };
+        return model;
+      };
+    }
+    const auto rows = source(std::make_shared<RowSource>(32));
+    std::string error;
+    try {
+      Trainer trainer(factory, rows, rows, own);
+      trainer.step(first_rows(16));
+      trainer.step(first_rows(16));
+    } catch (const Mishap& mishap) {
+      error = mishap.what();
+    } catch (const PeerError&) {
+      error = "a peer";
+    }
+    return error;
+  });
+  CHECK(errors[0] == "a peer");
+  CHECK(errors[1] == "in the second step");
+}

@@ -1,0 +1,317 @@
+// Processes that are threads of one test, so that a test sees what several processes do.
+//
+//   run_processes(2, [](int process, const std::shared_ptr<Processes>& processes) {
+//     const auto communicator = make_communicator({.devices = {torch::kCPU}, .processes = processes});
+//     ...  // collect here and assert afterwards: Catch2's assertions are not thread-safe
+//   });
+//
+// Channels work in memory. A collective happens when the last process posts it; a sum is taken in the order
+// of processes. There is no time-out: only vanish(), abort() and the destruction of a channel end a wait.
+// Peers do not notice an aborted channel, as if the process still ran; a destroyed one ends their waits with
+// a PeerError, as if the process had left. What breaks a channel's rules, or differs between processes, is a
+// std::logic_error.
+#pragma once
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <exception>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/collectives/channel.h>
+#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/threads/barrier.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep::testing {
+
+// One Processes per process; for one process a null, as from join_processes(). Use each from a thread of its
+// own.
+std::vector<std::shared_ptr<Processes>> thread_processes(int count);
+
+// From now on the process of this Processes is gone: every wait of every process, now and later, ends with a
+// PeerError that names it. What the process still does has no effect on the others. Thread-safe.
+void vanish(Processes& processes);
+
+// Returns when the process of this Processes has posted so many collectives, on all of its channels together.
+// Thread-safe.
+void await_posts(Processes& processes, int count);
+
+// Runs task(process, its Processes) in one thread per process, and returns when all have ended. A process
+// whose task throws vanishes. Rethrows the first error.
+void run_processes(int count, const std::function<void(int, const std::shared_ptr<Processes>&)>& task);
+
+namespace detail {
+
+// What one process has posted.
+struct ThreadPost {
+  std::string what = {};  // must be alike in all processes
+  int root = -1;          // process whose tensor a broadcast gives to all
+  torch::Tensor tensor = {};
+  torch::Tensor out = {};  // of an all_gather
+  std::promise<void> done = {};
+};
+
+// What the processes share.
+class ThreadWorld {
+ public:
+  explicit ThreadWorld(int processes)
+      : barrier_(processes), texts_(static_cast<size_t>(processes)), posted_(texts_.size()) {}
+
+  std::vector<std::string> gather(int process, const std::string& own) {
+    texts_[static_cast<size_t>(process)] = own;
+    barrier_.arrive_and_wait();
+    auto all = texts_;
+    barrier_.arrive_and_wait();  // no process writes its next text while another one still reads
+    return all;
+  }
+
+  std::future<void> post(int number, int process, ThreadPost own) {
+    const std::lock_guard lock(mutex_);
+    auto done = own.done.get_future();
+    auto& line = line_of(number);
+    const auto i = static_cast<size_t>(process);
+    if (line.errors[i]) {
+      own.done.set_exception(line.errors[i]);
+      return done;
+    }
+    line.posts[i].push_back(std::move(own));
+    ++posted_[i];
+    changed_.notify_all();
+    const bool complete =
+        std::none_of(line.posts.begin(), line.posts.end(), [](const auto& posts) { return posts.empty(); });
+    if (complete) run_next(line);
+    return done;
+  }
+
+  void await_posts(int process, int count) {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return posted_[static_cast<size_t>(process)] >= count; });
+  }
+
+  // Ends the waits of one process on one channel.
+  void abort(int number, int process, const std::exception_ptr& error) {
+    const std::lock_guard lock(mutex_);
+    end(line_of(number), static_cast<size_t>(process), error);
+  }
+
+  void close(int number, int process) {
+    const auto error = std::make_exception_ptr(PeerError(fmt::format("process {} left a channel", process)));
+    const std::lock_guard lock(mutex_);
+    end_all(line_of(number), error);
+  }
+
+  void vanish(int process) {
+    const auto error = std::make_exception_ptr(PeerError(fmt::format("process {} is gone", process)));
+    barrier_.abort(error);
+    const std::lock_guard lock(mutex_);
+    if (!gone_) gone_ = error;
+    for (auto& entry : lines_) end_all(entry.second, error);
+  }
+
+ private:
+  struct Line {                                  // one channel
+    std::vector<std::vector<ThreadPost>> posts;  // by process: those that some process has not posted yet
+    std::vector<std::exception_ptr> errors;      // by process: ends its waits
+  };
+
+  Line& line_of(int number) {
+    const auto found = lines_.find(number);
+    if (found != lines_.end()) return found->second;
+    Line line{std::vector<std::vector<ThreadPost>>(texts_.size()),
+              std::vector<std::exception_ptr>(texts_.size(), gone_)};
+    return lines_.emplace(number, std::move(line)).first->second;
+  }
+
+  static void end(Line& line, size_t process, const std::exception_ptr& error) {
+    auto& first = line.errors[process];
+    if (!first) first = error;
+    for (auto& post : line.posts[process]) post.done.set_exception(first);
+    line.posts[process].clear();
+  }
+
+  static void end_all(Line& line, const std::exception_ptr& error) {
+    for (size_t process = 0; process < line.errors.size(); ++process) end(line, process, error);
+  }
+
+  static void run_next(Line& line) {
+    std::vector<ThreadPost> posts;
+    for (auto& queue : line.posts) {
+      posts.push_back(std::move(queue.front()));
+      queue.erase(queue.begin());
+    }
+    try {
+      run(posts);
+      for (auto& post : posts) post.done.set_value();
+    } catch (...) {
+      for (auto& post : posts) post.done.set_exception(std::current_exception());
+    }
+  }
+
+  static void run(const std::vector<ThreadPost>& posts) {
+    const torch::NoGradGuard no_grad;
+    const auto& first = posts.front();
+    for (const auto& post : posts) {
+      if (post.what != first.what) {
+        throw std::logic_error("processes disagree: " + first.what + " and " + post.what);
+      }
+    }
+    if (first.root >= 0) {
+      const auto from = posts[static_cast<size_t>(first.root)].tensor.clone();
+      for (const auto& post : posts) post.tensor.copy_(from);
+    } else if (first.out.defined()) {
+      for (const auto& post : posts) {
+        for (size_t i = 0; i < posts.size(); ++i) {
+          post.out[static_cast<int64_t>(i)].copy_(posts[i].tensor);
+        }
+      }
+    } else {
+      const auto sum = first.tensor.clone();
+      for (size_t i = 1; i < posts.size(); ++i) sum.add_(posts[i].tensor);
+      for (const auto& post : posts) post.tensor.copy_(sum);
+    }
+  }
+
+  Barrier barrier_;
+  std::vector<std::string> texts_;  // of gather(), by process
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::vector<int> posted_;    // number of posts, by process
+  std::map<int, Line> lines_;  // channels by number, in the order in which they were opened
+  std::exception_ptr gone_;    // for channels that are opened after a process has vanished
+};
+
+class ThreadChannel : public Channel {
+ public:
+  ThreadChannel(std::shared_ptr<ThreadWorld> world, int processes, int process, int number)
+      : world_(std::move(world)), processes_(processes), process_(process), number_(number) {}
+  ~ThreadChannel() override { world_->close(number_, process_); }
+
+  std::future<void> allreduce_sum(torch::Tensor tensor) override {
+    return post({.what = named("allreduce", tensor), .tensor = tensor.detach()});
+  }
+  std::future<void> broadcast(torch::Tensor tensor, int process) override {
+    if (process < 0 || process >= processes_) throw std::logic_error("broadcast from no process");
+    const auto what = named(fmt::format("broadcast from {}", process), tensor);
+    return post({.what = what, .root = process, .tensor = tensor.detach()});
+  }
+  std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) override {
+    auto shape = tensor.sizes().vec();
+    shape.insert(shape.begin(), processes_);
+    if (out.sizes().vec() != shape || out.scalar_type() != tensor.scalar_type()) {
+      throw std::logic_error("all_gather into a wrong tensor: " + named("out", out));
+    }
+    return post({.what = named("all_gather", tensor), .tensor = tensor.detach(), .out = out.detach()});
+  }
+  void abort(std::exception_ptr error) noexcept override { world_->abort(number_, process_, error); }
+
+ private:
+  // "allreduce of 5 Float"
+  static std::string named(const std::string& what, const torch::Tensor& tensor) {
+    auto name = fmt::format("{} of {} {}", what, tensor.numel(), torch::toString(tensor.scalar_type()));
+    if (tensor.is_cpu() && tensor.is_contiguous()) return name;
+    throw std::logic_error(name + ", which is not contiguous host memory");
+  }
+
+  std::future<void> post(ThreadPost own) { return world_->post(number_, process_, std::move(own)); }
+
+  const std::shared_ptr<ThreadWorld> world_;
+  const int processes_;
+  const int process_;
+  const int number_;
+};
+
+class ThreadProcesses : public Processes {
+ public:
+  ThreadProcesses(std::shared_ptr<ThreadWorld> shared, int process, int processes)
+      : shared_(std::move(shared)),
+        world_({.process = process,
+                .processes = processes,
+                .local_process = process,
+                .local_processes = processes,
+                .host = "memory",
+                .launcher = "a test"}) {}
+
+  const World& world() const override { return world_; }
+
+  std::vector<std::string> gather(const std::string& own) override {
+    return shared_->gather(world_.process, own);
+  }
+
+  std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
+    const auto own = fmt::format("opens {} channels", count);
+    for (const auto& other : gather(own)) {
+      if (other != own) throw std::logic_error("one process " + own + ", another one says: " + other);
+    }
+    std::vector<std::unique_ptr<Channel>> channels;
+    for (int i = 0; i < count; ++i) {
+      channels.push_back(
+          std::make_unique<ThreadChannel>(shared_, world_.processes, world_.process, opened_++));
+    }
+    return channels;
+  }
+
+  void vanish() { shared_->vanish(world_.process); }
+  void await_posts(int count) { shared_->await_posts(world_.process, count); }
+
+ private:
+  const std::shared_ptr<ThreadWorld> shared_;
+  const World world_;
+  int opened_ = 0;
+};
+
+}  // namespace detail
+
+inline std::vector<std::shared_ptr<Processes>> thread_processes(int count) {
+  if (count == 1) return {nullptr};
+  const auto shared = std::make_shared<detail::ThreadWorld>(count);
+  std::vector<std::shared_ptr<Processes>> all;
+  for (int process = 0; process < count; ++process) {
+    all.push_back(std::make_shared<detail::ThreadProcesses>(shared, process, count));
+  }
+  return all;
+}
+
+inline void vanish(Processes& processes) { dynamic_cast<detail::ThreadProcesses&>(processes).vanish(); }
+
+inline void await_posts(Processes& processes, int count) {
+  dynamic_cast<detail::ThreadProcesses&>(processes).await_posts(count);
+}
+
+inline void run_processes(int count,
+                          const std::function<void(int, const std::shared_ptr<Processes>&)>& task) {
+  const auto world = thread_processes(count);
+  std::mutex mutex;
+  std::exception_ptr first;
+  {
+    std::vector<std::jthread> threads;
+    for (int process = 0; process < count; ++process) {
+      threads.emplace_back([&, process] {
+        const auto& own = world[static_cast<size_t>(process)];
+        try {
+          task(process, own);
+        } catch (...) {
+          {
+            const std::lock_guard lock(mutex);
+            if (!first) first = std::current_exception();
+          }
+          if (own) vanish(*own);
+        }
+      });
+    }
+  }
+  if (first) std::rethrow_exception(first);
+}
+
+}  // namespace lockstep::testing
