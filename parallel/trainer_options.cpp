@@ -36,6 +36,8 @@ void check_ranges(const TrainerOptions& options) {
   at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
   const int in_flight = steps_in_flight(options);
   refuse_if(in_flight < 1 || in_flight > 2, fmt::format("in_flight is {}", in_flight), "it must be 1 or 2");
+  refuse_if(options.check_sync < 0, fmt::format("check_sync is {}", options.check_sync),
+            "it must be a number of steps, or 0 for never");
   const double clip_norm = options.replica.clip_norm;
   refuse_if(!(clip_norm >= 0), fmt::format("clip_norm is {}", clip_norm),
             "it must be a positive number, or 0 for no bound");

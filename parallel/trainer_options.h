@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -32,6 +33,7 @@ struct TrainerOptions {
   std::vector<double> split;  // shares of the batch, one per replica of the world; empty: even
   bool auto_split = false;    // finds the shares by timing the first steps
   BnPolicy bn = BnPolicy::kRoot;
+  int64_t check_sync = 0;  // step() compares the replicas after every so many steps; 0: never
 
   // Throws UsageError for a value out of range, and for options that exclude each other:
   // - auto_split with a split;
