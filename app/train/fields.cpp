@@ -125,6 +125,7 @@ const Field kFields[] = {
      [](const auto& plan) -> Json { return plan.deterministic; }},
     {"invariant", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.invariant; }},
+    {"check_sync", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.trainer.check_sync; }},
     {"seed", kInPlan | kInSweep | kAgreed, [](const auto& plan) -> Json { return plan.seed; }},
     {"dry_run", kAgreed, nullptr, [](const auto& flags, const auto&) -> Json { return flags.dry_run; }},
     {"memory_estimate_bytes", kInPlan, [](const auto& plan) -> Json { return plan.memory_estimate; }},

@@ -58,6 +58,7 @@ struct TrainFlags {
   std::optional<int> in_flight;  // steps
   bool deterministic = false;
   bool invariant = false;
+  int64_t check_sync = 0;  // steps; 0: never
 
   // watch and keep
   int64_t log_every = 50;              // steps
@@ -104,6 +105,9 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& options);
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
 // --deterministic, --invariant
 void add_engine_flags(CLI::App& command, TrainFlags& options);
+
+// --check-sync
+void add_check_sync_flag(CLI::App& command, TrainFlags& options);
 
 // Sorts the command's flags into the groups of its help. Call it when all flags are there.
 void group_flags(CLI::App& command);

@@ -86,6 +86,7 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   trainer.allreduce = plan.world.alone() ? choose_allreduce(allreduce, trainer.devices) : Allreduce::kGloo;
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;
+  trainer.check_sync = options.check_sync;
   plan.deterministic = options.deterministic;
   plan.kernels = options.kernels;
   check_precision(replica.precision, trainer.devices);

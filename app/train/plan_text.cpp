@@ -136,6 +136,13 @@ std::string steps_text(const TrainPlan& plan) {
   return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
 }
 
+std::string checks_text(const TrainPlan& plan) {
+  if (plan.world_size() == 1) return "one replica: nothing to compare";
+  const auto interval = plan.trainer.check_sync;
+  return interval == 1 ? "replicas are compared after every step"
+                       : fmt::format("replicas are compared every {}", counted(interval, "step"));
+}
+
 }  // namespace
 
 std::string describe(const TrainPlan& plan, size_t width) {
@@ -161,6 +168,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
                           ? "with the first replica's batch-norm statistics"
                           : "with the mean of the replicas' batch-norm statistics");
   }
+  if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
   row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
                             static_cast<double>(plan.memory_estimate) / 1e6));
   return text;

@@ -38,6 +38,7 @@
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/data/safetensors.h>
+#include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/atomic_file.h>
@@ -204,6 +205,9 @@ RunReport run_and_keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& o
   } catch (const NumericError&) {
     leave_together(plan.world);
     throw;
+  } catch (const OutOfSyncError&) {
+    leave_together(plan.world);
+    throw;
   } catch (const c10::OutOfMemoryError& error) {
     throw out_of_memory(error.what_without_backtrace(), plan);
   }
@@ -242,6 +246,7 @@ void setup_train(CLI::App& app) {
   add_output_flags(*train, *options);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*train, *processes);
+  add_check_sync_flag(*train, *options);
   group_flags(*train);
   train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });
 }
