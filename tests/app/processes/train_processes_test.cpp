@@ -84,6 +84,49 @@ TEST_CASE("processes with different settings are refused in all of them, and not
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
+TEST_CASE("--check-sync compares the replicas of all processes, and changes no weight") {
+  const Words common = {"--epochs", "1", "--print-weights-hash"};
+  const std::vector<Words> lists = {on_devices("cpux2"), on_devices("cpu")};
+  const auto plain = run_all(small_world(common, lists));
+  const auto checked = run_all(small_world(common + Words{"--check-sync", "1"}, lists));
+  for (const auto& results : {plain, checked}) {
+    INFO(results[0].err << results[1].err);
+    CHECK(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    CHECK(results[0].err.empty());
+    CHECK(results[1].err.empty());
+  }
+  CHECK(hash_in(plain[0].out).size() == 64);
+  CHECK(hash_in(checked[0].out) == hash_in(plain[0].out));
+  CHECK_THAT(plain[0].out, !ContainsSubstring("\n  checks "));
+  CHECK_THAT(checked[0].out, ContainsSubstring("\n  checks     replicas are compared after every step\n"));
+}
+
+TEST_CASE("processes that would compare their replicas after other steps are refused") {
+  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--check-sync", "7"}}));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with check sync 7, process 0 with 0\n"));
+  }
+}
+
+TEST_CASE("--check-sync works in one process, and is part of the plan") {
+  const auto two =
+      run_process(train({"--devices", "cpux2", "--epochs", "1", "--limit-test", "64", "--check-sync", "2"}));
+  INFO(two.err);
+  CHECK(two.exit_code == 0);
+  CHECK_THAT(two.out, ContainsSubstring("\n  checks     replicas are compared every 2 steps\n"));
+  const auto alone = run_process(train({"--devices", "cpu", "--check-sync", "1", "--dry-run"}));
+  CHECK(alone.exit_code == 0);
+  CHECK_THAT(alone.out, ContainsSubstring("\n  checks     one replica: nothing to compare\n"));
+  const auto plan = [](const Words& words) {
+    return json::parse(run_process(train(words + Words{"--devices", "cpux2", "--dry-run", "--json"})).out);
+  };
+  CHECK(plan({"--check-sync", "100"}).at("check_sync") == 100);
+  CHECK(plan({}).at("check_sync") == 0);
+  CHECK_THAT(refusal(train({"--check-sync", "-1"}), 2), ContainsSubstring("--check-sync"));
+}
+
 TEST_CASE("bad input of one process ends all, with its exit code and its reason") {
   const TempFolder folder;
   const auto missing = (folder / "missing").string();
