@@ -24,6 +24,7 @@
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/memory/out_of_memory.h>
 #include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/join_world.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/terminal/interrupt.h>
@@ -252,12 +253,7 @@ void setup_train(CLI::App& app) {
 }
 
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {
-  TrainWorld world{.place = find_world(processes.world)};
-  as_process(world, [&] {
-    world.connection = join_processes(world.place, join_options(processes));
-    if (world.connection) world.place = world.connection->world();
-    train_with(world, flags, color);
-  });
+  in_joined_world(processes, [&](TrainWorld& world) { train_with(world, flags, color); });
 }
 
 }  // namespace lockstep
