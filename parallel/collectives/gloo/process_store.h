@@ -41,6 +41,7 @@ class ProcessStore {
   std::shared_ptr<C10dStore> another_client() const;
 
   bool is_served_here() const { return is_served_here_; }
+  const std::string& place() const { return place_; }  // host and port, for messages
 
  private:
   template <typename Call>
