@@ -18,11 +18,7 @@ namespace {
 using std::chrono::milliseconds;
 using WatchClock = std::chrono::steady_clock;
 
-constexpr milliseconds kShortestLook{250};
-constexpr milliseconds kBriefPause{50};      // while reports come in
-constexpr milliseconds kReportGrace{2'000};  // for the reports of the others
-constexpr milliseconds kStoreGrace{3'500};   // how long the store's host stays for the others
-constexpr milliseconds kStoreAnswers{2'000};
+constexpr milliseconds kBriefPause{50};  // while reports come in
 
 }  // namespace
 
@@ -118,7 +114,7 @@ class WatchThread {
  private:
   // One store answers all processes.
   milliseconds time_between_looks() const {
-    return std::max(kShortestLook, milliseconds(state_.options.processes.size()));
+    return std::max(limits_.look, milliseconds(state_.options.processes.size()));
   }
 
   // Whether a process cannot go on.
@@ -133,12 +129,12 @@ class WatchThread {
     const auto begin = WatchClock::now();
     if (!published_) publish(report_now());
     end_channels();
-    while (!needs_nothing() && !judged(WatchClock::now() >= begin + kReportGrace)) {
+    while (!needs_nothing() && !judged(WatchClock::now() >= begin + limits_.grace)) {
       if (!pause(kBriefPause)) return;
       publish_own();
     }
     board_.leave();
-    while (state_.options.serves_store && WatchClock::now() < begin + kStoreGrace && is_needed()) {
+    while (state_.options.serves_store && WatchClock::now() < begin + limits_.stay && is_needed()) {
       if (!pause(kBriefPause)) return;
     }
     note([&] { state_.settled = true; });
@@ -224,15 +220,15 @@ class WatchThread {
 
   FailureBoard& board_;
   WatchState& state_;
+  const WatchLimits limits_ = state_.options.limits;
   std::optional<ReportKind> published_ = {};  // by this process
 };
 
 // Waits until all is told and learnt. If the store gives no answer for too long it is lost.
 void await_settled(WatchState& state, std::unique_lock<std::mutex>& lock) {
   while (!state.settled && !state.lost) {
-    const auto end = state.heard + kStoreAnswers;
-    state.changed.wait_until(lock, end);
-    if (WatchClock::now() >= end && WatchClock::now() >= state.heard + kStoreAnswers) state.lost = true;
+    state.changed.wait_until(lock, state.heard + state.options.limits.answer);
+    state.lost |= !state.settled && WatchClock::now() >= state.heard + state.options.limits.answer;
   }
 }
 
@@ -260,7 +256,8 @@ FailureWatch::~FailureWatch() {
   if (state_->alarmed && state_->options.serves_store) await_settled(*state_, lock);
   state_->stopped = true;
   state_->changed.notify_all();
-  if (!state_->lost) state_->changed.wait_for(lock, kStoreAnswers, [this] { return state_->ended; });
+  if (!state_->lost)
+    state_->changed.wait_for(lock, state_->options.limits.answer, [this] { return state_->ended; });
   const bool ended = state_->ended;
   lock.unlock();
   if (ended) {

@@ -1,6 +1,7 @@
 // Watches whether all processes can still go on, and finds out who is to blame when one cannot.
 #pragma once
 
+#include <chrono>
 #include <exception>
 #include <memory>
 #include <string>
@@ -14,11 +15,19 @@ namespace lockstep {
 
 struct WatchState;
 
+struct WatchLimits {
+  std::chrono::milliseconds look{250};      // between two looks into the store; more for very many processes
+  std::chrono::milliseconds grace{2'000};   // for the reports of the others
+  std::chrono::milliseconds stay{3'500};    // how long the store's host stays for the others
+  std::chrono::milliseconds answer{2'000};  // for each answer of the store
+};
+
 struct WatchOptions {
   int process = 0;
   bool serves_store = false;             // then this process stays until the others need the store no more
   std::vector<Presence> processes = {};  // as called in the roll
   StoreStatus store = {};
+  WatchLimits limits = {};
 };
 
 // Its thread looks into the store four times a second. When a process reports there that it cannot go on,
@@ -26,8 +35,8 @@ struct WatchOptions {
 // hangs, however long a step takes. Those that have lost another process gather reports for two seconds, and
 // then agree on one verdict.
 //
-// The thread waits for the store without a limit. When the store hangs it is left behind: nothing waits
-// longer than two seconds for its next answer.
+// The thread waits for the store without a limit. When the store hangs it is left behind: nothing else waits
+// longer than two seconds for the next answer.
 class FailureWatch {
  public:
   // Throws MemoryError if the system cannot start a thread.

@@ -44,6 +44,8 @@ class GlooProcesses : public Processes {
   const std::chrono::milliseconds timeout_;
   const int exceptions_ = std::uncaught_exceptions();
   const ProcessStore store_;
+  // Opened before the roll call: until then process 0 does not leave, nor the store with it.
+  const std::shared_ptr<C10dStore> board_client_ = store_.another_client();
   std::string address_;                                           // on which channels listen
   std::vector<std::shared_ptr<const PostedCollectives>> posted_;  // by channel
   const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
@@ -62,7 +64,7 @@ GlooProcesses::GlooProcesses(World world, const JoinOptions& options)
 }
 
 void GlooProcesses::watch(std::vector<Presence> all) {
-  FailureBoard board(store_.another_client(), world_.process, world_.processes);
+  FailureBoard board(board_client_, world_.process, world_.processes);
   watch_ = std::make_unique<FailureWatch>(
       std::move(board), WatchOptions{.process = world_.process,
                                      .serves_store = store_.is_served_here(),

@@ -168,8 +168,7 @@ TEST_CASE("a process that leaves ends the collectives of the others, which name 
     second = peer_error(later);
   });
   CHECK(message_of<Error>(errors[0]) == "no error");
-  CHECK_THAT(first,
-             ContainsSubstring("allreduce of 5 elements of Float, collective 1 of process 0 of 2, failed: "));
+  CHECK_THAT(first, ContainsSubstring("allreduce 1 of 5 float32 failed in process 0 of 2: "));
   CHECK_THAT(first, ContainsSubstring("Connection"));
   CHECK_THAT(first, !ContainsSubstring("\n") && !ContainsSubstring("raised") && !ContainsSubstring(".cc"));
   CHECK(second == first);
@@ -180,8 +179,7 @@ TEST_CASE("a collective that another process never posts ends with the time-out"
       run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
   CHECK_THAT(
       message_of<PeerError>(error),
-      ContainsSubstring("broadcast from process 1 of 5 elements of Float, collective 0 of process 0 of 2, "
-                        "failed: Timed out"));
+      ContainsSubstring("broadcast 0 from process 1 of 5 float32 failed in process 0 of 2: Timed out"));
 }
 
 TEST_CASE("a channel is destroyed at once, and a collective that is under way ends without it") {
