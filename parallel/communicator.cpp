@@ -126,6 +126,30 @@ std::string shared_nccl_id(Processes* processes) {
   return from_hex(processes->gather(is_first ? to_hex(make_nccl_id()) : std::string()).front());
 }
 
+// Throws UsageError where processes compress differently, and where nothing is sent that could be compressed.
+void check_compressible(const CommunicatorOptions& options) {
+  const std::string own(name_of(kCompressNames, options.compress));
+  if (options.processes) {
+    const auto all = options.processes->gather("compress " + own);
+    for (size_t process = 1; process < all.size(); ++process) {
+      if (all[process] == all.front()) continue;
+      throw UsageError(
+          fmt::format("process 0 says \"{}\", process {} says \"{}\"", all.front(), process, all[process]),
+          "start all processes with the same program and options");
+    }
+  }
+  if (options.compress == Compress::kNone) return;
+  if (!options.processes) {
+    throw UsageError(
+        fmt::format("compress {} rounds what travels between processes, but this process is alone", own),
+        "use Compress::kNone");
+  }
+  if (options.algorithm == Allreduce::kNccl) {
+    throw UsageError(fmt::format("compress {} needs allreduce gloo, but it is nccl", own),
+                     "use allreduce gloo, or Compress::kNone");
+  }
+}
+
 }  // namespace
 
 void Work::wait() {
@@ -152,6 +176,7 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   const auto processes = options.processes;
   options.algorithm = choose_allreduce(options.algorithm, options.devices, processes.get());
   const auto layout = gather_layout(static_cast<int>(options.devices.size()), processes.get());
+  check_compressible(options);
   if (options.algorithm != Allreduce::kNccl) return make_local_communicator(std::move(options), layout);
   return make_nccl_communicator({.devices = options.devices,
                                  .first_rank = layout.first_rank(),

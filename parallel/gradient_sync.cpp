@@ -97,7 +97,7 @@ void GradientSync::post_ready_buckets() {
   for (int b = progress_->take_ready(); b >= 0; b = progress_->take_ready()) {
     const auto& bucket = progress_->buckets()[static_cast<size_t>(b)];
     works_.push_back(
-        endpoint_.allreduce_sum(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
+        endpoint_.allreduce_gradients(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
     if (options_.mode == SyncMode::kParameterwise) works_.back().wait();
   }
 }

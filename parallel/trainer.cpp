@@ -47,6 +47,7 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
                                          .threads = options.threads,
                                          .algorithm = options.allreduce,
                                          .processes = options.processes,
+                                         .compress = options.compress,
                                          .trace = options.replica.trace});
   options.validate(communicator->world_size());
   return communicator;

@@ -91,6 +91,15 @@ class ChannelOfGroup : public Channel {
     return post({.name = "all_gather"}, tensor, [&] { return group_->allgather(outputs, inputs); });
   }
 
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
+    check_gloo_tensor(tensor);
+    check_dealt(tensor, out);
+    std::vector<int64_t> even;  // empty: one row each
+    // torch 2.15 has another name for it, too, but 2.11 only this one.
+    return post({.name = "all_to_all"}, tensor,
+                [&] { return group_->alltoall_base(out, tensor, even, even); });
+  }
+
   void abort(std::exception_ptr error) noexcept override { posted_->fail(error); }
 
  private:
@@ -106,6 +115,15 @@ class ChannelOfGroup : public Channel {
     shape.insert(shape.begin(), group_->getSize());
     if (out.sizes().vec() == shape && out.scalar_type() == tensor.scalar_type()) return;
     throw UsageError(fmt::format("all_gather of {} from {} processes into {}", describe_elements(tensor),
+                                 group_->getSize(), describe_elements(out)));
+  }
+
+  // Both (processes, ...)
+  void check_dealt(const torch::Tensor& tensor, const torch::Tensor& out) const {
+    check_gloo_tensor(out);
+    const bool has_rows = tensor.dim() > 0 && tensor.size(0) == group_->getSize();
+    if (has_rows && out.sizes() == tensor.sizes() && out.scalar_type() == tensor.scalar_type()) return;
+    throw UsageError(fmt::format("all_to_all of {} between {} processes into {}", describe_elements(tensor),
                                  group_->getSize(), describe_elements(out)));
   }
 
