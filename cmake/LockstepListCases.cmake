@@ -1,8 +1,14 @@
-# Run by ctest, once for each test executable: one ctest test per Catch2 case (see LockstepTest.cmake).
+# Run by ctest, once for each test executable: lists its Catch2 cases as tests of ctest (see LockstepTest.cmake).
 if(NOT EXISTS "${LOCKSTEP_TEST_PROGRAM}")
   add_test("${LOCKSTEP_TEST_NAME}: NOT BUILT" "${LOCKSTEP_TEST_PROGRAM}")
   return()
 endif()
+
+set(batch 1)
+if("$ENV{LOCKSTEP_TEST_BATCH}" MATCHES "^[1-9][0-9]*$")
+  set(batch "$ENV{LOCKSTEP_TEST_BATCH}")
+endif()
+string(APPEND LOCKSTEP_TEST_LISTING ".${batch}")
 
 if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_THAN "${LOCKSTEP_TEST_LISTING}"
    OR "${CMAKE_CURRENT_LIST_FILE}" IS_NEWER_THAN "${LOCKSTEP_TEST_LISTING}")
@@ -11,10 +17,37 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
   if(NOT status EQUAL 0)
     message(FATAL_ERROR "${LOCKSTEP_TEST_PROGRAM} --list-for-ctest ended with ${status}:\n${output}${errors}")
   endif()
-  # One case per line: name, tab, tags. Brackets and semicolons would upset CMake's lists.
+  # One case a line: name, tab, tags. Brackets and semicolons would upset CMake's lists.
   string(REPLACE ";" "\\;" output "${output}")
   string(REPLACE "\n" ";" output "${output}")
+  # A batch: cases that follow each other with the same labels. One that is slow, or needs a GPU, stays alone.
   set(text "")
+  macro(end_batch)
+    if(batch_size GREATER 0)
+      set(name "${batch_name}")
+      if(batch_size GREATER 1)
+        math(EXPR others "${batch_size} - 1")
+        string(APPEND name " and ${others} more")
+      endif()
+      list(JOIN batch_labels "," label_text)
+      # Parallel tests end sooner when slow ones start first. ctest knows the time of a test only after a run in this
+      # folder.
+      set(cost "")
+      if(",${label_text}," MATCHES ",slow,")
+        set(cost "COST 1000")
+      endif()
+      set(test "[==[${LOCKSTEP_TEST_NAME}: ${name}]==]")
+      set(emulator "")
+      foreach(word IN LISTS LOCKSTEP_TEST_EMULATOR)
+        string(APPEND emulator "[==[${word}]==] ")
+      endforeach()
+      string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${batch_pattern}]==])\n"
+        "set_tests_properties(${test} PROPERTIES LABELS [==[${batch_labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT} ${cost}"
+        " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text};LOCKSTEP_TEST_CASES=${batch_size}]==])\n")
+    endif()
+    set(batch_size 0)
+  endmacro()
+  set(batch_size 0)
   foreach(line IN LISTS output)
     if(NOT line MATCHES "^(.+)\t(.*)$")
       continue()
@@ -34,21 +67,20 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
     # no case is an error.
     string(REGEX REPLACE "([\\,[])" "\\\\\\1" pattern "${name}")
     string(REGEX REPLACE "^([-~])" "\\\\\\1" pattern "${pattern}")
-    list(JOIN labels "," label_text)
-    # Parallel tests end sooner when slow ones start first. ctest knows the time of a test only after a run in this folder.
-    set(cost "")
-    if(",${label_text}," MATCHES ",slow,")
-      set(cost "COST 1000")
+    if(batch_size EQUAL batch OR NOT "${labels}" STREQUAL "${batch_labels}"
+       OR "${labels}" MATCHES "slow|cuda")
+      end_batch()
     endif()
-    set(test "[==[${LOCKSTEP_TEST_NAME}: ${name}]==]")
-    set(emulator "")
-    foreach(word IN LISTS LOCKSTEP_TEST_EMULATOR)
-      string(APPEND emulator "[==[${word}]==] ")
-    endforeach()
-    string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${pattern}]==])\n"
-      "set_tests_properties(${test} PROPERTIES LABELS [==[${labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT} ${cost}"
-      " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text}]==])\n")
+    if(batch_size EQUAL 0)
+      set(batch_name "${name}")
+      set(batch_labels ${labels})
+      set(batch_pattern "${pattern}")
+    else()
+      string(APPEND batch_pattern ",${pattern}")
+    endif()
+    math(EXPR batch_size "${batch_size} + 1")
   endforeach()
+  end_batch()
   file(WRITE "${LOCKSTEP_TEST_LISTING}" "${text}")
 endif()
 include("${LOCKSTEP_TEST_LISTING}")

@@ -1,6 +1,7 @@
 # lockstep_add_test(NAME name SOURCES file... LIBRARIES library... [LABELS label...] [TIMEOUT seconds] [NEEDS_CUDA])
 #
-# Adds a Catch2 executable. Each test case is one ctest test, "name: case". Link lockstep::core where torch is not needed:
+# Adds a Catch2 executable. Each test case is one ctest test, "name: case"; with LOCKSTEP_TEST_BATCH=8 in ctest's
+# environment eight are one, which saves the start of seven programs. Link lockstep::core where torch is not needed:
 # such tests also run under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
 # NEEDS_CUDA: all cases need CUDA; a build without CUDA leaves the executable out.

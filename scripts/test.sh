@@ -34,13 +34,16 @@ failed_tests() {
   ' "$1" | readable
 }
 
-# skipped_tests FILE: prints the skipped tests, each with its reason.
+# skipped_tests FILE: prints the skipped tests, each with its reason. A test of several cases may have skipped only some.
 skipped_tests() {
   awk '
     /<testcase / { name = $0; sub(/.*<testcase name="/, "", name); sub(/" .*/, "", name); skipped = 0 }
-    /<skipped/ { skipped = 1; why = "" }
-    skipped && /skipped: / { why = $0; sub(/.*skipped: /, "", why); sub(/<.*/, "", why) }
-    /<\/testcase>/ && skipped { print "  " name (why == "" ? "" : ": " why) }
+    /<skipped/ { skipped = 1 }
+    /^(.*<system-out>)?skipped: / {
+      why = $0; sub(/.*skipped: /, "", why); sub(/<.*/, "", why)
+      print "  " name ": " why; skipped = 0
+    }
+    /<\/testcase>/ && skipped { print "  " name }
   ' "$1" | readable
 }
 
@@ -50,7 +53,8 @@ run_tests() {
   shift
   output=$(mktemp)
   cd "$root"
-  ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$folder/tests.xml" "$@" | tee "$output" ||
+  ctest --preset "$preset" --parallel "$(nproc)" --output-junit "$folder/tests.xml" \
+    --test-output-size-passed 65536 "$@" | tee "$output" ||
     failed=yes
   failures=$(failed_tests "$folder/tests.xml")
   skipped=$(skipped_tests "$folder/tests.xml")
@@ -114,6 +118,7 @@ if [ "$everything" = no ]; then
   build release all
   run_tests release "$@"
 else
+  export LOCKSTEP_TEST_BATCH=8  # cases per program start
   part tidy check_tidy
   part asan build_and_test asan -LE slow "$@"  # slow tests take minutes there; the release build runs them
   part tsan build_and_test tsan "$@"

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <utility>
 
 #include <lockstep/support/error.h>
 
@@ -12,6 +15,9 @@ namespace lockstep {
 namespace {
 
 constexpr size_t kMostHosts = 1 << 16;
+constexpr size_t kLongestName = 255;  // DNS's. Without these two limits a short text can fill the memory
+constexpr std::string_view kNameCharacters =
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789.-_";
 
 UsageError no_list(std::string_view what, std::string_view list) {
   return UsageError(fmt::format("'{}' is no {} of SLURM", list, what), "start the processes with srun");
@@ -48,9 +54,23 @@ bool append_range(std::string_view range, std::vector<std::string>& numbers) {
   const auto last = dash == std::string_view::npos ? first : digits_of(range.substr(dash + 1));
   if (!first || !last || *last < *first || static_cast<size_t>(*last - *first) >= kMostHosts) return false;
   const auto width = std::min(dash, range.size());
-  for (int number = *first; number <= *last; ++number) {
+  if (width > kLongestName) return false;
+  for (int64_t number = *first; number <= *last; ++number) {  // *last may be the largest int
     numbers.push_back(fmt::format("{:0{}}", number, width));
   }
+  return true;
+}
+
+// Every name with every end. False if one would be longer than a host's.
+bool append_ends(std::vector<std::string>& names, const std::vector<std::string>& ends) {
+  std::vector<std::string> longer;
+  for (const auto& name : names) {
+    for (const auto& end : ends) {
+      if (name.size() + end.size() > kLongestName) return false;
+      longer.push_back(name + end);
+    }
+  }
+  names = std::move(longer);
   return true;
 }
 
@@ -60,8 +80,8 @@ bool append_hosts(std::string_view item, std::vector<std::string>& hosts) {
   while (!item.empty()) {
     const auto open = item.find('[');
     const auto plain = item.substr(0, open);
-    if (plain.find(']') != std::string_view::npos) return false;
-    for (auto& name : names) name += plain;
+    if (plain.find_first_not_of(kNameCharacters) != std::string_view::npos) return false;
+    if (!append_ends(names, {std::string(plain)})) return false;
     if (open == std::string_view::npos) break;
     const auto close = item.find(']', open);
     if (close == std::string_view::npos) return false;
@@ -69,11 +89,7 @@ bool append_hosts(std::string_view item, std::vector<std::string>& hosts) {
     for (const auto range : items_of(item.substr(open + 1, close - open - 1))) {
       if (!append_range(range, numbers) || names.size() * numbers.size() > kMostHosts) return false;
     }
-    std::vector<std::string> longer;
-    for (const auto& name : names) {
-      for (const auto& number : numbers) longer.push_back(name + number);
-    }
-    names = std::move(longer);
+    if (!append_ends(names, numbers)) return false;
     item.remove_prefix(close + 1);
   }
   if (names.front().empty() || hosts.size() + names.size() > kMostHosts) return false;
@@ -101,7 +117,7 @@ std::vector<int> slurm_tasks(std::string_view list) {
       const bool closed = item.back() == ')';
       hosts = closed ? digits_of(item.substr(times + 2, item.size() - times - 3)) : std::nullopt;
     }
-    if (!count || !hosts || tasks.size() + static_cast<size_t>(*hosts) > kMostHosts) {
+    if (!count || !hosts || *hosts == 0 || tasks.size() + static_cast<size_t>(*hosts) > kMostHosts) {
       throw no_list("list of tasks per host", list);
     }
     tasks.insert(tasks.end(), static_cast<size_t>(*hosts), *count);

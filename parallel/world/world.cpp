@@ -3,15 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cstdlib>
-#include <numeric>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/parallel/world/launch_environment.h>
+#include <lockstep/parallel/world/launcher_variables.h>
 #include <lockstep/parallel/world/slurm_hosts.h>
 #include <lockstep/support/error.h>
 
@@ -23,53 +21,24 @@ constexpr uint16_t kDefaultPort = 29500;  // torch's
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
 
-int number_of(const std::string& name, const std::string& text, int low, int high) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
-  throw UsageError(fmt::format("{} is '{}', but it must be a number from {} to {}", name, text, low, high));
-}
-
-// Reads the variables of one launcher.
-class Variables {
- public:
-  Variables(const Environment& environment, std::string launcher)
-      : environment_(environment), launcher_(std::move(launcher)) {}
-
-  const std::string& launcher() const { return launcher_; }
-  std::optional<std::string> text(const std::string& name) const { return environment_(name); }
-
-  // False if none of these is set. Throws UsageError if only some are.
-  bool all_set(const std::vector<std::string>& names) const {
-    std::vector<std::string> set, missing;
-    for (const auto& name : names) (environment_(name) ? set : missing).push_back(name);
-    if (set.empty()) return false;
-    if (missing.empty()) return true;
-    throw UsageError(fmt::format("half of {}'s environment: {} set, {} missing", launcher_,
-                                 fmt::join(set, ", "), fmt::join(missing, ", ")),
-                     "start the process with the launcher, or unset these variables to train in one process");
-  }
-
-  int number(const std::string& name, int low, int high) const {
-    return number_of(name, environment_(name).value_or(""), low, high);
-  }
-  std::optional<int> optional_number(const std::string& name, int low, int high) const {
-    return environment_(name) ? std::optional(number(name, low, high)) : std::nullopt;
-  }
-
- private:
-  const Environment& environment_;
-  const std::string launcher_;
-};
-
 void check_place(const std::string& who, int process, int processes) {
   if (process < processes) return;
   throw UsageError(fmt::format("{} gives this process rank {} in a world of {}", who, process, processes),
                    fmt::format("ranks count from 0 to {}", processes - 1));
 }
 
+// The launcher may not know how many there are: then local_processes is 0.
+void check_local_place(const World& world) {
+  const int place = world.local_process, count = world.local_processes;
+  if (count == 0 || (place < count && count <= world.processes)) return;
+  throw UsageError(
+      fmt::format("{} gives this process local rank {} among {} processes of its host, in a world of {}",
+                  world.launcher, place, count, world.processes),
+      "leave the launcher's variables as it sets them");
+}
+
 // process, processes and, if the launcher tells them, the local ones.
-World place_of(const Variables& variables, const std::string& rank, const std::string& size,
+World place_of(const LauncherVariables& variables, const std::string& rank, const std::string& size,
                const std::string& local_rank, const std::string& local_size) {
   World world{.launcher = variables.launcher()};
   world.processes = variables.number(size, 1, kMostProcesses);
@@ -77,16 +46,20 @@ World place_of(const Variables& variables, const std::string& rank, const std::s
   check_place(variables.launcher(), world.process, world.processes);
   world.local_processes = variables.optional_number(local_size, 1, world.processes).value_or(0);
   world.local_process = variables.optional_number(local_rank, 0, world.processes - 1).value_or(0);
+  check_local_place(world);
   return world;
 }
 
+uint16_t master_port(const LauncherVariables& variables, uint16_t otherwise) {
+  return static_cast<uint16_t>(variables.optional_number("MASTER_PORT", 1, 65535).value_or(otherwise));
+}
+
 // MASTER_ADDR and MASTER_PORT, which torchrun sets and a user of other launchers may set.
-bool take_master(World& world, const Variables& variables) {
+bool take_master(World& world, const LauncherVariables& variables) {
   const auto host = variables.text("MASTER_ADDR");
   if (!host) return false;
   world.host = *host;
-  world.port =
-      static_cast<uint16_t>(variables.optional_number("MASTER_PORT", 1, 65535).value_or(kDefaultPort));
+  world.port = master_port(variables, kDefaultPort);
   return true;
 }
 
@@ -98,7 +71,7 @@ uint16_t port_of_job(std::string_view job) {
   return static_cast<uint16_t>(kDefaultPort + hash % 10000);
 }
 
-std::string job_name(const Variables& variables, const std::vector<std::string>& names) {
+std::string job_name(const LauncherVariables& variables, const std::vector<std::string>& names) {
   for (const auto& name : names) {
     if (const auto value = variables.text(name)) return *value;
   }
@@ -107,7 +80,7 @@ std::string job_name(const Variables& variables, const std::vector<std::string>&
 
 std::optional<World> torchrun(const Environment& environment) {
   const bool own = environment(kLauncherVariable).has_value();
-  const Variables variables(environment, own ? "lockstep launch" : "torchrun");
+  const LauncherVariables variables(environment, own ? "lockstep launch" : "torchrun");
   if (!variables.all_set({"RANK", "WORLD_SIZE"})) return std::nullopt;
   auto world = place_of(variables, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   take_master(world, variables);
@@ -122,7 +95,7 @@ std::optional<World> torchrun(const Environment& environment) {
 }
 
 // mpirun. It names no place to meet: all on one host meet on its loopback interface.
-std::optional<World> mpi(const Variables& variables, const std::string& rank, const std::string& size,
+std::optional<World> mpi(const LauncherVariables& variables, const std::string& rank, const std::string& size,
                          const std::string& local_rank, const std::string& local_size,
                          const std::vector<std::string>& job) {
   if (!variables.all_set({rank, size})) return std::nullopt;
@@ -135,7 +108,7 @@ std::optional<World> mpi(const Variables& variables, const std::string& rank, co
                      kNameMaster);
   }
   world.host = kLoopback;
-  world.port = world.run.empty() ? kDefaultPort : port_of_job(world.run);
+  world.port = master_port(variables, world.run.empty() ? kDefaultPort : port_of_job(world.run));
   return world;
 }
 
@@ -145,14 +118,29 @@ std::optional<World> open_mpi(const Environment& environment) {
              {"OMPI_MCA_ess_base_jobid", "PMIX_NAMESPACE"});
 }
 
+// SLURM_NTASKS may be the job's number, not the step's.
+std::string slurm_size(const LauncherVariables& variables) {
+  return variables.text("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+}
+
+// srun --mpi=pmi2 sets some of MPICH's variables, but SLURM's name the hosts, too. An mpirun inside a step
+// sets all of MPICH's.
+bool started_by_srun(const LauncherVariables& variables) {
+  return variables.text("SLURM_STEP_ID") && !variables.text("MPI_LOCALNRANKS") &&
+         variables.text("PMI_RANK") == variables.text("SLURM_PROCID") &&
+         variables.text("PMI_SIZE") == variables.text(slurm_size(variables));
+}
+
+// PMI_PORT is no name of the job: it differs between hosts.
 std::optional<World> mpich(const Environment& environment) {
-  return mpi({environment, "MPICH"}, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS",
-             {"PMI_JOBID", "HYDRA_JOBID", "PMI_PORT"});
+  const LauncherVariables variables(environment, "MPICH");
+  if (started_by_srun(variables)) return std::nullopt;
+  return mpi(variables, "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", {"PMI_JOBID"});
 }
 
 // The first host of the job. Names of a test cluster on one machine do not resolve: then the host from which
 // it was launched serves, if it belongs to the job.
-std::string slurm_master(const Variables& variables, const std::vector<std::string>& hosts,
+std::string slurm_master(const LauncherVariables& variables, const std::vector<std::string>& hosts,
                          const HostResolves& resolves) {
   if (resolves(hosts.front())) return hosts.front();
   const auto launcher = variables.text("SLURM_LAUNCH_NODE_IPADDR");
@@ -162,26 +150,24 @@ std::string slurm_master(const Variables& variables, const std::vector<std::stri
 }
 
 std::optional<World> slurm(const Environment& environment, const HostResolves& resolves) {
-  const Variables variables(environment, "SLURM");
-  if (!variables.text("SLURM_STEP_ID") || !variables.all_set({"SLURM_PROCID", "SLURM_NTASKS"})) {
+  const LauncherVariables variables(environment, "SLURM");
+  const auto size = slurm_size(variables);
+  if (!variables.text("SLURM_STEP_ID") || !variables.all_set({"SLURM_PROCID", size})) {
     return std::nullopt;  // not in a job, or in its batch script, which has SLURM_PROCID=0, too
   }
-  const auto size = variables.text("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   auto world = place_of(variables, "SLURM_PROCID", size, "SLURM_LOCALID", "");
   world.run =
       fmt::format("{}.{}", variables.text("SLURM_JOB_ID").value_or(""), *variables.text("SLURM_STEP_ID"));
-  if (world.processes == 1) {
-    world.local_processes = 1;
-    return world;
-  }
+  if (world.processes == 1) return world;
   const auto per_host = variables.text("SLURM_STEP_TASKS_PER_NODE");
   const auto host = variables.optional_number("SLURM_NODEID", 0, kMostProcesses);
   if (per_host && host) {
     const auto tasks = slurm_tasks(*per_host);
     if (static_cast<size_t>(*host) < tasks.size()) world.local_processes = tasks[static_cast<size_t>(*host)];
+    check_local_place(world);
   }
   if (take_master(world, variables)) return world;
-  world.port = port_of_job(world.run);
+  world.port = master_port(variables, port_of_job(world.run));
   const auto list = job_name(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
   world.host = world.local_processes == world.processes
                    ? kLoopback
@@ -189,18 +175,37 @@ std::optional<World> slurm(const Environment& environment, const HostResolves& r
   return world;
 }
 
+struct Master {
+  std::string host;
+  uint16_t port;
+};
+
 // HOST:PORT, with an IPv6 address in brackets.
-void take_master(World& world, const std::string& master) {
+Master read_master(const std::string& master) {
   const auto colon = master.rfind(':');
   auto host = master.substr(0, colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
-  if (colon == std::string::npos || host.empty() || (!bracketed && host.find(':') != std::string::npos)) {
+  const bool is_host = !host.empty() && host.find_first_of(bracketed ? "[] " : "[] :") == std::string::npos;
+  if (colon == std::string::npos || !is_host) {
     throw UsageError(fmt::format("the master is '{}', but it must be HOST:PORT", master),
                      "such as 127.0.0.1:29500 or [::1]:29500");
   }
-  world.host = host;
-  world.port = static_cast<uint16_t>(number_of("the master's port", master.substr(colon + 1), 1, 65535));
+  const auto port = number_of("the master's port", master.substr(colon + 1), 1, 65535);
+  return {.host = host, .port = static_cast<uint16_t>(port)};
+}
+
+// The environment with this master in place of the launcher's, whose store, if it serves one, is not there.
+Environment with_master(const Environment& environment, const Master& master) {
+  const auto port = std::to_string(master.port);
+  const bool same = environment("MASTER_ADDR") == master.host && environment("MASTER_PORT") == port;
+  return
+      [environment, host = master.host, port, same](const std::string& name) -> std::optional<std::string> {
+        if (name == "MASTER_ADDR") return host;
+        if (name == "MASTER_PORT") return port;
+        if (name == "TORCHELASTIC_USE_AGENT_STORE" && !same) return std::nullopt;
+        return environment(name);
+      };
 }
 
 World by_flags(const WorldFlags& flags) {
@@ -213,20 +218,23 @@ World by_flags(const WorldFlags& flags) {
         fmt::format("{} given, but {} missing", fmt::join(given, " and "), fmt::join(missing, " and ")),
         "give the rank, the world size and the master together, or use a launcher");
   }
-  World world{.process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
-              .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
-              .local_processes = 0};
+  const auto master = read_master(*flags.master);
+  const World world{
+      .process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
+      .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
+      .local_processes = 0,
+      .host = master.host,
+      .port = master.port};
   check_place("the command line", world.process, world.processes);
-  take_master(world, *flags.master);
   return world;
 }
 
-World by_launcher(const Environment& environment, const HostResolves& resolves) {
-  if (auto world = torchrun(environment)) return *world;
-  if (auto world = open_mpi(environment)) return *world;
-  if (auto world = mpich(environment)) return *world;
-  if (auto world = slurm(environment, resolves)) return *world;
-  return {};
+// Nullopt if none has started this process.
+std::optional<World> by_launcher(const Environment& environment, const HostResolves& resolves) {
+  if (auto world = torchrun(environment)) return world;
+  if (auto world = open_mpi(environment)) return world;
+  if (auto world = mpich(environment)) return world;
+  return slurm(environment, resolves);
 }
 
 }  // namespace
@@ -239,16 +247,14 @@ Environment process_environment() {
 }
 
 World find_world(const WorldFlags& flags, const Environment& environment, const HostResolves& resolves) {
-  World world;
-  if (flags.rank || flags.world_size) {
-    world = by_flags(flags);
-  } else {
-    world = by_launcher(environment, resolves);
-    if (flags.master && world.processes == 1 && world.launcher.empty()) return by_flags(flags);
-    if (flags.master) take_master(world, *flags.master);
+  std::optional<World> world;
+  if (!flags.rank && !flags.world_size) {
+    world = by_launcher(flags.master ? with_master(environment, read_master(*flags.master)) : environment,
+                        resolves);
   }
-  if (world.processes > 1) return world;
-  return {.launcher = world.launcher};
+  if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags);
+  if (world && world->processes == 1) return {.launcher = world->launcher};
+  return world.value_or(World{});
 }
 
 World find_world(const WorldFlags& flags, const Environment& environment) {

@@ -27,11 +27,11 @@ struct World {
       {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
 };
 
-// The place that a user gives by hand. They count processes, not replicas. All three or none.
+// The place that a user gives by hand: all three or none. They count processes, not replicas.
 struct WorldFlags {
-  std::optional<int> rank;
-  std::optional<int> world_size;
-  std::optional<std::string> master;  // HOST:PORT of the store; alone it overrides the launcher's
+  std::optional<int> rank = {};
+  std::optional<int> world_size = {};
+  std::optional<std::string> master = {};  // HOST:PORT of the store; alone it overrides the launcher's
 };
 
 // Returns the value of an environment variable; nullopt if it is not set.
@@ -40,9 +40,10 @@ Environment process_environment();
 
 // Finds the world: by flags, else by torchrun's variables, else by Open MPI's, MPICH's (PMI), SLURM's; else
 // this process is alone. SLURM's count only inside a job step (srun), since a batch script has them, too.
-// Throws UsageError for half an environment (names what is set and what is missing), for a number that is
-// none, for a rank outside the world, and where several hosts have no address to meet at (the hint names
-// master).
+// MASTER_ADDR and MASTER_PORT may name the place for every launcher. An empty variable counts as not set, but
+// is an error for the rank and the size. Throws UsageError for half an environment (names what is set and
+// what is missing), for a number that is none, for a rank outside the world or its host, and where several
+// hosts have no address to meet at (the hint names master).
 World find_world(const WorldFlags& flags = {}, const Environment& environment = process_environment());
 
 }  // namespace lockstep

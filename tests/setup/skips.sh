@@ -14,6 +14,9 @@ expect() {  # expect CODE PATTERN COMMAND...
 
 expect 77 'skipped: for the test of skipping' "$@" 'skips itself'
 expect 77 'skipped: for the test of skipping' "$@" 'skips itself,passes'
+expect 0 'skipped: for the test of skipping' env LOCKSTEP_TEST_CASES=2 "$@" 'skips itself,passes'
+expect 77 'skipped: for the test of skipping' env LOCKSTEP_TEST_CASES=1 "$@" 'skips itself'
+expect 1 '1 == 2' env LOCKSTEP_TEST_CASES=2 "$@" 'skips itself,fails'
 expect 1 '1 == 2' "$@" 'skips itself,fails'
 expect 0 'All tests passed' "$@" 'passes'
 gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU' || true)
