@@ -119,6 +119,9 @@ const Field kFields[] = {
      [](const auto& flags, const auto&) -> Json {
        return name_of(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto));
      }},
+    {"compress", kInPlan | kAgreed,
+     [](const auto& plan) -> Json { return name_of(kCompressNames, plan.trainer.compress); }},
+    {"wire_bytes", kInPlan, [](const auto& plan) -> Json { return plan.wire_bytes(); }},
     {"bn", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kBnPolicyNames, plan.trainer.bn); }},
     {"deterministic", kInPlan | kInSweep | kAgreed,

@@ -30,8 +30,8 @@ std::vector<FlagGroup> flag_groups() {
            {"--lr", "--optimizer", "--momentum", "--nesterov", "--weight-decay", "--clip-norm", "--schedule",
             "--warmup-epochs"}},
           {"Gradients and arithmetic",
-           {"--precision", "--accumulate", "--bn", "--sync", "--bucket-mb", "--allreduce", "--kernels",
-            "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
+           {"--precision", "--accumulate", "--bn", "--sync", "--bucket-mb", "--allreduce", "--compress",
+            "--kernels", "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
           {"Measuring", {"--repeat", "--iterations", "--scaling", "--predict", "--link"}},
           {"Watching and keeping",
            {"--log-every", "--metrics", "--trace", "--save", "--json", "--resume", "--overwrite",
@@ -177,6 +177,11 @@ void add_engine_flags(CLI::App& command, TrainFlags& options) {
   command.add_flag("--deterministic", options.deterministic,
                    "The same command gives the same bits, on GPUs too (slower there)");
   command.add_flag("--invariant", options.invariant, "1, 2, 4 and 8 replicas give the same bits (slower)");
+}
+
+void add_compress_flag(CLI::App& command, TrainFlags& options) {
+  add_choice(command, "--compress", options.compress, kCompressNames,
+             "Round gradients to 16 bits on their way between processes");
 }
 
 void add_check_sync_flag(CLI::App& command, TrainFlags& options) {

@@ -53,6 +53,7 @@ struct TrainFlags {
   std::optional<SyncMode> sync;
   std::optional<int64_t> bucket_mb;
   std::optional<Allreduce> allreduce;
+  Compress compress = Compress::kNone;
   Kernels kernels = Kernels::kAuto;
   CudaGraph cuda_graph = CudaGraph::kAuto;
   std::optional<int> in_flight;  // steps
@@ -105,6 +106,9 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& options);
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
 // --deterministic, --invariant
 void add_engine_flags(CLI::App& command, TrainFlags& options);
+
+// --compress
+void add_compress_flag(CLI::App& command, TrainFlags& options);
 
 // --check-sync
 void add_check_sync_flag(CLI::App& command, TrainFlags& options);

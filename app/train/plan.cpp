@@ -12,6 +12,7 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -84,6 +85,8 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);
   trainer.allreduce = plan.world.alone() ? choose_allreduce(allreduce, trainer.devices) : Allreduce::kGloo;
+  check_compress_of(plan.world, options.compress);
+  trainer.compress = options.compress;
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;
   trainer.check_sync = options.check_sync;
@@ -141,6 +144,11 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
       "use --bn average, or give the first replica a share");
 }
 
+// Of a weight, and of its gradient.
+int64_t element_bytes(const TrainPlan& plan) {
+  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+}
+
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
   const auto& recipe = find_recipe(options.recipe);
   TrainPlan plan;
@@ -191,6 +199,17 @@ std::string TrainPlan::device_lists() const {
   return world.alone() ? to_string(trainer.devices) : world.device_lists();
 }
 
+int64_t TrainPlan::wire_bytes() const {
+  if (world.alone()) return 0;
+  const int64_t bytes = parameter_count * element_bytes(*this);
+  if (!trainer.replica.invariant) {
+    return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
+  }
+  size_t most_replicas = 0;
+  for (const auto& list : world.devices) most_replicas = std::max(most_replicas, list.size());
+  return wire_bytes_of_gather(bytes, world.place.processes, static_cast<int>(most_replicas));
+}
+
 ModelSpec TrainPlan::spec() const {
   return {
       .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
@@ -198,7 +217,7 @@ ModelSpec TrainPlan::spec() const {
 
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
-  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+  const int64_t element = element_bytes(plan);
   const int64_t activations = activations_per_row(plan.spec(), device);
   const int64_t halves =
       replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;

@@ -247,6 +247,7 @@ void setup_train(CLI::App& app) {
   add_output_flags(*train, *options);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*train, *processes);
+  add_compress_flag(*train, *options);
   add_check_sync_flag(*train, *options);
   group_flags(*train);
   train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });

@@ -127,6 +127,48 @@ TEST_CASE("--check-sync works in one process, and is part of the plan") {
   CHECK_THAT(refusal(train({"--check-sync", "-1"}), 2), ContainsSubstring("--check-sync"));
 }
 
+TEST_CASE("--compress changes what travels, and nothing of the rest") {
+  const auto events_of = [](const Words& words) {
+    const TempFolder folder;
+    const auto file = (folder / "run.jsonl").string();
+    const Words common = {"--epochs",  "1", "--print-weights-hash", "--log-every", "1", "--check-sync", "1",
+                          "--metrics", file};
+    const auto results = run_all(small_world(common + words, {on_devices("cpux2"), on_devices("cpu")}));
+    INFO(results[0].err << results[1].err);
+    REQUIRE(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    return metrics_in(file);
+  };
+  const auto plain = events_of({}), same = events_of({"--compress", "none"});
+  CHECK(plain.front().at("compress") == "none");
+  CHECK(same.back().at("weights_sha256") == plain.back().at("weights_sha256"));
+  for (const std::string compress : {"bf16", "fp16"}) {
+    INFO(compress);
+    const auto events = events_of({"--compress", compress});
+    CHECK(events.front().at("compress") == compress);
+    CHECK(2 * events.front().at("wire_bytes").get<int64_t>() == plain.front().at("wire_bytes"));
+    CHECK(events.back().at("weights_sha256") != plain.back().at("weights_sha256"));
+    const auto steps = events_named("step", events), others = events_named("step", plain);
+    REQUIRE(steps.size() == others.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      CHECK(steps[i].at("loss").get<double>() == Approx(others[i].at("loss").get<double>()).epsilon(.02));
+    }
+  }
+}
+
+TEST_CASE("processes that compress differently are refused, and one process that would compress") {
+  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--compress", "bf16"}}));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with compress bf16, process 0 with none\n"));
+  }
+  CHECK_THAT(refusal(train({"--compress", "bf16", "--devices", "cpux2"}), 2),
+             ContainsSubstring("--compress bf16 rounds what travels between processes, and this process is "
+                               "alone\nhint: "));
+  CHECK_THAT(refusal(train({"--compress", "bf16", "--invariant"}), 2), ContainsSubstring("--compress"));
+  CHECK_THAT(refusal(train({"--compress", "int8"}), 2), ContainsSubstring("must be none, bf16 or fp16"));
+}
+
 TEST_CASE("bad input of one process ends all, with its exit code and its reason") {
   const TempFolder folder;
   const auto missing = (folder / "missing").string();
