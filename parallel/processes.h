@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 
@@ -34,6 +35,13 @@ class Processes {
   // Opens channels (parallel/collectives/channel.h), each with its own order of collectives. Throws as
   // gather() does.
   virtual std::vector<std::unique_ptr<Channel>> open_channels(int count) = 0;
+
+  // The first `count` of these processes, at least two, as a world of their own: for measuring how training
+  // scales. They call it at the same point, the others do not. It must be destroyed before this object.
+  // Throws as join_processes() does, and UsageError where processes cannot be parted.
+  virtual std::shared_ptr<Processes> first(int /*count*/) {
+    throw UsageError("these processes cannot be parted", "use processes of join_processes()");
+  }
 
   // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the
   // error, and name this process in theirs. A PeerError says only what this process has seen: in its place it

@@ -64,7 +64,7 @@ int main(int argc, char** argv) {
   if (session.run() != 0) {
     return kFailed;
   }
-  const char* cases =
-      std::getenv("LOCKSTEP_TEST_CASES");  // that ctest runs as one test; by hand one is assumed
+  // How many cases ctest runs as one test; by hand one is assumed.
+  const char* cases = std::getenv("LOCKSTEP_TEST_CASES");
   return skipped_cases > 0 && skipped_cases >= std::atoi(cases == nullptr ? "1" : cases) ? kSkipped : 0;
 }

@@ -1,6 +1,6 @@
-"""faults.py PROGRAM LOOP [TRIALS] [SEED]: in each trial one of two to four processes fails in the middle of a run. Every
-other one must name it and leave with code 10: within 5 seconds of its end, or of the time-out if it was stopped. Then
-nothing may be left running. PROGRAM trains and is killed or stopped from outside; LOOP (faulty_loop.cpp) fails by
+"""faults.py PROGRAM LOOP [TRIALS] [SEED]: in each trial one of two to four processes fails in the middle of a run.
+Every other one must name it and leave with code 10: within 5 seconds of its end, or of the time-out if it was stopped.
+Then nothing may be left running. PROGRAM trains and is killed or stopped from outside; LOOP (faulty_loop.cpp) fails by
 itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the environment overrides TRIALS."""
 
 import os
@@ -12,7 +12,7 @@ import sys
 import time
 
 from listeners import check_listeners
-from processes import PATIENCE, Running, fail, free_port, marked, none_left, run_test, until
+from processes import PATIENCE, Running, fail, free_port, marked, none_left, run_test, started, until
 from training import endless_training
 
 TIMEOUT = {"stop": 8}  # seconds by fault; processes must also start within this time of each other
@@ -42,12 +42,13 @@ class Trial:
         self.program = program
         self.moment = rf"^epoch {chance.randint(1, 3)}/\d+ \| step {chance.randint(1, 5)}/5 "
         self.words = [program, *endless_training(self.timeout)] if self.trains else [
-            loop, self.fault, self.process, chance.randint(0, 300), chance.choice(["cpu", "cpux2"]), self.timeout]
+            loop, self.fault, self.process, chance.randint(1, 300), chance.choice(["cpu", "cpux2"]), self.timeout]
         self.text = f"trial {number}: {self.starter}, {what}, {self.fault}, process {self.process} of {self.count}"
 
     def run(self):
         seconds = self.run_by_hand() if self.starter == "by hand" else self.run_launched()
         none_left()
+        started.clear()
         print(f"{self.text}: {seconds:.1f} s", flush=True)
 
     def signal(self, pid):

@@ -136,6 +136,7 @@ class WatchThread {
     board_.leave();
     while (state_.options.serves_store && WatchClock::now() < begin + limits_.stay && is_needed()) {
       if (!pause(kBriefPause)) return;
+      publish_own();
     }
     note([&] { state_.settled = true; });
   }

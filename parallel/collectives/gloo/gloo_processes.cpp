@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <lockstep/parallel/collectives/gloo/exchange_texts.h>
@@ -31,6 +32,7 @@ class GlooProcesses : public Processes {
   const World& world() const override { return world_; }
   std::vector<std::string> gather(const std::string& own) override;
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
+  std::shared_ptr<Processes> first(int count) override;
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
  private:
@@ -41,7 +43,8 @@ class GlooProcesses : public Processes {
   void check_count(int count);
 
   World world_;
-  const std::chrono::milliseconds timeout_;
+  const JoinOptions options_;
+  const std::chrono::milliseconds timeout_ = options_.timeout;
   const int exceptions_ = std::uncaught_exceptions();
   const ProcessStore store_;
   // Opened before the roll call: until then process 0 does not leave, nor the store with it.
@@ -51,12 +54,13 @@ class GlooProcesses : public Processes {
   const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
   const std::shared_ptr<PostedCollectives> gathered_ = std::make_shared<PostedCollectives>();
   uint64_t gathers_ = 0;
+  std::map<int, int> parts_;  // how often first() was called, by count
   bool failed_ = false;
   std::unique_ptr<FailureWatch> watch_;
 };
 
 GlooProcesses::GlooProcesses(World world, const JoinOptions& options)
-    : world_(std::move(world)), timeout_(options.timeout), store_(world_, options.listen, options.timeout) {
+    : world_(std::move(world)), options_(options), store_(world_, options.listen, options.timeout) {
   const auto all = call_roll(store_, world_, own_presence(world_), timeout_);
   count_local_processes(world_, all);
   address_ = channel_address(world_, all, options.listen);
@@ -138,6 +142,18 @@ std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) tr
 } catch (...) {
   failed_ = true;
   throw;
+}
+
+// The part meets in the same store, with keys of its own.
+std::shared_ptr<Processes> GlooProcesses::first(int count) {
+  World part = world_;
+  part.processes = count;
+  part.local_process = 0;
+  part.local_processes = 0;  // counted again
+  part.host = store_.host();
+  part.store_runs = true;
+  part.run += fmt::format("/first {} {}", count, parts_[count]++);
+  return join_processes(part, options_);
 }
 
 std::exception_ptr GlooProcesses::explain(const std::exception_ptr& error, const std::string& name) noexcept {
