@@ -20,6 +20,7 @@ using KeyOfProcess = std::string (*)(const std::string& name, int process);
 std::vector<std::string> await_all(const ProcessStore& store, const World& world, const std::string& name,
                                    KeyOfProcess key, std::chrono::milliseconds limit) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(world.processes));
   for (int process = 0; process < world.processes; ++process) keys.push_back(key(name, process));
   if (store.wait(keys, limit)) return keys;
   std::vector<int> missing;
