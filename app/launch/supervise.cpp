@@ -155,7 +155,7 @@ class Supervision {
 }  // namespace
 
 LaunchOutcome supervise(std::vector<Child>& children, LaunchSignals& signals, const LaunchLimits& limits) {
-  const auto outcome = Supervision(children, signals, limits).run();
+  auto outcome = Supervision(children, signals, limits).run();
   if (!outcome.failure && !outcome.signalled) {
     for (auto& child : children) child.reap();
   }

@@ -48,7 +48,7 @@ std::vector<std::string> environment_with(const LaunchVariables& variables) {
         std::ranges::any_of(own, [&](const auto& variable) { return variable.first == name; });
     if (!replaced) environment.emplace_back(text);
   }
-  for (const auto& [name, value] : own) environment.push_back(name + "=" + value);
+  for (const auto& [name, value] : own) environment.push_back(fmt::format("{}={}", name, value));
   return environment;
 }
 

@@ -1,6 +1,7 @@
 // Which process has which ranks. Ranks are replicas, counted over the processes in order.
 #pragma once
 
+#include <cstddef>
 #include <vector>
 
 namespace lockstep {

@@ -219,12 +219,11 @@ World by_flags(const WorldFlags& flags) {
         "give the rank, the world size and the master together, or use a launcher");
   }
   const auto master = read_master(*flags.master);
-  const World world{
-      .process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
-      .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
-      .local_processes = 0,
-      .host = master.host,
-      .port = master.port};
+  World world{.process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
+              .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
+              .local_processes = 0,
+              .host = master.host,
+              .port = master.port};
   check_place("the command line", world.process, world.processes);
   return world;
 }

@@ -38,6 +38,7 @@ Coming await_keys(const ProcessStore& store, const std::vector<std::string>& key
 
 std::vector<std::string> keys_of_all(const World& world, const std::string& name, KeyOfProcess key) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(world.processes));
   for (int process = 0; process < world.processes; ++process) keys.push_back(key(name, process));
   return keys;
 }

@@ -95,6 +95,7 @@ void take_place(const ProcessStore& store, const World& world, const Presence& o
 
 std::vector<std::string> roll_keys(const World& world) {
   std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(world.processes));
   for (int process = 0; process < world.processes; ++process) keys.push_back(roll_key(process));
   return keys;
 }
