@@ -52,9 +52,8 @@ if(LOCKSTEP_BUILD_SANITIZE)
     add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=null,alignment,object-size,vptr>
                         $<$<COMPILE_LANGUAGE:CXX>:-fno-sanitize=nonnull-attribute,returns-nonnull-attribute>)
   endif()
-  # With sanitizers g++ 12 warns about its own standard library (GCC bugs 105562 and 105329).
-  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>
-                      $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-array-bounds> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-restrict>)
+  # With sanitizers g++ 12 warns about its own standard library (GCC bug 105562).
+  add_compile_options($<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
   add_link_options(-fsanitize=${LOCKSTEP_BUILD_SANITIZE})
 endif()
 
