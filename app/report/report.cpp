@@ -63,7 +63,7 @@ std::string table_heading(const std::vector<Column>& columns) {
 
 BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings,
                          const TrainWorld& world)
-    : bench_(std::move(bench)), world_(world), interrupt_("the current measurement and the results") {
+    : bench_(std::move(bench)), world_(world), interrupt_(kAwaited) {
   check_distinct_files({{"--json", options.json}});
   if (options.json && world.leads()) file_.emplace(*options.json, options.overwrite);
   settings["repeat"] = options.repeat;

@@ -43,6 +43,9 @@ struct Column {
 
 class BenchReport {
  public:
+  // What a signal lets end.
+  static constexpr const char* kAwaited = "the current measurement and the results";
+
   // Prints the preamble. `settings`: the benchmark's own, for the JSON. Asks no other process. Throws
   // OutputError if the JSON file cannot be written.
   BenchReport(std::string bench, const BenchOptions& options, Json settings, const TrainWorld& world = {});

@@ -254,7 +254,7 @@ void setup_train(CLI::App& app) {
 }
 
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {
-  in_joined_world(processes, [&](TrainWorld& world) { train_with(world, flags, color); });
+  in_joined_world(processes, awaited(flags), [&](TrainWorld& world) { train_with(world, flags, color); });
 }
 
 }  // namespace lockstep

@@ -156,7 +156,8 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
     }
     times = time_sums(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      report.row(allreduce_row(replicas, algorithms[a], count * kSmallest, facts[a], times.sums[a], times.copies));
+      report.row(
+          allreduce_row(replicas, algorithms[a], count * kSmallest, facts[a], times.sums[a], times.copies));
       all_wrong += facts[a].wrong;
     }
   }
@@ -232,8 +233,7 @@ void setup_bench_allreduce(CLI::App& bench) {
                    "Smallest sum; sizes grow by a factor of four (default: 8; of several processes 1K)")
       ->check(byte_size(kSmallest));
   allreduce
-      ->add_option("--max-bytes", options->max_bytes,
-                   "Largest sum (default: 128M; of several processes 64M)")
+      ->add_option("--max-bytes", options->max_bytes, "Largest sum (default: 128M; of several processes 64M)")
       ->check(byte_size(kSmallest));
   allreduce
       ->add_option("--iterations", options->iterations,
@@ -242,7 +242,8 @@ void setup_bench_allreduce(CLI::App& bench) {
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*allreduce, *processes);
   allreduce->callback([options, processes] {
-    in_joined_world(*processes, [&](TrainWorld& world) { run_bench_allreduce(*options, world); });
+    in_joined_world(*processes, BenchReport::kAwaited,
+                    [&](TrainWorld& world) { run_bench_allreduce(*options, world); });
   });
 }
 

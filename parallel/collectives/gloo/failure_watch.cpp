@@ -134,7 +134,7 @@ class WatchThread {
       publish_own();
     }
     board_.leave();
-    while (state_.options.serves_store && WatchClock::now() < begin + limits_.stay && is_needed()) {
+    while (state_.options.serves_store && WatchClock::now() < begin + limits_.stay && is_needed(begin)) {
       if (!pause(kBriefPause)) return;
       publish_own();
     }
@@ -189,12 +189,14 @@ class WatchThread {
     return true;
   }
 
-  // Whether another process may still ask the store. After the verdict a silent one will not.
-  bool is_needed() {
+  // Whether another process may still ask the store. One that is silent for longer than the grace will not:
+  // the verdict may have come earlier, before all have looked.
+  bool is_needed(WatchClock::time_point begin) {
     const auto& reports = board_.reports();
+    const bool all_may_ask = needs_nothing() || WatchClock::now() < begin + limits_.grace;
     bool needed = false;
     for (int process = 0; process < static_cast<int>(reports.size()); ++process) {
-      const bool expected = needs_nothing() || reports[static_cast<size_t>(process)].has_value();
+      const bool expected = all_may_ask || reports[static_cast<size_t>(process)].has_value();
       needed = needed || (process != state_.options.process && expected && !board_.left(process));
     }
     note([] {});
