@@ -106,7 +106,7 @@ class WatchThread {
   // Returns when the watch goes away, or when all is told and learnt. Throws when the store is lost.
   void run() {
     while (!look()) {
-      if (!pause(time_between_looks())) return;
+      if (!pause(time_between_looks())) return publish_own();  // it may have left just now
     }
     settle();
   }
