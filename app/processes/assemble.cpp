@@ -1,10 +1,8 @@
 #include <lockstep/app/processes/assemble.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -14,6 +12,7 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -21,11 +20,9 @@ namespace {
 
 // Differs between machines, and between containers with names of their own.
 std::string machine_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return std::string(host.data()) + " " + boot;
+  return own_host_name() + " " + boot;
 }
 
 Member introduction(const TrainFlags& options, const World& place) {

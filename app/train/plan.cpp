@@ -7,13 +7,16 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
+#include <vector>
 
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
@@ -102,6 +105,11 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   if (options.invariant) check_invariant(plan.world_size());
 }
 
+// Of a weight, and of its gradient.
+int64_t element_bytes(const TrainPlan& plan) {
+  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+}
+
 // Sets the factory and the figures of the model. Returns one such model.
 Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
@@ -116,7 +124,12 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
   auto model = plan.factory();
-  for (const auto& param : model.module->parameters()) plan.parameter_count += param.numel();
+  std::vector<int64_t> trained;  // the sizes of parameters
+  for (const auto& param : model.module->parameters()) {
+    plan.parameter_count += param.numel();
+    if (param.requires_grad()) trained.push_back(param.numel());
+  }
+  plan.largest_bucket = largest_bucket(trained, element_bytes(plan), plan.trainer.replica.sync);
   plan.has_batch_norm = !model.module->buffers().empty();
   return model;
 }
@@ -142,11 +155,6 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
           "replica's batch-norm statistics (--bn root)",
           options.split, with_commas(plan.batch_size), plan.model),
       "use --bn average, or give the first replica a share");
-}
-
-// Of a weight, and of its gradient.
-int64_t element_bytes(const TrainPlan& plan) {
-  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
@@ -241,7 +249,8 @@ int64_t host_bytes(const TrainPlan& plan) {
     const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
-  return bytes;
+  if (plan.trainer.compress == Compress::kNone) return bytes;
+  return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
 }
 
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,

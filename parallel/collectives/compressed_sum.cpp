@@ -1,14 +1,26 @@
 #include <lockstep/parallel/collectives/compressed_sum.h>
 
 namespace lockstep {
+namespace {
+
+// Numbers in each process's part.
+int64_t part_of(int64_t n, int processes) { return (n + processes - 1) / processes; }
+
+}  // namespace
 
 torch::ScalarType sent_type(Compress compress) {
   return compress == Compress::kFp16 ? torch::kHalf : torch::kBFloat16;
 }
 
+int64_t compressed_sum_bytes(int64_t n, int processes) {
+  const int64_t part = part_of(n, processes);
+  const int64_t sent_and_received = 2 * processes * part * static_cast<int64_t>(sizeof(int16_t));
+  return sent_and_received + part * static_cast<int64_t>(sizeof(float));  // in which a part is added
+}
+
 CompressedSum::CompressedSum(Channel& channel, int processes, Compress compress, const torch::Tensor& own)
     : channel_(&channel), n_(own.numel()) {
-  const int64_t part = (n_ + processes - 1) / processes;
+  const int64_t part = part_of(n_, processes);
   const auto options = torch::TensorOptions(sent_type(compress));
   parts_ = torch::empty({processes, part}, options.pinned_memory(!own.is_cpu()));
   received_ = torch::empty({processes, part}, options);

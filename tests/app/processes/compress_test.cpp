@@ -69,6 +69,29 @@ TEST_CASE("a plan says what each process sends per step") {
   CHECK(plan_fields(alone).at("wire_bytes") == 0);
 }
 
+// LeNet's parameters have 180, 20, 25000, 50, 102400, 128, 1280 and 10 numbers, each filled up to a multiple
+// of 16: 129,120 in all, which is one bucket.
+TEST_CASE("the memory estimate counts what compressed gradients travel in") {
+  // What --compress adds in the first process.
+  const auto added = [](const std::vector<size_t>& replicas, SyncMode sync, Compress compress) {
+    auto flags = lenet_flags();
+    flags.sync = sync;
+    const auto plain = host_bytes(make_train_plan(flags, {}, cpu_world(replicas)));
+    flags.compress = compress;
+    return host_bytes(make_train_plan(flags, {}, cpu_world(replicas))) - plain;
+  };
+  for (const auto compress : {Compress::kBf16, Compress::kFp16}) {
+    // 2 bytes each to send and to receive, and this process's part in float.
+    CHECK(added({1, 1}, SyncMode::kOverlapped, compress) == 4 * 129'120 + 4 * 64'560);
+    CHECK(added({3, 1}, SyncMode::kBucketed, compress) == 4 * 129'120 + 4 * 64'560);
+    CHECK(added({1, 1, 1, 1}, SyncMode::kBucketed, compress) == 4 * 129'120 + 4 * 32'280);
+    CHECK(added({1, 1}, SyncMode::kParameterwise, compress) == 4 * 102'400 + 4 * 51'200);
+    // Three parts are uneven there: 34,134 each for 102,400.
+    CHECK(added({1, 1, 1}, SyncMode::kParameterwise, compress) == 4 * 3 * 34'134 + 4 * 34'134);
+    CHECK(added({1, 1}, SyncMode::kOverlapped, Compress::kNone) == 0);
+  }
+}
+
 TEST_CASE("--compress is refused where nothing travels or nothing may be rounded") {
   const auto refused = [](const auto& change) -> std::string {
     auto flags = lenet_flags();

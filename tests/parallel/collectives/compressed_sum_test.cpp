@@ -138,6 +138,13 @@ TEST_CASE("no elements are a sum, too") {
 // within one, are each off by at most 2^-24 of a number of at most about X': the sum of all ranks' |x|. With
 // six ranks that is below .0015 u X'. Hence 2.01 u X', as X' is no less than X. A number below 2^-14 is off
 // by up to 2^-25 in fp16, with or without digits to lose: (processes + 1) 2^-25.
+TEST_CASE("the memory of a compressed sum: 2 bytes to send and to receive, and a part in float") {
+  CHECK(compressed_sum_bytes(12, 2) == 2 * 2 * 12 + 4 * 6);
+  CHECK(compressed_sum_bytes(10, 3) == 2 * 2 * 12 + 4 * 4);  // filled up to three parts of four
+  CHECK(compressed_sum_bytes(1, 4) == 2 * 2 * 4 + 4);
+  CHECK(compressed_sum_bytes(0, 4) == 0);
+}
+
 TEST_CASE("the error of a compressed sum has a bound, whatever the number of processes") {
   constexpr int64_t kElements = 50'021;
   for (const auto& format : kFormats) {
