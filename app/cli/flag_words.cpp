@@ -11,20 +11,20 @@ struct Words {
   std::string_view flag;
 };
 
-constexpr Words kWords[] = {{"CudaGraph::kAuto", "--cuda-graph auto"},
-                            {"CudaGraph::kOff", "--cuda-graph off"},
-                            {"use allreduce ", "use --allreduce "},
-                            {"use the device list ", "use --devices "},
-                            {"use batch size ", "use --batch-size "},
-                            {"use a smaller batch size", "use a smaller --batch-size"},
-                            {"replace it with overwrite = true", "replace it with --overwrite"},
-                            {"give the rank, the world size and the master together",
-                             "give --rank, --world-size and --master together"},
-                            {"give the master's address: ", "give --master HOST:PORT: "},
-                            {"give each process the address on which it is to listen",
-                             "give each process --listen ADDRESS, with the address that others reach"},
-                            {"give an address of this host to listen on",
-                             "give --listen an address of this host"}};
+constexpr Words kWords[] = {
+    {"CudaGraph::kAuto", "--cuda-graph auto"},
+    {"CudaGraph::kOff", "--cuda-graph off"},
+    {"use allreduce ", "use --allreduce "},
+    {"use the device list ", "use --devices "},
+    {"use batch size ", "use --batch-size "},
+    {"use a smaller batch size", "use a smaller --batch-size"},
+    {"replace it with overwrite = true", "replace it with --overwrite"},
+    {"give the rank, the world size and the master together",
+     "give --rank, --world-size and --master together"},
+    {"give the master's address: ", "give --master HOST:PORT: "},
+    {"give each process the address on which it is to listen",
+     "give each process --listen ADDRESS, with the address that others reach"},
+    {"give an address of this host to listen on", "give --listen an address of this host"}};
 
 }  // namespace
 
