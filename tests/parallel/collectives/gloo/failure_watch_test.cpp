@@ -142,6 +142,15 @@ TEST_CASE("a process that answers but waits for nobody takes no part, and one th
   CHECK_THAT(verdict_of(*first), ContainsSubstring("process 1 of 2 (node, pid 101) " + what));
 }
 
+TEST_CASE("a process that leaves and ends at once has told that it left") {
+  const Watched world(2);
+  auto leaving = world.watch(1, {.look = kNever});
+  leaving->leave();
+  leaving.reset();
+  const auto other = world.watch(0, kPatient);
+  CHECK_THAT(verdict_of(*other), ContainsSubstring("process 1 of 2 (node, pid 101) left before the others"));
+}
+
 TEST_CASE("a process reports the collective that failed first, else the one that has waited longest") {
   const Watched world(2);
   const auto first = world.watch(0, kNoGrace);
@@ -172,6 +181,20 @@ TEST_CASE("the store's host stays until the others have what they need") {
   CHECK(world.board(0).left(1));
   another.join();
   CHECK(seen == (own_error ? "process 0 failed first: full" : "process 2 failed first: broke"));
+}
+
+TEST_CASE("after an early verdict the store's host stays for those that have not looked yet") {
+  const Watched world(3);
+  auto failed = world.board(2);
+  failed.publish({.kind = ReportKind::kError, .text = "broke"}, /*alarm=*/true);
+  failed.leave();
+  const auto host = world.watch(0, kPatient, /*serves_store=*/true);
+  std::jthread ending([&] { host->explain(kLostPeer, ""); });
+  while (!world.board(0).verdict()) std::this_thread::yield();
+  const auto late = world.watch(1, kPatient);
+  CHECK(verdict_of(*late) == "process 2 failed first: broke");
+  ending.join();
+  CHECK(world.board(0).left(1));
 }
 
 TEST_CASE("after the verdict the store's host waits for no silent process") {
