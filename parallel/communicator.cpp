@@ -1,13 +1,10 @@
 #include <lockstep/parallel/communicator.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
-#include <array>
-#include <set>
-#include <sstream>
 #include <string>
 
+#include <lockstep/parallel/collectives/allreduce_choice.h>
 #include <lockstep/parallel/collectives/local_communicator.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/collectives/rank_layout.h>
@@ -18,89 +15,13 @@
 namespace lockstep {
 namespace {
 
-// What one process tells the others about its choice of an algorithm.
-struct AllreduceWish {
-  std::string wanted;
-  std::string nccl_problem;            // why NCCL cannot join its devices; empty: it can
-  std::vector<std::string> gpus = {};  // host and device of each
-};
-
-std::string nccl_words(const std::exception_ptr& problem) {
-  if (!problem) return {};
-  try {
-    std::rethrow_exception(problem);
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-std::string host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
-// One line each: the choice, NCCL's problem, the devices.
-std::string text_of_wish(Allreduce wanted, std::span<const torch::Device> devices) {
-  auto text = fmt::format("{}\n{}\n", name_of(kAllreduceNames, wanted), nccl_words(nccl_problem(devices)));
-  for (const auto& device : devices) text += fmt::format("{} {}\n", host_name(), device.str());
-  return text;
-}
-
-AllreduceWish parse_wish(const std::string& text) {
-  std::istringstream in(text);
-  AllreduceWish wish;
-  std::getline(in, wish.wanted);
-  std::getline(in, wish.nccl_problem);
-  for (std::string gpu; std::getline(in, gpu);) wish.gpus.push_back(gpu);
-  return wish;
-}
-
-// The wishes of all processes. Throws UsageError when they want different algorithms.
-std::vector<AllreduceWish> gather_wishes(Allreduce wanted, std::span<const torch::Device> devices,
-                                         Processes& processes) {
-  std::vector<AllreduceWish> wishes;
-  for (const auto& text : processes.gather(text_of_wish(wanted, devices))) {
-    wishes.push_back(parse_wish(text));
-    if (wishes.back().wanted == wishes.front().wanted) continue;
-    throw UsageError(fmt::format("process 0 wants allreduce {}, process {} wants {}", wishes.front().wanted,
-                                 wishes.size() - 1, wishes.back().wanted),
-                     "start all processes with the same program and options");
-  }
-  return wishes;
-}
-
-Allreduce nccl_or_gloo(Allreduce wanted, const std::vector<AllreduceWish>& wishes) {
-  std::set<std::string> gpus;
-  bool distinct = true;
-  for (size_t process = 0; process < wishes.size(); ++process) {
-    const auto& wish = wishes[process];
-    if (!wish.nccl_problem.empty()) {
-      if (wanted == Allreduce::kAuto) return Allreduce::kGloo;
-      throw UsageError(fmt::format("NCCL cannot join process {}: {}", process, wish.nccl_problem),
-                       "use allreduce gloo, which works on any devices");
-    }
-    for (const auto& gpu : wish.gpus) distinct &= gpus.insert(gpu).second;
-  }
-  // Processes that see different GPUs may give them the same number: who asks for NCCL gets it, and NCCL
-  // itself refuses two ranks on one GPU.
-  return distinct || wanted == Allreduce::kNccl ? Allreduce::kNccl : Allreduce::kGloo;
-}
-
 Allreduce choose_between_processes(Allreduce wanted, std::span<const torch::Device> devices,
                                    Processes& processes) {
-  const auto wishes = gather_wishes(wanted, devices, processes);
-  switch (wanted) {
-    case Allreduce::kAuto:
-    case Allreduce::kNccl:
-      return nccl_or_gloo(wanted, wishes);
-    case Allreduce::kGloo:
-      return wanted;
-    default:
-      throw UsageError(fmt::format("allreduce {} sums within one process, but there are {} processes",
-                                   name_of(kAllreduceNames, wanted), wishes.size()),
-                       "use allreduce gloo or auto");
+  std::vector<AllreduceWish> wishes;
+  for (const auto& text : processes.gather(text_of_wish(own_wish(wanted, devices)))) {
+    wishes.push_back(read_wish(text));
   }
+  return choose_for_all(wanted, wishes);
 }
 
 bool are_several(const Processes* processes) { return processes && processes->world().processes > 1; }
@@ -124,6 +45,30 @@ std::string shared_nccl_id(Processes* processes) {
   if (!processes) return make_nccl_id();
   const bool is_first = processes->world().process == 0;
   return from_hex(processes->gather(is_first ? to_hex(make_nccl_id()) : std::string()).front());
+}
+
+// Throws UsageError where processes compress differently, and where nothing is sent that could be compressed.
+void check_compressible(const CommunicatorOptions& options) {
+  const std::string own(name_of(kCompressNames, options.compress));
+  if (options.processes) {
+    const auto all = options.processes->gather("compress " + own);
+    for (size_t process = 1; process < all.size(); ++process) {
+      if (all[process] == all.front()) continue;
+      throw UsageError(
+          fmt::format("process 0 says \"{}\", process {} says \"{}\"", all.front(), process, all[process]),
+          "start all processes with the same program and options");
+    }
+  }
+  if (options.compress == Compress::kNone) return;
+  if (!options.processes) {
+    throw UsageError(
+        fmt::format("compress {} rounds what travels between processes, but this process is alone", own),
+        "use Compress::kNone");
+  }
+  if (options.algorithm == Allreduce::kNccl) {
+    throw UsageError(fmt::format("compress {} needs allreduce gloo, but it is nccl", own),
+                     "use allreduce gloo, or Compress::kNone");
+  }
 }
 
 }  // namespace
@@ -152,6 +97,7 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   const auto processes = options.processes;
   options.algorithm = choose_allreduce(options.algorithm, options.devices, processes.get());
   const auto layout = gather_layout(static_cast<int>(options.devices.size()), processes.get());
+  check_compressible(options);
   if (options.algorithm != Allreduce::kNccl) return make_local_communicator(std::move(options), layout);
   return make_nccl_communicator({.devices = options.devices,
                                  .first_rank = layout.first_rank(),

@@ -11,6 +11,7 @@
 #include <future>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lockstep/support/choices.h>
@@ -55,6 +56,9 @@ class Endpoint {
 
   // tensor becomes the sum over all ranks, with the same bits on every rank of one device type.
   virtual Work allreduce_sum(torch::Tensor tensor) = 0;
+  // The same for gradients: if CommunicatorOptions::compress says so and they are float, they are rounded on
+  // their way between processes. Otherwise this is allreduce_sum().
+  virtual Work allreduce_gradients(torch::Tensor tensor) { return allreduce_sum(std::move(tensor)); }
   // tensor becomes rank `root`'s.
   virtual Work broadcast(torch::Tensor tensor, int root) = 0;
   // out[i] becomes rank i's tensor. out (world_size, ...tensor's shape).
@@ -100,11 +104,23 @@ inline constexpr Choice<Allreduce> kAllreduceNames[] = {
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices,
                            Processes* processes = nullptr);
 
+// What travels between processes for a sum of float gradients (Endpoint::allreduce_gradients). With kBf16 and
+// kFp16 each process rounds its own sum to 16 bits, these are added in float, and the total is rounded once
+// more: an error of at most about 2u (|x_0| + |x_1| + ...), where x_i is process i's sum and u is 2^-8 for
+// bf16, 2^-11 for fp16. All ranks get the same bits. bf16 has float's range. fp16 is more precise, but has a
+// smaller one: what is above 65,504 becomes infinite, and what is below 2^-25 becomes 0. Nothing is scaled or
+// cut off: a gradient that does not fit shows in the loss of the next step, which is no finite number.
+enum class Compress { kNone, kBf16, kFp16 };
+
+inline constexpr Choice<Compress> kCompressNames[] = {
+    {"none", Compress::kNone}, {"bf16", Compress::kBf16}, {"fp16", Compress::kFp16}};
+
 struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
   int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
   Allreduce algorithm = Allreduce::kAuto;
   std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
+  Compress compress = Compress::kNone;             // others: between processes, by kGloo
   // Gets one span per collective and rank, except for sums in a world of one. Must outlive the communicator.
   Trace* trace = nullptr;
 };
@@ -114,7 +130,8 @@ struct CommunicatorOptions {
 // from them. Each replica gets a thread that does its part of every collective and sleeps in between.
 // Endpoints live as long as the communicator. Wait for every posted collective before you destroy it;
 // destruction may end the rest unfinished. Throws as choose_allreduce() and Processes::open_channels() do,
-// UsageError for an empty list, and MemoryError if the system cannot start a thread.
+// UsageError for an empty list, for `compress` in one process or with NCCL, and where processes compress
+// differently, and MemoryError if the system cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);
 
 }  // namespace lockstep

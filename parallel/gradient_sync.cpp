@@ -32,6 +32,15 @@ torch::Tensor in_memory_order(const torch::Tensor& tensor) {
 
 }  // namespace
 
+int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
+                       const GradientSyncOptions& options) {
+  int64_t largest = 0;
+  for (const auto& bucket : plan_buckets(numels, flat_layout(numels), element_size, bounds_of(options))) {
+    largest = std::max(largest, bucket.end - bucket.begin);
+  }
+  return largest;
+}
+
 // Tells the sync that backward has completed a parameter's gradient. Autograd also calls it for an undefined
 // one.
 class GradientSync::Hook : public torch::autograd::PostAccumulateGradHook {
@@ -97,7 +106,7 @@ void GradientSync::post_ready_buckets() {
   for (int b = progress_->take_ready(); b >= 0; b = progress_->take_ready()) {
     const auto& bucket = progress_->buckets()[static_cast<size_t>(b)];
     works_.push_back(
-        endpoint_.allreduce_sum(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
+        endpoint_.allreduce_gradients(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
     if (options_.mode == SyncMode::kParameterwise) works_.back().wait();
   }
 }

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -40,6 +41,11 @@ struct GradientSyncOptions {
   // A bucket's bound (1 MB for the first and the last); a larger tensor has a bucket of its own.
   int64_t bucket_bytes = 25 << 20;
 };
+
+// Elements of the largest bucket of gradients of these sizes, the gaps behind them included: as many travel
+// at the same time. numels: of the trained parameters, in the order of registration.
+int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
+                       const GradientSyncOptions& options);
 
 // Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
 //

@@ -8,11 +8,13 @@
 #pragma once
 
 #include <chrono>
+#include <exception>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 
@@ -33,6 +35,28 @@ class Processes {
   // Opens channels (parallel/collectives/channel.h), each with its own order of collectives. Throws as
   // gather() does.
   virtual std::vector<std::unique_ptr<Channel>> open_channels(int count) = 0;
+
+  // The first `count` of these processes, at least two, as a world of their own: for measuring how training
+  // scales. They call it at the same point, the others do not. It must be destroyed before this object.
+  // Throws as join_processes() does, and UsageError where processes cannot be parted.
+  virtual std::shared_ptr<Processes> first(int /*count*/) {
+    throw UsageError("these processes cannot be parted", "use processes of join_processes()");
+  }
+
+  // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the
+  // error, and name this process in theirs. A PeerError says only what this process has seen: in its place it
+  // returns one with the verdict of all, which names the process that failed first, or that does not answer.
+  // Any other error is returned as it is. Takes some seconds at most.
+  //
+  //   } catch (...) {
+  //     std::rethrow_exception(processes->explain(std::current_exception()));
+  //   }
+  //
+  // name: of this process, for the messages of others: "rank 4 (process 2)". Empty: by its number.
+  virtual std::exception_ptr explain(const std::exception_ptr& error,
+                                     const std::string& /*name*/ = {}) noexcept {
+    return error;  // of processes that nobody watches
+  }
 };
 
 struct JoinOptions {

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/sync_check.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stream.h>
 
@@ -46,6 +47,7 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
                                          .threads = options.threads,
                                          .algorithm = options.allreduce,
                                          .processes = options.processes,
+                                         .compress = options.compress,
                                          .trace = options.replica.trace});
   options.validate(communicator->world_size());
   return communicator;
@@ -131,6 +133,7 @@ void Trainer::step(std::span<const int64_t> rows) {
   ++steps_taken_;
   // Until the shares are settled, each step's shares depend on the times of the step before.
   wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
+  if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
 }
 
 // Waits until at most `under_way` steps are under way.
@@ -194,7 +197,7 @@ void Trainer::tune_split(const StepInFlight& step) {
   tuner_->observe(rows, seconds);
 }
 
-// Calls own(local) in each replica's thread for its (n) double, on its device. Returns those of all ranks,
+// Calls own(local) in each replica's thread for its (n) numbers, on its device. Returns those of all ranks,
 // (world, n) on the host.
 torch::Tensor Trainer::gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own) {
   std::vector<torch::Tensor> gathered(replicas_.size());
@@ -228,6 +231,18 @@ TrainSums Trainer::take_sums() {
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
   return total;
+}
+
+void Trainer::check_sync() {
+  wait_for_steps(0);
+  if (world_size() == 1) return;
+  const int process = options_.processes ? options_.processes->world().process : 0;
+  const auto tensors = [&](size_t i) {
+    return replicated_tensors(*models_[i].module, options_.replica.invariant);
+  };
+  const auto reports =
+      gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
+  require_equal_reports(reports, tensors(0), steps_taken_);
 }
 
 // Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs

@@ -61,7 +61,8 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, and the error that ended this or an earlier step.
+  // no rows, the error that ended this or an earlier step, and what check_sync() throws where
+  // options.check_sync asks for it.
   void step(std::span<const int64_t> rows);
 
   // Returns how long each phase took on this process's replicas, summed over the steps since the last call.
@@ -79,6 +80,12 @@ class Trainer {
   // Returns copies of all parameters and buffers of one replica by name, on the host and contiguous. Buffers
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
   std::vector<NamedTensor> weights(int local = 0);
+
+  // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
+  // other; with options.replica.invariant also the batch-norm statistics. Waits for the steps under way.
+  // Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError
+  // (sync_check.h) in every process if they differ, and the error that ended a collective.
+  void check_sync();
 
   void synchronize();
   int world_size() const { return communicator_->world_size(); }

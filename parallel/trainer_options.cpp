@@ -36,6 +36,8 @@ void check_ranges(const TrainerOptions& options) {
   at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
   const int in_flight = steps_in_flight(options);
   refuse_if(in_flight < 1 || in_flight > 2, fmt::format("in_flight is {}", in_flight), "it must be 1 or 2");
+  refuse_if(options.check_sync < 0, fmt::format("check_sync is {}", options.check_sync),
+            "it must be a number of steps, or 0 for never");
   const double clip_norm = options.replica.clip_norm;
   refuse_if(!(clip_norm >= 0), fmt::format("clip_norm is {}", clip_norm),
             "it must be a positive number, or 0 for no bound");
@@ -88,6 +90,19 @@ void check_cuda_graph(const TrainerOptions& options) {
             fmt::format("CudaGraph::kOn needs a GPU, but the devices are {}", to_string(devices)), hint);
 }
 
+void check_compress(const TrainerOptions& options) {
+  if (options.compress == Compress::kNone) return;
+  const auto refuse = [&](bool wrong, const char* why) {
+    refuse_if(wrong, fmt::format("compress is {}, {}", name_of(kCompressNames, options.compress), why),
+              "use Compress::kNone");
+  };
+  refuse(!options.processes || options.processes->world().processes == 1,
+         "but this process is alone: it sends nothing");
+  refuse(options.allreduce == Allreduce::kNccl, "but NCCL sends gradients as they are");
+  refuse(options.replica.precision == Precision::kFp64, "but the gradients are fp64, which is not rounded");
+  refuse(options.replica.invariant, "but invariant gives the same bits for any number of processes");
+}
+
 void check_optimizer(const OptimizerOptions& optimizer) {
   if (optimizer.kind == OptimizerKind::kAdamW) {
     refuse_if(optimizer.momentum != 0 || optimizer.nesterov,
@@ -107,6 +122,7 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
   check_split(*this, world_size);
   check_invariant(*this, world_size);
   check_cuda_graph(*this);
+  check_compress(*this);
   check_optimizer(replica.optimizer);
   refuse_if(replica.precision == Precision::kTf32 && !any_gpu(devices),
             fmt::format("Precision::kTf32 needs a GPU, but the devices are {}", to_string(devices)),

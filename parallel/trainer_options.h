@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <vector>
@@ -22,6 +23,7 @@ struct TrainerOptions {
   std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
   int threads = 1;                                 // intra-op threads of each replica
   Allreduce allreduce = Allreduce::kAuto;
+  Compress compress = Compress::kNone;  // of the gradients, between processes
   ReplicaOptions replica;
   LrSchedule lr;
   int accumulate = 1;  // micro-batches per shard and step; their gradients are summed over the replicas once
@@ -32,6 +34,7 @@ struct TrainerOptions {
   std::vector<double> split;  // shares of the batch, one per replica of the world; empty: even
   bool auto_split = false;    // finds the shares by timing the first steps
   BnPolicy bn = BnPolicy::kRoot;
+  int64_t check_sync = 0;  // step() compares the replicas after every so many steps; 0: never
 
   // Throws UsageError for a value out of range, and for options that exclude each other:
   // - auto_split with a split;
@@ -40,6 +43,7 @@ struct TrainerOptions {
   //   number of replicas in the world that does not divide 8;
   // - CudaGraph::kOn with a trace, replica.invariant, auto_split or replica.wait_for_device, which need the
   //   phases of each step, or without a GPU in this process;
+  // - compress in one process, with Allreduce::kNccl, with Precision::kFp64, or with replica.invariant;
   // - Precision::kTf32 without a GPU in this process;
   // - nesterov without momentum, and either of them with AdamW.
   // world_size: replicas of all processes. Empty: the number of devices if this process is alone; otherwise

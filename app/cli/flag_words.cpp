@@ -14,6 +14,7 @@ struct Words {
 constexpr Words kWords[] = {
     {"CudaGraph::kAuto", "--cuda-graph auto"},
     {"CudaGraph::kOff", "--cuda-graph off"},
+    {"Compress::kNone", "--compress none"},
     {"use allreduce ", "use --allreduce "},
     {"use the device list ", "use --devices "},
     {"use batch size ", "use --batch-size "},

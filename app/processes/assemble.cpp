@@ -1,10 +1,8 @@
 #include <lockstep/app/processes/assemble.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
@@ -14,30 +12,24 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-using Member = nlohmann::ordered_json;  // what a process says of itself
-
 // Differs between machines, and between containers with names of their own.
 std::string machine_name() {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
   std::string boot;
   std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return std::string(host.data()) + " " + boot;
+  return own_host_name() + " " + boot;
 }
 
 Member introduction(const TrainFlags& options, const World& place) {
   Member member;
-  member["devices"] = Member::array();
-  for (const auto& device : usable_devices(local_spec(options.devices, place, visible_gpus()))) {
-    member["devices"].push_back(device.str());
-  }
-  member["machine"] = machine_name();
-  member["cores"] = allowed_cores();
+  const std::vector<std::vector<torch::Device>> lists{
+      usable_devices(local_spec(options.devices, place, visible_gpus()))};
+  member["lists"] = list_names(lists);
   member["log_every"] = options.log_every;
   member["print_weights_hash"] = options.print_weights_hash;
   member["save"] = options.save.has_value();
@@ -45,10 +37,10 @@ Member introduction(const TrainFlags& options, const World& place) {
   return member;
 }
 
-std::vector<torch::Device> devices_of(const Member& member) {
-  std::vector<torch::Device> devices;
-  for (const auto& name : member.at("devices")) devices.emplace_back(name.get<std::string>());
-  return devices;
+size_t most_replicas(const Member& member) {
+  size_t most = 0;
+  for (const auto& list : member.at("lists")) most = std::max(most, list.size());
+  return most;
 }
 
 void pin_to_share(const std::vector<Member>& members, size_t process) {
@@ -58,7 +50,7 @@ void pin_to_share(const std::vector<Member>& members, size_t process) {
   for (size_t i = 0; i < members.size(); ++i) {
     if (members[i].at("machine") != own.at("machine") || members[i].at("cores") != own.at("cores")) continue;
     if (i == process) place = replicas.size();
-    replicas.push_back(members[i].at("devices").size());
+    replicas.push_back(most_replicas(members[i]));
   }
   if (replicas.size() == 1) return;
   pin_to_cores(share_of_cores(own.at("cores").get<std::vector<int>>(), replicas, place));
@@ -90,24 +82,54 @@ std::string in_words(std::string key) {
 
 }  // namespace
 
+Member list_names(std::span<const std::vector<torch::Device>> lists) {
+  auto names = Member::array();
+  for (const auto& list : lists) {
+    names.push_back(Member::array());
+    for (const auto& device : list) names.back().push_back(device.str());
+  }
+  return names;
+}
+
+std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce) {
+  auto members = together(world, [&] {
+    auto member = introduce();
+    member["machine"] = machine_name();
+    member["cores"] = allowed_cores();
+    return member;
+  });
+  pin_to_share(members, static_cast<size_t>(world.place.process));
+  return members;
+}
+
+std::vector<std::vector<torch::Device>> devices_of(const std::vector<Member>& members, size_t list) {
+  std::vector<std::vector<torch::Device>> devices;
+  for (const auto& member : members) {
+    devices.emplace_back();
+    for (const auto& name : member.at("lists").at(list)) {
+      devices.back().emplace_back(name.get<std::string>());
+    }
+  }
+  return devices;
+}
+
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
   if (world.alone()) return check();
-  const auto members = together(world, [&] {
+  const auto members = meet(world, [&] {
     check();
     return introduction(options, world.place);
   });
-  for (const auto& member : members) world.devices.push_back(devices_of(member));
-  pin_to_share(members, static_cast<size_t>(world.place.process));
+  world.devices = devices_of(members, 0);
   if (!world.leads()) follow(members.front(), options);
 }
 
-void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings) {
+void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings, const std::string& verb) {
   for (size_t process = 1; process < settings.size(); ++process) {
     for (const auto& [key, first] : settings.front().items()) {
       const auto& other = settings[process].at(key);
       if (other == first) continue;
-      throw UsageError(fmt::format("process {} trains with {} {}, process 0 with {}", process, in_words(key),
-                                   shown(other), shown(first)),
+      throw UsageError(fmt::format("process {} {} with {} {}, process 0 with {}", process, verb,
+                                   in_words(key), shown(other), shown(first)),
                        "give all processes the same flags and the same data");
     }
   }

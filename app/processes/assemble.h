@@ -12,6 +12,20 @@
 
 namespace lockstep {
 
+// What a process says of itself. "lists": lists of devices, one of which it drives at a time.
+using Member = nlohmann::ordered_json;
+
+// The lists of one process, by the names of their devices: [["cpu", "cpu"], ["cpu"]]
+Member list_names(std::span<const std::vector<torch::Device>> lists);
+
+// Runs `introduce` in every process and returns what all say, by process. Processes of one machine that may
+// use the same cores share them by their longest lists: this thread is pinned to its process's part. Throws
+// as together() does.
+std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce);
+
+// The devices in list `list` of every process.
+std::vector<std::vector<torch::Device>> devices_of(const std::vector<Member>& members, size_t list);
+
 // Runs `check` in every process, and asks all for their devices: afterwards world.devices is there. Processes
 // of one machine that may use the same cores share them: this thread is pinned to its process's part.
 // Processes other than the first get the first one's output flags, which say when all compute sums or collect
@@ -19,9 +33,11 @@ namespace lockstep {
 // `check` only.
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check);
 
-// settings: agreed_fields() (app/train/fields.h) of every process. Throws UsageError, the same in every
-// process, that names the first field in which a process differs from process 0, and both values.
-void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings);
+// settings: what every process does, such as agreed_fields() (app/train/fields.h). Throws UsageError, the same
+// in every process, that names the first field in which a process differs from process 0, and both values.
+// verb: what the processes do with their settings.
+void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings,
+                           const std::string& verb = "trains");
 
 // The device list of a process: with several GPUs `auto` is another one for each process of a host.
 std::string local_spec(const std::string& spec, const World& place, int gpus);

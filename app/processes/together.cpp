@@ -1,5 +1,6 @@
 #include <lockstep/app/processes/together.h>
 
+#include <c10/util/Logging.h>
 #include <fmt/format.h>
 
 #include <cstddef>
@@ -59,6 +60,14 @@ void throw_error_of(const std::vector<Told>& all) {
   }
 }
 
+// The error that a process ends by: where it has lost another one, with what all of them know.
+Error explained(const TrainWorld& world, const Error& error) {
+  if (!world.connection) return error;
+  const auto own = std::make_exception_ptr(error);
+  const auto common = world.connection->explain(own, world.name());
+  return common == own ? error : as_error(common);
+}
+
 }  // namespace
 
 std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
@@ -100,12 +109,14 @@ void leave_together(const TrainWorld& world) noexcept {
 
 void as_process(const TrainWorld& world, const std::function<void()>& action) {
   if (world.alone()) return action();
+  // When a process is lost c10d prints warnings with a stack: only errors that end the program are left.
+  FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   try {
     action();
   } catch (const ReaderGoneError&) {
     throw;
   } catch (const std::exception&) {
-    throw ProcessError(world.name(), as_error(std::current_exception()));
+    throw ProcessError(world.name(), explained(world, as_error(std::current_exception())));
   }
 }
 

@@ -21,7 +21,8 @@ std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
 void leave_together(const TrainWorld& world) noexcept;
 
 // Runs `action`. In a world of several processes it throws errors as ProcessError, which names this process.
-// ReaderGoneError stays as it is.
+// The others are told the error; where this process has lost another one, the error says which one has failed
+// (Processes::explain). ReaderGoneError stays as it is.
 void as_process(const TrainWorld& world, const std::function<void()>& action);
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
@@ -60,10 +61,11 @@ std::string table_heading(const std::vector<Column>& columns) {
   return rtrimmed(titles) + "\n" + rtrimmed(units);
 }
 
-BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings)
-    : bench_(std::move(bench)), interrupt_("the current measurement and the results") {
+BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings,
+                         const TrainWorld& world)
+    : bench_(std::move(bench)), world_(world), interrupt_(kAwaited) {
   check_distinct_files({{"--json", options.json}});
-  if (options.json) file_.emplace(*options.json, options.overwrite);
+  if (options.json && world.leads()) file_.emplace(*options.json, options.overwrite);
   settings["repeat"] = options.repeat;
   settings["seed"] = options.seed;
   json_ = {{"format", "lockstep bench"},
@@ -75,19 +77,26 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
            {"tables", Json::array()},
            {"findings", Json::array()},
            {"checks", Json::array()}};
-  write_stdout(environment_text());
+  if (!world.leads()) return;
+  print(environment_text());
   if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
 }
 
 void BenchReport::run(const std::function<void()>& measurements) {
+  agreement_ = std::make_unique<StepAgreement>(world_.connection.get());
   try {
     measurements();
     stop_if_interrupted("after the last measurement");  // which may be incomplete
+  } catch (const InterruptedError&) {                   // in all processes
+    finish(/*complete=*/false);
+    leave_together(world_);
+    throw;
   } catch (...) {
     finish(/*complete=*/false);
     throw;
   }
   finish(/*complete=*/true);
+  leave_together(world_);
   if (!ok()) throw FailedError(fmt::format("a check of bench {} has failed: see the lines above", bench_));
 }
 
@@ -95,9 +104,20 @@ bool BenchReport::takes_repetition(int taken, int repeat) const {
   return taken < repeat && (taken == 0 || !interrupted());
 }
 
-void BenchReport::stop_if_interrupted(const std::string& where) const { interrupt_.stop_if_signalled(where); }
+void BenchReport::stop_if_interrupted(const std::string& where) const {
+  if (const auto noted = signal()) throw InterruptedError(*noted, where);
+}
 
-void BenchReport::note(const std::string& text) const { write_stdout(rtrimmed("# " + text) + "\n"); }
+std::optional<int> BenchReport::signal() const {
+  const auto own = interrupt_.signal();
+  return agreement_ ? agreement_->settle({.signal = own}).signal : own;
+}
+
+void BenchReport::print(const std::string& text) const {
+  if (world_.leads()) write_stdout(text);
+}
+
+void BenchReport::note(const std::string& text) const { print(rtrimmed("# " + text) + "\n"); }
 
 void BenchReport::table(std::string name, std::vector<Column> columns) {
   for (auto& column : columns) {
@@ -110,23 +130,23 @@ void BenchReport::table(std::string name, std::vector<Column> columns) {
     described.push_back({{"key", column.key}, {"title", column.title}, {"unit", column.unit}});
   }
   json_["tables"].push_back({{"name", std::move(name)}, {"columns", described}, {"rows", Json::array()}});
-  write_stdout(fmt::format("#\n{}\n", table_heading(columns_)));
+  print(fmt::format("#\n{}\n", table_heading(columns_)));
 }
 
 void BenchReport::row(Json values) {
-  write_stdout(table_line(columns_, values) + "\n");
+  print(table_line(columns_, values) + "\n");
   json_["tables"].back()["rows"].push_back(std::move(values));
 }
 
 void BenchReport::finding(const std::string& sentence, Json values) {
-  write_stdout(fmt::format("# {}\n", sentence));
+  print(fmt::format("# {}\n", sentence));
   json_["findings"].push_back({{"sentence", sentence}, {"values", std::move(values)}});
 }
 
 void BenchReport::keep(const std::string& key, Json value) { json_[key] = std::move(value); }
 
 void BenchReport::check(const std::string& name, bool ok, const std::string& detail) {
-  write_stdout(fmt::format("# check {}: {} ({})\n", name, ok ? "OK" : "FAILED", detail));
+  print(fmt::format("# check {}: {} ({})\n", name, ok ? "OK" : "FAILED", detail));
   json_["checks"].push_back({{"name", name}, {"ok", ok}, {"detail", detail}});
 }
 
@@ -144,7 +164,7 @@ void BenchReport::finish(bool complete) {
     file_->write(json_.dump(2) + "\n");
     file_->commit();
   }
-  write_stdout(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
+  print(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));
 }
 
 }  // namespace lockstep

@@ -8,16 +8,22 @@
 //     report.check("sums", wrong == 0, "0 of 1,024 elements are wrong");
 //     report.finding("two_shot is 1.9 x faster than root at 16 MB");
 //   });
+//
+// In a world of several processes each has a report, and all make the same calls in run(). That of process 0
+// prints and writes.
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/terminal/interrupt.h>
+#include <lockstep/app/train/step_agreement.h>
 #include <lockstep/support/atomic_file.h>
 
 namespace lockstep {
@@ -37,16 +43,21 @@ struct Column {
 
 class BenchReport {
  public:
-  // Prints the preamble. `settings`: the benchmark's own, for the JSON. Throws OutputError if the JSON file
-  // cannot be written.
-  BenchReport(std::string bench, const BenchOptions& options, Json settings);
+  // What a signal lets end.
+  static constexpr const char* kAwaited = "the current measurement and the results";
+
+  // Prints the preamble. `settings`: the benchmark's own, for the JSON. Asks no other process. Throws
+  // OutputError if the JSON file cannot be written.
+  BenchReport(std::string bench, const BenchOptions& options, Json settings, const TrainWorld& world = {});
 
   // Runs the measurements, then writes the JSON and prints the footer, also if a signal or an error has cut
-  // the measurements short. Throws what they throw, and FailedError if a check has failed.
+  // the measurements short. Several processes then leave together, unless one of them is lost. Throws what
+  // the measurements throw, and FailedError if a check has failed.
   void run(const std::function<void()>& measurements);
 
-  // Whether Ctrl-C, SIGTERM or SIGHUP has come. A measurement may then end early with the results it has.
-  bool interrupted() const { return interrupt_.signal().has_value(); }
+  // Whether Ctrl-C, SIGTERM or SIGHUP has come, in run() to any process. A measurement may then end early
+  // with the results it has.
+  bool interrupted() const { return signal().has_value(); }
 
   // Whether to take another repetition after `taken` of `repeat`. The first one is always taken, so that
   // there is a result. After Ctrl-C there are no more.
@@ -74,11 +85,15 @@ class BenchReport {
   void check(const std::string& name, bool ok, const std::string& detail);
 
  private:
+  std::optional<int> signal() const;
+  void print(const std::string& text) const;  // process 0
   void finish(bool complete);
   bool ok() const;
 
   const std::string bench_;
+  const TrainWorld world_;
   const InterruptGuard interrupt_;
+  std::unique_ptr<StepAgreement> agreement_;  // in run()
   std::optional<AtomicFile> file_;
   std::vector<Column> columns_;  // of the last table
   Json json_;

@@ -22,6 +22,7 @@ struct Combination {
 void check_combinations(const TrainFlags& options, const Recipe& recipe) {
   const bool adamw = options.optimizer == OptimizerKind::kAdamW;
   const double momentum = options.momentum.value_or(recipe.momentum);
+  const bool compress = options.compress != Compress::kNone;
   const Combination combinations[] = {
       {options.deterministic && options.split == "auto",
        "--deterministic cannot be combined with --split auto: shares found by timing vary between runs",
@@ -38,6 +39,15 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
       {options.invariant && options.allreduce.has_value(),
        "--invariant cannot be combined with --allreduce: it sums gradients in an order of its own",
        "leave it out"},
+      {options.invariant && compress,
+       "--invariant cannot be combined with --compress: it gives the same bits for any number of processes",
+       "leave one of them out"},
+      {compress && options.precision == Precision::kFp64,
+       "--compress cannot be combined with --precision fp64: sums in fp64 are not rounded",
+       "leave one of them out"},
+      {compress && options.allreduce == Allreduce::kNccl,
+       "--compress cannot be combined with --allreduce nccl: NCCL sends gradients as they are",
+       "use --allreduce gloo, or leave one of them out"},
       {options.cuda_graph == CudaGraph::kOn && options.trace.has_value(),
        "--cuda-graph on cannot be combined with --trace: a replayed step cannot be timed in parts",
        "leave one of them out"},
@@ -94,6 +104,14 @@ void check_allreduce_of(const TrainWorld& world, Allreduce allreduce) {
                                  name_of(kAllreduceNames, allreduce), world.place.processes),
                      "use --allreduce gloo, or leave it out");
   }
+}
+
+void check_compress_of(const TrainWorld& world, Compress compress) {
+  if (!world.alone() || compress == Compress::kNone) return;
+  throw UsageError(
+      fmt::format("--compress {} rounds what travels between processes, and this process is alone",
+                  name_of(kCompressNames, compress)),
+      "leave it out, or start several processes");
 }
 
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {

@@ -25,6 +25,9 @@ void check_invariant(int replicas);
 // where there is one.
 void check_allreduce_of(const TrainWorld& world, Allreduce allreduce);
 
+// Throws UsageError for compression where this process is alone: it sends nothing.
+void check_compress_of(const TrainWorld& world, Compress compress);
+
 // Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices);

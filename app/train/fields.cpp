@@ -119,12 +119,16 @@ const Field kFields[] = {
      [](const auto& flags, const auto&) -> Json {
        return name_of(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto));
      }},
+    {"compress", kInPlan | kAgreed,
+     [](const auto& plan) -> Json { return name_of(kCompressNames, plan.trainer.compress); }},
+    {"wire_bytes", kInPlan, [](const auto& plan) -> Json { return plan.wire_bytes(); }},
     {"bn", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kBnPolicyNames, plan.trainer.bn); }},
     {"deterministic", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.deterministic; }},
     {"invariant", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.invariant; }},
+    {"check_sync", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.trainer.check_sync; }},
     {"seed", kInPlan | kInSweep | kAgreed, [](const auto& plan) -> Json { return plan.seed; }},
     {"dry_run", kAgreed, nullptr, [](const auto& flags, const auto&) -> Json { return flags.dry_run; }},
     {"memory_estimate_bytes", kInPlan, [](const auto& plan) -> Json { return plan.memory_estimate; }},

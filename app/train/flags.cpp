@@ -30,13 +30,13 @@ std::vector<FlagGroup> flag_groups() {
            {"--lr", "--optimizer", "--momentum", "--nesterov", "--weight-decay", "--clip-norm", "--schedule",
             "--warmup-epochs"}},
           {"Gradients and arithmetic",
-           {"--precision", "--accumulate", "--bn", "--sync", "--bucket-mb", "--allreduce", "--kernels",
-            "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
+           {"--precision", "--accumulate", "--bn", "--sync", "--bucket-mb", "--allreduce", "--compress",
+            "--kernels", "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
           {"Measuring", {"--repeat", "--iterations", "--scaling", "--predict", "--link"}},
           {"Watching and keeping",
            {"--log-every", "--metrics", "--trace", "--save", "--json", "--resume", "--overwrite",
             "--print-weights-hash", "--quiet", "--dry-run"}},
-          {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--listen"}}};
+          {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--check-sync", "--listen"}}};
 }
 
 // The hint names `lockstep recipes`, whatever the word.
@@ -177,6 +177,19 @@ void add_engine_flags(CLI::App& command, TrainFlags& options) {
   command.add_flag("--deterministic", options.deterministic,
                    "The same command gives the same bits, on GPUs too (slower there)");
   command.add_flag("--invariant", options.invariant, "1, 2, 4 and 8 replicas give the same bits (slower)");
+}
+
+void add_compress_flag(CLI::App& command, TrainFlags& options) {
+  add_choice(command, "--compress", options.compress, kCompressNames,
+             "Round gradients to 16 bits on their way between processes");
+}
+
+void add_check_sync_flag(CLI::App& command, TrainFlags& options) {
+  command
+      .add_option("--check-sync", options.check_sync,
+                  "Compare the weights of all replicas every K steps, and stop if they differ (0: never)")
+      ->check(non_negative_int())
+      ->type_name("K");
 }
 
 void group_flags(CLI::App& command) {

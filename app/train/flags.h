@@ -53,11 +53,13 @@ struct TrainFlags {
   std::optional<SyncMode> sync;
   std::optional<int64_t> bucket_mb;
   std::optional<Allreduce> allreduce;
+  Compress compress = Compress::kNone;
   Kernels kernels = Kernels::kAuto;
   CudaGraph cuda_graph = CudaGraph::kAuto;
   std::optional<int> in_flight;  // steps
   bool deterministic = false;
   bool invariant = false;
+  int64_t check_sync = 0;  // steps; 0: never
 
   // watch and keep
   int64_t log_every = 50;              // steps
@@ -104,6 +106,12 @@ void add_optimizer_flags(CLI::App& command, TrainFlags& options);
 // --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
 // --deterministic, --invariant
 void add_engine_flags(CLI::App& command, TrainFlags& options);
+
+// --compress
+void add_compress_flag(CLI::App& command, TrainFlags& options);
+
+// --check-sync
+void add_check_sync_flag(CLI::App& command, TrainFlags& options);
 
 // Sorts the command's flags into the groups of its help. Call it when all flags are there.
 void group_flags(CLI::App& command);

@@ -7,12 +7,16 @@
 #include <algorithm>
 #include <charconv>
 #include <utility>
+#include <vector>
 
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
@@ -84,8 +88,11 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);
   trainer.allreduce = plan.world.alone() ? choose_allreduce(allreduce, trainer.devices) : Allreduce::kGloo;
+  check_compress_of(plan.world, options.compress);
+  trainer.compress = options.compress;
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;
+  trainer.check_sync = options.check_sync;
   plan.deterministic = options.deterministic;
   plan.kernels = options.kernels;
   check_precision(replica.precision, trainer.devices);
@@ -96,6 +103,11 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
   if (options.invariant) check_invariant(plan.world_size());
+}
+
+// Of a weight, and of its gradient.
+int64_t element_bytes(const TrainPlan& plan) {
+  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
 }
 
 // Sets the factory and the figures of the model. Returns one such model.
@@ -112,7 +124,12 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
   auto model = plan.factory();
-  for (const auto& param : model.module->parameters()) plan.parameter_count += param.numel();
+  std::vector<int64_t> trained;  // the sizes of parameters
+  for (const auto& param : model.module->parameters()) {
+    plan.parameter_count += param.numel();
+    if (param.requires_grad()) trained.push_back(param.numel());
+  }
+  plan.largest_bucket = largest_bucket(trained, element_bytes(plan), plan.trainer.replica.sync);
   plan.has_batch_norm = !model.module->buffers().empty();
   return model;
 }
@@ -190,6 +207,17 @@ std::string TrainPlan::device_lists() const {
   return world.alone() ? to_string(trainer.devices) : world.device_lists();
 }
 
+int64_t TrainPlan::wire_bytes() const {
+  if (world.alone()) return 0;
+  const int64_t bytes = parameter_count * element_bytes(*this);
+  if (!trainer.replica.invariant) {
+    return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
+  }
+  size_t most_replicas = 0;
+  for (const auto& list : world.devices) most_replicas = std::max(most_replicas, list.size());
+  return wire_bytes_of_gather(bytes, world.place.processes, static_cast<int>(most_replicas));
+}
+
 ModelSpec TrainPlan::spec() const {
   return {
       .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
@@ -197,7 +225,7 @@ ModelSpec TrainPlan::spec() const {
 
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
-  const int64_t element = replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+  const int64_t element = element_bytes(plan);
   const int64_t activations = activations_per_row(plan.spec(), device);
   const int64_t halves =
       replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
@@ -221,7 +249,8 @@ int64_t host_bytes(const TrainPlan& plan) {
     const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
-  return bytes;
+  if (plan.trainer.compress == Compress::kNone) return bytes;
+  return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
 }
 
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,

@@ -23,6 +23,7 @@ struct TrainPlan {
   ModelFactory factory;
   std::optional<Initialization> initialization;  // empty: the model's own
   int64_t parameter_count = 0;
+  int64_t largest_bucket = 0;  // gradients that are summed at a time, at most
   bool has_batch_norm = false;
   LoadedData data;
 
@@ -42,6 +43,8 @@ struct TrainPlan {
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
   int world_size() const { return world.alone() ? local_size() : world.replicas(); }
+  // Bytes of gradients that each process sends to the others per step; 0 if it is alone.
+  int64_t wire_bytes() const;
 
   // For messages.
   std::string replica_device(int rank) const;  // "cpu", or "cpu of process 1"
@@ -64,8 +67,8 @@ void check_train_values(const TrainFlags& options);
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
-// Returns an estimate of the bytes that this process's replicas on the CPU need. Replicas on GPUs need little
-// host memory.
+// Returns an estimate of the bytes that this process's replicas on the CPU need, and compressed gradients on
+// their way. Else replicas on GPUs need little host memory.
 int64_t host_bytes(const TrainPlan& plan);
 
 // Images of each replica in the largest step: a small data set may not fill a batch.

@@ -85,8 +85,19 @@ std::string arithmetic_text(const TrainPlan& plan) {
   return text;
 }
 
-std::string allreduce_text(Allreduce allreduce) {
-  switch (allreduce) {
+// What each process sends per step.
+std::string sent_text(const TrainPlan& plan) {
+  return fmt::format("{:.2f} MB a step", static_cast<double>(plan.wire_bytes()) / 1e6);
+}
+
+std::string gloo_text(const TrainPlan& plan) {
+  const auto compress = plan.trainer.compress;
+  const auto type = compress == Compress::kNone ? "" : fmt::format(", {}", name_of(kCompressNames, compress));
+  return fmt::format("gloo{}: {}", type, sent_text(plan));
+}
+
+std::string allreduce_text(const TrainPlan& plan) {
+  switch (plan.trainer.allreduce) {
     case Allreduce::kRoot:
       return "on the first replica (root)";
     case Allreduce::kRing:
@@ -94,7 +105,7 @@ std::string allreduce_text(Allreduce allreduce) {
     case Allreduce::kNccl:
       return fmt::format("by NCCL {} (nccl)", nccl_version());
     case Allreduce::kGloo:
-      return "in each process, then between them (gloo)";
+      return fmt::format("in each process, then between them ({})", gloo_text(plan));
     default:
       return "each replica sums one part (two_shot)";
   }
@@ -102,10 +113,12 @@ std::string allreduce_text(Allreduce allreduce) {
 
 std::string gradients_text(const TrainPlan& plan) {
   const auto& sync = plan.trainer.replica.sync;
-  if (plan.trainer.replica.invariant)
-    return "of 8 parts of the batch, added in a fixed tree on every replica";
+  if (plan.trainer.replica.invariant) {
+    const std::string tree = "of 8 parts of the batch, added in a fixed tree on every replica";
+    return plan.world.alone() ? tree : fmt::format("{} (between processes: {})", tree, sent_text(plan));
+  }
   if (plan.world_size() == 1) return "one replica: nothing to sum";
-  const auto how = allreduce_text(plan.trainer.allreduce);
+  const auto how = allreduce_text(plan);
   if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
   const bool overlapped =
       sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
@@ -136,6 +149,13 @@ std::string steps_text(const TrainPlan& plan) {
   return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
 }
 
+std::string checks_text(const TrainPlan& plan) {
+  if (plan.world_size() == 1) return "one replica: nothing to compare";
+  const auto interval = plan.trainer.check_sync;
+  return interval == 1 ? "replicas are compared after every step"
+                       : fmt::format("replicas are compared every {}", counted(interval, "step"));
+}
+
 }  // namespace
 
 std::string describe(const TrainPlan& plan, size_t width) {
@@ -161,6 +181,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
                           ? "with the first replica's batch-norm statistics"
                           : "with the mean of the replicas' batch-norm statistics");
   }
+  if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
   row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
                             static_cast<double>(plan.memory_estimate) / 1e6));
   return text;

@@ -24,6 +24,7 @@
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/memory/out_of_memory.h>
 #include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/join_world.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/terminal/interrupt.h>
@@ -38,6 +39,7 @@
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/data/safetensors.h>
+#include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/atomic_file.h>
@@ -204,6 +206,9 @@ RunReport run_and_keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& o
   } catch (const NumericError&) {
     leave_together(plan.world);
     throw;
+  } catch (const OutOfSyncError&) {
+    leave_together(plan.world);
+    throw;
   } catch (const c10::OutOfMemoryError& error) {
     throw out_of_memory(error.what_without_backtrace(), plan);
   }
@@ -242,17 +247,14 @@ void setup_train(CLI::App& app) {
   add_output_flags(*train, *options);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*train, *processes);
+  add_compress_flag(*train, *options);
+  add_check_sync_flag(*train, *options);
   group_flags(*train);
   train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });
 }
 
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {
-  TrainWorld world{.place = find_world(processes.world)};
-  as_process(world, [&] {
-    world.connection = join_processes(world.place, join_options(processes));
-    if (world.connection) world.place = world.connection->world();
-    train_with(world, flags, color);
-  });
+  in_joined_world(processes, awaited(flags), [&](TrainWorld& world) { train_with(world, flags, color); });
 }
 
 }  // namespace lockstep

@@ -23,6 +23,8 @@ class Channel {
   virtual std::future<void> broadcast(torch::Tensor tensor, int process) = 0;
   // out[i] becomes process i's tensor. out (processes, ...tensor's shape).
   virtual std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
+  // In process p, out[i] becomes row p of process i's tensor. Both (processes, ...), without common memory.
+  virtual std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) = 0;
 
   // Ends every wait, now and later, with this error. What is under way is abandoned, not destroyed: nothing
   // waits for a peer that is gone. Thread-safe. The first error stays.

@@ -90,6 +90,13 @@ class LocalEndpoint : public Endpoint {
     return post("allreduce", tensor, algorithm_of(options_.algorithm));
   }
 
+  Work allreduce_gradients(torch::Tensor tensor) override {
+    const auto compress = options_.compress;
+    if (compress == Compress::kNone || tensor.scalar_type() != torch::kFloat) return allreduce_sum(tensor);
+    const auto sum = [compress](const LocalRound& round) { allreduce_compressed(round, compress); };
+    return post(fmt::format("allreduce in {}", name_of(kCompressNames, compress)), tensor, sum);
+  }
+
   Work broadcast(torch::Tensor tensor, int root) override {
     const auto copy = [root](const LocalRound& round) {
       const int holder = round.exchange ? receive_from(round, root) : root;

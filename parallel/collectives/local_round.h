@@ -9,6 +9,8 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/communicator.h>
+
 namespace lockstep {
 
 struct ProcessExchange;
@@ -49,5 +51,8 @@ void allreduce_root(const LocalRound& round);
 void allreduce_two_shot(const LocalRound& round);
 void allreduce_ring(const LocalRound& round);
 void allreduce_gloo(const LocalRound& round);
+
+// allreduce_gloo for float tensors that travel rounded. compress: not kNone.
+void allreduce_compressed(const LocalRound& round, Compress compress);
 
 }  // namespace lockstep

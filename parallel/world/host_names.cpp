@@ -4,6 +4,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <array>
+
 namespace lockstep {
 namespace {
 
@@ -16,6 +18,12 @@ addrinfo* addresses_of(const std::string& name, int flags) {
 }
 
 }  // namespace
+
+std::string own_host_name() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 bool host_resolves(const std::string& name) {
   auto* const found = addresses_of(name, 0);

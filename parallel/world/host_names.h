@@ -1,4 +1,4 @@
-// Names and addresses of hosts, as far as finding the world needs them.
+// Names and addresses of hosts, without asking the other processes.
 #pragma once
 
 #include <functional>
@@ -9,6 +9,9 @@
 namespace lockstep {
 
 using HostResolves = std::function<bool(const std::string& name)>;
+
+// The name of this host.
+std::string own_host_name();
 
 // Whether the resolver knows the name.
 bool host_resolves(const std::string& name);

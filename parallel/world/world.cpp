@@ -21,9 +21,11 @@ constexpr uint16_t kDefaultPort = 29500;  // torch's
 constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
 
-void check_place(const std::string& who, int process, int processes) {
+// rank, size: what says the two numbers, such as "torchrun's RANK". The caller knows: a variable that a
+// launcher sets, or a value that may come from a flag, from a flag's variable or from a program's own code.
+void check_place(const std::string& rank, int process, const std::string& size, int processes) {
   if (process < processes) return;
-  throw UsageError(fmt::format("{} gives this process rank {} in a world of {}", who, process, processes),
+  throw UsageError(fmt::format("{} is {}, but {} is {}", rank, process, size, processes),
                    fmt::format("ranks count from 0 to {}", processes - 1));
 }
 
@@ -43,7 +45,7 @@ World place_of(const LauncherVariables& variables, const std::string& rank, cons
   World world{.launcher = variables.launcher()};
   world.processes = variables.number(size, 1, kMostProcesses);
   world.process = variables.number(rank, 0, kMostProcesses);
-  check_place(variables.launcher(), world.process, world.processes);
+  check_place(fmt::format("{}'s {}", variables.launcher(), rank), world.process, size, world.processes);
   world.local_processes = variables.optional_number(local_size, 1, world.processes).value_or(0);
   world.local_process = variables.optional_number(local_rank, 0, world.processes - 1).value_or(0);
   check_local_place(world);
@@ -224,7 +226,7 @@ World by_flags(const WorldFlags& flags) {
               .local_processes = 0,
               .host = master.host,
               .port = master.port};
-  check_place("the command line", world.process, world.processes);
+  check_place("the rank", world.process, "the world size", world.processes);
   return world;
 }
 

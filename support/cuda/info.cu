@@ -88,6 +88,22 @@ std::optional<Error> cuda_device_problem(int index) {
                   .built_for = LOCKSTEP_CUDA_ARCHITECTURES});
 }
 
+std::string cuda_uuid(int index) {
+  cudaDeviceProp properties{};
+  const cudaError_t status = cudaGetDeviceProperties(&properties, index);
+  cudaGetLastError();
+  if (status != cudaSuccess) return {};
+  constexpr const char* kDigits = "0123456789abcdef";
+  std::string text;
+  for (const char c : properties.uuid.bytes) {
+    if (text.size() == 8 || text.size() == 13 || text.size() == 18 || text.size() == 23) text += '-';
+    const auto byte = static_cast<unsigned char>(c);
+    text += kDigits[byte >> 4];
+    text += kDigits[byte & 15];
+  }
+  return text;
+}
+
 bool cuda_peer_access(int index, int peer) {
   int can = 0;
   const cudaError_t status = cudaDeviceCanAccessPeer(&can, index, peer);

@@ -11,6 +11,8 @@ std::optional<std::string> cuda_problem() { return "this lockstep was built with
 
 std::optional<Error> cuda_device_problem(int) { return std::nullopt; }
 
+std::string cuda_uuid(int) { return {}; }
+
 bool cuda_peer_access(int, int) { return false; }
 
 }  // namespace lockstep

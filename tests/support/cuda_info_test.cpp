@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdio>
 #include <regex>
+#include <set>
 #include <sstream>
 #include <string>
 
@@ -11,10 +12,8 @@ namespace {
 
 using namespace lockstep;
 
-// The output of nvidia-smi: name, compute capability, MiB; one line per GPU.
-std::string nvidia_smi() {
-  FILE* pipe =
-      popen("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits", "r");
+std::string output_of(const char* command) {
+  FILE* pipe = popen(command, "r");
   REQUIRE(pipe != nullptr);
   std::string text;
   std::array<char, 256> part{};
@@ -23,6 +22,11 @@ std::string nvidia_smi() {
   }
   REQUIRE(pclose(pipe) == 0);
   return text;
+}
+
+// Name, compute capability, MiB; one line per GPU.
+std::string nvidia_smi() {
+  return output_of("nvidia-smi --query-gpu=name,compute_cap,memory.total --format=csv,noheader,nounits");
 }
 
 }  // namespace
@@ -56,4 +60,22 @@ TEST_CASE("cuda_devices lists the GPUs of nvidia-smi", "[cuda]") {
     CHECK(device.free_bytes <= device.total_bytes);
     CHECK(device.multiprocessors > 0);
   }
+}
+
+TEST_CASE("a GPU that is not there has no UUID") {
+  CHECK(cuda_uuid(-1).empty());
+  CHECK(cuda_uuid(static_cast<int>(cuda_devices().size())).empty());
+}
+
+TEST_CASE("the UUIDs of GPUs differ, and are those of nvidia-smi", "[cuda]") {
+  const std::string listed = output_of("nvidia-smi -L");  // "(UUID: GPU-...)", "(UUID: MIG-...)"
+  std::set<std::string> found;
+  for (size_t index = 0; index < cuda_devices().size(); ++index) {
+    const auto uuid = cuda_uuid(static_cast<int>(index));
+    INFO(uuid << " in\n" << listed);
+    CHECK(std::regex_match(uuid, std::regex("[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")));
+    CHECK(listed.find("-" + uuid + ")") != std::string::npos);
+    found.insert(uuid);
+  }
+  CHECK(found.size() == cuda_devices().size());
 }

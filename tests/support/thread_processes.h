@@ -59,7 +59,8 @@ struct ThreadPost {
   std::string what = {};  // must be alike in all processes
   int root = -1;          // process whose tensor a broadcast gives to all
   torch::Tensor tensor = {};
-  torch::Tensor out = {};  // of an all_gather
+  torch::Tensor out = {};  // of an all_gather or all_to_all
+  bool deals = false;      // an all_to_all
   std::promise<void> done = {};
 };
 
@@ -171,9 +172,11 @@ class ThreadWorld {
       const auto from = posts[static_cast<size_t>(first.root)].tensor.clone();
       for (const auto& post : posts) post.tensor.copy_(from);
     } else if (first.out.defined()) {
-      for (const auto& post : posts) {
-        for (size_t i = 0; i < posts.size(); ++i) {
-          post.out[static_cast<int64_t>(i)].copy_(posts[i].tensor);
+      for (size_t to = 0; to < posts.size(); ++to) {
+        for (size_t from = 0; from < posts.size(); ++from) {
+          const auto& given = posts[from].tensor;
+          posts[to].out[static_cast<int64_t>(from)].copy_(first.deals ? given[static_cast<int64_t>(to)]
+                                                                      : given);
         }
       }
     } else {
@@ -213,6 +216,14 @@ class ThreadChannel : public Channel {
       throw std::logic_error("all_gather into a wrong tensor: " + named("out", out));
     }
     return post({.what = named("all_gather", tensor), .tensor = tensor.detach(), .out = out.detach()});
+  }
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
+    if (tensor.dim() == 0 || tensor.size(0) != processes_ || out.sizes() != tensor.sizes() ||
+        out.scalar_type() != tensor.scalar_type() || out.is_alias_of(tensor)) {
+      throw std::logic_error("all_to_all of " + named("tensor", tensor) + " into " + named("out", out));
+    }
+    return post(
+        {.what = named("all_to_all", tensor), .tensor = tensor.detach(), .out = out.detach(), .deals = true});
   }
   void abort(std::exception_ptr error) noexcept override { world_->abort(number_, process_, error); }
 

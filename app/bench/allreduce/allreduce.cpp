@@ -6,12 +6,21 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
+#include <lockstep/app/bench/allreduce/rows.h>
 #include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
-#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/join_world.h>
+#include <lockstep/app/processes/process_flags.h>
+#include <lockstep/app/processes/together.h>
+#include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/support/counted.h>
@@ -31,33 +40,39 @@ constexpr double kLeastSeconds = 2e-3;  // of a repetition of small sums
 // (two) and as floats.
 constexpr int64_t kTensorsPerRank = 6;
 
-std::string default_devices() { return cuda_devices().size() > 1 ? "cuda" : default_pair(); }
+// Of several processes each has one replica.
+std::string default_devices(const TrainWorld& world) {
+  if (!world.alone()) return "auto";
+  return cuda_devices().size() > 1 ? "cuda" : default_pair();
+}
 
-// The algorithms that were asked for, or else all that these devices can use.
-std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names,
-                                      const std::vector<torch::Device>& devices) {
+// The algorithms that were asked for, or else all that these replicas can use.
+std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, const BenchReplicas& replicas) {
+  const bool alone = replicas.world.alone();
   std::vector<Allreduce> algorithms;
   std::vector<std::string> chosen;
   for (const auto& name : names) {
     const auto named = value_of(kAllreduceNames, name);
-    check_allreduce_of(/*world=*/{}, named);
-    algorithms.push_back(choose_allreduce(named, devices));
+    check_allreduce_of(replicas.world, named);
+    algorithms.push_back(alone ? choose_allreduce(named, replicas.devices) : Allreduce::kGloo);
     chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
+  if (!alone) return {Allreduce::kGloo};
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
-  if (choose_allreduce(Allreduce::kAuto, devices) == Allreduce::kNccl) algorithms.push_back(Allreduce::kNccl);
+  const bool nccl = choose_allreduce(Allreduce::kAuto, replicas.devices) == Allreduce::kNccl;
+  if (nccl) algorithms.push_back(Allreduce::kNccl);
   return algorithms;
 }
 
-std::vector<int64_t> counts_of(const BenchAllreduceOptions& options) {
-  const auto least = parse_bytes(options.min_bytes);
-  const auto most = parse_bytes(options.max_bytes);
+std::vector<int64_t> counts_of(const BenchAllreduceOptions& options, bool alone) {
+  const auto smallest = options.min_bytes.value_or(alone ? "8" : "1K");
+  const auto largest = options.max_bytes.value_or(alone ? "128M" : "64M");
+  const auto least = parse_bytes(smallest), most = parse_bytes(largest);
   if (least > most) {
-    throw UsageError(
-        fmt::format("--min-bytes {} is above --max-bytes {}", options.min_bytes, options.max_bytes),
-        "give a smaller --min-bytes or a larger --max-bytes");
+    throw UsageError(fmt::format("--min-bytes {} is above --max-bytes {}", smallest, largest),
+                     "give a smaller --min-bytes or a larger --max-bytes");
   }
   std::vector<int64_t> counts;
   for (auto bytes = least; bytes <= most; bytes *= kGrowth) counts.push_back(bytes / kSmallest);
@@ -104,45 +119,6 @@ SumTimes time_sums(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduc
   return times;
 }
 
-std::vector<Column> allreduce_columns() {
-  return {{.key = "devices", .title = "devices", .width = 12, .digits = kText},
-          {.key = "algorithm", .title = "algorithm", .width = 9, .digits = kText},
-          {.key = "bytes", .title = "size", .unit = "B", .width = 10},
-          {.key = "count", .title = "count", .unit = "floats", .width = 9},
-          {.key = "us", .title = "time", .unit = "us", .width = 9, .digits = 1},
-          {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
-          {.key = "algbw", .title = "algbw", .unit = "GB/s", .width = 7, .digits = 2},
-          {.key = "busbw", .title = "busbw", .unit = "GB/s", .width = 7, .digits = 2},
-          {.key = "wrong", .title = "#wrong", .width = 6},
-          {.key = "copy_us", .title = "copying", .unit = "us", .width = 9, .digits = 1},
-          {.key = "over_copy", .title = "/ copying", .width = 9, .digits = 2},
-          {.key = "repeats", .title = "repeats", .width = 7}};
-}
-
-// algbw and busbw as nccl-tests defines them (its doc/PERFORMANCE.md).
-Json row_of(const std::string& devices, Allreduce algorithm, int64_t count, int world, int64_t wrong,
-            const std::vector<double>& seconds, const std::vector<double>& copies) {
-  const auto bytes = count * kSmallest;
-  const auto time = quartiles_of(seconds);
-  const double algbw = static_cast<double>(bytes) / time.median / 1e9;
-  const auto over_copy = paired_ratio(seconds, copies);
-  return {{"devices", devices},
-          {"ranks", world},
-          {"algorithm", name_of(kAllreduceNames, algorithm)},
-          {"bytes", bytes},
-          {"count", count},
-          {"us", 1e6 * time.median},
-          {"low_us", 1e6 * time.low},
-          {"high_us", 1e6 * time.high},
-          {"iqr", 100 * time.relative_iqr()},
-          {"algbw", algbw},
-          {"busbw", algbw * 2 * (world - 1) / world},
-          {"wrong", wrong},
-          {"copy_us", 1e6 * median(copies)},
-          {"over_copy", or_null(over_copy)},
-          {"repeats", time.repeats}};
-}
-
 // Compares the algorithms with root, the chapter's algorithm, at the largest size.
 void compare_with_root(BenchReport& report, const std::string& devices,
                        const std::vector<Allreduce>& algorithms, const SumTimes& times, int64_t bytes) {
@@ -162,29 +138,79 @@ void compare_with_root(BenchReport& report, const std::string& devices,
 }
 
 // Measures one list of devices. Returns the number of wrong elements.
-int64_t measure(BenchReport& report, const BenchAllreduceOptions& options,
-                const std::vector<torch::Device>& devices, const std::vector<int64_t>& counts) {
-  const auto algorithms = algorithms_for(options.algorithms, devices);
-  AllreduceRanks ranks(devices, threads_for(options.bench, devices.size()), algorithms);
+int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const BenchReplicas& replicas,
+                const std::vector<int64_t>& counts) {
+  const auto algorithms = algorithms_for(options.algorithms, replicas);
+  const int threads = threads_for(options.bench, replicas.devices.size());
+  AllreduceRanks ranks(replicas.devices, threads, algorithms, replicas.world.connection);
   int64_t all_wrong = 0;
   SumTimes times;
   for (const auto count : counts) {
     report.stop_if_interrupted(
-        fmt::format("before {} bytes on {}", bytes_text(count * kSmallest), spec_of(devices)));
+        fmt::format("before {} bytes on {}", bytes_text(count * kSmallest), replicas.spec()));
     ranks.set_count(count);
-    std::vector<int64_t> wrong;
-    for (size_t a = 0; a < algorithms.size(); ++a) wrong.push_back(ranks.wrong(a));
+    std::vector<SumFacts> facts;
+    for (size_t a = 0; a < algorithms.size(); ++a) {
+      facts.push_back({.threads = threads, .wrong = ranks.wrong(a)});
+      facts.back().wire_bytes = replicas.world.alone() ? 0 : ranks.bytes_on_wire(a);
+    }
     times = time_sums(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      auto row = row_of(spec_of(devices), algorithms[a], count, ranks.world_size(), wrong[a], times.sums[a],
-                        times.copies);
-      row["threads"] = threads_for(options.bench, devices.size());
-      report.row(std::move(row));
-      all_wrong += wrong[a];
+      report.row(
+          allreduce_row(replicas, algorithms[a], count * kSmallest, facts[a], times.sums[a], times.copies));
+      all_wrong += facts[a].wrong;
     }
   }
-  compare_with_root(report, spec_of(devices), algorithms, times, counts.back() * kSmallest);
+  compare_with_root(report, replicas.spec(), algorithms, times, counts.back() * kSmallest);
+  leave_together(replicas.world);  // before the first process closes its connections
   return all_wrong;
+}
+
+// What all processes must have in common. Their devices, threads and files may differ.
+Json agreed_settings(const BenchAllreduceOptions& options, const std::vector<int64_t>& counts) {
+  return {{"min_bytes", counts.front() * kSmallest},
+          {"max_bytes", counts.back() * kSmallest},
+          {"allreduce", options.algorithms},
+          {"iterations", options.iterations},
+          {"repeat", options.bench.repeat}};
+}
+
+// Checks everything before the first sum. What one process must refuse ends all processes.
+std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const TrainWorld& world,
+                                   std::vector<int64_t>& counts) {
+  together(world, [&] {
+    counts = counts_of(options, world.alone());
+    return Json();
+  });
+  auto lists = bench_replicas(world, options.bench, {default_devices(world)});
+  const auto settings = together(world, [&] {
+    for (const auto& replicas : lists) {
+      if (world.alone()) need_devices(replicas.devices, 2, "a sum over replicas");
+      algorithms_for(options.algorithms, replicas);
+      need_memory(replicas.devices, counts.back() * kSmallest);
+    }
+    return agreed_settings(options, counts);
+  });
+  refuse_other_settings(settings, "measures");
+  return lists;
+}
+
+// The lines that explain the columns and the replicas.
+void print_notes(const BenchReport& report, const BenchOptions& options,
+                 const std::vector<BenchReplicas>& lists) {
+  report.note("time       of one sum, median over repetitions; IQR: interquartile range / median");
+  report.note("algbw      size / time; busbw: algbw x 2 (n-1)/n, what each of n links carries (nccl-tests)");
+  report.note(
+      "copying    all replicas at once copy 2 (n-1)/n of the size each: the least that a sum must move");
+  const bool alone = lists.front().world.alone();
+  if (!alone) {
+    report.note("on wire    bytes that a process sends to others for one sum, as its kernel counts them");
+  }
+  for (const auto& replicas : lists) {
+    if (!alone) report.note("processes  " + replicas.world.text());
+    report.note(fmt::format("threads    {}: {} per replica{}", replicas.spec(),
+                            threads_for(options, replicas.devices.size()), alone ? "" : " of process 0"));
+  }
 }
 
 }  // namespace
@@ -202,42 +228,44 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->check(one_of(names_of(kAllreduceNames)))
       ->allow_extra_args(false)
       ->default_str("");
-  allreduce->add_option("--min-bytes", options->min_bytes, "Smallest sum; sizes grow by a factor of four")
+  allreduce
+      ->add_option("--min-bytes", options->min_bytes,
+                   "Smallest sum; sizes grow by a factor of four (default: 8; of several processes 1K)")
       ->check(byte_size(kSmallest));
-  allreduce->add_option("--max-bytes", options->max_bytes, "Largest sum")->check(byte_size(kSmallest));
+  allreduce
+      ->add_option("--max-bytes", options->max_bytes, "Largest sum (default: 128M; of several processes 64M)")
+      ->check(byte_size(kSmallest));
   allreduce
       ->add_option("--iterations", options->iterations,
                    "Most repetitions of a row whose median is not stable (at least --repeat)")
       ->check(positive_int());
-  allreduce->callback([options] {
-    refuse_several_processes("bench allreduce");
-    run_bench_allreduce(*options);
+  const auto processes = std::make_shared<ProcessFlags>();
+  add_process_flags(*allreduce, *processes);
+  allreduce->callback([options, processes] {
+    in_joined_world(*processes, BenchReport::kAwaited,
+                    [&](TrainWorld& world) { run_bench_allreduce(*options, world); });
   });
 }
 
-void run_bench_allreduce(const BenchAllreduceOptions& options) {
-  const auto counts = counts_of(options);
-  const auto lists = device_lists(options.bench, {default_devices()});
-  for (const auto& devices : lists) {
-    need_devices(devices, 2, "a sum over replicas");
-    algorithms_for(options.algorithms, devices);
-    need_memory(devices, counts.back() * kSmallest);
-  }
-  BenchReport report("allreduce", options.bench,
-                     {{"min_bytes", counts.front() * kSmallest}, {"max_bytes", counts.back() * kSmallest}});
-  report.note("time       of one sum, median over repetitions; IQR: interquartile range / median");
-  report.note("algbw      size / time; busbw: algbw x 2 (n-1)/n, what each of n links carries (nccl-tests)");
-  report.note(
-      "copying    all replicas at once copy 2 (n-1)/n of the size each: the least that a sum must move");
-  for (const auto& devices : lists) {
-    report.note(fmt::format("threads    {}: {} per replica", spec_of(devices),
-                            threads_for(options.bench, devices.size())));
-  }
-  report.run([&] {
-    report.table("allreduce", allreduce_columns());
+void run_bench_allreduce(const BenchAllreduceOptions& options, TrainWorld& world) {
+  std::vector<int64_t> counts;
+  const auto lists = prepare(options, world, counts);
+  if (lists.size() == 1) world.devices = lists.front().world.devices;  // errors name the ranks
+  std::optional<BenchReport> report;
+  together(world, [&] {
+    report.emplace("allreduce", options.bench,
+                   Json{{"min_bytes", counts.front() * kSmallest},
+                        {"max_bytes", counts.back() * kSmallest},
+                        {"processes", world.place.processes}},
+                   world);
+    return Json();
+  });
+  print_notes(*report, options.bench, lists);
+  report->run([&] {
+    report->table("allreduce", allreduce_columns(world));
     int64_t wrong = 0;
-    for (const auto& devices : lists) wrong += measure(report, options, devices, counts);
-    report.check("sums", wrong == 0, counted(wrong, "element") + " wrong");
+    for (const auto& replicas : lists) wrong += measure(*report, options, replicas, counts);
+    report->check("sums", wrong == 0, counted(wrong, "element") + " wrong");
   });
 }
 

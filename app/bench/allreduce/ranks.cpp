@@ -1,8 +1,10 @@
 #include <lockstep/app/bench/allreduce/ranks.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
+#include <lockstep/app/bench/allreduce/sent_bytes.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/support/stopwatch.h>
 #include <lockstep/support/stream.h>
@@ -11,6 +13,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kValues = 251;  // a prime, so that chunks begin with different values
+constexpr int kCountedSums = 4;
 
 // (count) float: 1 + (j + 17 r) mod 251 in element j of rank r.
 torch::Tensor input_of(int rank, int64_t count, torch::Device device) {
@@ -44,7 +47,7 @@ std::vector<double> sum_times(Endpoint& endpoint, torch::Tensor& tensor, int ite
   if (!endpoint.device().is_cpu()) {
     for (int i = 0; i < iterations; ++i) endpoint.allreduce_sum(tensor).wait();
     wait_for(endpoint.device());
-    return {watch.lap() / iterations};
+    return std::vector<double>(static_cast<size_t>(iterations), watch.lap() / iterations);
   }
   for (int i = 0; i < iterations; ++i) {
     endpoint.allreduce_sum(tensor).wait();
@@ -64,11 +67,12 @@ void copy(torch::Tensor& to, const torch::Tensor& from, int64_t count) {
 }  // namespace
 
 AllreduceRanks::AllreduceRanks(const std::vector<torch::Device>& devices, int threads,
-                               const std::vector<Allreduce>& algorithms)
+                               const std::vector<Allreduce>& algorithms,
+                               const std::shared_ptr<Processes>& processes)
     : workers_(devices, threads), tensors_(devices.size()), copies_(devices.size()) {
   for (const auto algorithm : algorithms) {
-    communicators_.push_back(
-        make_communicator({.devices = devices, .threads = threads, .algorithm = algorithm}));
+    communicators_.push_back(make_communicator(
+        {.devices = devices, .threads = threads, .algorithm = algorithm, .processes = processes}));
   }
 }
 
@@ -111,6 +115,27 @@ double AllreduceRanks::seconds(size_t algorithm, int iterations) {
     if (local == 0) result = slowest;
   });
   return median(result);
+}
+
+// The first local replica counts. Nothing travels before it has posted the first sum; when its last sum is
+// done, so is all that the process sends.
+std::optional<int64_t> AllreduceRanks::bytes_on_wire(size_t algorithm) {
+  std::vector<double> result;  // bytes of a sum, and whether they are unknown
+  workers_.run(*communicators_[algorithm], [&](int local, Endpoint& endpoint) {
+    synchronise(endpoint);
+    const auto before = local == 0 ? sent_bytes() : std::optional<int64_t>(0);
+    for (int i = 0; i < kCountedSums; ++i) {
+      endpoint.allreduce_sum(own(local)).wait();
+      wait_for(endpoint.device());
+    }
+    const auto after = local == 0 ? sent_bytes() : std::optional<int64_t>(0);
+    const bool known = before && after;
+    const double bytes = known ? static_cast<double>(*after - *before) / kCountedSums : 0;
+    const auto most = largest(endpoint, {bytes, known ? 0. : 1.});
+    if (local == 0) result = most;
+  });
+  if (result[1] > 0) return std::nullopt;
+  return std::llround(result[0]);
 }
 
 double AllreduceRanks::copy_seconds() {

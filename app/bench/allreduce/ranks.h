@@ -1,20 +1,25 @@
-// The sums that `bench allreduce` measures, over the replicas of one list of devices.
+// The sums that `bench allreduce` measures, over the replicas of one list of devices, or of several processes.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/replica_workers.h>
 
 namespace lockstep {
 
-// All ranks agree on the returned values, so several processes can each run some of the ranks.
+// Of several processes each runs the ranks on its own devices. All make the same calls in the same order and
+// get the same values.
 class AllreduceRanks {
  public:
+  // processes: null for this process alone. Throws as make_communicator() does.
   AllreduceRanks(const std::vector<torch::Device>& devices, int threads,
-                 const std::vector<Allreduce>& algorithms);
+                 const std::vector<Allreduce>& algorithms,
+                 const std::shared_ptr<Processes>& processes = nullptr);
 
   int world_size() const { return communicators_.front()->world_size(); }
 
@@ -29,8 +34,12 @@ class AllreduceRanks {
   // mean of `iterations` sums queued one after another.
   double seconds(size_t algorithm, int iterations);
 
-  // Seconds in which all ranks at once copy 2 (n-1)/n of the tensor from the next rank's memory into their
-  // own: the least that each rank must move in a sum.
+  // Bytes that a process sends to others for one sum, of the process that sends most; a mean over a few sums.
+  // nullopt where the kernel does not count them.
+  std::optional<int64_t> bytes_on_wire(size_t algorithm);
+
+  // Seconds in which all ranks at once copy 2 (n-1)/n of the tensor from the memory of the process's next
+  // rank into their own: the least that each rank must move in a sum.
   double copy_seconds();
 
  private:

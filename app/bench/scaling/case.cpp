@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSeconds = .3;  // of one measurement
+constexpr double kMeasurementSeconds = .3;  // of one measurement
 constexpr int64_t kComparedSteps = 3;
 
 std::vector<NamedTensor> weights_in_double(TrainPlan plan) {
@@ -35,7 +35,7 @@ void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, c
     report.stop_if_interrupted("while warming up " + spec_of(each.plan.trainer.devices));
     trainings.push_back(std::make_unique<TimedTraining>(each.plan));
     background_load.push_back(std::make_unique<BackgroundLoad>(each.plan, each.background_load));
-    const auto fitting = steps_per_repetition(*trainings.back(), kSeconds);
+    const auto fitting = steps_per_repetition(*trainings.back(), kMeasurementSeconds);
     steps_of.push_back(steps > 0 ? steps : fitting);
   }
   report.note(fmt::format("repetitions: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));

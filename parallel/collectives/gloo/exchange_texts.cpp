@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/support/error.h>
 
@@ -14,20 +16,41 @@ std::string read_key(const std::string& name, int process) {
   return fmt::format("{}/{}/read", name, process);
 }
 
+constexpr std::chrono::milliseconds kLookForEnd{250};
+
 using KeyOfProcess = std::string (*)(const std::string& name, int process);
 
-// Waits for the key of every process.
-std::vector<std::string> await_all(const ProcessStore& store, const World& world, const std::string& name,
-                                   KeyOfProcess key, std::chrono::milliseconds limit) {
+enum class Coming { kAll, kTooLate, kGivenUp };
+
+// Waits for the keys. A process that gives up may have found all of them before.
+Coming await_keys(const ProcessStore& store, const std::vector<std::string>& keys,
+                  std::chrono::milliseconds limit, const std::function<bool()>& given_up) {
+  using std::chrono::milliseconds;
+  const auto end = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    const bool last = given_up();
+    const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
+    if (store.wait(keys, std::clamp(left, milliseconds(0), kLookForEnd))) return Coming::kAll;
+    if (last) return Coming::kGivenUp;
+    if (left <= kLookForEnd) return Coming::kTooLate;
+  }
+}
+
+std::vector<std::string> keys_of_all(const World& world, const std::string& name, KeyOfProcess key) {
   std::vector<std::string> keys;
   keys.reserve(static_cast<size_t>(world.processes));
   for (int process = 0; process < world.processes; ++process) keys.push_back(key(name, process));
-  if (store.wait(keys, limit)) return keys;
+  return keys;
+}
+
+// Throws PeerError that names the processes without a key.
+void require_all(const ProcessStore& store, const World& world, const std::vector<std::string>& keys,
+                 std::chrono::milliseconds limit) {
   std::vector<int> missing;
   for (int process = 0; process < world.processes; ++process) {
-    if (!store.has({key(name, process)})) missing.push_back(process);
+    if (!store.has({keys[static_cast<size_t>(process)]})) missing.push_back(process);
   }
-  if (missing.empty()) return keys;
+  if (missing.empty()) return;
   throw PeerError(
       fmt::format("{} did not answer within {}", name_processes(missing, world.processes), in_seconds(limit)),
       "it ended, hangs or is slower than the time-out: see its own message");
@@ -37,11 +60,22 @@ std::vector<std::string> await_all(const ProcessStore& store, const World& world
 
 std::vector<std::string> exchange_texts(const ProcessStore& store, const World& world,
                                         const std::string& name, const std::string& own,
-                                        std::chrono::milliseconds limit) {
+                                        std::chrono::milliseconds limit,
+                                        const std::function<bool()>& given_up) {
   store.set(text_key(name, world.process), own);
-  auto texts = store.get(await_all(store, world, name, text_key, limit));
+  const auto keys = keys_of_all(world, name, text_key);
+  const auto coming = await_keys(store, keys, limit, given_up);
+  if (coming == Coming::kGivenUp) {
+    throw PeerError("another process cannot go on", "see the messages of the other processes");
+  }
+  if (coming == Coming::kTooLate) require_all(store, world, keys, limit);
+  auto texts = store.get(keys);
   store.set(read_key(name, world.process), "");
-  if (store.is_served_here()) await_all(store, world, name, read_key, limit);
+  if (!store.is_served_here()) return texts;
+  const auto read_keys = keys_of_all(world, name, read_key);
+  if (await_keys(store, read_keys, limit, given_up) == Coming::kTooLate) {
+    require_all(store, world, read_keys, limit);
+  }
   return texts;
 }
 

@@ -8,7 +8,6 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
-#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -26,8 +25,23 @@ using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 constexpr const char* kPeerHint = "another process ended, hangs or cannot be reached: see its own message";
 constexpr std::chrono::seconds kConnectGrace{10};  // over Gloo's own time-out
 
-constexpr torch::ScalarType kGlooTypes[] = {torch::kFloat, torch::kDouble, torch::kHalf, torch::kBFloat16,
-                                            torch::kByte,  torch::kChar,   torch::kInt,  torch::kLong};
+struct GlooType {
+  torch::ScalarType type;
+  const char* name;
+};
+
+constexpr GlooType kGlooTypes[] = {{torch::kFloat, "float32"}, {torch::kDouble, "float64"},
+                                   {torch::kHalf, "float16"},  {torch::kBFloat16, "bfloat16"},
+                                   {torch::kByte, "uint8"},    {torch::kChar, "int8"},
+                                   {torch::kInt, "int32"},     {torch::kLong, "int64"}};
+
+// Null for a type that Gloo cannot exchange.
+const char* gloo_type_name(torch::ScalarType type) {
+  for (const auto& known : kGlooTypes) {
+    if (known.type == type) return known.name;
+  }
+  return nullptr;
+}
 
 void check_gloo_tensor(const torch::Tensor& tensor) {
   if (!tensor.is_cpu() || !tensor.is_contiguous()) {
@@ -35,7 +49,7 @@ void check_gloo_tensor(const torch::Tensor& tensor) {
         fmt::format("Gloo got {} that are not contiguous in host memory", describe_elements(tensor)),
         "copy the tensor to the CPU, and make it contiguous");
   }
-  if (std::find(std::begin(kGlooTypes), std::end(kGlooTypes), tensor.scalar_type()) == std::end(kGlooTypes)) {
+  if (!gloo_type_name(tensor.scalar_type())) {
     throw UsageError(fmt::format("Gloo cannot exchange {}", describe_elements(tensor)),
                      "convert the tensor to another type");
   }
@@ -56,7 +70,7 @@ class ChannelOfGroup : public Channel {
   std::future<void> allreduce_sum(torch::Tensor tensor) override {
     check_gloo_tensor(tensor);
     std::vector<torch::Tensor> tensors{tensor};
-    return post("allreduce", tensor, [&] { return group_->allreduce(tensors); });
+    return post({.name = "allreduce"}, tensor, [&] { return group_->allreduce(tensors); });
   }
 
   std::future<void> broadcast(torch::Tensor tensor, int process) override {
@@ -65,7 +79,7 @@ class ChannelOfGroup : public Channel {
     std::vector<torch::Tensor> tensors{tensor};
     c10d::BroadcastOptions options;
     options.rootRank = process;
-    return post(fmt::format("broadcast from process {}", process), tensor,
+    return post({.name = "broadcast", .root = process}, tensor,
                 [&] { return group_->broadcast(tensors, options); });
   }
 
@@ -74,7 +88,16 @@ class ChannelOfGroup : public Channel {
     check_gathered(tensor, out);
     std::vector<torch::Tensor> inputs{tensor};
     std::vector<std::vector<torch::Tensor>> outputs{out.detach().unbind(0)};
-    return post("all_gather", tensor, [&] { return group_->allgather(outputs, inputs); });
+    return post({.name = "all_gather"}, tensor, [&] { return group_->allgather(outputs, inputs); });
+  }
+
+  std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
+    check_gloo_tensor(tensor);
+    check_dealt(tensor, out);
+    std::vector<int64_t> even;  // empty: one row each
+    // torch 2.15 has another name for it, too, but 2.11 only this one.
+    return post({.name = "all_to_all"}, tensor,
+                [&] { return group_->alltoall_base(out, tensor, even, even); });
   }
 
   void abort(std::exception_ptr error) noexcept override { posted_->fail(error); }
@@ -95,8 +118,17 @@ class ChannelOfGroup : public Channel {
                                  group_->getSize(), describe_elements(out)));
   }
 
+  // Both (processes, ...)
+  void check_dealt(const torch::Tensor& tensor, const torch::Tensor& out) const {
+    check_gloo_tensor(out);
+    const bool has_rows = tensor.dim() > 0 && tensor.size(0) == group_->getSize();
+    if (has_rows && out.sizes() == tensor.sizes() && out.scalar_type() == tensor.scalar_type()) return;
+    throw UsageError(fmt::format("all_to_all of {} between {} processes into {}", describe_elements(tensor),
+                                 group_->getSize(), describe_elements(out)));
+  }
+
   template <typename Launch>
-  std::future<void> post(const std::string& what, const torch::Tensor& tensor, const Launch& launch);
+  std::future<void> post(PostedCollective collective, const torch::Tensor& tensor, const Launch& launch);
 
   GlooGroup group_;
   const std::shared_ptr<PostedCollectives> posted_;
@@ -104,29 +136,39 @@ class ChannelOfGroup : public Channel {
   uint64_t count_ = 0;
 };
 
-PeerError collective_error(const std::string& name, const std::string& what) {
-  return PeerError(fmt::format("{} failed: {}", name, clean_words(what)), kPeerHint);
+struct CollectivePlace {
+  int process;
+  int processes;
+};
+
+std::exception_ptr collective_error(const PostedCollective& collective, CollectivePlace place,
+                                    const std::string& what) {
+  return std::make_exception_ptr(
+      PeerError(fmt::format("{} failed in process {} of {}: {}", text_of(collective), place.process,
+                            place.processes, clean_words(what)),
+                kPeerHint));
 }
 
 // Called by Gloo's thread.
-void end_collective(PostedCollectives& posted, uint64_t number, const std::string& name,
+void end_collective(PostedCollectives& posted, const PostedCollective& collective, CollectivePlace place,
                     const c10::ivalue::Future& result) {
-  if (!result.hasError()) return posted.finish(number);
-  posted.fail(std::make_exception_ptr(collective_error(name, result.tryRetrieveErrorMessage())));
+  if (!result.hasError()) return posted.finish(collective.number);
+  posted.fail(collective_error(collective, place, result.tryRetrieveErrorMessage()));
 }
 
 template <typename Launch>
-std::future<void> ChannelOfGroup::post(const std::string& what, const torch::Tensor& tensor,
+std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch::Tensor& tensor,
                                        const Launch& launch) {
-  const auto number = count_++;
-  auto done = posted_->begin(number);
+  collective.number = count_++;
+  collective.elements = tensor.numel();
+  collective.type = gloo_type_name(tensor.scalar_type());
+  auto done = posted_->begin(collective);
   if (posted_->failed()) return done;
   if (tensor.numel() == 0) {
-    posted_->finish(number);
+    posted_->finish(collective.number);
     return done;
   }
-  const auto name = fmt::format("{} of {}, collective {} of process {} of {},", what,
-                                describe_elements(tensor), number, group_->getRank(), group_->getSize());
+  const CollectivePlace place{.process = group_->getRank(), .processes = group_->getSize()};
   try {
     // The callback has no part in the group: in Gloo's thread it cannot be the last to hold it.
     const auto work = [&] {
@@ -134,12 +176,12 @@ std::future<void> ChannelOfGroup::post(const std::string& what, const torch::Ten
       return launch();
     }();
     work->getFuture()->addCallback(
-        [posted = posted_, number, name](const c10::ivalue::Future& result) {
-          end_collective(*posted, number, name, result);
+        [posted = posted_, collective, place](const c10::ivalue::Future& result) {
+          end_collective(*posted, collective, place, result);
         },
         /*uses_future=*/false);
   } catch (const std::exception& error) {
-    posted_->fail(std::make_exception_ptr(collective_error(name, error.what())));
+    posted_->fail(collective_error(collective, place, error.what()));
   }
   return done;
 }

@@ -26,7 +26,7 @@ struct GlooChannelOptions {
 
 struct GlooChannel {
   std::unique_ptr<Channel> channel;
-  std::shared_ptr<const PostedCollectives> posted;  // to see whether it has failed
+  std::shared_ptr<PostedCollectives> posted;  // what is under way
 };
 
 // Connects to the same channel of all other processes. Throws DeviceError when this process cannot listen on

@@ -3,9 +3,11 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <utility>
 
 #include <lockstep/parallel/collectives/gloo/exchange_texts.h>
+#include <lockstep/parallel/collectives/gloo/failure_watch.h>
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 #include <lockstep/parallel/collectives/gloo/process_store.h>
 #include <lockstep/parallel/collectives/gloo/roll_call.h>
@@ -17,6 +19,7 @@ namespace {
 
 // How long a process waits for the others when it leaves.
 constexpr std::chrono::seconds kLeaveLimit{10};
+constexpr int kNoChannel = -1;  // of texts that go through the store
 
 class GlooProcesses : public Processes {
  public:
@@ -29,27 +32,49 @@ class GlooProcesses : public Processes {
   const World& world() const override { return world_; }
   std::vector<std::string> gather(const std::string& own) override;
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
+  std::shared_ptr<Processes> first(int count) override;
+  std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
  private:
+  void watch(std::vector<Presence> all);
   bool all_is_well() const;
+  std::vector<std::string> exchange(const std::string& name, const std::string& own,
+                                    std::chrono::milliseconds limit);
   void check_count(int count);
 
   World world_;
-  const std::chrono::milliseconds timeout_;
+  const JoinOptions options_;
+  const std::chrono::milliseconds timeout_ = options_.timeout;
   const int exceptions_ = std::uncaught_exceptions();
   const ProcessStore store_;
+  // Opened before the roll call: until then process 0 does not leave, nor the store with it.
+  const std::shared_ptr<C10dStore> board_client_ = store_.another_client();
   std::string address_;                                           // on which channels listen
   std::vector<std::shared_ptr<const PostedCollectives>> posted_;  // by channel
   const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
-  int64_t gathers_ = 0;
+  const std::shared_ptr<PostedCollectives> gathered_ = std::make_shared<PostedCollectives>();
+  uint64_t gathers_ = 0;
+  std::map<int, int> parts_;  // how often first() was called, by count
   bool failed_ = false;
+  std::unique_ptr<FailureWatch> watch_;
 };
 
 GlooProcesses::GlooProcesses(World world, const JoinOptions& options)
-    : world_(std::move(world)), timeout_(options.timeout), store_(world_, options.listen, options.timeout) {
+    : world_(std::move(world)), options_(options), store_(world_, options.listen, options.timeout) {
   const auto all = call_roll(store_, world_, own_presence(world_), timeout_);
   count_local_processes(world_, all);
   address_ = channel_address(world_, all, options.listen);
+  watch(all);
+}
+
+void GlooProcesses::watch(std::vector<Presence> all) {
+  FailureBoard board(board_client_, world_.process, world_.processes);
+  watch_ = std::make_unique<FailureWatch>(
+      std::move(board), WatchOptions{.process = world_.process,
+                                     .serves_store = store_.is_served_here(),
+                                     .processes = std::move(all),
+                                     .store = {.of_launcher = world_.store_runs, .place = store_.place()}});
+  watch_->add(kNoChannel, gathered_);
 }
 
 bool GlooProcesses::all_is_well() const {
@@ -60,19 +85,30 @@ bool GlooProcesses::all_is_well() const {
 GlooProcesses::~GlooProcesses() {
   if (!all_is_well()) return;
   try {
-    exchange_texts(store_, world_, "leave", "", kLeaveLimit);
+    watch_->leave();
+    exchange("leave", "", kLeaveLimit);
   } catch (const std::exception&) {
     // Another process has left without a word. What this one has done is done.
   }
 }
 
-std::string gather_name(int64_t number) { return fmt::format("gather/{}", number); }
+std::vector<std::string> GlooProcesses::exchange(const std::string& name, const std::string& own,
+                                                 std::chrono::milliseconds limit) {
+  return exchange_texts(store_, world_, name, own, limit, [this] { return watch_->alarmed(); });
+}
+
+std::string gather_name(uint64_t number) { return fmt::format("gather/{}", number); }
 
 std::vector<std::string> GlooProcesses::gather(const std::string& own) try {
   const auto number = gathers_++;
   if (number >= 2) forget_texts(store_, world_, gather_name(number - 2));
-  return exchange_texts(store_, world_, gather_name(number), own, timeout_);
+  gathered_->begin(
+      {.number = number, .name = "gather", .elements = static_cast<int64_t>(own.size()), .type = "bytes"});
+  auto texts = exchange(gather_name(number), own, timeout_);
+  gathered_->finish(number);
+  return texts;
 } catch (...) {
+  gathered_->fail(std::current_exception());
   failed_ = true;
   throw;
 }
@@ -98,6 +134,7 @@ std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) tr
                                              .address = address_,
                                              .timeout = timeout_,
                                              .posting = posting_});
+    watch_->add(static_cast<int>(posted_.size()), opened.posted);
     channels.push_back(std::move(opened.channel));
     posted_.push_back(std::move(opened.posted));
   }
@@ -105,6 +142,23 @@ std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) tr
 } catch (...) {
   failed_ = true;
   throw;
+}
+
+// The part meets in the same store, with keys of its own.
+std::shared_ptr<Processes> GlooProcesses::first(int count) {
+  World part = world_;
+  part.processes = count;
+  part.local_process = 0;
+  part.local_processes = 0;  // counted again
+  part.host = store_.host();
+  part.store_runs = true;
+  part.run += fmt::format("/first {} {}", count, parts_[count]++);
+  return join_processes(part, options_);
+}
+
+std::exception_ptr GlooProcesses::explain(const std::exception_ptr& error, const std::string& name) noexcept {
+  failed_ = true;
+  return watch_->explain(error, name);
 }
 
 }  // namespace

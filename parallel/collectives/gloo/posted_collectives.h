@@ -1,19 +1,44 @@
 // The collectives of a channel that are under way.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <exception>
 #include <future>
 #include <map>
 #include <mutex>
+#include <optional>
+#include <string>
 
 namespace lockstep {
+
+// A collective as it was posted. Nothing is formatted before something has failed.
+struct PostedCollective {
+  using Clock = std::chrono::steady_clock;
+
+  uint64_t number = 0;    // on its channel, from 0
+  const char* name = "";  // "allreduce"
+  int root = -1;          // the process that a broadcast is from
+  int64_t elements = 0;
+  const char* type = "";  // of the elements: "float32"
+  Clock::time_point begin = Clock::now();
+};
+
+// "allreduce 17 of 25,600 float32", "broadcast 3 from process 1 of 5 float32"
+std::string text_of(const PostedCollective& collective);
+
+// A collective that has not ended.
+struct AwaitedCollective {
+  PostedCollective collective;
+  PostedCollective::Clock::time_point end;  // when it failed; now if nothing has
+  bool failed = false;
+};
 
 // A channel shares it with Gloo's threads, which may end a collective after the channel is gone. Thread-safe.
 class PostedCollectives {
  public:
   // The future of a collective that begins. After fail() it throws that error.
-  std::future<void> begin(uint64_t number);
+  std::future<void> begin(const PostedCollective& collective);
 
   // Its result is there. Does nothing if it has ended.
   void finish(uint64_t number);
@@ -24,10 +49,22 @@ class PostedCollectives {
   bool failed() const;
   bool idle() const;  // nothing is under way, and nothing has failed
 
+  // The oldest collective under way, or the one that was so at the first error; nullopt if there is none.
+  // (Gloo works on one after the other.)
+  std::optional<AwaitedCollective> awaited() const;
+
  private:
+  struct Entry {
+    PostedCollective collective;
+    std::promise<void> promise;
+  };
+
+  std::optional<AwaitedCollective> oldest(bool failed) const;
+
   mutable std::mutex mutex_;
-  std::map<uint64_t, std::promise<void>> promises_;
+  std::map<uint64_t, Entry> entries_;  // by number
   std::exception_ptr error_;
+  std::optional<AwaitedCollective> failed_;  // at the first error
 };
 
 }  // namespace lockstep

@@ -103,6 +103,7 @@ std::shared_ptr<C10dStore> open_store(const World& world, const std::string& lis
 ProcessStore::ProcessStore(const World& world, const std::string& listen, milliseconds timeout)
     : is_served_here_(serves(world)),
       connect_limit_(connect_timeout(timeout)),
+      host_(store_host(world)),
       place_(store_place(world)),
       hint_(world.store_runs ? "the launcher serves the store: see its message, and those of other processes"
                              : "process 0 serves the store: see its message"),

@@ -41,6 +41,8 @@ class ProcessStore {
   std::shared_ptr<C10dStore> another_client() const;
 
   bool is_served_here() const { return is_served_here_; }
+  const std::string& host() const { return host_; }    // of the server
+  const std::string& place() const { return place_; }  // host and port, for messages
 
  private:
   template <typename Call>
@@ -50,6 +52,7 @@ class ProcessStore {
 
   const bool is_served_here_;
   const std::chrono::milliseconds connect_limit_;
+  const std::string host_;
   const std::string place_;  // host and port, for messages
   const std::string hint_;
   const std::shared_ptr<C10dStore> client_;

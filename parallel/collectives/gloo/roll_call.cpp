@@ -11,6 +11,7 @@
 
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
+#include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -24,12 +25,6 @@ constexpr const char* kRefused = "roll/refused";
 constexpr const char* kRollHint = "start each process once, with the same number of processes in each";
 
 std::string roll_key(int process) { return fmt::format("roll/{}", process); }
-
-std::string own_host_name() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 // The network namespace: containers of one machine have loopback interfaces of their own.
 std::string network_namespace() {

@@ -101,6 +101,18 @@ Socket listen_on(const std::string& address, uint16_t port) {
                     "choose an address of this host, and a port that no other program uses");
 }
 
+uint16_t port_of(const Socket& socket) {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
+    throw DeviceError(fmt::format("a socket has no port: {}", socket_problem(errno)));
+  }
+  const auto* const port = address.ss_family == AF_INET6
+                               ? &reinterpret_cast<const sockaddr_in6&>(address).sin6_port
+                               : &reinterpret_cast<const sockaddr_in&>(address).sin_port;
+  return ntohs(*port);
+}
+
 void wait_for_listener(const std::string& host, uint16_t port, milliseconds timeout) {
   const auto begin = SocketClock::now();
   for (auto pause = kShortestPause;; pause = std::min(2 * pause, kLongestPause)) {

@@ -30,9 +30,12 @@ class Socket {
   int descriptor_;
 };
 
-// Listens on an address of this host; empty: on all interfaces. Throws DeviceError that names address and
-// port.
+// Listens on an address of this host; empty: on all interfaces. port: 0 for a free one, which no other
+// listener has (port_of() tells it). Throws DeviceError that names address and port.
 Socket listen_on(const std::string& address, uint16_t port);
+
+// On which the socket listens. Throws DeviceError if it has none.
+uint16_t port_of(const Socket& socket);
 
 // Returns when somebody listens there. Throws DeviceError that names host and port when nobody does within
 // the time-out; after ten seconds if the name does not resolve, which it may do only a moment after the start

@@ -15,6 +15,7 @@ using Catch::Matchers::StartsWith;
 
 TEST_CASE("a library's hints name the program's flags") {
   CHECK(with_flags("use CudaGraph::kAuto or CudaGraph::kOff") == "use --cuda-graph auto or --cuda-graph off");
+  CHECK(with_flags("use allreduce gloo, or Compress::kNone") == "use --allreduce gloo, or --compress none");
   CHECK(with_flags("use allreduce two_shot, or list each GPU once") ==
         "use --allreduce two_shot, or list each GPU once");
   CHECK(with_flags("use the device list cpu, or cpux2") == "use --devices cpu, or cpux2");

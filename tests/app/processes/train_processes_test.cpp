@@ -84,6 +84,91 @@ TEST_CASE("processes with different settings are refused in all of them, and not
   CHECK(std::filesystem::is_empty(folder.path()));
 }
 
+TEST_CASE("--check-sync compares the replicas of all processes, and changes no weight") {
+  const Words common = {"--epochs", "1", "--print-weights-hash"};
+  const std::vector<Words> lists = {on_devices("cpux2"), on_devices("cpu")};
+  const auto plain = run_all(small_world(common, lists));
+  const auto checked = run_all(small_world(common + Words{"--check-sync", "1"}, lists));
+  for (const auto& results : {plain, checked}) {
+    INFO(results[0].err << results[1].err);
+    CHECK(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    CHECK(results[0].err.empty());
+    CHECK(results[1].err.empty());
+  }
+  CHECK(hash_in(plain[0].out).size() == 64);
+  CHECK(hash_in(checked[0].out) == hash_in(plain[0].out));
+  CHECK_THAT(plain[0].out, !ContainsSubstring("\n  checks "));
+  CHECK_THAT(checked[0].out, ContainsSubstring("\n  checks     replicas are compared after every step\n"));
+}
+
+TEST_CASE("processes that would compare their replicas after other steps are refused") {
+  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--check-sync", "7"}}));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with check sync 7, process 0 with 0\n"));
+  }
+}
+
+TEST_CASE("--check-sync works in one process, and is part of the plan") {
+  const auto two =
+      run_process(train({"--devices", "cpux2", "--epochs", "1", "--limit-test", "64", "--check-sync", "2"}));
+  INFO(two.err);
+  CHECK(two.exit_code == 0);
+  CHECK_THAT(two.out, ContainsSubstring("\n  checks     replicas are compared every 2 steps\n"));
+  const auto alone = run_process(train({"--devices", "cpu", "--check-sync", "1", "--dry-run"}));
+  CHECK(alone.exit_code == 0);
+  CHECK_THAT(alone.out, ContainsSubstring("\n  checks     one replica: nothing to compare\n"));
+  const auto plan = [](const Words& words) {
+    return json::parse(run_process(train(words + Words{"--devices", "cpux2", "--dry-run", "--json"})).out);
+  };
+  CHECK(plan({"--check-sync", "100"}).at("check_sync") == 100);
+  CHECK(plan({}).at("check_sync") == 0);
+  CHECK_THAT(refusal(train({"--check-sync", "-1"}), 2), ContainsSubstring("--check-sync"));
+}
+
+TEST_CASE("--compress changes what travels, and nothing of the rest") {
+  const auto events_of = [](const Words& words) {
+    const TempFolder folder;
+    const auto file = (folder / "run.jsonl").string();
+    const Words common = {"--epochs",  "1", "--print-weights-hash", "--log-every", "1", "--check-sync", "1",
+                          "--metrics", file};
+    const auto results = run_all(small_world(common + words, {on_devices("cpux2"), on_devices("cpu")}));
+    INFO(results[0].err << results[1].err);
+    REQUIRE(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    return metrics_in(file);
+  };
+  const auto plain = events_of({}), same = events_of({"--compress", "none"});
+  CHECK(plain.front().at("compress") == "none");
+  CHECK(same.back().at("weights_sha256") == plain.back().at("weights_sha256"));
+  for (const std::string compress : {"bf16", "fp16"}) {
+    INFO(compress);
+    const auto events = events_of({"--compress", compress});
+    CHECK(events.front().at("compress") == compress);
+    CHECK(2 * events.front().at("wire_bytes").get<int64_t>() == plain.front().at("wire_bytes"));
+    CHECK(events.back().at("weights_sha256") != plain.back().at("weights_sha256"));
+    const auto steps = events_named("step", events), others = events_named("step", plain);
+    REQUIRE(steps.size() == others.size());
+    for (size_t i = 0; i < steps.size(); ++i) {
+      CHECK(steps[i].at("loss").get<double>() == Approx(others[i].at("loss").get<double>()).epsilon(.02));
+    }
+  }
+}
+
+TEST_CASE("processes that compress differently are refused, and one process that would compress") {
+  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--compress", "bf16"}}));
+  for (const auto& result : results) {
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with compress bf16, process 0 with none\n"));
+  }
+  CHECK_THAT(refusal(train({"--compress", "bf16", "--devices", "cpux2"}), 2),
+             ContainsSubstring("--compress bf16 rounds what travels between processes, and this process is "
+                               "alone\nhint: "));
+  CHECK_THAT(refusal(train({"--compress", "bf16", "--invariant"}), 2), ContainsSubstring("--compress"));
+  CHECK_THAT(refusal(train({"--compress", "int8"}), 2), ContainsSubstring("must be none, bf16 or fp16"));
+}
+
 TEST_CASE("bad input of one process ends all, with its exit code and its reason") {
   const TempFolder folder;
   const auto missing = (folder / "missing").string();

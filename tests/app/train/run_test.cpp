@@ -1,5 +1,6 @@
 // The loop of a run with a fake clock: which step lines it prints, and what it writes to the metrics.
 #include <fcntl.h>
+#include <torch/nn/module.h>
 #include <unistd.h>
 
 #include <lockstep/tests/catch.h>
@@ -14,6 +15,7 @@
 #include <vector>
 
 #include <lockstep/app/train/run.h>
+#include <lockstep/parallel/sync_check.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/temp_folder.h>
 
@@ -187,4 +189,39 @@ TEST_CASE("the last line of the metrics says how a run ended") {
   CHECK(failed.at("event") == "end");
   CHECK(failed.at("status") == "failed");
   CHECK(failed.at("reason").get<std::string>().rfind("cannot write to standard output: ", 0) == 0);
+}
+
+TEST_CASE("replicas that differ end the run, and the metrics say so") {
+  auto options = small_run();
+  options.check_sync = 5;
+  auto plan = make_train_plan(options);
+  int models = 0, steps = 0;
+  std::string changed;
+  plan.factory = [&, plain = plan.factory] {
+    auto model = plain();
+    if (++models != 2) return model;
+    changed = model.module->named_parameters()[size_t{3}].key();
+    model.loss_sum = [&steps, module = model.module, loss = model.loss_sum](const Inputs& rows) {
+      if (++steps == 7) module->parameters()[3].detach().view({-1})[0].add_(1);
+      return loss(rows);
+    };
+    return model;
+  };
+  const TempFolder folder;
+  const auto path = (folder / "run.jsonl").string();
+  std::string error;
+  {
+    LineFile metrics(path, /*overwrite=*/false);
+    const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
+    const StdoutTo file((folder / "out").string());
+    try {
+      TrainRun(plan, options, terminal, &metrics).run();
+    } catch (const OutOfSyncError& thrown) {
+      error = thrown.what();
+    }
+  }
+  CHECK(error == "after step 10 the replicas differ: " + changed + " of rank 1 (cpu) is not that of rank 0");
+  const auto last = json::parse(lines_in(path).back());
+  CHECK(last.at("status") == "failed");
+  CHECK(last.at("reason") == error);
 }

@@ -26,10 +26,13 @@ inline std::string text_of(const Layout& layout) { return fmt::format("{}", fmt:
 // The part of one process.
 inline std::unique_ptr<Communicator> communicator_of(const Layout& layout, int process,
                                                      const std::shared_ptr<Processes>& processes,
-                                                     Trace* trace = nullptr) {
+                                                     Trace* trace = nullptr,
+                                                     Compress compress = Compress::kNone) {
   const auto replicas = static_cast<size_t>(layout[static_cast<size_t>(process)]);
-  return make_communicator(
-      {.devices = std::vector<torch::Device>(replicas, torch::kCPU), .processes = processes, .trace = trace});
+  return make_communicator({.devices = std::vector<torch::Device>(replicas, torch::kCPU),
+                            .processes = processes,
+                            .compress = compress,
+                            .trace = trace});
 }
 
 // Runs task(process, its communicator) in every process.

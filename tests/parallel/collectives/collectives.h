@@ -81,6 +81,11 @@ inline void allreduce_all(Communicator& communicator, const Tensors& tensors) {
              [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_sum(tensors[rank]); });
 }
 
+inline void allreduce_gradients_all(Communicator& communicator, const Tensors& tensors) {
+  run_on_all(communicator,
+             [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_gradients(tensors[rank]); });
+}
+
 // The exception of wait(); null if there is none.
 inline std::exception_ptr error_of(Work& work) {
   try {

@@ -304,8 +304,8 @@ TEST_CASE("a process's trace has its own ranks, also for the sum of one replica"
   CHECK(ranks_in(traces[1]) == std::multiset<int>{1, 2});
 }
 
-// One process with one replica beside one with three, which is made up: its sums are zeros, and arrive when
-// the first process has posted three tensors.
+// One process with one replica beside one with three, which is made up: its tensors arrive when the first
+// process has posted three of its own, and then the next three.
 namespace {
 
 using Promises = std::vector<std::promise<void>>;
@@ -314,19 +314,23 @@ class LateChannel : public Channel {
  public:
   explicit LateChannel(std::shared_ptr<Promises> posted) : posted_(std::move(posted)) {}
 
-  std::future<void> allreduce_sum(torch::Tensor) override {
+  std::future<void> allreduce_sum(torch::Tensor) override { return post(); }
+  std::future<void> broadcast(torch::Tensor, int) override { throw std::logic_error("not used"); }
+  std::future<void> all_gather(torch::Tensor, torch::Tensor) override { return post(); }
+  std::future<void> all_to_all(torch::Tensor, torch::Tensor) override { return post(); }
+  void abort(std::exception_ptr) noexcept override {}
+
+ private:
+  std::future<void> post() {
     posted_->emplace_back();
     auto done = posted_->back().get_future();
     if (posted_->size() == 3) {
       for (auto& promise : *posted_) promise.set_value();
+      posted_->clear();
     }
     return done;
   }
-  std::future<void> broadcast(torch::Tensor, int) override { throw std::logic_error("not used"); }
-  std::future<void> all_gather(torch::Tensor, torch::Tensor) override { throw std::logic_error("not used"); }
-  void abort(std::exception_ptr) noexcept override {}
 
- private:
   const std::shared_ptr<Promises> posted_;  // on any of the channels
 };
 
@@ -350,8 +354,11 @@ class LateProcesses : public Processes {
 }  // namespace
 
 TEST_CASE("a replica posts all of its chunks before it waits for one") {
-  const auto communicator = communicator_of({1, 3}, 0, std::make_shared<LateProcesses>());
-  CHECK(communicator->world_size() == 4);
-  auto work = communicator->endpoint(0).allreduce_sum(torch::zeros({10}));
-  work.wait();  // would never return
+  for (const auto compress : {Compress::kNone, Compress::kBf16}) {
+    const auto communicator = make_communicator(
+        {.devices = {torch::kCPU}, .processes = std::make_shared<LateProcesses>(), .compress = compress});
+    CHECK(communicator->world_size() == 4);
+    auto work = communicator->endpoint(0).allreduce_gradients(torch::zeros({10}));
+    work.wait();  // would never return
+  }
 }

@@ -37,11 +37,12 @@ Tensors on_devices(const Tensors& host) {
 }
 
 // Runs task(communicator) in each process, and waits for its GPUs.
-void on_gpus(const std::function<void(Communicator&)>& task) {
+void on_gpus(const std::function<void(Communicator&)>& task, Compress compress = Compress::kNone) {
   run_processes(static_cast<int>(kDevices.size()),
                 [&](int process, const std::shared_ptr<Processes>& processes) {
                   const auto& devices = kDevices[static_cast<size_t>(process)];
-                  const auto communicator = make_communicator({.devices = devices, .processes = processes});
+                  const auto communicator =
+                      make_communicator({.devices = devices, .processes = processes, .compress = compress});
                   task(*communicator);
                   for (const auto& device : devices) {
                     if (!device.is_cpu()) current_stream(device).synchronize();
@@ -89,7 +90,35 @@ TEST_CASE("GPUs of several processes sum, broadcast and gather through the host"
   }
 }
 
+TEST_CASE("gradients of GPUs travel compressed, on every rank with the same bits") {
+  reset_fake_nccl();
+  break_gpus(0);
+  for (const auto compress : {Compress::kBf16, Compress::kFp16}) {
+    for (const int64_t n : {0, 1, 5, 997, 20'011}) {
+      INFO(n << " elements in " << name_of(kCompressNames, compress));
+      Tensors exact, rounded;  // numbers whose sums these types hold, and numbers that they do not
+      for (int rank = 0; rank < kWorld; ++rank) {
+        exact.push_back(whole_numbers(rank, n, torch::kBFloat16).to(torch::kFloat32));
+        rounded.push_back(whole_numbers(rank, n, torch::kFloat32).to(torch::kFloat32) / 1'000);
+      }
+      const auto expected = exact_sum(exact), sum = exact_sum(rounded);
+      const auto gpu_exact = on_devices(exact), gpu_rounded = on_devices(rounded);
+      on_gpus(
+          [&](Communicator& communicator) {
+            allreduce_gradients_all(communicator, gpu_exact);
+            allreduce_gradients_all(communicator, gpu_rounded);
+          },
+          compress);
+      CHECK(all_are(expected, exact));
+      CHECK(all_are(rounded[0], rounded));
+      CHECK(torch::allclose(rounded[0], sum, /*rtol=*/0, /*atol=*/6 * 500 * 2.01 / 256));
+      if (n > 5) CHECK_FALSE(rounded[0].equal(sum));
+    }
+  }
+}
+
 TEST_CASE("a sum through the host waits for the GPU's stream, and what follows waits for the sum") {
+  const auto compress = GENERATE(Compress::kNone, Compress::kBf16);
   reset_fake_nccl();
   break_gpus(0);
   const Tensors host{torch::zeros({500}), torch::zeros({500})};
@@ -97,15 +126,15 @@ TEST_CASE("a sum through the host waits for the GPU's stream, and what follows w
   run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
     const auto p = static_cast<size_t>(process);
     const auto gpu = fake_gpu(process);
-    const auto communicator =
-        make_communicator({.devices = {gpu}, .algorithm = Allreduce::kGloo, .processes = processes});
+    const auto communicator = make_communicator(
+        {.devices = {gpu}, .algorithm = Allreduce::kGloo, .processes = processes, .compress = compress});
     const auto stream = current_stream(gpu);
     std::promise<void> gate;
     launch(stream, [&, open = gate.get_future().share()] {  // the gradient is still being computed
       open.wait();
       host[p].fill_(process + 1);
     });
-    auto work = communicator->endpoint(0).allreduce_sum(on_fake_gpu(host[p], process));
+    auto work = communicator->endpoint(0).allreduce_gradients(on_fake_gpu(host[p], process));
     gate.set_value();
     work.wait();
     launch(stream, [&] { seen[p] = host[p].clone(); });

@@ -67,3 +67,23 @@ TEST_CASE("NCCL joins the GPUs of several processes, also uneven numbers of them
   CHECK(worlds == std::vector<int>{4, 4, 4});
   CHECK(all_are(expected, host));
 }
+
+TEST_CASE("NCCL does not compress: who asks for both gets an error, and gloo works") {
+  std::vector<std::string> found(2);
+  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+    const std::vector<torch::Device> devices{fake_gpu(process)};
+    try {
+      make_communicator({.devices = devices, .processes = processes, .compress = Compress::kBf16});
+    } catch (const UsageError& error) {
+      found[static_cast<size_t>(process)] = std::string(error.what()) + " | " + error.hint();
+    }
+    make_communicator({.devices = devices,
+                       .algorithm = Allreduce::kGloo,
+                       .processes = processes,
+                       .compress = Compress::kBf16});
+  });
+  for (const auto& text : found) {
+    CHECK(text ==
+          "compress bf16 needs allreduce gloo, but it is nccl | use allreduce gloo, or Compress::kNone");
+  }
+}

@@ -54,23 +54,29 @@ TEST_CASE("thread processes: gather gives everybody the texts of all, by process
   }
 }
 
-TEST_CASE("thread processes: channels sum, broadcast and gather, each in its own order") {
+TEST_CASE("thread processes: channels sum, broadcast, gather and deal, each in its own order") {
   std::vector<std::vector<torch::Tensor>> results(3);
   run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
     const auto channels = processes->open_channels(2);
     const auto sum = number(1 << process);
     const auto copy = number(process);
     const auto gathered = torch::zeros({3, 3});
-    std::vector<std::future<void>> done(3);
+    const auto dealt = torch::zeros({3, 2});
+    std::vector<std::future<void>> done(4);
     // Each process begins with another channel.
     if (process == 1) done[1] = channels[1]->broadcast(copy, 2);
     done[0] = channels[0]->allreduce_sum(sum);
     if (process != 1) done[1] = channels[1]->broadcast(copy, 2);
     done[2] = channels[0]->all_gather(number(process + 5), gathered);
+    done[3] = channels[1]->all_to_all(torch::arange(6, torch::kFloat32).view({3, 2}) + 10 * process, dealt);
     for (auto& one : done) one.get();
-    results[static_cast<size_t>(process)] = {sum, copy, gathered};
+    results[static_cast<size_t>(process)] = {sum, copy, gathered, dealt};
   });
-  for (const auto& of_process : results) {
+  for (int process = 0; process < 3; ++process) {
+    const auto& of_process = results[static_cast<size_t>(process)];
+    const auto row =
+        torch::tensor({2.F * static_cast<float>(process), 2.F * static_cast<float>(process) + 1});
+    CHECK(of_process[3].equal(torch::stack({row, row + 10, row + 20})));
     CHECK(of_process[0].equal(number(7)));
     CHECK(of_process[1].equal(number(2)));
     CHECK(of_process[2].equal(torch::stack({number(5), number(6), number(7)})));

@@ -217,6 +217,27 @@ TEST_CASE("a module has one GradientSync, whose destructor removes its hooks") {
   CHECK_NOTHROW(again.attach(net));
 }
 
+TEST_CASE("the largest bucket is known from the sizes of the parameters") {
+  // In float; 1 MB is 262,144 numbers. In the order of registration, each with its gap: 112, 300,000, 16,
+  // 1,000,000.
+  const std::vector<int64_t> numels{100, 300'000, 7, 1'000'000};
+  const auto largest = [&](SyncMode mode, int64_t megabytes, int64_t element_size = 4) {
+    return largest_bucket(numels, element_size, {.mode = mode, .bucket_bytes = megabytes << 20});
+  };
+  CHECK(largest(SyncMode::kParameterwise, 25) == 1'000'000);
+  CHECK(largest(SyncMode::kOverlapped, 25) == 1'000'000);  // the first bucket, above its bound alone
+  CHECK(largest(SyncMode::kBucketed, 1) == 1'000'000);
+  const std::vector<int64_t> alike{300'000, 300'000, 300'000, 300'000, 300'000};  // 1.2 MB of float each
+  const auto of_alike = [&](int64_t megabytes, int64_t element_size) {
+    return largest_bucket(alike, element_size, {.bucket_bytes = megabytes << 20});
+  };
+  CHECK(of_alike(25, 4) == 900'000);  // all but the first and the last bucket
+  CHECK(of_alike(3, 4) == 600'000);
+  CHECK(of_alike(3, 8) == 300'000);
+  CHECK(of_alike(1, 4) == 300'000);
+  CHECK(largest_bucket({}, 4, {}) == 0);
+}
+
 TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
   World world(2);
   std::vector<std::string> wrong(

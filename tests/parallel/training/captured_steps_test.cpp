@@ -235,6 +235,22 @@ TEST_CASE("after an aborted collective evaluate() and weights() throw") {
     CHECK_THROWS_AS(trainer.weights(), PeerError);
 }
 
+TEST_CASE("weights on GPUs are compared after the steps in flight") {
+  start();
+  auto options = options_for(GENERATE(Devices{fake_gpu(0), fake_gpu(1)}, Devices{fake_gpu(0), fake_gpu(0)}),
+                             GENERATE(CudaGraph::kOff, CudaGraph::kAuto));
+  options.check_sync = 3;
+  Trainer trainer(two_layers(), rows_on_device(kRows), rows_on_device(kRows), options);
+  const std::vector<int64_t> rows = {1, 2, 3, 4};
+  for (int step = 0; step < 4; ++step) trainer.step(rows);
+  trainer.synchronize();
+  trainer.model(1).module->named_parameters()["outer"].detach().view({-1})[7].add_(1);
+  trainer.step(rows);
+  CHECK_THROWS_WITH(trainer.step(rows),
+                    ContainsSubstring("after step 6 the replicas differ: outer of rank 1 (") &&
+                        ContainsSubstring(") is not that of rank 0"));
+}
+
 TEST_CASE("a trainer's destructor waits for its GPUs, which still read its data") {
   start();
   const auto steps = std::make_shared<std::atomic<int>>(0);  // that a GPU has reached

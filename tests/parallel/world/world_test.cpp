@@ -1,6 +1,7 @@
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/tests/catch.h>
 #include <stdlib.h>
+#include <sys/utsname.h>
 
 #include <set>
 
@@ -45,6 +46,12 @@ TEST_CASE("the environment of this process is read as it is") {
   CHECK(environment("LOCKSTEP_TEST_OF_WORLD") == std::nullopt);
 }
 
+TEST_CASE("a host's own name is the system's") {
+  utsname system{};
+  REQUIRE(::uname(&system) == 0);
+  CHECK(own_host_name() == system.nodename);
+}
+
 TEST_CASE("torchrun goes before Open MPI, Open MPI before MPICH, MPICH before SLURM") {
   auto variables = slurm_variables();
   CHECK(world_in(variables).launcher == "SLURM");
@@ -84,11 +91,19 @@ TEST_CASE("a world size that is none is refused with the text and the limits") {
 
 TEST_CASE("a rank outside the world is refused") {
   CHECK(refusal(with(torchrun_variables(), {{"RANK", "6"}})) ==
-        "torchrun gives this process rank 6 in a world of 6 | ranks count from 0 to 5");
+        "torchrun's RANK is 6, but WORLD_SIZE is 6 | ranks count from 0 to 5");
+  const Variables launched{{"RANK", "7"}, {"LOCKSTEP_RUN_LAUNCHER", "lockstep"}};
+  CHECK(refusal(with(torchrun_variables(), launched)) ==
+        "lockstep launch's RANK is 7, but WORLD_SIZE is 6 | ranks count from 0 to 5");
   CHECK(refusal(with(open_mpi_variables(), {{"OMPI_COMM_WORLD_RANK", "1000"}})) ==
-        "Open MPI gives this process rank 1000 in a world of 3 | ranks count from 0 to 2");
-  CHECK_THAT(refusal(with(mpich_variables(), {{"PMI_RANK", "2"}})), ContainsSubstring("MPICH gives"));
-  CHECK_THAT(refusal(with(slurm_variables(), {{"SLURM_PROCID", "4"}})), ContainsSubstring("SLURM gives"));
+        "Open MPI's OMPI_COMM_WORLD_RANK is 1000, but OMPI_COMM_WORLD_SIZE is 3 | ranks count from 0 to 2");
+  CHECK(refusal(with(mpich_variables(), {{"PMI_RANK", "2"}})) ==
+        "MPICH's PMI_RANK is 2, but PMI_SIZE is 2 | ranks count from 0 to 1");
+  CHECK(refusal(with(slurm_variables(), {{"SLURM_PROCID", "4"}})) ==
+        "SLURM's SLURM_PROCID is 4, but SLURM_STEP_NUM_TASKS is 4 | ranks count from 0 to 3");
+  // With the master by hand the place is the launcher's still.
+  CHECK_THAT(refusal(with(torchrun_variables(), {{"RANK", "6"}}), {.master = "a:1"}),
+             ContainsSubstring("torchrun's RANK is 6"));
   // Also in a world of one.
   CHECK_FALSE(refusal({{"RANK", "1"}, {"WORLD_SIZE", "1"}}).empty());
 }

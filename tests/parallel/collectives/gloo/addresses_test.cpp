@@ -1,5 +1,8 @@
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/tests/catch.h>
+#include <netinet/in.h>
+
+#include <set>
 
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
@@ -61,6 +64,21 @@ TEST_CASE("a listener has its address and port to itself") {
   CHECK_THAT(message_of<DeviceError>([&] { listen_on("192.0.2.1", 0); }),  // an address for documents
              ContainsSubstring("cannot listen on 192.0.2.1:0"));
   CHECK_THAT(message_of<DeviceError>([&] { listen_on(kNoHost, 0); }), ContainsSubstring(kNoHost));
+}
+
+TEST_CASE("the kernel chooses a free port, another one for each listener") {
+  constexpr int kEach = 20;
+  std::set<uint16_t> ports;
+  std::vector<Socket> listeners;
+  for (const auto* address : {"127.0.0.1", ""}) {  // the second one is IPv6, where the system has that
+    for (int i = 0; i < kEach; ++i) {
+      listeners.push_back(listen_on(address, 0));
+      ports.insert(port_of(listeners.back()));
+    }
+  }
+  CHECK(ports.size() == 2 * kEach);
+  CHECK(ports.count(0) == 0);
+  CHECK_THAT(message_of<DeviceError>([] { port_of(Socket(-1)); }), ContainsSubstring("has no port"));
 }
 
 TEST_CASE("a listener's port is free as soon as it is gone") {

@@ -63,6 +63,40 @@ TEST_CASE("sums, broadcasts and gathers between processes are exact") {
   }
 }
 
+TEST_CASE("all_to_all deals the rows of every process") {
+  struct Case {
+    Tensors given, dealt;  // by process, (processes, n)
+  };
+  for (const int count : {2, 3}) {
+    std::vector<Case> cases;
+    for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kFloat32}) {
+      for (const int64_t n : {0, 1, 997, 50'000}) {
+        auto& each = cases.emplace_back();
+        for (int process = 0; process < count; ++process) {
+          const auto numbers = whole_numbers(process, count * n, torch::kBFloat16);
+          each.given.push_back(numbers.to(dtype).view({count, n}));
+          each.dealt.push_back(torch::full_like(each.given.back(), 77));
+        }
+      }
+    }
+    run_joined(count, [&](int process, Processes& processes) {
+      const auto own = static_cast<size_t>(process);
+      const auto channel = std::move(processes.open_channels(1).front());
+      std::vector<std::future<void>> done;
+      for (const auto& each : cases) done.push_back(channel->all_to_all(each.given[own], each.dealt[own]));
+      for (auto& one : done) one.get();
+    });
+    for (const auto& each : cases) {
+      INFO(count << " processes, rows of " << each.given[0].size(1) << " " << each.given[0].scalar_type());
+      for (int process = 0; process < count; ++process) {
+        Tensors rows;
+        for (const auto& from : each.given) rows.push_back(from[process]);
+        CHECK(same_bits(each.dealt[static_cast<size_t>(process)], torch::stack(rows)));
+      }
+    }
+  }
+}
+
 TEST_CASE("tensors may have any shape, none included") {
   Tensors sums(2), gathered(2);
   run_joined(2, [&](int process, Processes& processes) {
@@ -114,12 +148,15 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
     note([&] { channel->broadcast(torch::zeros({3}), -1); });
     note([&] { channel->all_gather(torch::zeros({3}), torch::zeros({2, 4})); });
     note([&] { channel->all_gather(torch::zeros({3}), torch::zeros({2, 3}, torch::kFloat64)); });
+    note([&] { channel->all_to_all(torch::zeros({4, 1}), torch::zeros({4, 1})); });
+    note([&] { channel->all_to_all(torch::zeros({2, 1}), torch::zeros({2, 2})); });
+    note([&] { channel->all_to_all(torch::zeros({}), torch::zeros({})); });
     auto& sum = sums[static_cast<size_t>(process)];
     sum = torch::full({1}, process + 1);
     channel->allreduce_sum(sum).get();
   });
   for (const auto& own : messages) {
-    REQUIRE(own.size() == 6);
+    REQUIRE(own.size() == 9);
     CHECK(own[0] == "Gloo cannot exchange 3 elements of Bool");
     CHECK_THAT(own[1], ContainsSubstring("6 elements of Float that are not contiguous"));
     CHECK(own[2] == "broadcast from process 2 of 2");
@@ -127,6 +164,9 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
     CHECK_THAT(own[4],
                ContainsSubstring("all_gather of 3 elements of Float from 2 processes into 8 elements"));
     CHECK_THAT(own[5], ContainsSubstring("into 6 elements of Double"));
+    CHECK(own[6] == "all_to_all of 4 elements of Float between 2 processes into 4 elements of Float");
+    CHECK_THAT(own[7], ContainsSubstring("all_to_all of 2 elements of Float between 2 processes into 4"));
+    CHECK_THAT(own[8], ContainsSubstring("all_to_all of 1 elements"));
   }
   CHECK(all_are(torch::full({1}, 3), sums));
 }
@@ -168,8 +208,7 @@ TEST_CASE("a process that leaves ends the collectives of the others, which name 
     second = peer_error(later);
   });
   CHECK(message_of<Error>(errors[0]) == "no error");
-  CHECK_THAT(first,
-             ContainsSubstring("allreduce of 5 elements of Float, collective 1 of process 0 of 2, failed: "));
+  CHECK_THAT(first, ContainsSubstring("allreduce 1 of 5 float32 failed in process 0 of 2: "));
   CHECK_THAT(first, ContainsSubstring("Connection"));
   CHECK_THAT(first, !ContainsSubstring("\n") && !ContainsSubstring("raised") && !ContainsSubstring(".cc"));
   CHECK(second == first);
@@ -180,8 +219,7 @@ TEST_CASE("a collective that another process never posts ends with the time-out"
       run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
   CHECK_THAT(
       message_of<PeerError>(error),
-      ContainsSubstring("broadcast from process 1 of 5 elements of Float, collective 0 of process 0 of 2, "
-                        "failed: Timed out"));
+      ContainsSubstring("broadcast 0 from process 1 of 5 float32 failed in process 0 of 2: Timed out"));
 }
 
 TEST_CASE("a channel is destroyed at once, and a collective that is under way ends without it") {

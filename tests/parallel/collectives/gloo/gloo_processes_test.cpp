@@ -91,6 +91,39 @@ TEST_CASE("processes meet in a store that their launcher serves, and each run ha
   }
 }
 
+TEST_CASE("the first processes can be a world of their own, again and again, and the whole one stays") {
+  std::vector<std::vector<std::string>> parts(4), wholes(4);
+  std::vector<float> sums(4);
+  run_joined(4, [&](int process, Processes& processes) {
+    const auto i = static_cast<size_t>(process);
+    for (const int count : {2, 3, 2}) {
+      if (process >= count) continue;
+      const auto part = processes.first(count);
+      for (const auto& text : part->gather(text_of(process, count))) parts[i].push_back(text);
+      auto channels = part->open_channels(1);
+      auto one = torch::ones({1});
+      channels.front()->allreduce_sum(one).get();
+      sums[i] += one.item<float>();
+      if (part->world().process != process || part->world().processes != count) sums[i] = -1;
+      part->gather("summed");
+    }
+    wholes[i] = processes.gather(text_of(process, 0));
+  });
+  const auto expected = [](int process, const std::vector<int>& counts) {
+    std::vector<std::string> texts;
+    for (const int count : counts) {
+      for (int other = 0; other < count && process < count; ++other) texts.push_back(text_of(other, count));
+    }
+    return texts;
+  };
+  for (int process = 0; process < 4; ++process) {
+    const auto i = static_cast<size_t>(process);
+    CHECK(parts[i] == expected(process, {2, 3, 2}));
+    CHECK(wholes[i].size() == 4);
+  }
+  CHECK(sums == std::vector<float>({7, 7, 3, 0}));
+}
+
 TEST_CASE("on one host all listeners are on the loopback interface") {
   std::set<std::string> ipv4, ipv6;
   run_joined(2, [&](int process, Processes& processes) {

@@ -1,30 +1,16 @@
 // Ports and listeners of this process.
 #pragma once
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <set>
 #include <sstream>
-#include <stdexcept>
 #include <string>
 
 #include <lockstep/parallel/collectives/gloo/sockets.h>
 
 namespace lockstep::testing {
-
-inline uint16_t port_of(const Socket& socket) {
-  sockaddr_in address{};
-  socklen_t size = sizeof address;
-  if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw std::runtime_error("a socket has no port");
-  }
-  return ntohs(address.sin_port);
-}
 
 // Nothing listens there.
 inline uint16_t free_loopback_port() { return port_of(listen_on("127.0.0.1", 0)); }

@@ -1,5 +1,6 @@
 #include <lockstep/parallel/collectives/gloo/posted_collectives.h>
 #include <lockstep/tests/catch.h>
+#include <optional>
 
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
@@ -18,13 +19,23 @@ std::string peer_error_of(std::future<void>& future) {
 
 std::exception_ptr peer_error(const std::string& what) { return std::make_exception_ptr(PeerError(what)); }
 
+PostedCollective allreduce(uint64_t number) {
+  return {.number = number, .name = "allreduce", .elements = 25'600, .type = "float32"};
+}
+
+// The number of the awaited collective; nullopt: none.
+std::optional<uint64_t> awaited_number(const PostedCollectives& posted) {
+  const auto awaited = posted.awaited();
+  return awaited ? std::optional(awaited->collective.number) : std::nullopt;
+}
+
 }  // namespace
 
 TEST_CASE("each collective ends by itself, and a second end does nothing") {
   PostedCollectives posted;
   CHECK(posted.idle());
-  auto first = posted.begin(0);
-  auto second = posted.begin(1);
+  auto first = posted.begin(allreduce(0));
+  auto second = posted.begin(allreduce(1));
   CHECK_FALSE(posted.idle());
   posted.finish(1);
   posted.finish(1);
@@ -40,13 +51,13 @@ TEST_CASE("each collective ends by itself, and a second end does nothing") {
 
 TEST_CASE("an error ends all collectives under way and all later ones; the first error stays") {
   PostedCollectives posted;
-  auto finished = posted.begin(0);
-  auto first = posted.begin(1);
-  auto second = posted.begin(2);
+  auto finished = posted.begin(allreduce(0));
+  auto first = posted.begin(allreduce(1));
+  auto second = posted.begin(allreduce(2));
   posted.finish(0);
   posted.fail(peer_error("the first"));
   posted.fail(peer_error("the second"));
-  auto later = posted.begin(3);
+  auto later = posted.begin(allreduce(3));
   posted.finish(1);  // Gloo's thread comes late
   CHECK(posted.failed());
   CHECK_FALSE(posted.idle());
@@ -54,4 +65,33 @@ TEST_CASE("an error ends all collectives under way and all later ones; the first
   CHECK(peer_error_of(first) == "the first");
   CHECK(peer_error_of(second) == "the first");
   CHECK(peer_error_of(later) == "the first");
+}
+
+TEST_CASE("the oldest collective under way is awaited, and stays so after an error") {
+  PostedCollectives posted;
+  CHECK_FALSE(awaited_number(posted));
+  posted.begin(allreduce(4));
+  posted.begin(allreduce(5));
+  CHECK(awaited_number(posted) == 4);
+  posted.finish(4);
+  CHECK(awaited_number(posted) == 5);
+  CHECK_FALSE(posted.awaited()->failed);
+  posted.begin(allreduce(6));
+  posted.fail(peer_error("lost"));
+  const auto failed = posted.awaited();
+  CHECK(failed->collective.number == 5);
+  CHECK(failed->failed);
+  posted.fail(peer_error("again"));
+  CHECK(posted.awaited()->end == failed->end);
+
+  PostedCollectives idle;
+  idle.fail(peer_error("lost"));
+  CHECK_FALSE(idle.awaited());
+}
+
+TEST_CASE("a collective is named with its number, its root, its elements and their type") {
+  CHECK(text_of(allreduce(17)) == "allreduce 17 of 25,600 float32");
+  const PostedCollective broadcast{
+      .number = 0, .name = "broadcast", .root = 2, .elements = 1, .type = "int64"};
+  CHECK(text_of(broadcast) == "broadcast 0 from process 2 of 1 int64");
 }

@@ -1,0 +1,20 @@
+// Joining the world of a command that runs in several processes.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <lockstep/app/processes/process_flags.h>
+#include <lockstep/app/processes/train_world.h>
+
+namespace lockstep {
+
+// Finds the world that the flags or a launcher name, connects its processes, and runs `action` in it. Throws
+// as find_world() does; then, as as_process() does, what join_processes() and the action throw.
+//
+// From the joining on the first SIGINT, SIGTERM or SIGHUP is only noted, as by an InterruptGuard that says
+// what is awaited.
+void in_joined_world(const ProcessFlags& flags, const std::string& awaited,
+                     const std::function<void(TrainWorld& world)>& action);
+
+}  // namespace lockstep

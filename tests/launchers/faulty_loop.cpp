@@ -1,0 +1,88 @@
+// A loop of sums over several processes, of which one fails by itself.
+//
+//   faulty_loop FAULT PROCESS SUM DEVICES TIMEOUT
+//
+// FAULT, of this process before this sum: error (a replica throws), exit (code 0, in the middle), leave (the
+// loop ends there, and the program returns), kill, stop (by signals). DEVICES: of each process. TIMEOUT in
+// seconds. Started as torchrun or lockstep launch start programs.
+#include <torch/torch.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <memory>
+#include <stdexcept>
+#include <string>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/world/world.h>
+#include <lockstep/support/error.h>
+
+namespace {
+
+struct Fault {
+  std::string kind;
+  int process;
+  int sum;
+};
+
+// False: the loop ends.
+bool go_on(const Fault& fault, int process, int local, int sum) {
+  if (process != fault.process || sum != fault.sum) return true;
+  if (fault.kind == "leave") return false;
+  if (local != 0) return true;
+  if (fault.kind == "exit") ::_exit(0);
+  if (fault.kind == "kill") std::raise(SIGKILL);
+  if (fault.kind == "stop") std::raise(SIGSTOP);
+  throw std::runtime_error("the fault of process " + std::to_string(process));
+}
+
+void add_up(const std::shared_ptr<lockstep::Processes>& processes, const Fault& fault,
+            const std::string& list) {
+  const auto devices = lockstep::parse_devices(list);
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
+  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});
+  const int process = processes->world().process;
+  workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {
+    const auto tensor = torch::ones({10'007});
+    for (int sum = 0; go_on(fault, process, local, sum); ++sum) {
+      tensor.fill_(endpoint.rank());
+      endpoint.allreduce_sum(tensor).wait();
+    }
+  });
+}
+
+// The end of a process that has failed: what it has lost may still be in use.
+[[noreturn]] void end_by(const std::string& what, int code) {
+  std::fprintf(stderr, "faulty_loop: error: %s\n", what.c_str());
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  if (argc != 6) return 2;
+  std::signal(SIGTERM, SIG_IGN);  // of a launcher that has seen another process end
+  const Fault fault{.kind = argv[1], .process = std::atoi(argv[2]), .sum = std::atoi(argv[3])};
+  const auto processes =
+      lockstep::join_processes(lockstep::find_world(), {.timeout = std::chrono::seconds(std::atoi(argv[5]))});
+  try {
+    add_up(processes, fault, argv[4]);
+  } catch (...) {
+    try {
+      std::rethrow_exception(processes->explain(std::current_exception()));
+    } catch (const lockstep::Error& error) {
+      end_by(error.what(), static_cast<int>(error.exit_code()));
+    } catch (const std::exception& error) {
+      end_by(error.what(), 1);
+    }
+  }
+  return 0;
+}

@@ -1,0 +1,279 @@
+// Watches of several processes on one store in memory, and on stores that fail.
+#include <lockstep/parallel/collectives/gloo/failure_watch.h>
+#include <lockstep/tests/catch.h>
+#include <latch>
+#include <stdexcept>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+#include <lockstep/parallel/collectives/gloo/c10d_store.h>
+#include <lockstep/tests/parallel/collectives/gloo/joined.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
+using std::chrono::milliseconds;
+
+namespace {
+
+constexpr milliseconds kNever{60'000};
+// Only the reports that are there count.
+const WatchLimits kNoGrace{
+    .look = milliseconds(1), .grace = milliseconds(0), .stay = kNever, .answer = kNever};
+// All reports come.
+const WatchLimits kPatient{.look = milliseconds(1), .grace = kNever, .stay = kNever, .answer = kNever};
+
+// Does not answer until it is released, as the store of a stopped process.
+class StoppedStore : public c10d::HashStore {
+ public:
+  using HashStore::check;
+  bool check(const std::vector<std::string>& keys) override {
+    released.wait();
+    return HashStore::check(keys);
+  }
+  std::latch released{1};
+};
+
+// Its server is gone.
+class LostStore : public c10d::HashStore {
+ public:
+  bool check(const std::vector<std::string>&) override {
+    throw std::runtime_error("Connection reset by peer");
+  }
+  int64_t add(const std::string&, int64_t) override { throw std::runtime_error("Connection reset by peer"); }
+};
+
+// One store, and a watch of each process that is there.
+struct Watched {
+  explicit Watched(int count,
+                   c10::intrusive_ptr<c10d::Store> its_store = c10::make_intrusive<c10d::HashStore>())
+      : processes(static_cast<size_t>(count)), store(std::move(its_store)) {
+    for (int i = 0; i < count; ++i) {
+      auto& own = processes[static_cast<size_t>(i)];
+      own.host = "node";
+      own.pid = 100 + i;
+    }
+  }
+
+  FailureBoard board(int process) const {
+    return {std::make_shared<C10dStore>(C10dStore{store}), process, static_cast<int>(processes.size())};
+  }
+
+  std::unique_ptr<FailureWatch> watch(int process, const WatchLimits& limits,
+                                      bool serves_store = false) const {
+    return std::make_unique<FailureWatch>(board(process), WatchOptions{.process = process,
+                                                                       .serves_store = serves_store,
+                                                                       .processes = processes,
+                                                                       .store = {.place = "here:1"},
+                                                                       .limits = limits});
+  }
+
+  std::vector<Presence> processes;
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+std::shared_ptr<PostedCollectives> waiting_for(uint64_t number) {
+  auto posted = std::make_shared<PostedCollectives>();
+  posted->begin({.number = number, .name = "allreduce", .elements = 3, .type = "float32"});
+  return posted;
+}
+
+const std::exception_ptr kLostPeer = std::make_exception_ptr(PeerError("words of Gloo"));
+
+// What a process that has lost another one ends by.
+std::string verdict_of(FailureWatch& watch) { return message_of<PeerError>(watch.explain(kLostPeer, "")); }
+
+}  // namespace
+
+TEST_CASE("an error of its own is the process's own, and the verdict of the others") {
+  const Watched world(3);
+  const auto failing = world.watch(0, kPatient), second = world.watch(1, kPatient),
+             third = world.watch(2, kPatient);
+  const auto error = std::make_exception_ptr(OutputError("the disk is\nfull"));
+  CHECK(failing->explain(error, "ranks 0-1 (process 0)") == error);
+  CHECK(failing->explain(kLostPeer, "") == kLostPeer);  // only the first call counts
+  second->add(0, waiting_for(4));
+  CHECK(verdict_of(*second) == "ranks 0-1 (process 0) failed first: the disk is full");
+  CHECK(verdict_of(*third) == "ranks 0-1 (process 0) failed first: the disk is full");
+}
+
+TEST_CASE("any exception is an error of its own") {
+  const Watched world(2);
+  const auto failing = world.watch(1, kPatient), other = world.watch(0, kPatient);
+  failing->explain(std::make_exception_ptr(std::runtime_error("it broke")), "");
+  CHECK(verdict_of(*other) == "process 1 failed first: it broke");
+}
+
+TEST_CASE("a process without a watch is silent, and all others say the same of it") {
+  const Watched world(3);
+  const auto first = world.watch(0, kNoGrace), second = world.watch(1, kNoGrace);
+  first->add(0, waiting_for(7));
+  const auto verdict = verdict_of(*first);
+  // The first to judge saw what was there; process 1 may have answered after that.
+  CHECK_THAT(verdict, ContainsSubstring("does not answer") || ContainsSubstring("do not answer"));
+  CHECK_THAT(verdict, ContainsSubstring("; process 0 waited for allreduce 7 of 3 float32 for "));
+  CHECK(verdict_of(*second) == verdict);
+}
+
+TEST_CASE("at the alarm every process reports by itself, and its collectives end") {
+  const Watched world(2);
+  const auto first = world.watch(0, {}), second = world.watch(1, {});
+  const auto posted = waiting_for(3);
+  auto next = posted->begin({.number = 4});
+  second->add(0, posted);
+  first->add(0, waiting_for(5));
+  CHECK_FALSE(second->alarmed());
+  CHECK(verdict_of(*first) ==
+        "the processes wait for different collectives: process 0 for allreduce 5 of 3 float32, process 1 for "
+        "allreduce 3 of 3 float32");
+  CHECK(second->alarmed());
+  CHECK(message_of<PeerError>([&] { next.get(); }) == "another process cannot go on");
+}
+
+TEST_CASE("a process that answers but waits for nobody takes no part, and one that is done has left") {
+  const bool done = GENERATE(false, true);
+  const Watched world(2);
+  const auto first = world.watch(0, {}), second = world.watch(1, {});
+  if (done) second->leave();
+  first->add(1, waiting_for(0));
+  const std::string what =
+      done ? "left before the others" : "answers but takes no part: it still computes, or hangs";
+  CHECK_THAT(verdict_of(*first), ContainsSubstring("process 1 of 2 (node, pid 101) " + what));
+}
+
+TEST_CASE("a process that leaves and ends at once has told that it left") {
+  const Watched world(2);
+  auto leaving = world.watch(1, {.look = kNever});
+  leaving->leave();
+  leaving.reset();
+  const auto other = world.watch(0, kPatient);
+  CHECK_THAT(verdict_of(*other), ContainsSubstring("process 1 of 2 (node, pid 101) left before the others"));
+}
+
+TEST_CASE("a process reports the collective that failed first, else the one that has waited longest") {
+  const Watched world(2);
+  const auto first = world.watch(0, kNoGrace);
+  first->add(0, waiting_for(1));
+  auto longest = std::make_shared<PostedCollectives>();
+  longest->begin({.number = 2, .name = "x", .type = "y", .begin = PostedCollective::Clock::now() - kNever});
+  first->add(1, longest);
+  SECTION("nothing has failed") { CHECK_THAT(verdict_of(*first), ContainsSubstring("x 2 of 0 y for 60.")); }
+  SECTION("one has failed") {
+    const auto failed = waiting_for(3);
+    failed->fail(kLostPeer);
+    longest->fail(kLostPeer);
+    first->add(2, failed);
+    CHECK_THAT(verdict_of(*first), ContainsSubstring("allreduce 3 of 3 float32"));
+  }
+}
+
+TEST_CASE("the store's host stays until the others have what they need") {
+  const bool own_error = GENERATE(true, false);
+  const Watched world(3);
+  auto last = world.board(2);
+  if (!own_error) last.publish({.kind = ReportKind::kError, .text = "broke"}, /*alarm=*/true);
+  last.leave();
+  const auto host = world.watch(0, kPatient, /*serves_store=*/true), other = world.watch(1, kPatient);
+  std::string seen;
+  std::jthread another([&] { seen = verdict_of(*other); });
+  host->explain(own_error ? std::make_exception_ptr(OutputError("full")) : kLostPeer, "");
+  CHECK(world.board(0).left(1));
+  another.join();
+  CHECK(seen == (own_error ? "process 0 failed first: full" : "process 2 failed first: broke"));
+}
+
+TEST_CASE("after an early verdict the store's host stays for those that have not looked yet") {
+  const Watched world(3);
+  auto failed = world.board(2);
+  failed.publish({.kind = ReportKind::kError, .text = "broke"}, /*alarm=*/true);
+  failed.leave();
+  const auto host = world.watch(0, kPatient, /*serves_store=*/true);
+  std::jthread ending([&] { host->explain(kLostPeer, ""); });
+  while (!world.board(0).verdict()) std::this_thread::yield();
+  const auto late = world.watch(1, kPatient);
+  CHECK(verdict_of(*late) == "process 2 failed first: broke");
+  ending.join();
+  CHECK(world.board(0).left(1));
+}
+
+TEST_CASE("after the verdict the store's host waits for no silent process") {
+  const Watched world(3);
+  auto limits = kPatient;
+  limits.grace = milliseconds(0);
+  const auto host = world.watch(0, limits, /*serves_store=*/true);
+  CHECK_THAT(verdict_of(*host), ContainsSubstring("processes 1 and 2 of 3"));
+}
+
+TEST_CASE("a process that was counted but has written no report is silent") {
+  const Watched world(2);
+  world.store->add("failure/reports", 1);
+  const auto first = world.watch(0, kNoGrace);
+  CHECK_THAT(verdict_of(*first), ContainsSubstring("process 1 of 2 (node, pid 101) does not answer"));
+}
+
+TEST_CASE("a store that is lost, or that hangs, does not keep a process") {
+  const std::string blamed =
+      "process 0 of 2 (node, pid 100) does not answer, nor does the store that it serves";
+  {
+    const Watched world(2, c10::make_intrusive<LostStore>());
+    const auto watch = world.watch(1, kPatient);
+    CHECK_THAT(verdict_of(*watch), ContainsSubstring(blamed));
+  }
+  const auto stopped = c10::make_intrusive<StoppedStore>();
+  {
+    const Watched world(2, stopped);
+    auto limits = kPatient;
+    limits.answer = milliseconds(50);
+    const auto watch = world.watch(1, limits);
+    watch->add(0, waiting_for(9));
+    CHECK_THAT(verdict_of(*watch), ContainsSubstring(blamed) &&
+                                       ContainsSubstring("process 1 waited for allreduce 9 of 3 float32"));
+    const auto idle = world.watch(0, limits);  // is destroyed, too
+  }
+  stopped->released.count_down();
+}
+
+TEST_CASE("processes of one store name the one that fails, in all of the others") {
+  std::vector<std::string> ends(3);
+  run_worlds(worlds_of(3), [&](int process, Processes& processes) {
+    auto& end = ends[static_cast<size_t>(process)];
+    try {
+      const auto channel = std::move(processes.open_channels(1).front());
+      channel->allreduce_sum(torch::ones({4})).get();
+      if (process == 2) throw OutputError("the disk is full");
+      channel->allreduce_sum(torch::ones({5})).get();
+    } catch (const Error&) {
+      end = message_of<Error>(processes.explain(std::current_exception(), {}));
+    }
+    throw Leaves();
+  });
+  CHECK(ends[2] == "the disk is full");
+  CHECK(ends[0] == "process 2 failed first: the disk is full");
+  CHECK(ends[1] == ends[0]);
+}
+
+TEST_CASE("processes name the one that leaves without a word, the store's host, too") {
+  const int silent = GENERATE(0, 1);
+  std::vector<std::string> ends(3);
+  run_worlds(worlds_of(3), [&](int process, Processes& processes) {
+    auto& end = ends[static_cast<size_t>(process)];
+    try {
+      const auto channel = std::move(processes.open_channels(1).front());
+      channel->allreduce_sum(torch::ones({4})).get();
+      if (process == silent) throw Leaves();
+      channel->allreduce_sum(torch::ones({5})).get();
+    } catch (const Error&) {
+      end = message_of<PeerError>(processes.explain(std::current_exception(), {}));
+    }
+    throw Leaves();
+  });
+  // Its own watch may still have answered, while it left.
+  const auto blamed = "process " + std::to_string(silent) + " of 3 (";
+  for (int process = 0; process < 3; ++process) {
+    if (process == silent) continue;
+    const auto& end = ends[static_cast<size_t>(process)];
+    CHECK_THAT(end, StartsWith(blamed) && ContainsSubstring("waited for allreduce 1 of 5 float32 for "));
+  }
+  if (silent == 1) CHECK(ends[0] == ends[2]);
+}

@@ -1,0 +1,142 @@
+// The Trainer in several processes, with gradients that travel as bf16 or fp16.
+#include <lockstep/tests/catch.h>
+#include <cmath>
+#include <limits>
+#include <string>
+
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/training/layouts.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/whole_batch.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const std::vector<Layout> kSeveral = {{1, 1}, {2, 1}, {1, 1, 1, 1}};
+
+struct CompressedRun {
+  std::vector<double> losses;                      // mean, [step]
+  std::vector<std::vector<torch::Tensor>> params;  // [local replica]
+  Evaluation evaluation;
+};
+
+// Ten steps of 32 rows, the replicas compared after each.
+std::vector<CompressedRun> train_compressed(const Layout& layout, Compress compress,
+                                            SyncMode sync = SyncMode::kOverlapped) {
+  TrainerOptions options;
+  options.lr = {.lr = .2};
+  options.replica.optimizer.momentum = .9;
+  options.replica.sync = {.mode = sync, .bucket_bytes = 1000};
+  options.check_sync = 1;
+  options.compress = compress;
+  return in_processes(layout, options, [](int, const TrainerOptions& own) {
+    const auto rows = source(std::make_shared<RowSource>(64));
+    Trainer trainer(two_layers(), rows, rows, own);
+    CompressedRun run;
+    for (int step = 0; step < 10; ++step) {
+      trainer.step(first_rows(32));
+      const auto sums = trainer.take_sums();
+      run.losses.push_back(sums.loss / static_cast<double>(sums.rows));
+    }
+    run.evaluation = trainer.evaluate();
+    const torch::NoGradGuard no_grad;
+    for (int local = 0; local < trainer.local_size(); ++local) {
+      auto& params = run.params.emplace_back();
+      for (const auto& param : trainer.model(local).module->parameters()) params.push_back(param.clone());
+    }
+    return run;
+  });
+}
+
+// The messages by process; empty where the Trainer accepts the options.
+std::vector<std::string> refusals(const Layout& layout, const TrainerOptions& options) {
+  return in_processes(layout, options, [](int, const TrainerOptions& own) -> std::string {
+    const auto rows = source(std::make_shared<RowSource>(4));
+    try {
+      Trainer(two_layers(), rows, rows, own);
+    } catch (const UsageError& error) {
+      return error.hint().empty() ? "no hint" : error.what();
+    }
+    return "";
+  });
+}
+
+}  // namespace
+
+TEST_CASE("compressed gradients train all replicas alike, and nearly as exact ones do") {
+  const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
+  for (const auto& layout : kSeveral) {
+    const auto exact = train_compressed(layout, Compress::kNone, sync);
+    CHECK(exact[0].losses.back() < .9 * exact[0].losses.front());  // it learns something
+    for (const auto compress : {Compress::kBf16, Compress::kFp16}) {
+      INFO(text_of(layout) << ", " << name_of(kSyncModeNames, sync) << ", "
+                           << name_of(kCompressNames, compress));
+      const auto found = train_compressed(layout, compress, sync);
+      CHECK(found[0].losses[0] == exact[0].losses[0]);  // of the initial weights
+      CHECK(found[0].losses != exact[0].losses);
+      for (size_t step = 0; step < found[0].losses.size(); ++step) {
+        CHECK(found[0].losses[step] == Approx(exact[0].losses[step]).epsilon(1e-3));
+      }
+      for (const auto& own : found) {
+        CHECK(own.losses == found[0].losses);
+        check_same_evaluation(own.evaluation, found[0].evaluation);
+        CHECK(own.evaluation.rows == 64);
+        for (const auto& params : own.params) {
+          for (size_t i = 0; i < params.size(); ++i) CHECK(params[i].equal(found[0].params[0][i]));
+        }
+      }
+    }
+  }
+}
+
+// A loss a hundred million times as large: its gradients do not fit into fp16, but into bf16 and float. The
+// learning rate makes up for it.
+TEST_CASE("a gradient that does not fit into fp16 shows in the loss, and fits into bf16") {
+  for (const auto compress : {Compress::kNone, Compress::kBf16, Compress::kFp16}) {
+    TrainerOptions options;
+    options.lr = {.lr = 1e-10};
+    options.compress = compress;
+    const auto bad = in_processes({1, 1}, options, [](int, const TrainerOptions& own) {
+      const ModelFactory large = [] {
+        auto model = two_layers()();
+        model.loss_sum = [loss_sum = model.loss_sum](const Inputs& rows) {
+          auto outcome = loss_sum(rows);
+          outcome.loss = outcome.loss * 1e8;
+          return outcome;
+        };
+        return model;
+      };
+      const auto rows = source(std::make_shared<RowSource>(16));
+      Trainer trainer(large, rows, rows, own);
+      for (int step = 0; step < 3; ++step) trainer.step(first_rows(16));
+      return trainer.take_sums().bad;
+    });
+    INFO(name_of(kCompressNames, compress));
+    for (const auto& found : bad) {
+      CHECK(found.has_value() == (compress == Compress::kFp16));
+      if (found) CHECK(found->step == 1);  // the first one that uses the weights
+    }
+  }
+}
+
+TEST_CASE("options that compress nothing, or should not, are refused") {
+  TrainerOptions options;
+  options.compress = Compress::kBf16;
+  CHECK_THAT(refusals({2}, options)[0], ContainsSubstring("compress is bf16, but this process is alone"));
+  for (const auto& text : refusals({1, 1}, options)) CHECK(text.empty());
+  auto other = options;
+  other.replica.precision = Precision::kFp64;
+  for (const auto& text : refusals({1, 1}, other))
+    CHECK_THAT(text, ContainsSubstring("the gradients are fp64"));
+  other = options;
+  other.replica.invariant = true;
+  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("invariant"));
+  other = options;
+  other.allreduce = Allreduce::kNccl;
+  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("NCCL"));
+}
