@@ -1,5 +1,5 @@
-// lockstep bench allreduce: times sums over replicas, of one process or several, by size and algorithm, in the
-// table of nccl-tests.
+// lockstep bench allreduce: times sums over replicas, of one process or several, by size and algorithm, in
+// the table of nccl-tests.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace lockstep {
 
 struct BenchAllreduceOptions {
   BenchOptions bench;
-  std::vector<std::string> algorithms;  // empty: all that these devices can use
+  std::vector<std::string> algorithms;   // empty: all that these devices can use
   std::optional<std::string> min_bytes;  // empty: 8; of several processes 1K
   std::optional<std::string> max_bytes;  // empty: 128M; of several processes 64M
-  int64_t iterations = 200;  // most repetitions per row
+  int64_t iterations = 200;              // most repetitions per row
 };
 
 void setup_bench_allreduce(CLI::App& bench);

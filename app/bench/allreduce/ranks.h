@@ -1,4 +1,5 @@
-// The sums that `bench allreduce` measures, over the replicas of one list of devices, or of several processes.
+// The sums that `bench allreduce` measures, over the replicas of one list of devices, or of several
+// processes.
 #pragma once
 
 #include <cstdint>

@@ -81,9 +81,9 @@ TEST_CASE("bench allreduce of one process has the fields of several, and sends n
 }
 
 TEST_CASE("bench allreduce over processes measures list by list") {
-  const auto results = run_all(
-      bench_world(kAllreduce + kQuick,
-                  {{"--devices", "cpux2", "--devices", "cpu"}, {"--devices", "cpu", "--devices", "cpux2"}}));
+  const auto results =
+      run_all(bench_world(kAllreduce + kQuick, {{"--devices", "cpux2", "--devices", "cpu"},
+                                                {"--devices", "cpu", "--devices", "cpux2"}}));
   INFO(results[0].out << results[0].err);
   REQUIRE(results[0].exit_code == 0);
   CHECK_THAT(results[0].out,
@@ -95,7 +95,8 @@ TEST_CASE("bench allreduce: lockstep launch starts it, and one table is printed"
       program(Words{"launch", "-n", "2", "--"} + kAllreduce + kOneEach + kQuick + Words{"--threads", "1"}));
   INFO(result.out << result.err);
   REQUIRE(result.exit_code == 0);
-  CHECK_THAT(result.out, ContainsSubstring("# processes  2 (") && ContainsSubstring("\n  cpu+cpu       gloo "));
+  CHECK_THAT(result.out,
+             ContainsSubstring("# processes  2 (") && ContainsSubstring("\n  cpu+cpu       gloo "));
   const std::string end = "# allreduce: OK (1 check)\n";
   CHECK(result.out.find(end) == result.out.rfind(end));
   CHECK(result.out.ends_with(end));

@@ -1,5 +1,5 @@
-// The sums of `bench allreduce` over several processes, which are threads here, and the kernel's count of what
-// a process sends.
+// The sums of `bench allreduce` over several processes, which are threads here, and the kernel's count of
+// what a process sends.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -193,8 +193,8 @@ TEST_CASE("the first lists of all processes are measured together, then the seco
   std::vector<size_t> own_replicas;
   run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
     BenchOptions options;
-    options.devices = process == 0 ? std::vector<std::string>{"cpux2", "cpu"}
-                                   : std::vector<std::string>{"cpu", "cpux3"};
+    options.devices =
+        process == 0 ? std::vector<std::string>{"cpux2", "cpu"} : std::vector<std::string>{"cpu", "cpux3"};
     const TrainWorld world{.place = processes->world(), .connection = processes};
     for (const auto& replicas : bench_replicas(world, options, {"auto"})) {
       specs[static_cast<size_t>(process)].push_back(replicas.spec());
