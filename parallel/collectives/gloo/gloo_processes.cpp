@@ -17,16 +17,16 @@
 namespace lockstep {
 namespace {
 
-// How long a process waits for the others when it leaves.
-constexpr std::chrono::seconds kLeaveLimit{10};
+// How long a process waits for the others when it leaves. Process 0 would take the store with it.
+constexpr std::chrono::seconds kLeaveLimit{2};
+constexpr std::chrono::seconds kStoreLeaveLimit{10};
 constexpr int kNoChannel = -1;  // of texts that go through the store
 
 class GlooProcesses : public Processes {
  public:
   GlooProcesses(World world, const JoinOptions& options);
   // After an error, and while another exception unwinds the stack, it waits for nobody. Otherwise it waits
-  // for the others, for at most ten seconds: process 0 would take the store with it, and whoever leaves ends
-  // collectives that others still wait for.
+  // for the others for a while: whoever leaves ends collectives that others still wait for.
   ~GlooProcesses() override;
 
   const World& world() const override { return world_; }
@@ -79,14 +79,15 @@ void GlooProcesses::watch(std::vector<Presence> all) {
 
 bool GlooProcesses::all_is_well() const {
   if (failed_ || std::uncaught_exceptions() > exceptions_) return false;
-  return std::none_of(posted_.begin(), posted_.end(), [](const auto& posted) { return posted->failed(); });
+  // A channel that its owner ends while nothing is under way has lost nothing.
+  return std::none_of(posted_.begin(), posted_.end(), [](const auto& posted) { return posted->lost_any(); });
 }
 
 GlooProcesses::~GlooProcesses() {
   if (!all_is_well()) return;
   try {
     watch_->leave();
-    exchange("leave", "", kLeaveLimit);
+    exchange("leave", "", store_.is_served_here() ? kStoreLeaveLimit : kLeaveLimit);
   } catch (const std::exception&) {
     // Another process has left without a word. What this one has done is done.
   }

@@ -19,6 +19,7 @@ std::future<void> PostedCollectives::begin(const PostedCollective& collective) {
   auto done = promise.get_future();
   const std::lock_guard lock(mutex_);
   if (error_) {
+    lost_any_ = true;
     promise.set_exception(error_);
   } else {
     entries_.emplace(collective.number, Entry{collective, std::move(promise)});
@@ -40,6 +41,7 @@ void PostedCollectives::fail(const std::exception_ptr& error) {
     error_ = error;
     failed_ = oldest(/*failed=*/true);
   }
+  lost_any_ |= !entries_.empty();
   for (auto& entry : entries_) entry.second.promise.set_exception(error_);
   entries_.clear();
 }
@@ -47,6 +49,11 @@ void PostedCollectives::fail(const std::exception_ptr& error) {
 bool PostedCollectives::failed() const {
   const std::lock_guard lock(mutex_);
   return error_ != nullptr;
+}
+
+bool PostedCollectives::lost_any() const {
+  const std::lock_guard lock(mutex_);
+  return lost_any_;
 }
 
 bool PostedCollectives::idle() const {

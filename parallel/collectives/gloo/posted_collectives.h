@@ -47,6 +47,8 @@ class PostedCollectives {
   void fail(const std::exception_ptr& error);
 
   bool failed() const;
+  // Whether a collective has ended with an error. fail() alone ends none where nothing is under way.
+  bool lost_any() const;
   bool idle() const;  // nothing is under way, and nothing has failed
 
   // The oldest collective under way, or the one that was so at the first error; nullopt if there is none.
@@ -64,6 +66,7 @@ class PostedCollectives {
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;  // by number
   std::exception_ptr error_;
+  bool lost_any_ = false;
   std::optional<AwaitedCollective> failed_;  // at the first error
 };
 

@@ -250,7 +250,7 @@ TEST_CASE("commands of one process refuse to be one of several") {
                                                        {"TORCHELASTIC_RUN_ID", "none"},
                                                        {"TORCHELASTIC_RESTART_COUNT", "0"},
                                                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-  for (const auto& words : std::vector<Words>{{"bench", "allreduce"}, {"sweep"}, {"demo", "scratch"}}) {
+  for (const auto& words : std::vector<Words>{{"bench", "step"}, {"sweep"}, {"demo", "scratch"}}) {
     const auto command = words.size() == 1 ? words[0] : words[0] + " " + words[1];
     CHECK_THAT(refusal(program(words, torchrun), 2),
                ContainsSubstring(command + " runs in one process, but torchrun started 2\nhint: "));

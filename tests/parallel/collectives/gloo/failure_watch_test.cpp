@@ -147,7 +147,7 @@ TEST_CASE("a process that leaves and ends at once has told that it left") {
   auto leaving = world.watch(1, {.look = kNever});
   leaving->leave();
   leaving.reset();
-  const auto other = world.watch(0, kPatient);
+  const auto other = world.watch(0, kNoGrace);
   CHECK_THAT(verdict_of(*other), ContainsSubstring("process 1 of 2 (node, pid 101) left before the others"));
 }
 

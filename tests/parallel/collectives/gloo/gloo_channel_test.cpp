@@ -172,10 +172,11 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
 }
 
 TEST_CASE("abort ends the waits of a channel, now and later, without the other process") {
-  std::latch aborted(1);
+  std::latch opened(2), aborted(1);  // opened: connecting needs process 0's store
   std::vector<std::string> messages;
   run_joined(2, [&](int process, Processes& processes) {
     const auto channel = std::move(processes.open_channels(1).front());
+    opened.arrive_and_wait();
     const auto end = [&](const char* why) { channel->abort(std::make_exception_ptr(PeerError(why))); };
     if (process == 1) {  // posts nothing
       aborted.wait();

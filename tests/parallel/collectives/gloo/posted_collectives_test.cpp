@@ -45,6 +45,7 @@ TEST_CASE("each collective ends by itself, and a second end does nothing") {
   posted.finish(0);
   CHECK(posted.idle());
   CHECK_FALSE(posted.failed());
+  CHECK_FALSE(posted.lost_any());
   first.get();
   second.get();
 }
@@ -60,11 +61,24 @@ TEST_CASE("an error ends all collectives under way and all later ones; the first
   auto later = posted.begin(allreduce(3));
   posted.finish(1);  // Gloo's thread comes late
   CHECK(posted.failed());
+  CHECK(posted.lost_any());
   CHECK_FALSE(posted.idle());
   finished.get();
   CHECK(peer_error_of(first) == "the first");
   CHECK(peer_error_of(second) == "the first");
   CHECK(peer_error_of(later) == "the first");
+}
+
+TEST_CASE("an error while nothing is under way ends no collective, until one begins") {
+  PostedCollectives posted;
+  auto finished = posted.begin(allreduce(0));
+  posted.finish(0);
+  posted.fail(peer_error("closed"));
+  CHECK(posted.failed());
+  CHECK_FALSE(posted.lost_any());
+  auto later = posted.begin(allreduce(1));
+  CHECK(posted.lost_any());
+  CHECK(peer_error_of(later) == "closed");
 }
 
 TEST_CASE("the oldest collective under way is awaited, and stays so after an error") {
