@@ -7,6 +7,7 @@
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/data/batch_order.h>
+#include <lockstep/parallel/sync_check.h>
 #include <lockstep/support/stopwatch.h>
 #include <torch/nn/module.h>
 
@@ -22,6 +23,17 @@ TrainerOptions trainer_options(const TrainPlan& plan, Trace* trace) {
   return options;
 }
 
+// Compares replicas of different processes, too.
+bool processes_agree(Trainer& trainer) {
+  if (trainer.world_size() == trainer.local_size()) return true;
+  try {
+    trainer.check_sync();
+  } catch (const OutOfSyncError&) {
+    return false;
+  }
+  return true;
+}
+
 // Compares bytes, since NaN is not equal to itself. Both tensors are contiguous and on the host.
 bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
   return a.nbytes() == b.nbytes() &&
@@ -31,13 +43,13 @@ bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {
 }  // namespace
 
 TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
-                  const std::optional<LoadedData>& data) {
+                  const std::optional<LoadedData>& data, const TrainWorld& world) {
   auto train = options.train;
   train.devices = spec_of(devices);
   train.threads = threads;
   train.seed = options.bench.seed;
   check_combinations(train, find_recipe(train.recipe));
-  return make_train_plan(train, data);
+  return make_train_plan(train, data, world);
 }
 
 TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)
@@ -68,18 +80,27 @@ StepTimes TimedTraining::take_times() {
   return trainer_.take_times() / static_cast<double>(std::max<int64_t>(std::exchange(steps_, 0), 1));
 }
 
-int64_t steps_per_repetition(TimedTraining& training, double seconds) {
+double warm_step_seconds(TimedTraining& training) {
   training.seconds_per_step(kWarmUpSteps);
   while (!training.trainer().split_settled()) training.seconds_per_step(1);
   const double step = training.seconds_per_step(1);
   training.take_times();
+  return step;
+}
+
+int64_t steps_within(double seconds, double step) {
   return std::max<int64_t>(1, static_cast<int64_t>(std::lround(seconds / step)));
+}
+
+int64_t steps_per_repetition(TimedTraining& training, double seconds) {
+  return steps_within(seconds, warm_step_seconds(training));
 }
 
 bool replicas_agree(TimedTraining& training) {
   constexpr double kMixed = 1e-5;
   auto& trainer = training.trainer();
   const auto params_of = [&](int local) { return trainer.model(local).module->parameters(); };
+  if (!processes_agree(trainer)) return false;
   trainer.synchronize();
   const auto first = params_of(0);
   for (int local = 1; local < trainer.local_size(); ++local) {

@@ -19,9 +19,9 @@ struct BenchTrainOptions {
 };
 
 // Returns the plan that `train` would have with these options on these devices. `data`: already loaded, or
-// empty to load it. Throws what `train` throws.
+// empty to load it. `world`: of several processes, with the devices of all. Throws what `train` throws.
 TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Device>& devices, int threads,
-                  const std::optional<LoadedData>& data = {});
+                  const std::optional<LoadedData>& data = {}, const TrainWorld& world = {});
 
 // A trainer that takes timed steps, epoch after epoch, without end.
 class TimedTraining {
@@ -51,11 +51,17 @@ class TimedTraining {
 // The first steps allocate buffers, choose kernels and capture CUDA graphs. They are not timed.
 inline constexpr int64_t kWarmUpSteps = 3;
 
+// Warms up, lets --split auto settle, and returns the seconds of a step.
+double warm_step_seconds(TimedTraining& training);
+
+// The number of steps of `step` seconds that take about `seconds`, at least 1.
+int64_t steps_within(double seconds, double step);
+
 // Warms up, lets --split auto settle, and returns the number of steps that take about `seconds`, at least 1.
 int64_t steps_per_repetition(TimedTraining& training, double seconds);
 
-// Whether the parameters of all replicas have the same bits. Replicas on different kinds of devices may
-// differ by 1e-5 of a parameter's largest value.
+// Whether the parameters of all replicas have the same bits. Replicas on different kinds of devices of this
+// process may differ by 1e-5 of a parameter's largest value. Of several processes all call it.
 bool replicas_agree(TimedTraining& training);
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include <lockstep/app/bench/background_load.h>
+#include <lockstep/app/processes/together.h>
+#include <lockstep/app/train/recipe.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/statistics.h>
 
@@ -14,53 +16,115 @@ namespace {
 constexpr double kMeasurementSeconds = .3;  // of one measurement
 constexpr int64_t kComparedSteps = 3;
 
+// A case while it is measured; empty where this process waits.
+struct RunningCase {
+  std::unique_ptr<TimedTraining> training = {};
+  std::unique_ptr<BackgroundLoad> background_load = {};
+  int64_t steps = 1;  // per repetition
+};
+
+// Waits until the slowest process is done.
+double seconds_of(RunningCase& running, LargestOfAll& largest) {
+  largest.of(0);  // all begin together
+  if (!running.training) return largest.of(0);
+  running.background_load->run();
+  const double seconds = running.training->seconds_per_step(running.steps);
+  running.background_load->pause();
+  return largest.of(seconds);
+}
+
+RunningCase begin_case(const ScalingCase& each, int64_t steps, LargestOfAll& largest) {
+  RunningCase running;
+  double step = 0;
+  if (each.trains) {
+    running.training = std::make_unique<TimedTraining>(each.plan);
+    running.background_load = std::make_unique<BackgroundLoad>(each.plan, each.background_load);
+    step = warm_step_seconds(*running.training);
+  }
+  step = largest.of(step);
+  running.steps = steps > 0 ? steps : steps_within(kMeasurementSeconds, step);
+  return running;
+}
+
+// The exposed sync of the steps since the last call.
+double take_sync(RunningCase& running) { return running.training->take_times().sync; }
+
+void finish_case(ScalingCase& each, RunningCase& running, LargestOfAll& largest) {
+  const bool differ = running.training && !replicas_agree(*running.training);
+  each.agree = largest.of(differ ? 1 : 0) == 0;
+  if (!running.training) return;
+  each.shares =
+      shard_sizes(static_cast<int64_t>(each.rows()), each.replicas(), running.training->trainer().split());
+}
+
+// Every process of the plan's world calls it.
 std::vector<NamedTensor> weights_in_double(TrainPlan plan) {
   plan.trainer.replica.precision = Precision::kFp64;
   TimedTraining training(plan);
   training.seconds_per_step(kComparedSteps);
-  return training.trainer().weights();
+  auto weights = training.trainer().weights();
+  leave_together(plan.world);  // before the first process closes its connections
+  return weights;
+}
+
+// The largest difference, relative to the largest weight of `one`.
+double distance(const std::vector<NamedTensor>& one, const std::vector<NamedTensor>& many) {
+  double apart = 0, largest = 0;
+  for (size_t i = 0; i < one.size(); ++i) {
+    apart = worse(apart, (one[i].tensor - many[i].tensor).abs().max().item<double>());
+    largest = std::max(largest, one[i].tensor.abs().max().item<double>());
+  }
+  return apart / largest;
 }
 
 }  // namespace
+
+TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, const BenchReplicas& replicas,
+                       int threads, std::optional<LoadedData>& data, int64_t divisor) {
+  const auto& recipe = find_recipe(options.train.recipe);
+  const int64_t times = scaling == Scaling::kWeak ? replicas.count() : 1;
+  BenchTrainOptions planned = options;
+  const auto batch = options.train.batch_size.value_or(recipe.batch_size);
+  planned.train.batch_size = std::max<int64_t>(1, batch / divisor) * times;
+  planned.train.lr =
+      options.train.lr.value_or(rate_of(recipe, options.train.optimizer)) * static_cast<double>(times);
+  planned.train.epochs = options.epochs.value_or(1);
+  if (replicas.count() == 1) planned.train.split = "even";
+  auto plan = plan_on(planned, replicas.devices, threads, data, replicas.world);
+  data = plan.data;
+  return plan;
+}
+
+std::vector<Scaling> scaling_modes(const BenchScalingOptions& options) {
+  if (options.scaling == "both") return {Scaling::kStrong, Scaling::kWeak};
+  return {value_of(kScalingNames, options.scaling)};
+}
 
 double ScalingCase::rows() const {
   return static_cast<double>(std::min(plan.batch_size, plan.data.set.train.size()));
 }
 
-void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report) {
-  std::vector<std::unique_ptr<TimedTraining>> trainings;
-  std::vector<std::unique_ptr<BackgroundLoad>> background_load;
+void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report,
+                   LargestOfAll& largest) {
+  std::vector<RunningCase> running;
   std::vector<int64_t> steps_of;
   for (const auto& each : cases) {
-    report.stop_if_interrupted("while warming up " + spec_of(each.plan.trainer.devices));
-    trainings.push_back(std::make_unique<TimedTraining>(each.plan));
-    background_load.push_back(std::make_unique<BackgroundLoad>(each.plan, each.background_load));
-    const auto fitting = steps_per_repetition(*trainings.back(), kMeasurementSeconds);
-    steps_of.push_back(steps > 0 ? steps : fitting);
+    report.stop_if_interrupted("while warming up " + each.devices);
+    running.push_back(begin_case(each, steps, largest));
+    steps_of.push_back(running.back().steps);
   }
   report.note(fmt::format("repetitions: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
-  const auto measure = [&](size_t i) {
-    background_load[i]->run();
-    const double seconds = trainings[i]->seconds_per_step(steps_of[i]);
-    background_load[i]->pause();
-    return seconds;
-  };
-  for (size_t i = 0; i < cases.size(); ++i) {  // warm-up: idle cores are slower at first
-    measure(i);
-    trainings[i]->take_times();
+  for (auto& each : running) {  // warm-up: idle cores are slower at first
+    seconds_of(each, largest);
+    if (each.training) take_sync(each);
   }
   for (int repetition = 0; report.takes_repetition(repetition, repeat); ++repetition) {
     for (size_t i = 0; i < cases.size(); ++i) {
-      cases[i].seconds.push_back(measure(i));
-      cases[i].sync.push_back(trainings[i]->take_times().sync);
+      cases[i].seconds.push_back(seconds_of(running[i], largest));
+      if (running[i].training) cases[i].sync.push_back(take_sync(running[i]));
     }
   }
-  for (size_t i = 0; i < cases.size(); ++i) {
-    auto& each = cases[i];
-    each.agree = replicas_agree(*trainings[i]);
-    each.shares =
-        shard_sizes(static_cast<int64_t>(each.rows()), each.replicas(), trainings[i]->trainer().split());
-  }
+  for (size_t i = 0; i < cases.size(); ++i) finish_case(cases[i], running[i], largest);
 }
 
 std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference) {
@@ -69,14 +133,10 @@ std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& r
   return *ratio * measured.rows() / reference.rows();
 }
 
-double weights_apart(const TrainPlan& plan, const TrainPlan& reference) {
-  const auto one = weights_in_double(reference), many = weights_in_double(plan);
-  double apart = 0, largest = 0;
-  for (size_t i = 0; i < one.size(); ++i) {
-    apart = worse(apart, (one[i].tensor - many[i].tensor).abs().max().item<double>());
-    largest = std::max(largest, one[i].tensor.abs().max().item<double>());
-  }
-  return apart / largest;
+double weights_apart(const ScalingCase& measured, const ScalingCase& reference, LargestOfAll& largest) {
+  std::vector<NamedTensor> many;
+  if (measured.trains) many = weights_in_double(measured.plan);
+  return largest.of(reference.trains ? distance(weights_in_double(reference.plan), many) : 0);
 }
 
 }  // namespace lockstep

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/bench/scaling/largest_of_all.h>
+#include <lockstep/app/bench/scaling/options.h>
+#include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/report/timed_training.h>
 
@@ -20,9 +23,13 @@ inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}
 
 struct ScalingCase {
   Scaling scaling = Scaling::kStrong;
-  TrainPlan plan;
+  std::string devices = {};  // as in the table, the same in all processes
+  // Of several processes some train together and others wait. Where this one waits there is no plan, and of
+  // the measurements only `seconds` and `agree`.
+  bool trains = true;
+  TrainPlan plan = {};
   int background_load = 0;  // one-replica trainings of the same plan that keep other cores busy meanwhile
-  std::vector<double> seconds = {};  // per step, by repetition
+  std::vector<double> seconds = {};  // per step, by repetition; of the slowest process
   // Exposed sync per step, as the host sees it, by repetition. On GPUs it is the time of queueing, unless
   // ReplicaOptions::wait_for_device.
   std::vector<double> sync = {};
@@ -34,18 +41,27 @@ struct ScalingCase {
   double rows() const;  // per step
 };
 
+// Returns the plan of these replicas on a batch of B images (strong) or n B (weak), divided by `divisor`.
+// data: read by the first call that needs it. Throws as `train` does.
+TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, const BenchReplicas& replicas,
+                       int threads, std::optional<LoadedData>& data, int64_t divisor = 1);
+
+// The modes of --scaling.
+std::vector<Scaling> scaling_modes(const BenchScalingOptions& options);
+
 // Measures every case `repeat` times, alternating between the cases. A measurement takes `steps` steps, or
 // about a third of a second if `steps` is 0. After Ctrl-C it ends with the current repetition. All cases are
-// in memory at once.
-void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report);
+// in memory at once. Every process calls it with the same cases; those that train begin together.
+void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report,
+                   LargestOfAll& largest);
 
 // Ratio of images per second to the reference's, paired by repetition. Empty with fewer than three
 // repetitions.
 std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference);
 
-// Takes three steps in double with each plan and returns the largest difference of their weights, relative to
-// the largest weight. Both plans must be strong: they train on the same batches, so the difference is
-// rounding alone unless the network couples the rows (batch norm).
-double weights_apart(const TrainPlan& plan, const TrainPlan& reference);
+// Takes three steps in double with both plans and returns the largest difference of their weights, relative to
+// the largest weight. Both cases must be strong: they train on the same batches, so the difference is rounding
+// alone unless the network couples the rows (batch norm). Every process calls it, and gets the same value.
+double weights_apart(const ScalingCase& measured, const ScalingCase& reference, LargestOfAll& largest);
 
 }  // namespace lockstep

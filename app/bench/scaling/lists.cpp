@@ -1,68 +1,92 @@
 #include <lockstep/app/bench/scaling/lists.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/bench/scaling/worlds_up_to.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 
 namespace lockstep {
-namespace {
 
-std::vector<Scaling> modes_of(const std::string& name) {
-  if (name == "both") return {Scaling::kStrong, Scaling::kWeak};
-  return {value_of(kScalingNames, name)};
-}
-
-}  // namespace
-
-ScalingLists::ScalingLists(const BenchScalingOptions& options, std::vector<std::vector<torch::Device>> lists)
+ScalingLists::ScalingLists(const BenchScalingOptions& options, std::vector<BenchReplicas> lists)
     : options_(options), lists_(std::move(lists)) {
-  for (const auto& devices : lists_) longest_ = std::max(longest_, static_cast<int>(devices.size()));
+  for (const auto& list : lists_) longest_ = std::max(longest_, static_cast<int>(list.devices.size()));
   threads_ = threads_for(options_.bench, static_cast<size_t>(longest_));
+  if (!alone()) connect_parts();
 }
 
-ScalingCase ScalingLists::make_case(Scaling scaling, const std::vector<torch::Device>& devices,
-                                    int64_t divisor) {
-  const auto& recipe = find_recipe(options_.train.recipe);
-  const int64_t times = scaling == Scaling::kWeak ? static_cast<int64_t>(devices.size()) : 1;
-  BenchTrainOptions options = options_;
-  const auto batch = options_.train.batch_size.value_or(recipe.batch_size);
-  options.train.batch_size = std::max<int64_t>(1, batch / divisor) * times;
-  options.train.lr =
-      options_.train.lr.value_or(rate_of(recipe, options_.train.optimizer)) * static_cast<double>(times);
-  options.train.epochs = options_.epochs.value_or(1);
-  if (devices.size() == 1) options.train.split = "even";
-  ScalingCase made{.scaling = scaling, .plan = plan_on(options, devices, threads_, data_)};
-  data_ = made.plan.data;  // read once
+void ScalingLists::connect_parts() {
+  const auto& connection = lists_.front().world.connection;
+  for (const int count : worlds_up_to(processes())) {
+    if (count == 1) continue;
+    const bool all = count == processes();
+    parts_[count] = all ? connection : process() < count ? connection->first(count) : nullptr;
+  }
+}
+
+BenchReplicas ScalingLists::first_processes(const BenchReplicas& replicas, int count) const {
+  if (alone()) return replicas;
+  BenchReplicas part{.world = {}, .devices = replicas.devices};
+  if (count == 1) return part;
+  part.world.connection = parts_.at(count);
+  if (part.world.connection) part.world.place = part.world.connection->world();
+  part.world.place.processes = count;
+  const auto& devices = replicas.world.devices;
+  part.world.devices.assign(devices.begin(), devices.begin() + count);
+  return part;
+}
+
+ScalingCase ScalingLists::make_case(Scaling scaling, const BenchReplicas& replicas, int64_t divisor) {
+  ScalingCase made{.scaling = scaling, .devices = replicas.spec()};
+  made.plan = scaling_plan(options_, scaling, replicas, threads_, data_, divisor);
   return made;
 }
 
+ScalingCase ScalingLists::case_of_first(Scaling scaling, const BenchReplicas& replicas, int count) {
+  const auto part = first_processes(replicas, count);
+  if (process() < count) return make_case(scaling, part);
+  // One process has no world with its devices.
+  const auto spec = count == 1 ? spec_of(replicas.world.devices.front()) : part.spec();
+  return {.scaling = scaling, .devices = spec, .trains = false};
+}
+
 std::vector<ScalingCase> ScalingLists::cases() {
-  const std::vector<torch::Device> first{lists_.front().front()};
-  std::vector<ScalingCase> all{make_case(Scaling::kStrong, first)};
-  for (const auto scaling : modes_of(options_.scaling)) {
-    for (const auto& devices : lists_) {
-      if (devices.size() > 1) all.push_back(make_case(scaling, devices));
+  BenchReplicas first = lists_.front();
+  first.devices.resize(1, torch::kCPU);
+  if (!alone()) first.world.devices.front().resize(1, torch::kCPU);
+  std::vector<ScalingCase> all{case_of_first(Scaling::kStrong, first, 1)};
+  for (const auto scaling : scaling_modes(options_)) {
+    for (const auto& list : lists_) {
+      for (const int count : worlds_up_to(processes())) {
+        const auto in_first = alone() ? list.devices.size() : list.world.devices.front().size();
+        if (count > 1 || in_first > 1) all.push_back(case_of_first(scaling, list, count));
+      }
     }
   }
-  std::vector<torch::Device> alone = first;
-  for (const auto& devices : lists_) {
-    for (const auto device : devices) {
-      if (std::find(alone.begin(), alone.end(), device) != alone.end()) continue;
-      if (options_.train.split != "auto" && devices.size() > 1) continue;
-      alone.push_back(device);
-      all.push_back(make_case(Scaling::kStrong, {device}));
-    }
-  }
+  if (alone()) add_other_devices(all);
   return all;
+}
+
+void ScalingLists::add_other_devices(std::vector<ScalingCase>& all) {
+  std::vector<torch::Device> measured{lists_.front().devices.front()};
+  for (const auto& list : lists_) {
+    for (const auto device : list.devices) {
+      if (std::find(measured.begin(), measured.end(), device) != measured.end()) continue;
+      if (options_.train.split != "auto" && list.devices.size() > 1) continue;
+      measured.push_back(device);
+      all.push_back(make_case(Scaling::kStrong, {.devices = {device}}));
+    }
+  }
 }
 
 std::vector<ScalingCase> ScalingLists::fractions() {
   std::vector<ScalingCase> all;
-  const auto device = lists_.front().front();
+  BenchReplicas replicas{.devices = lists_.front().devices};
+  if (alone()) replicas.devices.resize(1, torch::kCPU);
   for (const int64_t divisor : {1, 2, 4}) {
-    all.push_back(make_case(Scaling::kStrong, {device}, divisor));
-    if (!device.is_cpu()) continue;
+    all.push_back(make_case(Scaling::kStrong, replicas, divisor));
+    if (!alone() || !replicas.devices.front().is_cpu()) continue;
     all.back().background_load = std::max(0, std::min(longest_, replicas_with_own_cores()) - 1);
   }
   return all;

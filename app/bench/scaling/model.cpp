@@ -103,4 +103,20 @@ Prediction predict_step(const ComputeModel& compute, const Link& link, double ro
   return result;
 }
 
+Prediction predict_process_step(const ComputeModel& compute, const BucketTimes& buckets, const Link& link,
+                                const Link* busy, double rows, int n) {
+  Prediction result{.compute = compute.seconds(rows)};
+  if (n < 2) return result;
+  double done = 0, sums = 0, busy_sums = 0;
+  for (size_t i = 0; i < buckets.bytes.size(); ++i) {
+    const double sum = link.seconds(buckets.bytes[i], n);
+    done = std::max(done, buckets.ready[i] * result.compute) + sum;
+    sums += sum;
+    if (busy) busy_sums += busy->seconds(buckets.bytes[i], n);
+  }
+  const double late = std::max(0., done - buckets.computed * result.compute);
+  result.exposed = std::max(link.overlaps ? late : sums, busy_sums);
+  return result;
+}
+
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
 namespace lockstep {
 
@@ -57,5 +58,19 @@ struct Prediction {
 // rows: per device. gradient_bytes: S.
 Prediction predict_step(const ComputeModel& compute, const Link& link, double rows, double gradient_bytes,
                         int n);
+
+// When a step sums its gradients, as shares of its time without the sums.
+struct BucketTimes {
+  std::vector<double> ready = {};  // when backward has filled each bucket and posts its sum, in order
+  std::vector<double> bytes = {};  // of each bucket
+  double computed = 1;             // when backward has ended; the update follows
+};
+
+// A step on n processes, each with as many replicas as the one that was measured. One bucket is summed after
+// the other, each when it is ready; what is not done when backward ends is exposed. If the cores that compute
+// also sum (!link.overlaps) all sums are exposed. rows: per process. busy: the link of the processes'
+// machine, where the cores that compute also sum: at least such sums are exposed; null: unknown.
+Prediction predict_process_step(const ComputeModel& compute, const BucketTimes& buckets, const Link& link,
+                                const Link* busy, double rows, int n);
 
 }  // namespace lockstep

@@ -7,32 +7,15 @@
 #include <set>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
+#include <lockstep/app/bench/scaling/bucket_times.h>
+#include <lockstep/app/bench/scaling/prediction_table.h>
+#include <lockstep/app/processes/together.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
 namespace {
-
-std::vector<Column> columns() {
-  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
-          {.key = "replicas", .title = "replicas", .width = 8},
-          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
-          {.key = "ms", .title = "predicted", .unit = "ms", .width = 9, .digits = 3},
-          {.key = "compute_ms", .title = "compute", .unit = "ms", .width = 8, .digits = 3},
-          {.key = "exposed_ms", .title = "exposed", .unit = "ms", .width = 8, .digits = 3},
-          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
-          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
-          {.key = "measured_ms", .title = "measured", .unit = "ms", .width = 8, .digits = 3},
-          {.key = "error", .title = "error", .unit = "%", .width = 7, .digits = 1}};
-}
-
-// 1, 2, 4, ... and `most` itself.
-std::set<int> worlds_up_to(int most) {
-  std::set<int> worlds{most};
-  for (int n = 1; n < most; n *= 2) worlds.insert(n);
-  return worlds;
-}
 
 // Whether the model covers this case: devices of one kind, each replica on its own GPU or cores.
 bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
@@ -44,30 +27,6 @@ bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
   std::set<int> gpus;
   for (const auto gpu : trainer.devices) gpus.insert(gpu.index());
   return gpus.size() == trainer.devices.size();
-}
-
-const ScalingCase* find(const std::vector<ScalingCase>& measured, Scaling scaling, int n,
-                        torch::Device device, int cores) {
-  for (const auto& each : measured) {
-    if (each.replicas() == n && each.scaling == scaling && predictable(each, device, cores)) {
-      return &each;
-    }
-  }
-  return nullptr;
-}
-
-int64_t bytes_of_gradients(const TrainPlan& plan) {
-  const bool in_double = plan.trainer.replica.precision == Precision::kFp64;
-  return plan.parameter_count * static_cast<int64_t>(in_double ? sizeof(double) : sizeof(float));
-}
-
-ComputeModel fit(const std::vector<ScalingCase>& fractions) {
-  std::vector<double> rows, seconds;
-  for (const auto& fraction : fractions) {
-    rows.push_back(fraction.rows());
-    seconds.push_back(median(fraction.seconds));
-  }
-  return fit_compute(rows, seconds);
 }
 
 void print_model(BenchReport& report, const ComputeModel& compute, int background_load, const Link& link,
@@ -96,79 +55,120 @@ void print_model(BenchReport& report, const ComputeModel& compute, int backgroun
                         {"gradient_bytes", bytes}});
 }
 
-// Speed-up and efficiency against the reference: it has the whole batch (strong) or one of n batches (weak).
-Json row_of(Scaling mode, int n, const Prediction& predicted, const ScalingCase& reference) {
-  const bool weak = mode == Scaling::kWeak;
-  Json row{{"mode", name_of(kScalingNames, mode)},
-           {"replicas", n},
-           {"batch_size", static_cast<int64_t>(reference.rows()) * (weak ? n : 1)},
-           {"ms", 1e3 * predicted.step()},
-           {"compute_ms", 1e3 * predicted.compute},
-           {"exposed_ms", 1e3 * predicted.exposed}};
-  if (reference.seconds.size() < kRatioRepeats) return row;
-  const double speedup = median(reference.seconds) / predicted.step() * (weak ? n : 1);
-  row["speedup"] = speedup;
-  row["efficiency"] = 100 * speedup / n;
-  return row;
+// Of a tiny sum and of one of all gradients, between n replicas or processes.
+Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool overlaps) {
+  constexpr double kMostIterations = 20;
+  constexpr double kSeconds = .2;  // of a repetition, about
+  constexpr int kRepeats = 5;
+  const auto seconds_of = [&](int64_t bytes) {
+    ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
+    const auto iterations = static_cast<int>(std::clamp(kSeconds / ranks.seconds(0, 1), 1., kMostIterations));
+    std::vector<double> seconds;
+    for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, iterations));
+    return median(seconds);
+  };
+  const double small = seconds_of(sizeof(float));
+  return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), n, overlaps);
 }
 
-// Adds the measurement to the row. Returns the relative error of the prediction, or -1 with too few
-// repetitions.
-double add_error(Json& row, const Prediction& predicted, const std::vector<double>& seconds) {
-  row["measured_ms"] = 1e3 * median(seconds);
-  if (seconds.size() < kRatioRepeats) return -1;
-  const double error = predicted.step() / median(seconds) - 1;
-  row["error"] = 100 * error;
-  return std::abs(error);
+// Of sums of the plan's gradients between all processes of its world, each of which calls it. Where they are
+// on one machine and compute on CPUs, sums do not overlap with computing.
+Link measure_process_link(const TrainPlan& plan) {
+  const auto& place = plan.world.place;
+  AllreduceRanks ranks(plan.trainer.devices, plan.trainer.threads, {Allreduce::kGloo}, plan.world.connection);
+  const bool cores_sum = place.local_processes == place.processes && plan.trainer.devices.front().is_cpu();
+  auto link = link_between(ranks, bytes_of_gradients(plan), place.processes, !cores_sum);
+  leave_together(plan.world);  // before the first process closes its connections
+  link.name = fmt::format("measured between {} processes", place.processes);
+  return link;
+}
+
+void print_process_model(BenchReport& report, const ComputeModel& compute, const BucketTimes& buckets,
+                         const Link& link, int processes) {
+  report.note(
+      fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {}, each alone, at "
+                  "the same time",
+                  1e3 * compute.fixed, 1e3 * compute.per_row, counted(processes, "process")));
+  report.note(fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
+                          1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));
+  std::vector<std::string> times;
+  for (size_t i = 0; i < buckets.bytes.size(); ++i) {
+    times.push_back(fmt::format("{:.2f} MB at {:.0f} %", buckets.bytes[i] / 1e6, 100 * buckets.ready[i]));
+  }
+  report.note(fmt::format("gradients are ready after a part of the step: {}; backward ends at {:.0f} %",
+                          fmt::join(times, ", "), 100 * buckets.computed));
+  report.note(link.overlaps ? "exposed = what is left of the sums, one after the other, when backward ends"
+                            : "exposed = sums: the cores that compute also sum");
+  report.keep("model", {{"fixed_seconds", compute.fixed},
+                        {"seconds_per_row", compute.per_row},
+                        {"link", link.name},
+                        {"alpha_2", link.alpha_2},
+                        {"alpha_8", link.alpha_8},
+                        {"beta_2", link.beta_2},
+                        {"beta_8", link.beta_8},
+                        {"overlaps", link.overlaps},
+                        {"bucket_bytes", buckets.bytes},
+                        {"bucket_ready", buckets.ready},
+                        {"backward_end", buckets.computed}});
 }
 
 }  // namespace
 
 Link measure_link(const TrainPlan& plan) {
-  constexpr int kIterations = 20;
-  constexpr int kRepeats = 5;
   const auto device = plan.trainer.devices.front();
-  const auto gradient_bytes = bytes_of_gradients(plan);
   const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
   const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
   const std::vector<torch::Device> devices{device, other};
   AllreduceRanks ranks(devices, plan.trainer.threads, {choose_allreduce(plan.trainer.allreduce, devices)});
-  const auto seconds_of = [&](int64_t bytes) {
-    ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
-    std::vector<double> seconds;
-    for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, kIterations));
-    return median(seconds);
-  };
-  const double small = seconds_of(sizeof(float));
-  return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), 2, two_gpus);
+  return link_between(ranks, bytes_of_gradients(plan), 2, two_gpus);
 }
 
 void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
                        const std::vector<ScalingCase>& measured, const Link& link, int most, int cores) {
   const auto& reference = measured.front();
   const auto device = reference.plan.trainer.devices.front();
-  const auto compute = fit(fractions);
+  const auto compute = fit_fractions(fractions);
   const auto bytes = static_cast<double>(bytes_of_gradients(reference.plan));
   print_model(report, compute, fractions.front().background_load, link, bytes);
-  report.table("prediction", columns());
-  double worst = -1;  // relative error
-  std::set<Scaling> modes;
-  for (const auto& each : measured) modes.insert(each.scaling);
-  for (const auto mode : modes) {
-    for (const int n : worlds_up_to(most)) {
-      const double rows = mode == Scaling::kWeak ? reference.rows() : reference.rows() / n;
-      const auto predicted = n == 1 ? Prediction{.compute = median(reference.seconds)}  // measured
-                                    : predict_step(compute, link, rows, bytes, n);
-      auto row = row_of(mode, n, predicted, reference);
-      if (const auto* real = n > 1 ? find(measured, mode, n, device, cores) : nullptr) {
-        worst = std::max(worst, add_error(row, predicted, real->seconds));
-      }
-      report.row(std::move(row));
-    }
-  }
-  if (worst < 0) return;
-  report.finding(fmt::format("measured steps differ from the prediction by at most {:.1f} %", 100 * worst),
-                 {{"worst_error", worst}});
+  const auto predict = [&](Scaling mode, int n) {
+    if (n == 1) return Prediction{.compute = median(reference.seconds)};  // measured
+    const double rows = mode == Scaling::kWeak ? reference.rows() : reference.rows() / n;
+    return predict_step(compute, link, rows, bytes, n);
+  };
+  const auto covers = [&](const ScalingCase& each, int n) {
+    return n > 1 && each.replicas() == n && predictable(each, device, cores);
+  };
+  report_predicted_steps(report, {.cases = measured, .most = most, .predict = predict, .covers = covers});
+}
+
+void report_process_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
+                               const std::vector<ScalingCase>& measured, const std::optional<Link>& link,
+                               int most) {
+  const auto& all = measured.back().plan;
+  const auto own = measure_process_link(all);
+  const auto replicas = all.local_size();
+  const auto rows = static_cast<int64_t>(fractions.front().rows()) / replicas;
+  const auto buckets = measure_bucket_times(fractions.front().plan, std::max<int64_t>(1, rows));
+  if (!all.world.leads()) return;
+  const auto used = link.value_or(own);
+  const auto compute = fit_fractions(fractions);
+  print_process_model(report, compute, buckets, used, all.world.place.processes);
+  const double batch = fractions.front().rows();  // of a process, if each has its own
+  const auto predict = [&](Scaling mode, int n) {
+    const double share = mode == Scaling::kWeak ? batch * replicas : batch / n;
+    return predict_process_step(compute, buckets, used, own.overlaps ? nullptr : &own, share, n);
+  };
+  const auto& lists = all.world.devices;
+  const bool alike = std::all_of(lists.begin(), lists.end(), [&](const auto& list) { return list == lists[0]; });
+  const auto covers = [&](const ScalingCase& each, int n) {
+    return alike && each.plan.world.place.processes == n && each.plan.trainer.devices == all.trainer.devices;
+  };
+  report_predicted_steps(report, {.cases = measured,
+                                  .most = most,
+                                  .of_processes = true,
+                                  .replicas_each = replicas,
+                                  .predict = predict,
+                                  .covers = covers});
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // `bench scaling --predict`: the time of a step on more devices than there are.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
@@ -19,5 +20,12 @@ Link measure_link(const TrainPlan& plan);
 // does not hold for CPU replicas that share cores.
 void report_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
                        const std::vector<ScalingCase>& measured, const Link& link, int most, int cores);
+
+// The same for 1, 2, 4, ... and `most` processes, each with the replicas of process 0. Every process calls
+// it. fractions: processes alone, all at the same time. measured: all other cases; the last one is of all
+// processes. link: between the processes; empty: measured.
+void report_process_prediction(BenchReport& report, const std::vector<ScalingCase>& fractions,
+                               const std::vector<ScalingCase>& measured, const std::optional<Link>& link,
+                               int most);
 
 }  // namespace lockstep

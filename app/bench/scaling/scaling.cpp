@@ -8,13 +8,22 @@
 #include <algorithm>
 #include <exception>
 #include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
 #include <lockstep/app/bench/scaling/lists.h>
 #include <lockstep/app/bench/scaling/prediction.h>
+#include <lockstep/app/bench/scaling/rows.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/memory/need_memory.h>
-#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/processes/assemble.h>
+#include <lockstep/app/processes/join_world.h>
+#include <lockstep/app/processes/process_flags.h>
+#include <lockstep/app/processes/together.h>
+#include <lockstep/app/report/bench_replicas.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/run.h>
@@ -44,48 +53,6 @@ std::vector<std::string> default_lists() {
   return lists;
 }
 
-std::vector<Column> scaling_columns() {
-  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
-          {.key = "devices", .title = "devices", .width = 12, .digits = kText},
-          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
-          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
-          {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
-          {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 7, .digits = 1},
-          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
-          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
-          {.key = "exposed_sync", .title = "exposed sync", .unit = "%", .digits = 2},
-          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
-}
-
-// Percent. Empty with too few repetitions.
-std::optional<double> share_of(const std::vector<double>& part, const std::vector<double>& whole) {
-  const auto ratio = paired_ratio(part, whole);
-  return ratio ? std::optional(100 * *ratio) : std::nullopt;
-}
-
-Json row_of(const ScalingCase& measured, const ScalingCase& reference) {
-  const auto seconds = quartiles_of(measured.seconds);
-  const auto faster = speed_up(measured, reference);
-  const auto& plan = measured.plan;
-  return {{"mode", measured.replicas() == 1 ? "one" : name_of(kScalingNames, measured.scaling)},
-          {"devices", spec_of(plan.trainer.devices)},
-          {"replicas", measured.replicas()},
-          {"threads", plan.trainer.threads},
-          {"model", plan.model},
-          {"batch_size", static_cast<int64_t>(measured.rows())},
-          {"lr", plan.trainer.lr.lr},
-          {"ms", 1e3 * seconds.median},
-          {"low_ms", 1e3 * seconds.low},
-          {"high_ms", 1e3 * seconds.high},
-          {"repeats", seconds.repeats},
-          {"iqr", 100 * seconds.relative_iqr()},
-          {"seconds_per_epoch", seconds.median * static_cast<double>(plan.steps_per_epoch)},
-          {"speedup", or_null(faster)},
-          {"efficiency", faster ? Json(100 * *faster / measured.replicas()) : Json()},
-          {"exposed_sync", or_null(share_of(measured.sync, measured.seconds))},
-          {"accuracy", or_null(measured.accuracy)}};
-}
-
 // Trains for --epochs as `train` does and returns the test accuracy.
 double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measured) {
   auto train = options.train;
@@ -94,15 +61,15 @@ double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measur
   return TrainRun(measured.plan, train, terminal, nullptr).run().test_accuracy;
 }
 
-void check(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference) {
-  const auto devices = spec_of(measured.plan.trainer.devices);
+void check(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
+           bool has_batch_norm, LargestOfAll& largest) {
   const auto mode = name_of(kScalingNames, measured.scaling);
-  report.check(fmt::format("{} {}: replicas", mode, devices), measured.agree,
+  report.check(fmt::format("{} {}: replicas", mode, measured.devices), measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");
-  if (measured.scaling != Scaling::kStrong || measured.plan.has_batch_norm) return;
-  const double apart = weights_apart(measured.plan, reference.plan);
+  if (measured.scaling != Scaling::kStrong || has_batch_norm) return;
+  const double apart = weights_apart(measured, reference, largest);
   report.check(
-      fmt::format("{} {}: update", mode, devices), apart <= kRounding,
+      fmt::format("{} {}: update", mode, measured.devices), apart <= kRounding,
       fmt::format("three steps in double differ from one device's by {:.1e}, rounding is at most {:.0e}",
                   apart, kRounding));
 }
@@ -136,26 +103,39 @@ void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases) {
 
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,
              const std::vector<ScalingCase>& fractions) {
-  const auto& plan = cases.front().plan;
-  const auto link = options.link ? parse_link(*options.link) : measure_link(plan);
+  const auto given = options.link ? std::optional(parse_link(*options.link)) : std::nullopt;
+  if (!cases.back().plan.world.alone()) {
+    report_process_prediction(report, fractions, cases, given, *options.predict);
+    return;
+  }
+  const auto link = given ? *given : measure_link(cases.front().plan);
   report_prediction(report, fractions, cases, link, *options.predict,
                     static_cast<int>(allowed_cores().size()));
 }
 
+// With --epochs: trains for the accuracy of a case. Returns whether all processes can go on; `ended` is what
+// has ended the training of this one.
+bool take_accuracy(const BenchScalingOptions& options, ScalingCase& each, LargestOfAll& largest,
+                   std::exception_ptr& ended) {
+  try {
+    if (each.trains) each.accuracy = accuracy_of(options, each);
+  } catch (const Error&) {
+    ended = std::current_exception();
+  }
+  return largest.of(ended ? 1 : 0) == 0;
+}
+
 // With --epochs also trains for the accuracy. If that ends early (Ctrl-C, diverging weights), prints all
 // times first.
-void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<ScalingCase>& cases) {
+void print_rows(BenchReport& report, const BenchScalingOptions& options, std::vector<ScalingCase>& cases,
+                LargestOfAll& largest) {
   std::exception_ptr ended;
-  report.table("scaling", scaling_columns());
+  bool goes_on = options.epochs.has_value();
+  const auto& all = cases.back().plan.world;
+  report.table("scaling", scaling_columns(!all.alone()));
   for (auto& each : cases) {
-    if (options.epochs && !ended && !report.interrupted()) {
-      try {
-        each.accuracy = accuracy_of(options, each);
-      } catch (const Error&) {
-        ended = std::current_exception();
-      }
-    }
-    report.row(row_of(each, cases.front()));
+    if (goes_on && !report.interrupted()) goes_on = take_accuracy(options, each, largest, ended);
+    if (all.leads()) report.row(scaling_row(each, cases.front()));
   }
   if (ended) std::rethrow_exception(ended);
   report.stop_if_interrupted("after the repetitions that are shown");
@@ -175,7 +155,7 @@ void check_fit(const std::vector<ScalingCase>& cases, const std::vector<ScalingC
   std::vector<TrainPlan> plans;
   for (const auto* some : {&cases, &fractions}) {
     for (const auto& each : *some) {
-      plans.insert(plans.end(), static_cast<size_t>(each.background_load) + 1, each.plan);
+      if (each.trains) plans.insert(plans.end(), static_cast<size_t>(each.background_load) + 1, each.plan);
     }
   }
   need_memory_for(plans);
@@ -184,16 +164,79 @@ void check_fit(const std::vector<ScalingCase>& cases, const std::vector<ScalingC
 void measure(BenchReport& report, const BenchScalingOptions& options, std::vector<ScalingCase> cases,
              std::vector<ScalingCase> fractions) {
   const auto count = static_cast<std::ptrdiff_t>(cases.size());
+  const TrainPlan all = cases.back().plan;  // every process trains
+  LargestOfAll largest(all.world.connection.get());
   cases.insert(cases.end(), fractions.begin(), fractions.end());
-  measure_cases(cases, options.bench.repeat, options.iterations, report);
+  measure_cases(cases, options.bench.repeat, options.iterations, report, largest);
   fractions.assign(cases.begin() + count, cases.end());
   cases.resize(static_cast<size_t>(count));
-  print_rows(report, options, cases);
-  for (const auto& each : cases) {
-    if (each.replicas() > 1) check(report, each, cases.front());
+  print_rows(report, options, cases, largest);
+  for (size_t i = 1; i < cases.size(); ++i) {
+    if (cases[i].replicas() == 1 && all.world.alone()) continue;
+    check(report, cases[i], cases.front(), all.has_batch_norm, largest);
   }
-  answer_mixing(report, cases);
+  if (all.world.alone()) answer_mixing(report, cases);
   if (options.predict) predict(report, options, cases, fractions);
+  leave_together(all.world);  // before the first process closes its connections
+}
+
+// What is measured.
+struct Prepared {
+  int threads = 1;  // of each replica of this process
+  std::unique_ptr<ScalingLists> lists = {};  // keeps the connections of parts of the world
+  std::vector<ScalingCase> cases = {}, fractions = {};
+};
+
+// What all processes must have in common. Their devices, threads and files may differ.
+Json agreed_settings(const BenchScalingOptions& options, const TrainPlan& plan) {
+  Json settings = agreed_fields(options.train, plan);
+  settings["scaling"] = options.scaling;
+  settings["iterations"] = options.iterations;
+  settings["repeat"] = options.bench.repeat;
+  settings["epochs"] = or_null(options.epochs);
+  settings["predict"] = or_null(options.predict);
+  settings["link"] = or_null(options.link);
+  return settings;
+}
+
+void check_link(const BenchScalingOptions& options) {
+  if (options.link && !options.predict) {
+    throw UsageError(fmt::format("--link {} describes the link of a prediction, but --predict is not given",
+                                 *options.link),
+                     "add --predict 8, or leave --link out");
+  }
+  if (options.link) parse_link(*options.link);
+}
+
+// Checks everything before the first step. What one process must refuse ends all processes.
+Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
+  together(world, [&] {
+    check_link(options);
+    return Json();
+  });
+  const auto otherwise = world.alone() ? default_lists() : std::vector<std::string>{"auto"};
+  Prepared prepared;
+  prepared.lists = std::make_unique<ScalingLists>(options, bench_replicas(world, options.bench, otherwise));
+  const auto settings = together(world, [&] {
+    prepared.threads = prepared.lists->threads();
+    prepared.cases = prepared.lists->cases();
+    if (options.predict) prepared.fractions = prepared.lists->fractions();
+    check_fit(prepared.cases, prepared.fractions);
+    return agreed_settings(options, prepared.cases.back().plan);
+  });
+  refuse_other_settings(settings, "measures");
+  return prepared;
+}
+
+void print_notes(const BenchReport& report, const Prepared& prepared) {
+  report.note(fmt::format(
+      "each replica has {}, alone too; speed-up: ratio of images per second to one device, paired",
+      counted(prepared.threads, "thread")));
+  report.note("by repetition; weak: n times the batch at n times the learning rate");
+  const auto& all = prepared.cases.back().plan.world;
+  if (all.alone()) return;
+  report.note("processes  " + all.text());
+  report.note("           fewer processes are the first ones; the others wait");
 }
 
 }  // namespace
@@ -230,33 +273,30 @@ void setup_bench_scaling(CLI::App& bench) {
       ->type_name("LINK");
   add_bench_flags(*scaling, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");
+  const auto processes = std::make_shared<ProcessFlags>();
+  add_process_flags(*scaling, *processes);
   group_flags(*scaling);
-  scaling->callback([options] {
-    refuse_several_processes("bench scaling");
-    run_bench_scaling(*options);
+  scaling->callback([options, processes] {
+    in_joined_world(*processes, BenchReport::kAwaited,
+                    [&](TrainWorld& world) { run_bench_scaling(*options, world); });
   });
 }
 
-void run_bench_scaling(const BenchScalingOptions& options) {
-  if (options.link && !options.predict) {
-    throw UsageError(fmt::format("--link {} describes the link of a prediction, but --predict is not given",
-                                 *options.link),
-                     "add --predict 8, or leave --link out");
-  }
-  if (options.link) parse_link(*options.link);
-  ScalingLists lists(options, device_lists(options.bench, default_lists()));
-  const auto cases = lists.cases();
-  const auto fractions = options.predict ? lists.fractions() : std::vector<ScalingCase>();
-  check_fit(cases, fractions);
-  auto settings = shared_fields(SettingsOf::kBench, options.train, cases.front().plan);
-  settings["scaling"] = options.scaling;
-  settings["threads"] = lists.threads();
-  BenchReport report("scaling", options.bench, std::move(settings));
-  report.note(fmt::format(
-      "each replica has {}, alone too; speed-up: ratio of images per second to one device, paired",
-      counted(lists.threads(), "thread")));
-  report.note("by repetition; weak: n times the batch at n times the learning rate");
-  report.run([&] { measure(report, options, cases, fractions); });
+void run_bench_scaling(const BenchScalingOptions& options, TrainWorld& world) {
+  const auto prepared = prepare(options, world);
+  const auto& all = prepared.cases.back().plan;
+  world.devices = all.world.devices;  // errors name the ranks
+  std::optional<BenchReport> report;
+  together(world, [&] {
+    auto settings = shared_fields(SettingsOf::kBench, options.train, all);
+    settings["scaling"] = options.scaling;
+    settings["threads"] = prepared.threads;
+    settings["processes"] = world.place.processes;
+    report.emplace("scaling", options.bench, std::move(settings), world);
+    return Json();
+  });
+  print_notes(*report, prepared);
+  report->run([&] { measure(*report, options, prepared.cases, prepared.fractions); });
 }
 
 }  // namespace lockstep

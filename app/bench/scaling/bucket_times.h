@@ -1,0 +1,15 @@
+// When backward has filled each bucket of gradients, measured.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/app/bench/scaling/model.h>
+#include <lockstep/app/train/plan.h>
+
+namespace lockstep {
+
+// Takes a few steps of so many rows on the plan's first device, as a replica among several whose sums take no
+// time. For a CPU: a GPU computes later than the host posts. The plan has no --invariant.
+BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows);
+
+}  // namespace lockstep
