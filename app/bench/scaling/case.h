@@ -59,9 +59,10 @@ void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, c
 // repetitions.
 std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference);
 
-// Takes three steps in double with both plans and returns the largest difference of their weights, relative to
-// the largest weight. Both cases must be strong: they train on the same batches, so the difference is rounding
-// alone unless the network couples the rows (batch norm). Every process calls it, and gets the same value.
+// Takes three steps in double with both plans and returns the largest difference of their weights, relative
+// to the largest weight. Both cases must be strong: they train on the same batches, so the difference is
+// rounding alone unless the network couples the rows (batch norm). Every process calls it, and gets the same
+// value.
 double weights_apart(const ScalingCase& measured, const ScalingCase& reference, LargestOfAll& largest);
 
 }  // namespace lockstep

@@ -49,7 +49,8 @@ class ScalingLists {
 
   const BenchScalingOptions& options_;
   const std::vector<BenchReplicas> lists_;
-  std::map<int, std::shared_ptr<Processes>> parts_;  // by the number of processes; null: this one is not in it
+  std::map<int, std::shared_ptr<Processes>>
+      parts_;  // by the number of processes; null: this one is not in it
   int longest_ = 1;
   int threads_ = 1;
   std::optional<LoadedData> data_;

@@ -89,8 +89,9 @@ void print_process_model(BenchReport& report, const ComputeModel& compute, const
       fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {}, each alone, at "
                   "the same time",
                   1e3 * compute.fixed, 1e3 * compute.per_row, counted(processes, "process")));
-  report.note(fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
-                          1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));
+  report.note(
+      fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
+                  1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));
   std::vector<std::string> times;
   for (size_t i = 0; i < buckets.bytes.size(); ++i) {
     times.push_back(fmt::format("{:.2f} MB at {:.0f} %", buckets.bytes[i] / 1e6, 100 * buckets.ready[i]));
@@ -154,15 +155,21 @@ void report_process_prediction(BenchReport& report, const std::vector<ScalingCas
   const auto compute = fit_fractions(fractions);
   print_process_model(report, compute, buckets, used, all.world.place.processes);
   const double batch = fractions.front().rows();  // of a process, if each has its own
+  const auto is_of = [&](const ScalingCase& each, int n) {
+    return each.plan.world.place.processes == n && each.plan.trainer.devices == all.trainer.devices;
+  };
   const auto predict = [&](Scaling mode, int n) {
+    for (const auto& each : measured) {
+      const bool same_batch = each.scaling == mode || each.replicas() == 1;
+      if (n == 1 && is_of(each, 1) && same_batch) return Prediction{.compute = median(each.seconds)};
+    }
     const double share = mode == Scaling::kWeak ? batch * replicas : batch / n;
     return predict_process_step(compute, buckets, used, own.overlaps ? nullptr : &own, share, n);
   };
   const auto& lists = all.world.devices;
-  const bool alike = std::all_of(lists.begin(), lists.end(), [&](const auto& list) { return list == lists[0]; });
-  const auto covers = [&](const ScalingCase& each, int n) {
-    return alike && each.plan.world.place.processes == n && each.plan.trainer.devices == all.trainer.devices;
-  };
+  const bool alike =
+      std::all_of(lists.begin(), lists.end(), [&](const auto& list) { return list == lists[0]; });
+  const auto covers = [&](const ScalingCase& each, int n) { return alike && n > 1 && is_of(each, n); };
   report_predicted_steps(report, {.cases = measured,
                                   .most = most,
                                   .of_processes = true,

@@ -71,9 +71,9 @@ void report_predicted_steps(BenchReport& report, const PredictedSteps& steps) {
     for (const int n : worlds_up_to(steps.most)) {
       const auto predicted = steps.predict(mode, n);
       auto row = predicted_row(steps, mode, n, predicted);
-      const auto real =
-          std::find_if(steps.cases.begin(), steps.cases.end(),
-                       [&](const auto& each) { return each.scaling == mode && steps.covers(each, n); });
+      const auto real = std::find_if(steps.cases.begin(), steps.cases.end(), [&](const auto& each) {
+        return each.scaling == mode && steps.covers(each, n);
+      });
       if (real != steps.cases.end()) worst = std::max(worst, add_error(row, predicted, real->seconds));
       report.row(std::move(row));
     }

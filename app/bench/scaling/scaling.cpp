@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
+#include <lockstep/app/bench/scaling/findings.h>
 #include <lockstep/app/bench/scaling/lists.h>
 #include <lockstep/app/bench/scaling/prediction.h>
 #include <lockstep/app/bench/scaling/rows.h>
@@ -37,8 +38,6 @@ namespace lockstep {
 namespace {
 
 constexpr int kMostReplicas = 1 << 16;
-constexpr double kRounding = 1e-9;
-constexpr double kMargin = .03;  // a smaller gain or loss is noise
 
 // 1, 2, 4, ... devices, as many as there are GPUs or cores.
 std::vector<std::string> default_lists() {
@@ -59,46 +58,6 @@ double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measur
   train.quiet = true;
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
   return TrainRun(measured.plan, train, terminal, nullptr).run().test_accuracy;
-}
-
-void check(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
-           bool has_batch_norm, LargestOfAll& largest) {
-  const auto mode = name_of(kScalingNames, measured.scaling);
-  report.check(fmt::format("{} {}: replicas", mode, measured.devices), measured.agree,
-               measured.agree ? "all have the same weights" : "their weights differ");
-  if (measured.scaling != Scaling::kStrong || has_batch_norm) return;
-  const double apart = weights_apart(measured, reference, largest);
-  report.check(
-      fmt::format("{} {}: update", mode, measured.devices), apart <= kRounding,
-      fmt::format("three steps in double differ from one device's by {:.1e}, rounding is at most {:.0e}",
-                  apart, kRounding));
-}
-
-// With --split auto: compares several devices with the fastest of them alone.
-void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases) {
-  for (const auto& mixed : cases) {
-    if (!mixed.plan.trainer.auto_split || mixed.replicas() == 1) continue;
-    const ScalingCase* fastest = nullptr;
-    for (const auto& alone : cases) {
-      const auto& devices = mixed.plan.trainer.devices;
-      if (alone.replicas() > 1) continue;
-      if (std::find(devices.begin(), devices.end(), alone.plan.trainer.devices.front()) == devices.end())
-        continue;
-      if (!fastest || median(alone.seconds) < median(fastest->seconds)) fastest = &alone;
-    }
-    const auto gain = fastest ? speed_up(mixed, *fastest) : std::nullopt;
-    if (!gain) continue;
-    const char* answer = "sharing the work by speed makes no difference";
-    if (*gain >= 1 + kMargin) answer = "sharing the work by speed pays";
-    if (*gain <= 1 - kMargin) answer = "sharing the work does not pay";
-    const auto devices = spec_of(mixed.plan.trainer.devices);
-    report.finding(
-        fmt::format(
-            "{} {}: {} ({:.2f} x the images per second of {}, the fastest of them alone); shares found: {}",
-            name_of(kScalingNames, mixed.scaling), devices, answer, *gain,
-            spec_of(fastest->plan.trainer.devices), fmt::join(mixed.shares, ":")),
-        {{"devices", devices}, {"gain", *gain}, {"pays", *gain >= 1 + kMargin}, {"shares", mixed.shares}});
-  }
 }
 
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,
@@ -173,7 +132,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
   print_rows(report, options, cases, largest);
   for (size_t i = 1; i < cases.size(); ++i) {
     if (cases[i].replicas() == 1 && all.world.alone()) continue;
-    check(report, cases[i], cases.front(), all.has_batch_norm, largest);
+    check_case(report, cases[i], cases.front(), all.has_batch_norm, largest);
   }
   if (all.world.alone()) answer_mixing(report, cases);
   if (options.predict) predict(report, options, cases, fractions);
@@ -182,7 +141,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
 
 // What is measured.
 struct Prepared {
-  int threads = 1;  // of each replica of this process
+  int threads = 1;                           // of each replica of this process
   std::unique_ptr<ScalingLists> lists = {};  // keeps the connections of parts of the world
   std::vector<ScalingCase> cases = {}, fractions = {};
 };
@@ -208,6 +167,19 @@ void check_link(const BenchScalingOptions& options) {
   if (options.link) parse_link(*options.link);
 }
 
+// What the prediction for several processes is measured with.
+void check_predictable(const TrainPlan& plan) {
+  if (plan.trainer.devices.front().is_cuda()) {
+    throw UsageError(
+        "--predict over several processes needs CPU replicas, got " + spec_of(plan.trainer.devices),
+        "it measures when a CPU has filled each bucket; in one process --predict knows GPUs");
+  }
+  if (plan.trainer.replica.invariant) {
+    throw UsageError("--predict over several processes cannot be combined with --invariant",
+                     "invariant sums do not overlap with backward: leave one of them out");
+  }
+}
+
 // Checks everything before the first step. What one process must refuse ends all processes.
 Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
   together(world, [&] {
@@ -222,6 +194,7 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
     prepared.cases = prepared.lists->cases();
     if (options.predict) prepared.fractions = prepared.lists->fractions();
     check_fit(prepared.cases, prepared.fractions);
+    if (options.predict && !world.alone()) check_predictable(prepared.cases.back().plan);
     return agreed_settings(options, prepared.cases.back().plan);
   });
   refuse_other_settings(settings, "measures");
@@ -265,7 +238,9 @@ void setup_bench_scaling(CLI::App& bench) {
       ->add_option("--epochs", options->epochs,
                    "Also train this many epochs on each list, for the test accuracy")
       ->check(positive_int(kMaxEpochs));
-  scaling->add_option("--predict", options->predict, "Also predict the time of a step on up to N devices")
+  scaling
+      ->add_option("--predict", options->predict,
+                   "Also predict the time of a step on up to N devices; of several processes, in up to N")
       ->check(positive_int(kMostReplicas));
   scaling
       ->add_option("--link", options->link,

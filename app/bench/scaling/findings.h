@@ -1,0 +1,19 @@
+// What `bench scaling` checks and concludes from its measurements.
+#pragma once
+
+#include <vector>
+
+#include <lockstep/app/bench/scaling/case.h>
+#include <lockstep/app/report/report.h>
+
+namespace lockstep {
+
+// Whether all replicas agree, and whether their update is that of one device with the same batch. Every
+// process calls it.
+void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
+                bool has_batch_norm, LargestOfAll& largest);
+
+// With --split auto, in one process: compares several devices with the fastest of them alone.
+void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases);
+
+}  // namespace lockstep
