@@ -111,7 +111,7 @@ BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows) {
   ReplicaWorkers worker({device}, plan.trainer.threads);
   worker.run([&](int) {
     Replica replica(model, endpoint, source, plan.trainer.replica);
-    ReplicaStep step{.batch_rows = rows, .lr = plan.trainer.lr.lr};
+    ReplicaStep step{.micro_batches = {}, .batch_rows = rows, .lr = plan.trainer.lr.lr};
     for (const auto& list : lists) {
       if (!list.empty()) step.micro_batches.emplace_back(list);
     }

@@ -85,10 +85,10 @@ Link measure_process_link(const TrainPlan& plan) {
 
 void print_process_model(BenchReport& report, const ComputeModel& compute, const BucketTimes& buckets,
                          const Link& link, int processes) {
-  report.note(
-      fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {}, each alone, at "
-                  "the same time",
-                  1e3 * compute.fixed, 1e3 * compute.per_row, counted(processes, "process")));
+  report.note(fmt::format(
+      "prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {} processes, each alone, at "
+      "the same time",
+      1e3 * compute.fixed, 1e3 * compute.per_row, processes));
   report.note(
       fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
                   1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));

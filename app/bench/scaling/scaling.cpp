@@ -149,6 +149,10 @@ struct Prepared {
 // What all processes must have in common. Their devices, threads and files may differ.
 Json agreed_settings(const BenchScalingOptions& options, const TrainPlan& plan) {
   Json settings = agreed_fields(options.train, plan);
+  const auto given = shared_fields(SettingsOf::kBench, options.train, plan);
+  for (auto& field : settings.items()) {  // the batch of weak scaling is nobody's --batch-size
+    if (given.contains(field.key())) field.value() = given.at(field.key());
+  }
   settings["scaling"] = options.scaling;
   settings["iterations"] = options.iterations;
   settings["repeat"] = options.bench.repeat;

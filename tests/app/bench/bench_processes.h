@@ -5,6 +5,8 @@
 
 namespace lockstep::testing {
 
+inline const Words kOneEach = {"--devices", "cpu"};  // one replica in each process
+
 // common: the words of all processes, such as {"bench", "allreduce"}. own: flags of each, whose number is the
 // world's size.
 inline std::vector<Process> bench_world(const Words& common, const std::vector<Words>& own) {

@@ -18,7 +18,6 @@ namespace {
 
 const Words kAllreduce = {"bench", "allreduce"};
 const Words kQuick = {"--min-bytes", "4K", "--max-bytes", "256K", "--repeat", "3", "--iterations", "3"};
-const Words kOneEach = {"--devices", "cpu"};
 
 // Without an end that a test could wait for.
 std::vector<Process> endless(const Words& words = {}) {
