@@ -76,6 +76,7 @@ BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<Noting
 BucketTimes medians_of(const std::vector<BucketTimes>& steps) {
   const auto median_of = [&](const auto& value) {
     std::vector<double> values;
+    values.reserve(steps.size());
     for (const auto& step : steps) values.push_back(value(step));
     return median(values);
   };

@@ -64,6 +64,7 @@ Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool ove
     ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
     const auto iterations = static_cast<int>(std::clamp(kSeconds / ranks.seconds(0, 1), 1., kMostIterations));
     std::vector<double> seconds;
+    seconds.reserve(kRepeats);
     for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, iterations));
     return median(seconds);
   };
