@@ -103,6 +103,7 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
                                  .first_rank = layout.first_rank(),
                                  .world_size = layout.world_size(),
                                  .id = shared_nccl_id(processes.get()),
+                                 .timeout = processes ? processes->timeout() : kPeerTimeout,
                                  .trace = options.trace});
 }
 

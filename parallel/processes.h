@@ -20,6 +20,8 @@ namespace lockstep {
 
 class Channel;
 
+inline constexpr std::chrono::milliseconds kPeerTimeout = std::chrono::minutes(5);
+
 // All processes make the same calls in the same order. Not thread-safe, but a channel has its own threads.
 class Processes {
  public:
@@ -27,6 +29,9 @@ class Processes {
 
   // local_process and local_processes are known here.
   virtual const World& world() const = 0;
+
+  // Limit for each collective between the processes.
+  virtual std::chrono::milliseconds timeout() const { return kPeerTimeout; }
 
   // Returns the texts of all processes, by process. Waits until every process has called it. Throws PeerError
   // when one does not within the time-out.
@@ -46,7 +51,8 @@ class Processes {
   // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the
   // error, and name this process in theirs. A PeerError says only what this process has seen: in its place it
   // returns one with the verdict of all, which names the process that failed first, or that does not answer.
-  // Any other error is returned as it is. Takes some seconds at most.
+  // Any other error is returned as it is. Takes some seconds at most. What a process waits for in NCCL is
+  // not known to the others: to them it answers, but takes no part.
   //
   //   } catch (...) {
   //     std::rethrow_exception(processes->explain(std::current_exception()));
@@ -61,7 +67,7 @@ class Processes {
 
 struct JoinOptions {
   // Limit for finding the other processes, and for each collective between them.
-  std::chrono::milliseconds timeout = std::chrono::minutes(5);
+  std::chrono::milliseconds timeout = kPeerTimeout;
   // Address or name on which this process listens. Empty: loopback if all processes are on one host, else the
   // interface that leads to the store.
   std::string listen = {};

@@ -113,7 +113,8 @@ void as_process(const TrainWorld& world, const std::function<void()>& action) {
   FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   try {
     action();
-  } catch (const ReaderGoneError&) {
+  } catch (const ReaderGoneError& error) {
+    static_cast<void>(explained(world, error));  // this process says nothing, but the others do
     throw;
   } catch (const std::exception&) {
     throw ProcessError(world.name(), explained(world, as_error(std::current_exception())));

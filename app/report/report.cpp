@@ -92,7 +92,7 @@ void BenchReport::run(const std::function<void()>& measurements) {
     leave_together(world_);
     throw;
   } catch (...) {
-    finish(/*complete=*/false);
+    keep_incomplete();
     throw;
   }
   finish(/*complete=*/true);
@@ -153,6 +153,15 @@ void BenchReport::check(const std::string& name, bool ok, const std::string& det
 bool BenchReport::ok() const {
   const auto& checks = json_.at("checks");
   return std::all_of(checks.begin(), checks.end(), [](const auto& check) { return check.at("ok") == true; });
+}
+
+// While another error ends the benchmark: that one stays.
+void BenchReport::keep_incomplete() {
+  try {
+    finish(/*complete=*/false);
+  } catch (const std::exception& error) {
+    warn(error.what());
+  }
 }
 
 void BenchReport::finish(bool complete) {

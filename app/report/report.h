@@ -87,6 +87,7 @@ class BenchReport {
  private:
   std::optional<int> signal() const;
   void print(const std::string& text) const;  // process 0
+  void keep_incomplete();
   void finish(bool complete);
   bool ok() const;
 

@@ -79,11 +79,12 @@ std::vector<int64_t> counts_of(const BenchAllreduceOptions& options, bool alone)
   return counts;
 }
 
-void need_memory(const std::vector<torch::Device>& devices, int64_t bytes) {
+// local_processes: of this host, which need the same at the same time.
+void need_memory(const std::vector<torch::Device>& devices, int64_t bytes, int local_processes) {
   const auto what = fmt::format("sums of {} bytes on {}", bytes_text(bytes), spec_of(devices));
   const auto on_host =
       std::count_if(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-  need_host_memory(kTensorsPerRank * bytes * on_host, what, "--max-bytes");
+  need_host_memory(kTensorsPerRank * bytes * on_host * std::max(1, local_processes), what, "--max-bytes");
   const std::vector<int64_t> each(devices.size(), kTensorsPerRank * bytes);
   need_gpu_memory(devices, each, what, "--max-bytes");
 }
@@ -187,7 +188,7 @@ std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const T
     for (const auto& replicas : lists) {
       if (world.alone()) need_devices(replicas.devices, 2, "a sum over replicas");
       algorithms_for(options.algorithms, replicas);
-      need_memory(replicas.devices, counts.back() * kSmallest);
+      need_memory(replicas.devices, counts.back() * kSmallest, world.place.local_processes);
     }
     return agreed_settings(options, counts);
   });

@@ -1,7 +1,9 @@
 // Calls of c10d that may never return.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <functional>
 #include <future>
 #include <memory>
 #include <stdexcept>
@@ -17,21 +19,35 @@ class LateCall : public std::runtime_error {
   LateCall() : std::runtime_error("no answer") {}
 };
 
-// Returns what `call` returns, and throws what it throws. It runs in a thread of its own. When the limit has
-// passed, throws LateCall and abandons the thread: so call must own all that it uses. c10d's store waits for
-// each answer without a limit, for ever if the server was stopped.
+class GivenUpCall : public std::runtime_error {
+ public:
+  GivenUpCall() : std::runtime_error("given up") {}
+};
+
+// Returns what `call` returns, and throws what it throws. It runs in a thread of its own. Throws LateCall
+// when the limit has passed, and GivenUpCall when `given_up` says so, which is asked four times a second.
+// Both abandon the thread: so call must own all that it uses. c10d's store waits for each answer without a
+// limit, for ever if the server was stopped.
 template <typename Call>
-auto call_within(std::chrono::milliseconds limit, Call call) {
+auto call_within(
+    std::chrono::milliseconds limit, Call call,
+    const std::function<bool()>& given_up = [] { return false; }) {
+  using Clock = std::chrono::steady_clock;
   using Result = std::invoke_result_t<Call&>;
   const auto task = std::make_shared<std::packaged_task<Result()>>(std::move(call));
   auto result = task->get_future();
   auto thread = start_thread([task] { (*task)(); });
-  if (result.wait_for(limit) == std::future_status::ready) {
-    thread.join();
-    return result.get();
+  const auto end = Clock::now() + limit;
+  const auto next_look = [&] { return std::min(end, Clock::now() + std::chrono::milliseconds(250)); };
+  while (result.wait_until(next_look()) != std::future_status::ready) {
+    const bool stopped = given_up();
+    if (!stopped && Clock::now() < end) continue;
+    thread.detach();
+    if (stopped) throw GivenUpCall();
+    throw LateCall();
   }
-  thread.detach();
-  throw LateCall();
+  thread.join();
+  return result.get();
 }
 
 }  // namespace lockstep

@@ -20,6 +20,7 @@ constexpr const char* kVerdictKey = "failure/verdict";
 
 std::string report_key(size_t order) { return fmt::format("failure/report/{}", order); }
 std::string left_key(int process) { return fmt::format("failure/left/{}", process); }
+std::string beat_key(int process) { return fmt::format("failure/beat/{}", process); }
 
 // Each value is a line.
 std::string one_line(std::string text) {
@@ -28,9 +29,9 @@ std::string one_line(std::string text) {
 }
 
 std::string text_of_report(int process, const FailureReport& report) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", process, static_cast<int>(report.kind),
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", process, static_cast<int>(report.kind),
                      one_line(report.name), one_line(report.text), report.code, report.collective,
-                     report.channel, report.seconds);
+                     report.number, report.channel, report.seconds);
 }
 
 struct ParsedReport {
@@ -52,7 +53,8 @@ ParsedReport parse_report(const std::string& text) {
   report.text = line();
   report.code = std::stoi(line());
   report.collective = line();
-  report.channel = std::stoi(line());
+  report.number = std::stoull(line());
+  report.channel = line();
   report.seconds = std::stod(line());
   return parsed;
 }
@@ -88,21 +90,44 @@ void FailureBoard::publish(const FailureReport& report, bool alarm) {
 
 bool FailureBoard::alarmed() { return has(kAlarmKey); }
 
-// A process may die between counting its report and writing it.
 const FailureReports& FailureBoard::reports() {
   const auto count = static_cast<size_t>(client_->store->add(kReportsKey, 0));
   read_.resize(std::max(read_.size(), count));
+  std::vector<size_t> unread;
   for (size_t i = 0; i < read_.size(); ++i) {
-    const auto key = report_key(i + 1);
-    if (read_[i] || !has(key)) continue;
-    auto parsed = parse_report(client_->store->get_to_str(key));
-    parsed.report.order = static_cast<int64_t>(i);
-    auto& known = reports_.at(static_cast<size_t>(parsed.process));
-    if (!known || known->order < parsed.report.order) known = std::move(parsed.report);
-    read_[i] = true;
+    if (!read_[i]) unread.push_back(i);
   }
+  read(unread);
   return reports_;
 }
+
+// A process may die between counting its report and writing it. So all are asked for at once; if one is
+// missing, each half.
+void FailureBoard::read(const std::vector<size_t>& orders) {
+  if (orders.empty()) return;
+  std::vector<std::string> keys;
+  for (const auto order : orders) keys.push_back(report_key(order + 1));
+  if (client_->store->check(keys)) {
+    const auto texts = client_->store->multiGet(keys);
+    for (size_t i = 0; i < orders.size(); ++i) take(orders[i], {texts[i].begin(), texts[i].end()});
+  } else if (orders.size() > 1) {
+    const auto middle = orders.begin() + static_cast<std::ptrdiff_t>(orders.size() / 2);
+    read({orders.begin(), middle});
+    read({middle, orders.end()});
+  }
+}
+
+void FailureBoard::take(size_t order, const std::string& text) {
+  auto parsed = parse_report(text);
+  parsed.report.order = static_cast<int64_t>(order);
+  auto& known = reports_.at(static_cast<size_t>(parsed.process));
+  if (!known || known->order < parsed.report.order) known = std::move(parsed.report);
+  read_[order] = true;
+}
+
+void FailureBoard::beat() { client_->store->add(beat_key(process_), 1); }
+
+int64_t FailureBoard::beats(int process) { return client_->store->add(beat_key(process), 0); }
 
 Verdict FailureBoard::agree(const Verdict& own) {
   return parse_verdict(client_->store->compareSet(kVerdictKey, std::string(), text_of_verdict(own)));

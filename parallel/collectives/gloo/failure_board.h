@@ -1,8 +1,11 @@
 // What the processes tell each other in the store when one cannot go on.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include <lockstep/parallel/collectives/gloo/verdict.h>
@@ -27,12 +30,18 @@ class FailureBoard {
   Verdict agree(const Verdict& own);
   std::optional<Verdict> verdict();  // nullopt: none yet
 
+  // Counts up: a sign of life. And how often a process has given one.
+  void beat();
+  int64_t beats(int process);
+
   // This process needs the store no more, nor do those for which left() is true.
   void leave();
   bool left(int process);
 
  private:
   bool has(const std::string& key) const;
+  void read(const std::vector<size_t>& orders);
+  void take(size_t order, const std::string& text);
 
   const std::shared_ptr<C10dStore> client_;
   const int process_;

@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/error.h>
 
@@ -19,6 +20,7 @@ using std::chrono::milliseconds;
 using WatchClock = std::chrono::steady_clock;
 
 constexpr milliseconds kBriefPause{50};  // while reports come in
+constexpr int kLooksInLimit = 4;         // that every process takes within the grace and the silence
 
 }  // namespace
 
@@ -28,8 +30,9 @@ struct WatchState {
       : options(std::move(its_options)), reports(options.processes.size()) {}
 
   struct WatchedChannel {
-    int channel;
+    std::string name;
     std::shared_ptr<PostedCollectives> posted;
+    ChannelKind kind;
   };
 
   const WatchOptions options;
@@ -46,9 +49,10 @@ struct WatchState {
   std::optional<Verdict> verdict = {};
   WatchClock::time_point heard = WatchClock::now();  // the store's last answer
   bool alarmed = false;
-  bool settled = false;  // all is told and learnt
-  bool lost = false;     // the store
-  bool ended = false;    // the thread
+  bool ends_channels = false;  // those that are there, and those to come
+  bool settled = false;        // all is told and learnt
+  bool lost = false;           // the store
+  bool ended = false;          // the thread
 };
 
 namespace {
@@ -68,11 +72,12 @@ FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& 
     const auto awaited = each.posted->awaited();
     if (!awaited || (best && !says_more(*awaited, *best))) continue;
     best = awaited;
-    report.channel = each.channel;
+    report.channel = each.name;
   }
   if (!best) return report;
   report.kind = ReportKind::kWaits;
   report.collective = text_of(best->collective);
+  report.number = best->collective.number;
   report.seconds = std::chrono::duration<double>(best->end - best->collective.begin).count();
   return report;
 }
@@ -117,24 +122,60 @@ class WatchThread {
     return std::max(limits_.look, milliseconds(state_.options.processes.size()));
   }
 
+  // At least `limit`, and long enough for looks of all processes.
+  milliseconds long_enough(milliseconds limit) const {
+    return limit.count() == 0 ? limit : std::max(limit, kLooksInLimit * time_between_looks());
+  }
+
   // Whether a process cannot go on.
   bool look() {
     publish_own();
     const bool alarmed = board_.alarmed();
-    note([&] { state_.alarmed = alarmed; });
-    return alarmed;
+    const auto& reports = board_.reports();  // of those that were done, and have left
+    note([&] {
+      state_.alarmed = alarmed;
+      take(reports);
+    });
+    if (alarmed) return true;
+    if (!next_is_silent() || !waits_in_store()) return false;
+    publish(report_now());
+    note([&] { state_.alarmed = true; });
+    return true;
+  }
+
+  // Gives a sign of life, and looks for one of the next process.
+  bool next_is_silent() {
+    const auto now = WatchClock::now();
+    if (now >= next_beat_) {
+      next_beat_ = now + limits_.beat;
+      board_.beat();
+      const auto beats = board_.beats(next_);
+      if (beats != std::exchange(beats_, beats)) heard_next_ = now;
+      note([] {});
+    }
+    return now >= heard_next_ + long_enough(limits_.silence);
+  }
+
+  bool waits_in_store() const {
+    const std::lock_guard lock(state_.mutex);
+    return std::any_of(state_.channels.begin(), state_.channels.end(), [](const auto& each) {
+      return each.kind == ChannelKind::kStore && each.posted->awaited();
+    });
   }
 
   void settle() {
     const auto begin = WatchClock::now();
+    const auto grace = long_enough(limits_.grace);
     if (!published_) publish(report_now());
     end_channels();
-    while (!needs_nothing() && !judged(WatchClock::now() >= begin + limits_.grace)) {
+    while (!needs_nothing() && !judged(WatchClock::now() >= begin + grace)) {
       if (!pause(kBriefPause)) return;
       publish_own();
     }
     board_.leave();
-    while (state_.options.serves_store && WatchClock::now() < begin + limits_.stay && is_needed(begin)) {
+    const auto all_have_looked = begin + grace;
+    while (state_.options.serves_store && WatchClock::now() < all_have_looked + limits_.stay &&
+           is_needed(all_have_looked)) {
       if (!pause(kBriefPause)) return;
       publish_own();
     }
@@ -167,9 +208,9 @@ class WatchThread {
 
   // Nobody waits any more for a process that cannot come.
   void end_channels() {
-    const auto error = std::make_exception_ptr(
-        PeerError("another process cannot go on", "see the messages of the other processes"));
+    const auto error = std::make_exception_ptr(another_cannot_go_on());
     const std::lock_guard lock(state_.mutex);
+    state_.ends_channels = true;
     for (const auto& each : state_.channels) each.posted->fail(error);
   }
 
@@ -181,7 +222,7 @@ class WatchThread {
     auto verdict = board_.verdict();
     if (!verdict) {
       const auto reports = board_.reports();
-      note([&] { state_.reports = reports; });
+      note([&] { take(reports); });
       if (!is_time && !has_own_error(reports)) return false;
       verdict = board_.agree(judge(reports, state_.options.processes, state_.options.store));
     }
@@ -191,9 +232,9 @@ class WatchThread {
 
   // Whether another process may still ask the store. One that is silent for longer than the grace will not:
   // the verdict may have come earlier, before all have looked.
-  bool is_needed(WatchClock::time_point begin) {
+  bool is_needed(WatchClock::time_point all_have_looked) {
     const auto& reports = board_.reports();
-    const bool all_may_ask = needs_nothing() || WatchClock::now() < begin + limits_.grace;
+    const bool all_may_ask = needs_nothing() || WatchClock::now() < all_have_looked;
     bool needed = false;
     for (int process = 0; process < static_cast<int>(reports.size()); ++process) {
       const bool expected = all_may_ask || reports[static_cast<size_t>(process)].has_value();
@@ -201,6 +242,12 @@ class WatchThread {
     }
     note([] {});
     return needed;
+  }
+
+  // This process may have a report that the store has not. The caller holds the mutex.
+  void take(const FailureReports& reports) {
+    state_.reports = reports;
+    if (state_.own) state_.reports[static_cast<size_t>(state_.options.process)] = state_.own;
   }
 
   // After answers of the store.
@@ -224,6 +271,10 @@ class WatchThread {
   FailureBoard& board_;
   WatchState& state_;
   const WatchLimits limits_ = state_.options.limits;
+  const int next_ = (state_.options.process + 1) % static_cast<int>(state_.options.processes.size());
+  int64_t beats_ = 0;  // of the next process
+  WatchClock::time_point heard_next_ = WatchClock::now();
+  WatchClock::time_point next_beat_ = WatchClock::now();
   std::optional<ReportKind> published_ = {};  // by this process
 };
 
@@ -270,9 +321,11 @@ FailureWatch::~FailureWatch() {
   }
 }
 
-void FailureWatch::add(int channel, std::shared_ptr<PostedCollectives> posted) {
+void FailureWatch::add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
+                       ChannelKind kind) {
   const std::lock_guard lock(state_->mutex);
-  state_->channels.push_back({channel, std::move(posted)});
+  if (state_->ends_channels) posted->fail(std::make_exception_ptr(another_cannot_go_on()));
+  state_->channels.push_back({channel, std::move(posted), kind});
 }
 
 bool FailureWatch::alarmed() const {

@@ -15,12 +15,18 @@ namespace lockstep {
 
 struct WatchState;
 
+// Very many processes look less often. Then the grace and the silence are longer, too.
 struct WatchLimits {
-  std::chrono::milliseconds look{250};      // between two looks into the store; more for very many processes
-  std::chrono::milliseconds grace{2'000};   // for the reports of the others
-  std::chrono::milliseconds stay{3'500};    // how long the store's host stays for the others
-  std::chrono::milliseconds answer{2'000};  // for each answer of the store
+  std::chrono::milliseconds look{250};        // between two looks into the store
+  std::chrono::milliseconds grace{2'000};     // for the reports of the others
+  std::chrono::milliseconds stay{1'500};      // of the store's host for the others, after the grace
+  std::chrono::milliseconds beat{1'000};      // between two signs of life
+  std::chrono::milliseconds silence{10'000};  // without a sign of life, while others wait in the store
+  std::chrono::milliseconds answer{2'000};    // for each answer of the store
 };
+
+// What the collectives of a channel go through.
+enum class ChannelKind { kSockets, kStore };
 
 struct WatchOptions {
   int process = 0;
@@ -35,6 +41,10 @@ struct WatchOptions {
 // hangs, however long a step takes. Those that have lost another process gather reports for two seconds, and
 // then agree on one verdict.
 //
+// A socket says at once when its other end has died; the store does not. So each watch gives a sign of life
+// every second. A process that waits for others in the store looks at that of the next process (of the last
+// one: process 0), and gives the alarm when there has been none for ten seconds.
+//
 // The thread waits for the store without a limit. When the store hangs it is left behind: nothing else waits
 // longer than two seconds for the next answer.
 class FailureWatch {
@@ -45,8 +55,10 @@ class FailureWatch {
   FailureWatch(const FailureWatch&) = delete;
   FailureWatch& operator=(const FailureWatch&) = delete;
 
-  // Watches the collectives of a channel, too. Thread-safe.
-  void add(int channel, std::shared_ptr<PostedCollectives> posted);
+  // Watches the collectives of a channel, too; ends them if another process cannot go on. Its name is the
+  // same in all processes. Thread-safe.
+  void add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
+           ChannelKind kind = ChannelKind::kSockets);
 
   // Whether this process knows that one cannot go on. Thread-safe.
   bool alarmed() const;

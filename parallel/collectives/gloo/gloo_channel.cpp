@@ -215,13 +215,16 @@ GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const Glo
                      kPeerHint);
   };
   try {
-    auto group = call_within(options.timeout + kConnectGrace,
-                             [store, options] { return connect_group(store, options); });
+    auto group = call_within(
+        options.timeout + kConnectGrace, [store, options] { return connect_group(store, options); },
+        options.given_up);
     auto posted = std::make_shared<PostedCollectives>();
     return {.channel = std::make_unique<ChannelOfGroup>(std::move(group), posted, options.posting),
             .posted = posted};
   } catch (const Error&) {
     throw;
+  } catch (const GivenUpCall&) {
+    throw another_cannot_go_on();
   } catch (const std::exception& error) {  // c10d's, or a LateCall
     throw failed(clean_words(error.what()));
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -22,6 +23,8 @@ struct GlooChannelOptions {
   // Held while a collective is posted: of all channels of this process. Groups share c10d's flight recorder,
   // and torch 2.11's notes a group's first collective in a map without a lock.
   std::shared_ptr<std::mutex> posting = {};
+  // Whether connecting is in vain, since another process cannot go on. Asked several times a second.
+  std::function<bool()> given_up = [] { return false; };
 };
 
 struct GlooChannel {
@@ -30,7 +33,7 @@ struct GlooChannel {
 };
 
 // Connects to the same channel of all other processes. Throws DeviceError when this process cannot listen on
-// the address, and PeerError when the others cannot be reached within the time-out.
+// the address, and PeerError when the others cannot be reached within the time-out, or are given up.
 GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const GlooChannelOptions& options);
 
 }  // namespace lockstep

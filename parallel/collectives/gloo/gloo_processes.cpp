@@ -20,24 +20,31 @@ namespace {
 // How long a process waits for the others when it leaves. Process 0 would take the store with it.
 constexpr std::chrono::seconds kLeaveLimit{2};
 constexpr std::chrono::seconds kStoreLeaveLimit{10};
-constexpr int kNoChannel = -1;  // of texts that go through the store
+
+// What a part of a world has of the whole: one watch, which names the processes as both do.
+struct WholeWorld {
+  std::shared_ptr<FailureWatch> watch = {};  // null: there is no larger one
+  std::string part = {};                     // the first word of its channels' names
+};
 
 class GlooProcesses : public Processes {
  public:
-  GlooProcesses(World world, const JoinOptions& options);
+  GlooProcesses(World world, const JoinOptions& options, WholeWorld whole = {});
   // After an error, and while another exception unwinds the stack, it waits for nobody. Otherwise it waits
   // for the others for a while: whoever leaves ends collectives that others still wait for.
   ~GlooProcesses() override;
 
   const World& world() const override { return world_; }
+  std::chrono::milliseconds timeout() const override { return timeout_; }
   std::vector<std::string> gather(const std::string& own) override;
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
   std::shared_ptr<Processes> first(int count) override;
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
  private:
-  void watch(std::vector<Presence> all);
+  std::shared_ptr<FailureWatch> watch() const;
   bool all_is_well() const;
+  GlooChannel open_channel(const std::shared_ptr<C10dStore>& client);
   std::vector<std::string> exchange(const std::string& name, const std::string& own,
                                     std::chrono::milliseconds limit);
   void check_count(int count);
@@ -47,34 +54,46 @@ class GlooProcesses : public Processes {
   const std::chrono::milliseconds timeout_ = options_.timeout;
   const int exceptions_ = std::uncaught_exceptions();
   const ProcessStore store_;
+  const WholeWorld whole_;
   // Opened before the roll call: until then process 0 does not leave, nor the store with it.
-  const std::shared_ptr<C10dStore> board_client_ = store_.another_client();
-  std::string address_;                                           // on which channels listen
+  const std::shared_ptr<C10dStore> board_client_ = whole_.watch ? nullptr : store_.another_client();
+  std::vector<Presence> presences_;                               // by process
   std::vector<std::shared_ptr<const PostedCollectives>> posted_;  // by channel
   const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
   const std::shared_ptr<PostedCollectives> gathered_ = std::make_shared<PostedCollectives>();
   uint64_t gathers_ = 0;
+  uint64_t waits_ = 0;        // in the store: gathers, and connections of channels
   std::map<int, int> parts_;  // how often first() was called, by count
   bool failed_ = false;
-  std::unique_ptr<FailureWatch> watch_;
+  std::shared_ptr<FailureWatch> watch_;
 };
 
-GlooProcesses::GlooProcesses(World world, const JoinOptions& options)
-    : world_(std::move(world)), options_(options), store_(world_, options.listen, options.timeout) {
-  const auto all = call_roll(store_, world_, own_presence(world_), timeout_);
-  count_local_processes(world_, all);
-  address_ = channel_address(world_, all, options.listen);
-  watch(all);
+GlooProcesses::GlooProcesses(World world, const JoinOptions& options, WholeWorld whole)
+    : world_(std::move(world)),
+      options_(options),
+      store_(world_, options.listen, options.timeout),
+      whole_(std::move(whole)) {
+  presences_ = call_roll(store_, world_, own_presence(world_), timeout_);
+  count_local_processes(world_, presences_);
+  watch_ = whole_.watch ? whole_.watch : watch();
+  watch_->add(whole_.part + "store", gathered_, ChannelKind::kStore);
 }
 
-void GlooProcesses::watch(std::vector<Presence> all) {
+std::shared_ptr<FailureWatch> GlooProcesses::watch() const {
   FailureBoard board(board_client_, world_.process, world_.processes);
-  watch_ = std::make_unique<FailureWatch>(
+  return std::make_shared<FailureWatch>(
       std::move(board), WatchOptions{.process = world_.process,
                                      .serves_store = store_.is_served_here(),
-                                     .processes = std::move(all),
+                                     .processes = presences_,
                                      .store = {.of_launcher = world_.store_runs, .place = store_.place()}});
-  watch_->add(kNoChannel, gathered_);
+}
+
+std::shared_ptr<Processes> join(const World& world, const JoinOptions& options, WholeWorld whole = {}) {
+  try {
+    return std::make_shared<GlooProcesses>(world, options, std::move(whole));
+  } catch (const PeerError& error) {  // the store was lost: process 0 has found something wrong
+    throw DeviceError(error.what(), error.hint());
+  }
 }
 
 bool GlooProcesses::all_is_well() const {
@@ -86,7 +105,7 @@ bool GlooProcesses::all_is_well() const {
 GlooProcesses::~GlooProcesses() {
   if (!all_is_well()) return;
   try {
-    watch_->leave();
+    if (!whole_.watch) watch_->leave();
     exchange("leave", "", store_.is_served_here() ? kStoreLeaveLimit : kLeaveLimit);
   } catch (const std::exception&) {
     // Another process has left without a word. What this one has done is done.
@@ -103,10 +122,11 @@ std::string gather_name(uint64_t number) { return fmt::format("gather/{}", numbe
 std::vector<std::string> GlooProcesses::gather(const std::string& own) try {
   const auto number = gathers_++;
   if (number >= 2) forget_texts(store_, world_, gather_name(number - 2));
+  const auto wait = waits_++;
   gathered_->begin(
-      {.number = number, .name = "gather", .elements = static_cast<int64_t>(own.size()), .type = "bytes"});
+      {.number = wait, .name = "gather", .elements = static_cast<int64_t>(own.size()), .type = "bytes"});
   auto texts = exchange(gather_name(number), own, timeout_);
-  gathered_->finish(number);
+  gathered_->finish(wait);
   return texts;
 } catch (...) {
   gathered_->fail(std::current_exception());
@@ -124,28 +144,35 @@ void GlooProcesses::check_count(int count) {
   }
 }
 
+GlooChannel GlooProcesses::open_channel(const std::shared_ptr<C10dStore>& client) {
+  const auto wait = waits_++;
+  gathered_->begin({.number = wait, .name = "connection", .elements = world_.processes, .type = "processes"});
+  auto opened = open_gloo_channel(client, {.process = world_.process,
+                                           .processes = world_.processes,
+                                           .channel = static_cast<int>(posted_.size()),
+                                           .address = channel_address(world_, presences_, options_.listen),
+                                           .timeout = timeout_,
+                                           .posting = posting_,
+                                           .given_up = [this] { return watch_->alarmed(); }});
+  gathered_->finish(wait);
+  watch_->add(fmt::format("{}{}", whole_.part, posted_.size()), opened.posted);
+  posted_.push_back(opened.posted);
+  return opened;
+}
+
 std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) try {
   check_count(count);  // all are here now: connecting to them takes a moment
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();
-  for (int i = 0; i < count; ++i) {
-    auto opened = open_gloo_channel(client, {.process = world_.process,
-                                             .processes = world_.processes,
-                                             .channel = static_cast<int>(posted_.size()),
-                                             .address = address_,
-                                             .timeout = timeout_,
-                                             .posting = posting_});
-    watch_->add(static_cast<int>(posted_.size()), opened.posted);
-    channels.push_back(std::move(opened.channel));
-    posted_.push_back(std::move(opened.posted));
-  }
+  for (int i = 0; i < count; ++i) channels.push_back(std::move(open_channel(client).channel));
   return channels;
 } catch (...) {
+  gathered_->fail(std::current_exception());
   failed_ = true;
   throw;
 }
 
-// The part meets in the same store, with keys of its own.
+// The part meets in the same store, with keys of its own. Its processes have the same numbers.
 std::shared_ptr<Processes> GlooProcesses::first(int count) {
   World part = world_;
   part.processes = count;
@@ -153,8 +180,9 @@ std::shared_ptr<Processes> GlooProcesses::first(int count) {
   part.local_processes = 0;  // counted again
   part.host = store_.host();
   part.store_runs = true;
-  part.run += fmt::format("/first {} {}", count, parts_[count]++);
-  return join_processes(part, options_);
+  const auto name = fmt::format("first {} {}/", count, parts_[count]++);
+  part.run += "/" + name;
+  return join(part, options_, {.watch = watch_, .part = whole_.part + name});
 }
 
 std::exception_ptr GlooProcesses::explain(const std::exception_ptr& error, const std::string& name) noexcept {
@@ -165,12 +193,7 @@ std::exception_ptr GlooProcesses::explain(const std::exception_ptr& error, const
 }  // namespace
 
 std::shared_ptr<Processes> join_processes(const World& world, const JoinOptions& options) {
-  if (world.processes == 1) return nullptr;
-  try {
-    return std::make_shared<GlooProcesses>(world, options);
-  } catch (const PeerError& error) {  // the store was lost: process 0 has found something wrong
-    throw DeviceError(error.what(), error.hint());
-  }
+  return world.processes == 1 ? nullptr : join(world, options);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/support/error.h>
+
 namespace lockstep {
 
 // The first sentence of an error of c10d or Gloo, without full stop, places in their sources and backtrace.
@@ -15,5 +17,8 @@ std::string name_processes(const std::vector<int>& processes, int world);
 
 // "300 s", "0.5 s"
 std::string in_seconds(std::chrono::milliseconds time);
+
+// What ends a wait for others once one of them has said that it cannot go on.
+PeerError another_cannot_go_on();
 
 }  // namespace lockstep

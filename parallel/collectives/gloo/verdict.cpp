@@ -105,7 +105,8 @@ Verdict blame_store(const FailureReports& reports, const std::vector<Presence>& 
   return blame({0}, what, reports, kSilentHint);
 }
 
-// Two processes that wait for different collectives of one channel; second is null if there are none.
+// Two processes that wait for different collectives in one place of a channel's order; second is null if
+// there are none. Different places prove nothing: a sum may have ended in one process and not in another.
 struct Disagreement {
   const FailureReport* first = nullptr;
   const FailureReport* second = nullptr;
@@ -116,10 +117,16 @@ Disagreement find_disagreement(const FailureReports& reports) {
     if (!first || first->collective.empty()) continue;
     for (const auto& second : reports) {
       if (!second || second->collective.empty() || second->channel != first->channel) continue;
-      if (second->collective != first->collective) return {.first = &*first, .second = &*second};
+      if (second->number == first->number && second->collective != first->collective)
+        return {.first = &*first, .second = &*second};
     }
   }
   return {};
+}
+
+// Gloo's words of a lost connection: "Connection closed by peer [10.0.0.2]:40412", "Broken pipe".
+bool speaks_of_connection(const std::string& words) {
+  return words.find("onnection") != std::string::npos || words.find("Broken pipe") != std::string::npos;
 }
 
 // Every process answers, and every one has lost another one.
@@ -133,12 +140,22 @@ Verdict blame_nobody(const FailureReports& reports) {
             .hint = "all processes make the same calls in the same order"};
   }
   const auto* first = first_report(reports, ReportKind::kWaits);
-  const bool has_words = first && !first->text.empty();
-  return blame(
-      {},
-      has_words ? fmt::format("all processes answer, but they have lost their connections: {}", first->text)
-                : "all processes answer, but they have lost their connections",
-      has_words ? FailureReports{} : reports, "check the network between the hosts");
+  const auto words = first ? first->text : std::string();
+  if (speaks_of_connection(words)) {
+    return {.text = "all processes answer, but they have lost their connections: " + words,
+            .hint = "check the network between the hosts"};
+  }
+  constexpr const char* what = "all processes answer, and wait for each other";
+  constexpr const char* hint =
+      "all processes make the same calls in the same order: see whether theirs differ; if not check the "
+      "network between the hosts";
+  if (words.empty()) return blame({}, what, reports, hint);
+  return {.text = fmt::format("{}: {}", what, words), .hint = hint};
+}
+
+// It was done, and has taken the store along.
+bool host_has_left(const FailureReports& reports, const StoreStatus& store) {
+  return !store.of_launcher && reports.front() && reports.front()->kind == ReportKind::kLeft;
 }
 
 }  // namespace
@@ -146,8 +163,8 @@ Verdict blame_nobody(const FailureReports& reports) {
 Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,
               const StoreStatus& store) {
   if (const auto* error = first_report(reports, ReportKind::kError)) return blame_error(reports, *error);
-  if (!store.answers) return blame_store(reports, processes, store);
-  if (const auto silent = silent_processes(reports); !silent.empty()) {
+  if (!store.answers && !host_has_left(reports, store)) return blame_store(reports, processes, store);
+  if (const auto silent = silent_processes(reports); store.answers && !silent.empty()) {
     const auto what = fmt::format(
         "{} {}", with_places(silent, processes),
         silent.size() == 1 ? "does not answer: it ended or hangs" : "do not answer: they ended or hang");

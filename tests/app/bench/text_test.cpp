@@ -7,6 +7,7 @@
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -142,4 +143,17 @@ TEST_CASE("phases_of() adds up the phases of a traced step") {
   CHECK(phases.sync == Approx((2 + 4) / 2.0));
   CHECK(phases.update == Approx((1 + 3) / 2.0));
   CHECK(phases_of(events, {Track::kCompute, Track::kDeviceCompute}, 2).sync == Approx((2 + 4) / 4.0));
+}
+
+TEST_CASE("a benchmark that fails ends by its own error, though its results cannot be written either") {
+  const lockstep::testing::TempFolder folder;
+  BenchOptions options;
+  options.json = (folder / "gone/bench.json").string();
+  std::filesystem::create_directory(folder / "gone");
+  BenchReport report("nothing", options, Json::object());
+  CHECK_THROWS_AS(report.run([&] {
+    std::filesystem::remove_all(folder / "gone");
+    throw DeviceError("the GPU is lost");
+  }),
+                  DeviceError);
 }

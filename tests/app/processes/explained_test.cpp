@@ -85,15 +85,19 @@ TEST_CASE("a process tells the others an error of its own, and ends by it") {
   CHECK(memory.told == std::vector<std::string>{"ranks 0-1 (process 0): out of memory"});
 }
 
-TEST_CASE(
-    "a process that ends well tells nothing, nor does one whose reader is gone or that has not joined") {
+TEST_CASE("a process that ends well tells nothing, nor does one that has not joined") {
   CHECK(ending_of([] {}).told.empty());
 
   const auto processes = std::make_shared<TellingProcesses>();
   TrainWorld world{.place = processes->world(), .connection = processes};
-  CHECK_THROWS_AS(as_process(world, [] { throw ReaderGoneError("gone"); }), ReaderGoneError);
-  CHECK(processes->told.empty());
-
   world.connection = nullptr;
   CHECK_THROWS_AS(as_process(world, [] { throw DeviceError("nobody came"); }), ProcessError);
+}
+
+TEST_CASE("a process whose reader is gone ends without a message, and tells the others why") {
+  const auto processes = std::make_shared<TellingProcesses>();
+  TrainWorld world{.place = processes->world(), .connection = processes};
+  CHECK_THROWS_AS(as_process(world, [] { throw ReaderGoneError("gone"); }), ReaderGoneError);
+  REQUIRE(processes->told.size() == 1);
+  CHECK(processes->told[0].ends_with(": gone"));
 }

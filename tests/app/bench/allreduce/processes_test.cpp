@@ -117,6 +117,9 @@ TEST_CASE("bench allreduce: what differs between processes, or one of them must 
   all_refuse(bench_world(kAllreduce, {{"--devices", "cpu", "--devices", "cpux2"}, kOneEach}), 2,
              "process 1 has 1 list of devices, process 0 has 2\n");
   all_refuse(bench_world(common, {{"--json", old}, {}}), 7, "--overwrite");
+  // Both processes of this host need it: 6 tensors of 256 GiB each.
+  all_refuse(bench_world(common + Words{"--max-bytes", "256G"}, {{}, {}}), 8,
+             "sums of 256G bytes on cpu would take 3298.5 GB");
   CHECK_FALSE(std::filesystem::exists(file));
   CHECK(read_file(old) == "old");
 }

@@ -1,6 +1,7 @@
 // Watches of several processes on one store in memory, and on stores that fail.
 #include <lockstep/parallel/collectives/gloo/failure_watch.h>
 #include <lockstep/tests/catch.h>
+#include <atomic>
 #include <latch>
 #include <stdexcept>
 #include <thread>
@@ -42,6 +43,17 @@ class LostStore : public c10d::HashStore {
     throw std::runtime_error("Connection reset by peer");
   }
   int64_t add(const std::string&, int64_t) override { throw std::runtime_error("Connection reset by peer"); }
+};
+
+// Its server goes with its process.
+class EndingStore : public c10d::HashStore {
+ public:
+  using HashStore::check;
+  bool check(const std::vector<std::string>& keys) override {
+    if (ended) throw std::runtime_error("Connection reset by peer");
+    return HashStore::check(keys);
+  }
+  std::atomic<bool> ended = false;
 };
 
 // One store, and a watch of each process that is there.
@@ -93,7 +105,7 @@ TEST_CASE("an error of its own is the process's own, and the verdict of the othe
   const auto error = std::make_exception_ptr(OutputError("the disk is\nfull"));
   CHECK(failing->explain(error, "ranks 0-1 (process 0)") == error);
   CHECK(failing->explain(kLostPeer, "") == kLostPeer);  // only the first call counts
-  second->add(0, waiting_for(4));
+  second->add("0", waiting_for(4));
   CHECK(verdict_of(*second) == "ranks 0-1 (process 0) failed first: the disk is full");
   CHECK(verdict_of(*third) == "ranks 0-1 (process 0) failed first: the disk is full");
 }
@@ -108,7 +120,7 @@ TEST_CASE("any exception is an error of its own") {
 TEST_CASE("a process without a watch is silent, and all others say the same of it") {
   const Watched world(3);
   const auto first = world.watch(0, kNoGrace), second = world.watch(1, kNoGrace);
-  first->add(0, waiting_for(7));
+  first->add("0", waiting_for(7));
   const auto verdict = verdict_of(*first);
   // The first to judge saw what was there; process 1 may have answered after that.
   CHECK_THAT(verdict, ContainsSubstring("does not answer") || ContainsSubstring("do not answer"));
@@ -121,14 +133,71 @@ TEST_CASE("at the alarm every process reports by itself, and its collectives end
   const auto first = world.watch(0, {}), second = world.watch(1, {});
   const auto posted = waiting_for(3);
   auto next = posted->begin({.number = 4});
-  second->add(0, posted);
-  first->add(0, waiting_for(5));
+  second->add("0", posted);
+  first->add("0", waiting_for(5));
   CHECK_FALSE(second->alarmed());
-  CHECK(verdict_of(*first) ==
-        "the processes wait for different collectives: process 0 for allreduce 5 of 3 float32, process 1 for "
-        "allreduce 3 of 3 float32");
+  CHECK(verdict_of(*first) == "all processes answer, and wait for each other: words of Gloo");
   CHECK(second->alarmed());
   CHECK(message_of<PeerError>([&] { next.get(); }) == "another process cannot go on");
+}
+
+TEST_CASE("calls that differ at one place of a channel are named") {
+  const Watched world(2);
+  const auto first = world.watch(0, {}), second = world.watch(1, {});
+  const auto posted = std::make_shared<PostedCollectives>();
+  posted->begin({.number = 5, .name = "all_gather", .elements = 7, .type = "int64"});
+  second->add("0", posted);
+  first->add("0", waiting_for(5));
+  CHECK(verdict_of(*first) ==
+        "the processes wait for different collectives: process 0 for allreduce 5 of 3 float32, process 1 for "
+        "all_gather 5 of 7 int64");
+}
+
+TEST_CASE("channels that open after the alarm end at once") {
+  const Watched world(2);
+  const auto failing = world.watch(1, kNoGrace), other = world.watch(0, kNoGrace);
+  failing->explain(std::make_exception_ptr(OutputError("full")), "");
+  verdict_of(*other);
+  const auto posted = std::make_shared<PostedCollectives>();
+  other->add("7", posted);
+  auto done = posted->begin({});
+  CHECK(message_of<PeerError>([&] { done.get(); }) == "another process cannot go on");
+}
+
+TEST_CASE("a process that gives no sign of life is noticed by one that waits for others in the store") {
+  const Watched world(3);
+  const WatchLimits limits{.look = milliseconds(1), .beat = milliseconds(1), .silence = milliseconds(50)};
+  // Process 2 has died. The one before it waits, and gives the alarm.
+  const auto first = world.watch(0, limits), second = world.watch(1, limits);
+  const auto posted = std::make_shared<PostedCollectives>();
+  auto gather = posted->begin({.name = "gather", .elements = 2, .type = "bytes"});
+  SECTION("through the store") {
+    second->add("store", posted, ChannelKind::kStore);
+    CHECK(message_of<PeerError>([&] { gather.get(); }) == "another process cannot go on");
+    CHECK_THAT(verdict_of(*second), StartsWith("process 2 of 3 (node, pid 102) does not answer"));
+    CHECK(first->alarmed());
+  }
+  SECTION("sockets tell it themselves, and a process that only hangs may take its time") {
+    second->add("0", posted);
+    while (world.board(0).beats(1) < 200) std::this_thread::yield();
+    CHECK_FALSE(second->alarmed());
+  }
+}
+
+TEST_CASE("signs of life keep the alarm off") {
+  const Watched world(2);
+  auto limits = kNoGrace;
+  limits.beat = milliseconds(1);
+  limits.silence = milliseconds(2'000);
+  const auto first = world.watch(0, limits), second = world.watch(1, limits);
+  const auto posted = std::make_shared<PostedCollectives>();
+  posted->begin({.name = "gather"});
+  first->add("store", posted, ChannelKind::kStore);
+  const auto begin = std::chrono::steady_clock::now();
+  while (std::chrono::steady_clock::now() < begin + limits.silence + milliseconds(500)) {
+    std::this_thread::yield();
+  }
+  CHECK_FALSE(first->alarmed());
 }
 
 TEST_CASE("a process that answers but waits for nobody takes no part, and one that is done has left") {
@@ -136,7 +205,7 @@ TEST_CASE("a process that answers but waits for nobody takes no part, and one th
   const Watched world(2);
   const auto first = world.watch(0, {}), second = world.watch(1, {});
   if (done) second->leave();
-  first->add(1, waiting_for(0));
+  first->add("1", waiting_for(0));
   const std::string what =
       done ? "left before the others" : "answers but takes no part: it still computes, or hangs";
   CHECK_THAT(verdict_of(*first), ContainsSubstring("process 1 of 2 (node, pid 101) " + what));
@@ -154,16 +223,16 @@ TEST_CASE("a process that leaves and ends at once has told that it left") {
 TEST_CASE("a process reports the collective that failed first, else the one that has waited longest") {
   const Watched world(2);
   const auto first = world.watch(0, kNoGrace);
-  first->add(0, waiting_for(1));
+  first->add("0", waiting_for(1));
   auto longest = std::make_shared<PostedCollectives>();
   longest->begin({.number = 2, .name = "x", .type = "y", .begin = PostedCollective::Clock::now() - kNever});
-  first->add(1, longest);
+  first->add("1", longest);
   SECTION("nothing has failed") { CHECK_THAT(verdict_of(*first), ContainsSubstring("x 2 of 0 y for 60.")); }
   SECTION("one has failed") {
     const auto failed = waiting_for(3);
     failed->fail(kLostPeer);
     longest->fail(kLostPeer);
-    first->add(2, failed);
+    first->add("2", failed);
     CHECK_THAT(verdict_of(*first), ContainsSubstring("allreduce 3 of 3 float32"));
   }
 }
@@ -212,6 +281,29 @@ TEST_CASE("a process that was counted but has written no report is silent") {
   CHECK_THAT(verdict_of(*first), ContainsSubstring("process 1 of 2 (node, pid 101) does not answer"));
 }
 
+TEST_CASE("all reports are found between processes that were counted but have written none") {
+  const Watched world(9);
+  for (const int process : {4, 0, 8, 2, 7}) {
+    world.board(process).publish({.kind = ReportKind::kWaits, .text = std::to_string(process)}, false);
+    if (process % 4 == 0) world.store->add("failure/reports", 1);
+  }
+  auto board = world.board(1);
+  std::vector<std::string> texts;
+  for (const auto& report : board.reports()) texts.push_back(report ? report->text : "none");
+  CHECK(texts == std::vector<std::string>{"0", "none", "2", "none", "4", "none", "none", "7", "8"});
+}
+
+TEST_CASE("a store's host that was done before its store went is known to have left") {
+  const auto store = c10::make_intrusive<EndingStore>();
+  const Watched world(2, store);
+  const auto watch = world.watch(1, {.look = milliseconds(1), .beat = milliseconds(1)});
+  world.board(0).publish({.kind = ReportKind::kLeft}, /*alarm=*/false);
+  const auto beats = world.board(0).beats(1);
+  while (world.board(0).beats(1) < beats + 3) std::this_thread::yield();  // it has looked since
+  store->ended = true;
+  CHECK_THAT(verdict_of(*watch), StartsWith("process 0 of 2 (node, pid 100) left before the others"));
+}
+
 TEST_CASE("a store that is lost, or that hangs, does not keep a process") {
   const std::string blamed =
       "process 0 of 2 (node, pid 100) does not answer, nor does the store that it serves";
@@ -226,7 +318,7 @@ TEST_CASE("a store that is lost, or that hangs, does not keep a process") {
     auto limits = kPatient;
     limits.answer = milliseconds(50);
     const auto watch = world.watch(1, limits);
-    watch->add(0, waiting_for(9));
+    watch->add("0", waiting_for(9));
     CHECK_THAT(verdict_of(*watch), ContainsSubstring(blamed) &&
                                        ContainsSubstring("process 1 waited for allreduce 9 of 3 float32"));
     const auto idle = world.watch(0, limits);  // is destroyed, too

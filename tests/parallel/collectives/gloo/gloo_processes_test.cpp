@@ -9,6 +9,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -216,4 +217,58 @@ TEST_CASE("processes that open different numbers of channels are told so") {
   for (const auto& error : errors) {
     CHECK(message_of<UsageError>(error) == "process 0 opens 1 channels, process 1 2");
   }
+}
+
+TEST_CASE("a process that cannot listen ends the waiting of those that connect to it") {
+  ask_name_servers_before();
+  std::string seen;  // by process 0
+  Calls calls;
+  for (const auto& world : worlds_of(2)) {
+    calls.push_back([&seen, world] {
+      auto options = within(600'000);
+      if (world.process == 1) options.listen = "203.0.113.9";  // no interface has it
+      const auto processes = join_processes(world, options);
+      try {
+        processes->open_channels(1);
+      } catch (const Error& error) {
+        if (world.process == 0) seen = error.what();
+        std::rethrow_exception(processes->explain(std::current_exception(), {}));
+      }
+    });
+  }
+  const auto errors = call_side_by_side(calls);
+  CHECK_THAT(message_of<DeviceError>(errors[1]), StartsWith("process 1 cannot listen on 203.0.113.9: "));
+  CHECK(seen == "another process cannot go on");
+  CHECK_THAT(message_of<PeerError>(errors[0]),
+             StartsWith("process 1 failed first: process 1 cannot listen on 203.0.113.9: "));
+}
+
+TEST_CASE("a process that fails ends what others wait for in a part of the world") {
+  std::promise<void> ended;
+  std::string seen, verdict;  // of process 0
+  run_worlds(
+      worlds_of(3),
+      [&](int process, Processes& processes) {
+        const auto part = process < 2 ? processes.first(2) : nullptr;
+        if (process == 1) {
+          const auto channels = part->open_channels(1);
+          processes.explain(std::make_exception_ptr(OutputError("full")), {});
+          ended.get_future().wait_for(std::chrono::seconds(60));  // its sockets say nothing
+          throw Leaves();
+        }
+        if (process == 2) throw Leaves();
+        const auto channels = part->open_channels(1);
+        auto one = torch::ones({1});
+        try {
+          channels.front()->allreduce_sum(one).get();
+        } catch (const Error& error) {
+          seen = error.what();
+          verdict = message_of<PeerError>(part->explain(std::current_exception(), {}));
+        }
+        ended.set_value();
+        throw Leaves();
+      },
+      within(600'000));
+  CHECK(seen == "another process cannot go on");
+  CHECK(verdict == "process 1 failed first: full");
 }

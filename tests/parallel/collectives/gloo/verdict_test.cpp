@@ -108,7 +108,18 @@ TEST_CASE("a process that has left is to blame, else one that takes no part") {
   CHECK(both.text.find("answer but take no part: they still compute, or hang") != std::string::npos);
 }
 
-TEST_CASE("if all wait, nobody is to blame: for different collectives, or for lost connections") {
+TEST_CASE("a store's host that was done has left: it does not hang") {
+  const FailureReports reports{simply(ReportKind::kLeft), waits(0), std::nullopt};
+  const auto left = judged(reports, {.answers = false, .place = "10.0.0.1:29500"});
+  CHECK(left.blamed == Blamed{0});
+  CHECK(left.text ==
+        "process 0 of 3 (node0, pid 100) left before the others; process 1 waited for allreduce "
+        "17 of 25,600 float32 for 0.2 s");
+  const auto launcher = judged(reports, {.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"});
+  CHECK_THAT(launcher.text, Catch::Matchers::StartsWith("the launcher's store at 10.0.0.1:29500"));
+}
+
+TEST_CASE("if all wait, nobody is to blame: for different collectives, each other, or lost connections") {
   const auto differ = judged({waits(0), waits(1, "broadcast 17 from process 0 of 3 float32")});
   CHECK(differ.blamed.empty());
   CHECK(differ.text ==
@@ -116,16 +127,29 @@ TEST_CASE("if all wait, nobody is to blame: for different collectives, or for lo
         "1 for broadcast 17 from process 0 of 3 float32");
   CHECK(differ.hint == "all processes make the same calls in the same order");
 
-  const std::string lost = "all processes answer, but they have lost their connections: words of Gloo";
-  CHECK(judged({waits(0), waits(1)}).text == lost);
-  auto other_channel = waits(1, "allreduce 3 of 2 int64");
-  other_channel.channel = 1;
-  CHECK(judged({waits(0), other_channel}).text == lost);
+  // Other channels, and other places on one channel, are no contradiction.
+  const std::string each_other = "all processes answer, and wait for each other: words of Gloo";
+  auto other_channel = waits(1, "allreduce 17 of 2 int64");
+  other_channel.channel = "1";
+  CHECK(judged({waits(0), other_channel}).text == each_other);
+  CHECK(judged({waits(0), other_channel}).hint.find("same order") != std::string::npos);
+  auto next = waits(1, "allreduce 18 of 2 int64");
+  next.number = 1;
+  CHECK(judged({waits(0), next}).text == each_other);
+  CHECK(judged({waits(0), waits(1)}).text == each_other);
 
   auto wordless = waits(0);
   wordless.text.clear();
   CHECK(judged({wordless, waits(1)}).text ==
-        std::string("all processes answer, but they have lost their connections") + kWaited);
+        std::string("all processes answer, and wait for each other") + kWaited);
+
+  auto lost = waits(0);
+  for (const std::string words : {"Connection closed by peer [10.0.0.2]:40412", "writev: Broken pipe"}) {
+    lost.text = words;
+    CHECK(judged({lost, other_channel}).text ==
+          "all processes answer, but they have lost their connections: " + words);
+    CHECK(judged({lost, waits(1)}).hint == "check the network between the hosts");
+  }
   CHECK(judged({simply(ReportKind::kBusy), simply(ReportKind::kBusy)}).blamed.empty());
 }
 
