@@ -8,6 +8,7 @@
 #include <fstream>
 #include <numeric>
 #include <optional>
+#include <utility>
 
 #include <lockstep/app/processes/together.h>
 #include <lockstep/parallel/devices.h>
@@ -26,10 +27,9 @@ std::string machine_name() {
 }
 
 Member introduction(const TrainFlags& options, const World& place) {
-  Member member;
   const std::vector<std::vector<torch::Device>> lists{
       usable_devices(local_spec(options.devices, place, visible_gpus()))};
-  member["lists"] = list_names(lists);
+  auto member = member_with(lists);
   member["log_every"] = options.log_every;
   member["print_weights_hash"] = options.print_weights_hash;
   member["save"] = options.save.has_value();
@@ -82,13 +82,14 @@ std::string in_words(std::string key) {
 
 }  // namespace
 
-Member list_names(std::span<const std::vector<torch::Device>> lists) {
-  auto names = Member::array();
+Member member_with(std::span<const std::vector<torch::Device>> lists) {
+  auto names = Member::array(), wishes = Member::array();
   for (const auto& list : lists) {
     names.push_back(Member::array());
     for (const auto& device : list) names.back().push_back(device.str());
+    wishes.push_back(text_of_wish(own_wish(Allreduce::kAuto, list)));
   }
-  return names;
+  return {{"lists", std::move(names)}, {"wishes", std::move(wishes)}};
 }
 
 std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce) {
@@ -102,15 +103,14 @@ std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>&
   return members;
 }
 
-std::vector<std::vector<torch::Device>> devices_of(const std::vector<Member>& members, size_t list) {
-  std::vector<std::vector<torch::Device>> devices;
+void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world) {
+  world.devices.clear();
+  world.wishes.clear();
   for (const auto& member : members) {
-    devices.emplace_back();
-    for (const auto& name : member.at("lists").at(list)) {
-      devices.back().emplace_back(name.get<std::string>());
-    }
+    auto& devices = world.devices.emplace_back();
+    for (const auto& name : member.at("lists").at(list)) devices.emplace_back(name.get<std::string>());
+    world.wishes.push_back(read_wish(member.at("wishes").at(list).get<std::string>()));
   }
-  return devices;
 }
 
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
@@ -119,7 +119,7 @@ void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()
     check();
     return introduction(options, world.place);
   });
-  world.devices = devices_of(members, 0);
+  take_list(members, 0, world);
   if (!world.leads()) follow(members.front(), options);
 }
 

@@ -12,19 +12,20 @@
 
 namespace lockstep {
 
-// What a process says of itself. "lists": lists of devices, one of which it drives at a time.
+// What a process says of itself. "lists": lists of devices, one of which it drives at a time, by their names:
+// [["cpu", "cpu"], ["cpu"]]. "wishes": of each list, whether NCCL can join it.
 using Member = nlohmann::ordered_json;
 
-// The lists of one process, by the names of their devices: [["cpu", "cpu"], ["cpu"]]
-Member list_names(std::span<const std::vector<torch::Device>> lists);
+// Of a process with these lists.
+Member member_with(std::span<const std::vector<torch::Device>> lists);
 
 // Runs `introduce` in every process and returns what all say, by process. Processes of one machine that may
 // use the same cores share them by their longest lists: this thread is pinned to its process's part. Throws
 // as together() does.
 std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce);
 
-// The devices in list `list` of every process.
-std::vector<std::vector<torch::Device>> devices_of(const std::vector<Member>& members, size_t list);
+// Gives world the devices in list `list` of every process, and their wishes.
+void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world);
 
 // Runs `check` in every process, and asks all for their devices: afterwards world.devices is there. Processes
 // of one machine that may use the same cores share them: this thread is pinned to its process's part.

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/parallel/collectives/allreduce_choice.h>
 #include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/world/world.h>
 
@@ -18,6 +19,7 @@ struct TrainWorld {
   std::shared_ptr<Processes> connection = nullptr;  // null: this process alone
   // By process, one replica each. Empty for a process alone, and before assemble() has asked all processes.
   std::vector<std::vector<torch::Device>> devices = {};
+  std::vector<AllreduceWish> wishes = {};  // by process: whether NCCL can join these devices
 
   bool alone() const { return place.processes == 1; }
   bool leads() const { return place.process == 0; }  // it prints, and writes the files

@@ -64,15 +64,11 @@ std::vector<BenchReplicas> bench_replicas(const TrainWorld& world, const BenchOp
     }
     return all;
   }
-  const auto members = meet(world, [&] {
-    Member member;
-    member["lists"] = list_names(local_lists(world.place, options, otherwise));
-    return member;
-  });
+  const auto members = meet(world, [&] { return member_with(local_lists(world.place, options, otherwise)); });
   refuse_other_numbers_of_lists(members);
   for (size_t list = 0; list < members.front().at("lists").size(); ++list) {
     BenchReplicas replicas{.world = world};
-    replicas.world.devices = devices_of(members, list);
+    take_list(members, list, replicas.world);
     replicas.devices = replicas.world.devices.at(static_cast<size_t>(world.place.process));
     all.push_back(std::move(replicas));
   }

@@ -94,7 +94,8 @@ void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
 }
 
 void check_allreduce_of(const TrainWorld& world, Allreduce allreduce) {
-  const bool for_one = allreduce != Allreduce::kAuto && allreduce != Allreduce::kGloo;
+  const bool for_one =
+      allreduce == Allreduce::kRoot || allreduce == Allreduce::kTwoShot || allreduce == Allreduce::kRing;
   if (world.alone() && allreduce == Allreduce::kGloo) {
     throw UsageError("--allreduce gloo sums between processes, and this process is alone",
                      "leave it out, or start several processes");
@@ -106,12 +107,23 @@ void check_allreduce_of(const TrainWorld& world, Allreduce allreduce) {
   }
 }
 
+Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<const torch::Device> devices) {
+  return world.alone() ? choose_allreduce(wanted, devices) : choose_for_all(wanted, world.wishes);
+}
+
 void check_compress_of(const TrainWorld& world, Compress compress) {
   if (!world.alone() || compress == Compress::kNone) return;
   throw UsageError(
       fmt::format("--compress {} rounds what travels between processes, and this process is alone",
                   name_of(kCompressNames, compress)),
       "leave it out, or start several processes");
+}
+
+void check_compress_by(Allreduce wanted, Compress compress) {
+  if (wanted != Allreduce::kNccl || compress == Compress::kNone) return;
+  throw UsageError(
+      fmt::format("--compress {} needs --allreduce gloo, but it is nccl", name_of(kCompressNames, compress)),
+      "leave out one of them");
 }
 
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {

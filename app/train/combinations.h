@@ -25,8 +25,15 @@ void check_invariant(int replicas);
 // where there is one.
 void check_allreduce_of(const TrainWorld& world, Allreduce allreduce);
 
+// The algorithm that sums between these replicas, which are all that the world's processes have. devices: of
+// this process. Throws UsageError for one that cannot.
+Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<const torch::Device> devices);
+
 // Throws UsageError for compression where this process is alone: it sends nothing.
 void check_compress_of(const TrainWorld& world, Compress compress);
+
+// Throws UsageError for NCCL, which sums what it gets.
+void check_compress_by(Allreduce wanted, Compress compress);
 
 // Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);

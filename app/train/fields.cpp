@@ -121,7 +121,7 @@ const Field kFields[] = {
      }},
     {"compress", kInPlan | kAgreed,
      [](const auto& plan) -> Json { return name_of(kCompressNames, plan.trainer.compress); }},
-    {"wire_bytes", kInPlan, [](const auto& plan) -> Json { return plan.wire_bytes(); }},
+    {"wire_bytes", kInPlan, [](const auto& plan) -> Json { return or_null(plan.wire_bytes()); }},
     {"bn", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return name_of(kBnPolicyNames, plan.trainer.bn); }},
     {"deterministic", kInPlan | kInSweep | kAgreed,

@@ -87,8 +87,10 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);
-  trainer.allreduce = plan.world.alone() ? choose_allreduce(allreduce, trainer.devices) : Allreduce::kGloo;
   check_compress_of(plan.world, options.compress);
+  check_compress_by(allreduce, options.compress);
+  const bool compresses = options.compress != Compress::kNone;  // which Gloo's sums can
+  trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
   trainer.compress = options.compress;
   trainer.accumulate = options.accumulate;
   trainer.bn = options.bn;
@@ -207,8 +209,9 @@ std::string TrainPlan::device_lists() const {
   return world.alone() ? to_string(trainer.devices) : world.device_lists();
 }
 
-int64_t TrainPlan::wire_bytes() const {
+std::optional<int64_t> TrainPlan::wire_bytes() const {
   if (world.alone()) return 0;
+  if (trainer.allreduce == Allreduce::kNccl) return std::nullopt;
   const int64_t bytes = parameter_count * element_bytes(*this);
   if (!trainer.replica.invariant) {
     return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);

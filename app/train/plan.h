@@ -43,8 +43,8 @@ struct TrainPlan {
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
   int world_size() const { return world.alone() ? local_size() : world.replicas(); }
-  // Bytes of gradients that each process sends to the others per step; 0 if it is alone.
-  int64_t wire_bytes() const;
+  // Bytes of gradients that each process sends to the others per step; 0 if it is alone, nullopt with NCCL.
+  std::optional<int64_t> wire_bytes() const;
 
   // For messages.
   std::string replica_device(int rank) const;  // "cpu", or "cpu of process 1"

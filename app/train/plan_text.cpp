@@ -87,13 +87,17 @@ std::string arithmetic_text(const TrainPlan& plan) {
 
 // What each process sends per step.
 std::string sent_text(const TrainPlan& plan) {
-  return fmt::format("{:.2f} MB a step", static_cast<double>(plan.wire_bytes()) / 1e6);
+  if (const auto bytes = plan.wire_bytes()) {
+    return fmt::format("{:.2f} MB a step", static_cast<double>(*bytes) / 1e6);
+  }
+  return fmt::format("NCCL {}", nccl_version());
 }
 
 std::string gloo_text(const TrainPlan& plan) {
   const auto compress = plan.trainer.compress;
   const auto type = compress == Compress::kNone ? "" : fmt::format(", {}", name_of(kCompressNames, compress));
-  return fmt::format("gloo{}: {}", type, sent_text(plan));
+  const auto staged = any_gpu(plan.trainer.devices) ? ", staged through pinned host memory" : "";
+  return fmt::format("gloo{}{}: {}", type, staged, sent_text(plan));
 }
 
 std::string allreduce_text(const TrainPlan& plan) {

@@ -54,12 +54,12 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, con
   for (const auto& name : names) {
     const auto named = value_of(kAllreduceNames, name);
     check_allreduce_of(replicas.world, named);
-    algorithms.push_back(alone ? choose_allreduce(named, replicas.devices) : Allreduce::kGloo);
+    algorithms.push_back(allreduce_of(replicas.world, named, replicas.devices));
     chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
-  if (!alone) return {Allreduce::kGloo};
+  if (!alone) return {allreduce_of(replicas.world, Allreduce::kAuto, replicas.devices)};
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
   const bool nccl = choose_allreduce(Allreduce::kAuto, replicas.devices) == Allreduce::kNccl;
   if (nccl) algorithms.push_back(Allreduce::kNccl);
@@ -153,7 +153,8 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
     std::vector<SumFacts> facts;
     for (size_t a = 0; a < algorithms.size(); ++a) {
       facts.push_back({.threads = threads, .wrong = ranks.wrong(a)});
-      facts.back().wire_bytes = replicas.world.alone() ? 0 : ranks.bytes_on_wire(a);
+      if (replicas.world.alone()) facts.back().wire_bytes = 0;
+      if (algorithms[a] == Allreduce::kGloo) facts.back().wire_bytes = ranks.bytes_on_wire(a);
     }
     times = time_sums(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {

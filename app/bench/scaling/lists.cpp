@@ -34,6 +34,8 @@ BenchReplicas ScalingLists::first_processes(const BenchReplicas& replicas, int c
   part.world.place.processes = count;
   const auto& devices = replicas.world.devices;
   part.world.devices.assign(devices.begin(), devices.begin() + count);
+  const auto& wishes = replicas.world.wishes;
+  part.world.wishes.assign(wishes.begin(), wishes.begin() + count);
   return part;
 }
 

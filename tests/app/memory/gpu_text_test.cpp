@@ -93,6 +93,14 @@ TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients ar
   plan.trainer.replica.cuda_graph = CudaGraph::kOff;
   CHECK_THAT(describe(plan), ContainsSubstring("summed during backward"));
   CHECK_THAT(describe(plan), ContainsSubstring("queued kernel by kernel"));
+  plan = plan_on({kFirst, kFirst});
+  plan.world.place.processes = 2;
+  plan.world.devices.assign(2, {kFirst, kFirst});
+  plan.trainer.allreduce = Allreduce::kGloo;
+  plan.parameter_count = 1'000'000;
+  CHECK_THAT(describe(plan), ContainsSubstring("(gloo, staged through pinned host memory: 4.00 MB a step)"));
+  plan.trainer.allreduce = Allreduce::kNccl;
+  CHECK_FALSE(plan.wire_bytes());
   plan = plan_on({kFirst, kCpu});
   plan.trainer.threads = 3;
   CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0, cpu]: 2 replicas with 3 threads each\n"));

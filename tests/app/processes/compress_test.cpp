@@ -21,7 +21,10 @@ namespace {
 // The first of several processes, with this many CPU replicas each.
 TrainWorld cpu_world(const std::vector<size_t>& replicas) {
   TrainWorld world{.place = {.process = 0, .processes = static_cast<int>(replicas.size())}};
-  for (const auto count : replicas) world.devices.emplace_back(count, torch::Device(torch::kCPU));
+  for (const auto count : replicas) {
+    world.devices.emplace_back(count, torch::Device(torch::kCPU));
+    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
+  }
   return world;
 }
 
@@ -115,6 +118,10 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
   CHECK_THAT(refused([](TrainFlags& flags) { flags.allreduce = Allreduce::kNccl; }),
              StartsWith("--compress cannot be combined with --allreduce nccl: "));
 
+  CHECK_NOTHROW(check_compress_by(Allreduce::kNccl, Compress::kNone));
+  CHECK_NOTHROW(check_compress_by(Allreduce::kAuto, Compress::kBf16));
+  CHECK_THROWS_WITH(check_compress_by(Allreduce::kNccl, Compress::kBf16),
+                    "--compress bf16 needs --allreduce gloo, but it is nccl");
   CHECK_NOTHROW(check_compress_of({}, Compress::kNone));
   CHECK_NOTHROW(check_compress_of(cpu_world({1, 1}), Compress::kFp16));
   CHECK_THROWS_WITH(check_compress_of({}, Compress::kFp16),

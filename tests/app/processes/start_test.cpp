@@ -35,7 +35,10 @@ namespace {
 TrainWorld world_of(int process, const std::vector<size_t>& replicas, const std::string& launcher = {}) {
   TrainWorld world{.place = {.process = process, .processes = static_cast<int>(replicas.size())}};
   world.place.launcher = launcher;
-  for (const auto count : replicas) world.devices.emplace_back(count, torch::Device(torch::kCPU));
+  for (const auto count : replicas) {
+    world.devices.emplace_back(count, torch::Device(torch::kCPU));
+    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
+  }
   return world;
 }
 
@@ -314,7 +317,7 @@ TEST_CASE("a plan of one process says nothing of processes") {
 
 TEST_CASE("algorithms of one process are refused between several, and gloo in one") {
   const auto several = world_of(0, {1, 1});
-  for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kNccl}) {
+  for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing}) {
     CHECK_NOTHROW(check_allreduce_of({}, allreduce));
     CHECK_THROWS_AS(check_allreduce_of(several, allreduce), UsageError);
   }
@@ -324,6 +327,42 @@ TEST_CASE("algorithms of one process are refused between several, and gloo in on
   CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kAuto));
   CHECK_NOTHROW(check_allreduce_of({}, Allreduce::kAuto));
   CHECK_THROWS_AS(check_allreduce_of({}, Allreduce::kGloo), UsageError);
+}
+
+TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, else gloo") {
+  TrainWorld world{.place = {.process = 0, .processes = 2}};
+  world.devices.assign(2, {torch::Device(torch::kCUDA, 0)});  // each sees its own as the first one
+  const auto gpu = [](const std::string& uuid) {
+    return AllreduceWish{.wanted = "auto", .gpus = {{.uuid = uuid, .place = "node cuda:0"}}};
+  };
+  const auto by = [&](Allreduce wanted) { return allreduce_of(world, wanted, world.devices.front()); };
+  world.wishes = {gpu("a"), gpu("b")};
+  CHECK(by(Allreduce::kAuto) == Allreduce::kNccl);
+  CHECK(by(Allreduce::kNccl) == Allreduce::kNccl);
+  CHECK(by(Allreduce::kGloo) == Allreduce::kGloo);
+  world.wishes = {gpu("a"), gpu("a")};
+  CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
+  CHECK_THROWS_WITH(by(Allreduce::kNccl),
+                    "NCCL allows one replica per GPU, but processes 0 and 1 both drive GPU a");
+  world.wishes[1] = {.wanted = "auto", .nccl_problem = "cuda:0 is listed twice"};
+  CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
+  CHECK_THROWS_WITH(by(Allreduce::kNccl), "NCCL cannot join process 1: cuda:0 is listed twice");
+}
+
+TEST_CASE("processes tell each other, list by list, what NCCL can join") {
+  const std::vector<std::vector<torch::Device>> first{{torch::kCPU}, {torch::kCPU, torch::kCPU}};
+  auto second = member_with(first);
+  second["wishes"][1] = text_of_wish({.wanted = "auto", .gpus = {{.uuid = "u", .place = "p"}}});
+  TrainWorld world;
+  take_list({member_with(first), second}, 1, world);
+  CHECK(world.devices == std::vector{first[1], first[1]});
+  REQUIRE(world.wishes.size() == 2);
+  CHECK_FALSE(world.wishes[0].nccl_problem.empty());  // NCCL joins no CPU
+  CHECK(world.wishes[1].gpus.at(0).uuid == "u");
+  take_list({second}, 0, world);
+  REQUIRE(world.devices.size() == 1);
+  CHECK(world.devices[0] == first[0]);
+  CHECK(world.wishes.size() == 1);
 }
 
 TEST_CASE("half of a launcher's variables do not stop a command of one process") {
