@@ -1,8 +1,11 @@
 // Calls of c10d that may never return.
 #pragma once
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <functional>
 #include <future>
 #include <memory>
@@ -13,6 +16,15 @@
 #include <lockstep/parallel/threads/start_thread.h>
 
 namespace lockstep {
+
+// For threads that call c10d's store: it writes to its socket without MSG_NOSIGNAL. Afterwards a server that
+// has gone is an error in this thread; else SIGPIPE ends a program that does not ignore it.
+inline void block_sigpipe() {
+  sigset_t signals;
+  ::sigemptyset(&signals);
+  ::sigaddset(&signals, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+}
 
 class LateCall : public std::runtime_error {
  public:
@@ -36,7 +48,10 @@ auto call_within(
   using Result = std::invoke_result_t<Call&>;
   const auto task = std::make_shared<std::packaged_task<Result()>>(std::move(call));
   auto result = task->get_future();
-  auto thread = start_thread([task] { (*task)(); });
+  auto thread = start_thread([task] {
+    block_sigpipe();
+    (*task)();
+  });
   const auto end = Clock::now() + limit;
   const auto next_look = [&] { return std::min(end, Clock::now() + std::chrono::milliseconds(250)); };
   while (result.wait_until(next_look()) != std::future_status::ready) {

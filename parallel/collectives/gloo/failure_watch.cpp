@@ -9,6 +9,7 @@
 #include <optional>
 #include <utility>
 
+#include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/error.h>
@@ -291,6 +292,7 @@ void await_settled(WatchState& state, std::unique_lock<std::mutex>& lock) {
 FailureWatch::FailureWatch(FailureBoard board, WatchOptions options)
     : state_(std::make_shared<WatchState>(std::move(options))) {
   const auto work = [state = state_, its_board = std::make_shared<FailureBoard>(std::move(board))] {
+    block_sigpipe();
     bool lost = false;
     try {
       WatchThread(*its_board, *state).run();

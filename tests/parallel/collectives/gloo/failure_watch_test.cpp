@@ -1,13 +1,18 @@
 // Watches of several processes on one store in memory, and on stores that fail.
 #include <lockstep/parallel/collectives/gloo/failure_watch.h>
 #include <lockstep/tests/catch.h>
+#include <unistd.h>
+
+#include <array>
 #include <atomic>
+#include <csignal>
 #include <latch>
 #include <stdexcept>
 #include <thread>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 
 #include <lockstep/parallel/collectives/gloo/c10d_store.h>
+#include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
 using namespace lockstep;
@@ -54,6 +59,25 @@ class EndingStore : public c10d::HashStore {
     return HashStore::check(keys);
   }
   std::atomic<bool> ended = false;
+};
+
+// Writes to a closed pipe, as c10d's store to the socket of a server that has gone.
+void write_in_vain() {
+  std::array<int, 2> ends{};
+  if (::pipe(ends.data()) != 0) throw std::runtime_error("no pipe");
+  ::close(ends[0]);
+  const auto written = ::write(ends[1], "x", 1);
+  ::close(ends[1]);
+  if (written < 0) throw std::runtime_error("Broken pipe");
+}
+
+class PipeStore : public c10d::HashStore {
+ public:
+  using HashStore::check;
+  bool check(const std::vector<std::string>&) override {
+    write_in_vain();
+    return false;
+  }
 };
 
 // One store, and a watch of each process that is there.
@@ -302,6 +326,17 @@ TEST_CASE("a store's host that was done before its store went is known to have l
   while (world.board(0).beats(1) < beats + 3) std::this_thread::yield();  // it has looked since
   store->ended = true;
   CHECK_THAT(verdict_of(*watch), StartsWith("process 0 of 2 (node, pid 100) left before the others"));
+}
+
+TEST_CASE("a server that has gone is an error, also where SIGPIPE ends the program") {
+  const auto before = std::signal(SIGPIPE, SIG_DFL);
+  CHECK_THROWS_WITH(call_within(kNever, write_in_vain), "Broken pipe");
+  {
+    const Watched world(2, c10::make_intrusive<PipeStore>());
+    const auto watch = world.watch(1, kPatient);
+    CHECK_THAT(verdict_of(*watch), ContainsSubstring("nor does the store that it serves"));
+  }
+  std::signal(SIGPIPE, before);
 }
 
 TEST_CASE("a store that is lost, or that hangs, does not keep a process") {
