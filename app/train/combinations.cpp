@@ -119,13 +119,6 @@ void check_compress_of(const TrainWorld& world, Compress compress) {
       "leave it out, or start several processes");
 }
 
-void check_compress_by(Allreduce wanted, Compress compress) {
-  if (wanted != Allreduce::kNccl || compress == Compress::kNone) return;
-  throw UsageError(
-      fmt::format("--compress {} needs --allreduce gloo, but it is nccl", name_of(kCompressNames, compress)),
-      "leave out one of them");
-}
-
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {
   if (allreduce != Allreduce::kNccl || any_gpu(devices)) return;
   throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),

@@ -32,9 +32,6 @@ Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<cons
 // Throws UsageError for compression where this process is alone: it sends nothing.
 void check_compress_of(const TrainWorld& world, Compress compress);
 
-// Throws UsageError for NCCL, which sums what it gets.
-void check_compress_by(Allreduce wanted, Compress compress);
-
 // Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);
 void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices);

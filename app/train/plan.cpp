@@ -88,7 +88,6 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);
   check_compress_of(plan.world, options.compress);
-  check_compress_by(allreduce, options.compress);
   const bool compresses = options.compress != Compress::kNone;  // which Gloo's sums can
   trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
   trainer.compress = options.compress;

@@ -48,7 +48,6 @@ std::string default_devices(const TrainWorld& world) {
 
 // The algorithms that were asked for, or else all that these replicas can use.
 std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, const BenchReplicas& replicas) {
-  const bool alone = replicas.world.alone();
   std::vector<Allreduce> algorithms;
   std::vector<std::string> chosen;
   for (const auto& name : names) {
@@ -59,10 +58,10 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, con
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
-  if (!alone) return {allreduce_of(replicas.world, Allreduce::kAuto, replicas.devices)};
+  const auto automatic = allreduce_of(replicas.world, Allreduce::kAuto, replicas.devices);
+  if (!replicas.world.alone()) return {automatic};
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
-  const bool nccl = choose_allreduce(Allreduce::kAuto, replicas.devices) == Allreduce::kNccl;
-  if (nccl) algorithms.push_back(Allreduce::kNccl);
+  if (automatic == Allreduce::kNccl) algorithms.push_back(automatic);
   return algorithms;
 }
 

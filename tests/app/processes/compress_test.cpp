@@ -118,10 +118,6 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
   CHECK_THAT(refused([](TrainFlags& flags) { flags.allreduce = Allreduce::kNccl; }),
              StartsWith("--compress cannot be combined with --allreduce nccl: "));
 
-  CHECK_NOTHROW(check_compress_by(Allreduce::kNccl, Compress::kNone));
-  CHECK_NOTHROW(check_compress_by(Allreduce::kAuto, Compress::kBf16));
-  CHECK_THROWS_WITH(check_compress_by(Allreduce::kNccl, Compress::kBf16),
-                    "--compress bf16 needs --allreduce gloo, but it is nccl");
   CHECK_NOTHROW(check_compress_of({}, Compress::kNone));
   CHECK_NOTHROW(check_compress_of(cpu_world({1, 1}), Compress::kFp16));
   CHECK_THROWS_WITH(check_compress_of({}, Compress::kFp16),
