@@ -95,8 +95,6 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   if (options.devices.empty()) throw UsageError("a communicator needs at least one device");
   if (!are_several(options.processes.get())) options.processes = nullptr;
   const auto processes = options.processes;
-  const bool compresses = processes && options.compress != Compress::kNone;  // which Gloo's sums can
-  if (compresses && options.algorithm == Allreduce::kAuto) options.algorithm = Allreduce::kGloo;
   options.algorithm = choose_allreduce(options.algorithm, options.devices, processes.get());
   const auto layout = gather_layout(static_cast<int>(options.devices.size()), processes.get());
   check_compressible(options);
