@@ -92,7 +92,8 @@ class GradientSync {
   // (layout().size), all gradients and the gaps between them
   torch::Tensor& flat_gradients() { return gradients_.flat; }
   const FlatLayout& layout() const { return layout_; }
-  const Params& parameters() const { return params_; }  // those that require a gradient
+  const Params& parameters() const { return params_; }              // those that require a gradient
+  const std::vector<std::string>& names() const { return names_; }  // of these parameters
 
  private:
   class Hook;

@@ -16,6 +16,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/train_state.h>
 #include <lockstep/parallel/trainer_options.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
@@ -81,6 +82,19 @@ class Trainer {
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
   std::vector<NamedTensor> weights(int local = 0);
 
+  // Returns all that the next step depends on, but for the options. Complete in the process of rank 0; in the
+  // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
+  // are not part of it. Throws the error that ended a collective.
+  TrainState state();
+
+  // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
+  // world as in the state, the same options and devices, the next steps give the same bits as those of the
+  // trainer that the state is of (with auto_split: once the shares are settled there). With another number
+  // all replicas start with the model's batch-norm statistics. Writes in place. Sums not yet taken are
+  // dropped. Throws WeightsError in every process, and changes nothing, if the state is not of this model,
+  // precision and optimizer; also the error that ended a collective.
+  void load(const TrainState& state);
+
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
   // other; with options.replica.invariant also the batch-norm statistics. Waits for the steps under way.
   // Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError
@@ -113,6 +127,7 @@ class Trainer {
   void build_models(const ModelFactory& factory);
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
   void tune_split(const StepInFlight& step);
+  void require_fitting(const TrainState& state);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
   void throw_if_aborted();
   void with_shared_buffers(const std::function<void()>& action);

@@ -25,6 +25,7 @@ void FlatOptimizer::set_lr(double lr) {
 void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale) {
   const torch::NoGradGuard no_grad;
   if (params.numel() == 0) return;
+  make_kept(params);
   if (options_.kind == OptimizerKind::kSgd && !device_.is_cpu()) return sgd_on_gpu(params, grads, scale);
   if (scale.defined()) grads.mul_(scale);
   options_.kind == OptimizerKind::kSgd ? sgd(params, grads) : adamw(params, grads);
@@ -32,20 +33,32 @@ void FlatOptimizer::step(torch::Tensor params, torch::Tensor grads, const torch:
   if (bf16_weights_.defined()) bf16_weights_.copy_(params);
 }
 
+void FlatOptimizer::make_kept(const torch::Tensor& params) {
+  const bool adamw = options_.kind == OptimizerKind::kAdamW;
+  if (first_moment_.defined() || (!adamw && options_.momentum == 0)) return;
+  // Momentum starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
+  first_moment_ = torch::zeros_like(params);
+  if (!adamw) return;
+  second_moment_ = torch::zeros_like(params);
+  steps_ = torch::zeros({}, torch::TensorOptions(torch::kFloat32).device(params.device()));
+}
+
+std::vector<NamedTensor> FlatOptimizer::kept(const torch::Tensor& params) {
+  make_kept(params);
+  if (!first_moment_.defined()) return {};
+  if (options_.kind == OptimizerKind::kSgd) return {{"momentum_buffer", first_moment_}};
+  return {{"exp_avg", first_moment_}, {"exp_avg_sq", second_moment_}, {"step", steps_}};
+}
+
 void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
   std::vector<torch::Tensor> momentum;
-  if (options_.momentum != 0) {
-    // Starts from zeros: m = momentum m + g makes the first m equal to g, as in torch.
-    if (!first_moment_.defined()) first_moment_ = torch::zeros_like(params);
-    momentum.push_back(first_moment_);
-  }
+  if (first_moment_.defined()) momentum.push_back(first_moment_);
   at::_fused_sgd_({params}, {grads}, momentum, options_.weight_decay, options_.momentum, lr_,
                   /*dampening=*/0, options_.nesterov, /*maximize=*/false, /*is_first_step=*/false);
 }
 
 void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale) {
   const c10::DeviceGuard guard(device_);
-  if (options_.momentum != 0 && !first_moment_.defined()) first_moment_ = torch::zeros_like(params);
   const FlatSgdOptions options{
       .momentum = options_.momentum, .weight_decay = options_.weight_decay, .nesterov = options_.nesterov};
   const auto launch = [&]<class T>(T) {
@@ -61,11 +74,6 @@ void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, cons
 }
 
 void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
-  if (!steps_.defined()) {
-    first_moment_ = torch::zeros_like(params);
-    second_moment_ = torch::zeros_like(params);
-    steps_ = torch::zeros({}, torch::TensorOptions(torch::kFloat32).device(params.device()));
-  }
   steps_.add_(1);
   const auto update = [&](const auto& lr) {
     at::_fused_adamw_({params}, {grads}, {first_moment_}, {second_moment_}, /*max_exp_avg_sqs=*/{}, {steps_},

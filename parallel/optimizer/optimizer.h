@@ -5,8 +5,10 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <vector>
 
 #include <lockstep/support/choices.h>
+#include <lockstep/support/types.h>
 
 namespace lockstep {
 
@@ -43,7 +45,13 @@ class FlatOptimizer {
   // queued on the current stream. Throws as flat_sgd() does.
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
+  // What the steps keep from one to the next, by torch's names: "momentum_buffer" (n) of SGD with momentum;
+  // "exp_avg" (n), "exp_avg_sq" (n) and "step" () of AdamW. params: as for step(). These are the optimizer's
+  // own tensors: writing to them sets its state.
+  std::vector<NamedTensor> kept(const torch::Tensor& params);
+
  private:
+  void make_kept(const torch::Tensor& params);
   void sgd(torch::Tensor& params, torch::Tensor& grads);
   void sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale);
   void adamw(torch::Tensor& params, torch::Tensor& grads);

@@ -17,6 +17,7 @@
 #include <lockstep/parallel/optimizer/optimizer.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
+#include <lockstep/parallel/train_state.h>
 #include <lockstep/parallel/training/captured_steps.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/notice.h>
@@ -65,6 +66,16 @@ class Replica {
   void reset_sums();
 
   int64_t rows_trained() const { return rows_trained_; }
+
+  // The optimizer's tensors by parameter, such as "momentum_buffer.conv1.weight": views of its memory.
+  std::vector<NamedTensor> optimizer_tensors();
+
+  // What this replica has for itself, on the host.
+  ReplicaState own_state() const;
+
+  // A collective: rank 0 has written weights and optimizer_tensors(); all other ranks get them. `own` is this
+  // replica's. Forgets the sums.
+  void take_state(const ReplicaState& own);
 
  private:
   void keep_bf16_weights();

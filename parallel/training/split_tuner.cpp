@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include <lockstep/support/statistics.h>
 
@@ -28,6 +29,11 @@ void SplitTuner::observe(std::span<const int64_t> rows, std::span<const double> 
     if (rows[i] > 0 && seconds[i] > 0) costs_[i].push_back(seconds[i] / static_cast<double>(rows[i]));
   }
   if (steps_ == kIgnoredSteps + kTimedSteps) adjust();
+}
+
+void SplitTuner::settle(std::vector<double> shares) {
+  shares_ = std::move(shares);
+  settled_ = true;
 }
 
 void SplitTuner::adjust() {

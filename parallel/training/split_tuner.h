@@ -21,6 +21,9 @@ class SplitTuner {
   // Records a step in which the replica of rank i took seconds[i] for rows[i]. Does nothing once settled.
   void observe(std::span<const int64_t> rows, std::span<const double> seconds);
 
+  // Takes these shares, found earlier, as settled. One per replica.
+  void settle(std::vector<double> shares);
+
  private:
   void adjust();
 

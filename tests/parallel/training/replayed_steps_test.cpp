@@ -127,6 +127,32 @@ TEST_CASE("captured steps with AdamW") {
   CHECK(fake_step_graphs().replayed > 0);
 }
 
+TEST_CASE("captured steps go on from a loaded state: they read and write the same memory") {
+  fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const bool adamw = GENERATE(false, true);
+  auto options = options_for(world, CudaGraph::kOn);
+  if (adamw) options.replica.optimizer = {.kind = OptimizerKind::kAdamW};
+  const auto rows = std::make_shared<RowSource>(32);
+  Trainer trainer(residual_factory(), source(rows), source(rows), options);
+  const auto all = batches();
+  TrainState state;
+  for (size_t step = 0; step < all.size(); ++step) {
+    if (step == 6) state = trainer.state();
+    trainer.step(all[step]);
+  }
+  const auto expected = trainer.weights();
+  const int replayed = fake_step_graphs().replayed;
+  trainer.load(state);
+  for (size_t step = 6; step < all.size(); ++step) trainer.step(all[step]);
+  const auto found = trainer.weights();
+  for (size_t i = 0; i < expected.size(); ++i) {
+    INFO(expected[i].name);
+    CHECK(found[i].tensor.equal(expected[i].tensor));
+  }
+  CHECK(fake_step_graphs().replayed == replayed + 6 * (world == 1 ? 1 : 2 * world));
+}
+
 TEST_CASE("a loss that is not finite is reported with its step, captured or not") {
   fake_step_graphs() = {.available = true};
   const int64_t wrong = GENERATE(1, 5, 11);

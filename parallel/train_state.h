@@ -1,0 +1,31 @@
+// All that the next step of a Trainer depends on. A Trainer that loads the state of another one goes on as
+// that one would have: Trainer::state() and Trainer::load().
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// What one replica has for itself. All tensors are on the host.
+struct ReplicaState {
+  std::vector<NamedTensor> buffers;  // of its module, such as batch-norm statistics of its own rows
+  int64_t rows_trained = 0;          // weighs the statistics with BnPolicy::kAverage
+  torch::Tensor host_generator;      // (n) uint8: torch's default generator of its process
+  torch::Tensor device_generator;    // (n) uint8: that of its GPU; (0) on a CPU
+};
+
+// All tensors are contiguous copies on the host.
+struct TrainState {
+  int64_t steps = 0;                   // taken
+  std::vector<NamedTensor> model;      // what Trainer::weights() returns: fp32 masters, fp64 with kFp64
+  std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", "step"
+  std::vector<ReplicaState> replicas;  // one per rank
+  std::vector<double> split;           // the shares that auto_split has found, one per rank; else empty
+};
+
+}  // namespace lockstep

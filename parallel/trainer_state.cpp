@@ -1,0 +1,133 @@
+// Trainer::state() and Trainer::load().
+#include <torch/nn/module.h>
+
+#include <fmt/format.h>
+#include <exception>
+#include <string>
+#include <utility>
+
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/load_state.h>
+#include <lockstep/parallel/training/replica_state.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/load_tensors.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kHint = "this is the state of another model, precision or optimizer";
+
+std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
+  std::vector<NamedTensor> tensors;
+  for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
+  for (const auto& item : module.named_buffers()) tensors.push_back({item.key(), item.value()});
+  return tensors;
+}
+
+// Names, shapes and dtypes. Rounding to another dtype would change the training.
+void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedTensor>& from,
+                  const TensorOwner& owner) {
+  require_same_tensors(into, from, owner);
+  for (const auto& [name, tensor] : into) {
+    for (const auto& other : from) {
+      if (other.name != name || other.tensor.scalar_type() == tensor.scalar_type()) continue;
+      throw WeightsError(
+          fmt::format("{} is {}, the {}'s is {}", name, torch::toString(other.tensor.scalar_type()),
+                      owner.name, torch::toString(tensor.scalar_type())),
+          owner.hint);
+    }
+  }
+}
+
+}  // namespace
+
+TrainState Trainer::state() {
+  const torch::NoGradGuard no_grad;
+  const bool leads = first_rank() == 0;
+  TrainState state;
+  auto weights = this->weights();
+  state.steps = steps_taken_;
+  if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
+  std::vector<torch::Tensor> packed;
+  std::vector<NamedTensor> buffers;
+  workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(local);
+    const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
+    if (local != 0) return;
+    packed = all;
+    buffers = host_buffers(*models_[i].module);
+    if (!leads) return;
+    for (const auto& [name, tensor] : replicas_[i]->optimizer_tensors()) {
+      state.optimizer.push_back({name, torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor)});
+    }
+  });
+  throw_if_aborted();
+  for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
+  if (leads) state.model = std::move(weights);
+  return state;
+}
+
+void Trainer::require_fitting(const TrainState& state) {
+  const auto& module = *models_.front().module;
+  require_same(tensors_of(module), state.model,
+               {.name = "model", .parts = "parameters and buffers", .hint = kHint});
+  std::vector<NamedTensor> kept;
+  workers_.run([&](int local) {
+    if (local == 0) kept = replicas_.front()->optimizer_tensors();
+  });
+  require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
+  for (const auto& replica : state.replicas) {
+    require_same(host_buffers(module), replica.buffers,
+                 {.name = "replica", .parts = "buffers", .hint = kHint});
+  }
+  if (state.steps < 0) {
+    throw WeightsError(fmt::format("the state is of step {}, at least 0 was expected", state.steps), kHint);
+  }
+}
+
+void Trainer::load(const TrainState& state) {
+  const torch::NoGradGuard no_grad;
+  wait_for_steps(0);
+  const bool leads = first_rank() == 0;
+  StateNumbers numbers{.steps = state.steps};
+  torch::Tensor table;
+  std::exception_ptr refused;
+  if (leads) {
+    try {
+      require_fitting(state);
+      table = pack_replicas(state, world_size(), host_buffers(*models_.front().module));
+      numbers.replica_bytes = table.size(1);
+      if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
+      numbers.fits = true;
+    } catch (const WeightsError&) {
+      refused = std::current_exception();
+    }
+  }
+  const auto own = numbers.to_tensor(world_size());
+  numbers = StateNumbers::from_tensor(
+      gather_over_ranks([&](size_t i) { return own.to(workers_.devices()[i]); })[0]);
+  if (refused) std::rethrow_exception(refused);
+  if (!numbers.fits) throw WeightsError("process 0 does not take the state that it was given", kHint);
+
+  workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+    const auto i = static_cast<size_t>(local);
+    auto& replica = *replicas_[i];
+    const auto& module = *models_[i].module;
+    if (endpoint.rank() == 0) {
+      load_tensors(tensors_of(module), state.model, {.name = "model", .parts = "tensors", .hint = kHint});
+      load_tensors(replica.optimizer_tensors(), state.optimizer,
+                   {.name = "optimizer", .parts = "tensors", .hint = kHint});
+    }
+    const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
+    replica.take_state(unpack(bytes, host_buffers(module)));
+  });
+  throw_if_aborted();
+  steps_taken_ = numbers.steps;
+  rows_ = 0;
+  times_ = {};
+  if (!tuner_) return;
+  tuner_.emplace(world_size());  // starts again where no shares were found
+  if (!numbers.split.empty()) tuner_->settle(numbers.split);
+}
+
+}  // namespace lockstep

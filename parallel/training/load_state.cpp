@@ -1,0 +1,103 @@
+#include <lockstep/parallel/training/load_state.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <lockstep/parallel/training/replica_state.h>
+
+namespace lockstep {
+namespace {
+
+// The tensors of `all` that have these names, in their order.
+std::vector<NamedTensor> named_as(const std::vector<NamedTensor>& names,
+                                  const std::vector<NamedTensor>& all) {
+  std::vector<NamedTensor> result;
+  for (const auto& wanted : names) {
+    const auto found =
+        std::find_if(all.begin(), all.end(), [&](const auto& tensor) { return tensor.name == wanted.name; });
+    if (found != all.end()) result.push_back(*found);
+  }
+  return result;
+}
+
+std::vector<ReplicaState> replicas_for(const TrainState& state, int world,
+                                       const std::vector<NamedTensor>& buffers) {
+  if (state.replicas.size() == static_cast<size_t>(world)) {
+    auto replicas = state.replicas;
+    for (auto& replica : replicas) replica.buffers = named_as(buffers, replica.buffers);
+    return replicas;
+  }
+  ReplicaState shared = state.replicas.empty() ? ReplicaState{} : state.replicas.front();
+  shared.buffers = named_as(buffers, state.model);
+  shared.rows_trained =
+      std::accumulate(state.replicas.begin(), state.replicas.end(), int64_t{0},
+                      [](int64_t sum, const ReplicaState& replica) { return sum + replica.rows_trained; });
+  shared.rows_trained /= world;
+  return std::vector<ReplicaState>(static_cast<size_t>(world), shared);
+}
+
+// (rows.size(), the longest one's length), zeros behind shorter ones
+torch::Tensor as_table(const std::vector<torch::Tensor>& rows) {
+  int64_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.numel());
+  const auto table = torch::zeros({static_cast<int64_t>(rows.size()), width}, torch::kUInt8);
+  for (size_t i = 0; i < rows.size(); ++i) {
+    table[static_cast<int64_t>(i)].narrow(0, 0, rows[i].numel()).copy_(rows[i]);
+  }
+  return table;
+}
+
+}  // namespace
+
+torch::Tensor StateNumbers::to_tensor(int world) const {
+  std::vector<double> numbers = {fits ? 1. : 0., static_cast<double>(steps),
+                                 static_cast<double>(replica_bytes)};
+  numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
+  std::copy(split.begin(), split.end(), numbers.begin() + 3);
+  return torch::tensor(numbers, torch::kFloat64);
+}
+
+StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
+  const auto host = numbers.cpu().contiguous();
+  const auto* values = host.const_data_ptr<double>();
+  StateNumbers result{.fits = values[0] != 0,
+                      .steps = static_cast<int64_t>(values[1]),
+                      .replica_bytes = static_cast<int64_t>(values[2])};
+  if (values[3] > 0) result.split.assign(values + 3, values + host.numel());
+  return result;
+}
+
+torch::Tensor pack_replicas(const TrainState& state, int world, const std::vector<NamedTensor>& buffers) {
+  std::vector<torch::Tensor> packed;
+  for (const auto& replica : replicas_for(state, world, buffers)) packed.push_back(pack(replica));
+  return as_table(packed);
+}
+
+torch::Tensor scatter_rows(const torch::Tensor& table, int64_t row_bytes, Endpoint& endpoint) {
+  const auto options = torch::TensorOptions(torch::kUInt8).device(endpoint.device());
+  auto all = torch::empty({endpoint.world_size(), row_bytes}, options);
+  if (endpoint.rank() == 0) all.copy_(table);
+  endpoint.broadcast(all, 0).wait();
+  return all[endpoint.rank()].cpu();
+}
+
+std::vector<torch::Tensor> gather_bytes(const torch::Tensor& own, Endpoint& endpoint) {
+  const auto device = endpoint.device();
+  const auto lengths =
+      torch::empty({endpoint.world_size(), 1}, torch::TensorOptions(torch::kInt64).device(device));
+  endpoint.all_gather(torch::full({1}, own.numel(), lengths.options()), lengths).wait();
+  const auto host_lengths = lengths.cpu();
+  const int64_t longest = host_lengths.max().item<int64_t>();
+  const auto padded = torch::zeros({longest}, torch::TensorOptions(torch::kUInt8).device(device));
+  padded.narrow(0, 0, own.numel()).copy_(own);
+  const auto table = torch::empty({endpoint.world_size(), longest}, padded.options());
+  endpoint.all_gather(padded, table).wait();
+  const auto host = table.cpu();
+  std::vector<torch::Tensor> result;
+  for (int64_t rank = 0; rank < host.size(0); ++rank) {
+    result.push_back(host[rank].narrow(0, 0, host_lengths[rank][0].item<int64_t>()));
+  }
+  return result;
+}
+
+}  // namespace lockstep

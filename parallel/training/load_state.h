@@ -1,0 +1,36 @@
+// What Trainer::load() sends from process 0 to all others.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/train_state.h>
+
+namespace lockstep {
+
+// The numbers of a state that every process needs before the tensors follow.
+struct StateNumbers {
+  bool fits = false;  // process 0 takes the state
+  int64_t steps = 0;
+  int64_t replica_bytes = 0;       // of the largest packed replica
+  std::vector<double> split = {};  // for this world; empty: none
+
+  torch::Tensor to_tensor(int world) const;  // (3 + world) double
+  static StateNumbers from_tensor(const torch::Tensor& numbers);
+};
+
+// Returns one packed state per rank of a world of this size, (world, n) uint8. With another number of
+// replicas than the state has, each rank gets the model's buffers, an equal part of the rows, and rank 0's
+// generators. buffers: those of the module, for their names.
+torch::Tensor pack_replicas(const TrainState& state, int world, const std::vector<NamedTensor>& buffers);
+
+// A collective: returns this rank's row of rank 0's table. table: (world, n) uint8 on rank 0, else ignored.
+torch::Tensor scatter_rows(const torch::Tensor& table, int64_t row_bytes, Endpoint& endpoint);
+
+// A collective: returns every rank's bytes, each (n) uint8 on the host; the lengths may differ.
+std::vector<torch::Tensor> gather_bytes(const torch::Tensor& own, Endpoint& endpoint);
+
+}  // namespace lockstep

@@ -1,0 +1,127 @@
+#include <lockstep/parallel/training/replica_state.h>
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/Context.h>
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <cstring>
+#include <mutex>
+#include <span>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+at::Generator default_generator(torch::Device device) {
+  return device.is_cpu() ? at::detail::getDefaultCPUGenerator()
+                         : at::globalContext().defaultGenerator(device);
+}
+
+class PackedBytes {
+ public:
+  void add(const void* data, size_t size) {
+    const auto* bytes = static_cast<const uint8_t*>(data);
+    bytes_.insert(bytes_.end(), bytes, bytes + size);
+  }
+  void add_number(int64_t number) { add(&number, sizeof(number)); }
+  void add_tensor(const torch::Tensor& tensor) {
+    const auto host = tensor.cpu().contiguous();
+    add(host.const_data_ptr(), host.nbytes());
+  }
+
+  torch::Tensor tensor() const {
+    auto result = torch::empty({static_cast<int64_t>(bytes_.size())}, torch::kUInt8);
+    if (!bytes_.empty()) std::memcpy(result.mutable_data_ptr(), bytes_.data(), bytes_.size());
+    return result;
+  }
+
+ private:
+  std::vector<uint8_t> bytes_;
+};
+
+class ByteReader {
+ public:
+  explicit ByteReader(std::span<const uint8_t> bytes) : bytes_(bytes) {}
+
+  void read(void* into, size_t size) {
+    if (size > bytes_.size()) {
+      throw FailedError(fmt::format("the state of a replica has {} bytes left where {} were expected",
+                                    bytes_.size(), size));
+    }
+    if (size > 0) std::memcpy(into, bytes_.data(), size);
+    bytes_ = bytes_.subspan(size);
+  }
+  int64_t number() {
+    int64_t result = 0;
+    read(&result, sizeof(result));
+    return result;
+  }
+  torch::Tensor tensor(at::IntArrayRef sizes, torch::ScalarType dtype) {
+    auto result = torch::empty(sizes, dtype);
+    read(result.mutable_data_ptr(), result.nbytes());
+    return result;
+  }
+
+ private:
+  std::span<const uint8_t> bytes_;
+};
+
+}  // namespace
+
+torch::Tensor generator_state(torch::Device device) {
+  auto generator = default_generator(device);
+  const std::lock_guard lock(generator.mutex());
+  return generator.get_state().cpu().clone();
+}
+
+torch::Tensor device_generator_state(torch::Device device) {
+  return device.is_cpu() ? torch::empty({0}, torch::kUInt8) : generator_state(device);
+}
+
+void set_generator_state(torch::Device device, const torch::Tensor& state) {
+  auto generator = default_generator(device);
+  const std::lock_guard lock(generator.mutex());
+  if (state.numel() == 0 || generator.get_state().numel() != state.numel()) return;
+  generator.set_state(state);
+}
+
+std::vector<NamedTensor> host_buffers(const torch::nn::Module& module) {
+  std::vector<NamedTensor> result;
+  for (const auto& item : module.named_buffers()) {
+    const auto& buffer = item.value();
+    result.push_back({.name = item.key(),
+                      .tensor = torch::empty(buffer.sizes(), buffer.scalar_type()).copy_(buffer.detach())});
+  }
+  return result;
+}
+
+torch::Tensor pack(const ReplicaState& state) {
+  PackedBytes bytes;
+  bytes.add_number(state.rows_trained);
+  for (const auto* generator : {&state.host_generator, &state.device_generator}) {
+    bytes.add_number(generator->defined() ? generator->numel() : 0);
+    if (generator->defined()) bytes.add_tensor(*generator);
+  }
+  for (const auto& buffer : state.buffers) bytes.add_tensor(buffer.tensor);
+  return bytes.tensor();
+}
+
+ReplicaState unpack(const torch::Tensor& bytes, const std::vector<NamedTensor>& like) {
+  const auto host = bytes.cpu().contiguous();
+  ByteReader reader({host.const_data_ptr<uint8_t>(), host.nbytes()});
+  ReplicaState state;
+  state.rows_trained = reader.number();
+  for (auto* generator : {&state.host_generator, &state.device_generator}) {
+    const int64_t length = reader.number();
+    *generator = reader.tensor({length}, torch::kUInt8);
+  }
+  for (const auto& buffer : like) {
+    state.buffers.push_back(
+        {.name = buffer.name, .tensor = reader.tensor(buffer.tensor.sizes(), buffer.tensor.scalar_type())});
+  }
+  return state;
+}
+
+}  // namespace lockstep

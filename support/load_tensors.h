@@ -1,0 +1,27 @@
+// Copies tensors by name.
+#pragma once
+
+#include <span>
+#include <string>
+
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// What the tensors belong to, for errors.
+struct TensorOwner {
+  std::string name;   // "model"
+  std::string parts;  // what it is made of: "parameters and buffers"
+  std::string hint;   // of the error
+};
+
+// Throws WeightsError unless `from` has exactly the names of `into`, each once, and the same shapes.
+void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
+                          const TensorOwner& owner);
+
+// Copies each tensor of `from` to the one of the same name, in place; dtypes and devices may differ. Throws
+// as require_same_tensors() does, and then changes nothing.
+void load_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
+                  const TensorOwner& owner);
+
+}  // namespace lockstep
