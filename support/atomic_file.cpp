@@ -127,12 +127,7 @@ void AtomicFile::commit() {
   if (error == EEXIST) already_exists(path_);
   if (error != 0) cannot_write(path_, message_of(error));
   temporary_.clear();
-  // Writes the new name to the disk. Errors are ignored: some file systems cannot, and a crash would only
-  // leave the old file.
-  const int folder = ::open(folder_of(target_).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (folder < 0) return;
-  (void)::fsync(folder);
-  ::close(folder);
+  sync_folder(folder_of(target_));
 }
 
 void need_regular_file(const fs::path& path) {

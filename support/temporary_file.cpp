@@ -47,20 +47,23 @@ void remove_if_stale(const fs::path& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (fd < 0) return;
   struct stat info {};
-  const bool own_file = ::fstat(fd, &info) == 0 && S_ISREG(info.st_mode) && info.st_uid == ::geteuid();
-  if (own_file && ::flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(fd, path)) ::unlink(path.c_str());
+  const bool known = ::fstat(fd, &info) == 0 && (S_ISREG(info.st_mode) || S_ISDIR(info.st_mode));
+  if (known && info.st_uid == ::geteuid() && ::flock(fd, LOCK_EX | LOCK_NB) == 0 && still_named(fd, path)) {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
   ::close(fd);
 }
 
 [[noreturn]] void fail(int error) { throw std::system_error(error, std::generic_category()); }
 
-}  // namespace
-
-TemporaryFile create_temporary(const fs::path& folder) {
+// open(path): makes the file or folder `path`, which must be new, and opens it. Returns -1 and sets errno.
+template <class Open>
+TemporaryFile create(const fs::path& folder, const Open& open) {
   const auto prefix = name_prefix();
   for (int n = 0;; ++n) {
     auto path = folder / fmt::format("{}{}-{}{}", prefix, ::getpid(), n, kEnding);
-    const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // minus the umask
+    const int fd = open(path);
     if (fd < 0 && errno == EEXIST) continue;
     if (fd < 0) fail(errno);
     // Another process may remove the file before it is locked; then try the next name. On a file system
@@ -69,6 +72,24 @@ TemporaryFile create_temporary(const fs::path& folder) {
     if (!taken && still_named(fd, path)) return {std::move(path), fd};
     ::close(fd);
   }
+}
+
+}  // namespace
+
+TemporaryFile create_temporary(const fs::path& folder) {
+  return create(folder, [](const fs::path& path) {
+    return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);  // minus the umask
+  });
+}
+
+TemporaryFile create_temporary_folder(const fs::path& folder) {
+  return create(folder, [](const fs::path& path) {
+    if (::mkdir(path.c_str(), 0777) != 0) return -1;
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    // Another process may have removed it as a dead one's: it is not locked yet. Then try the next name.
+    if (fd < 0 && errno == ENOENT) errno = EEXIST;
+    return fd;
+  });
 }
 
 void remove_stale_temporaries(const fs::path& folder) noexcept {
@@ -83,6 +104,13 @@ void remove_stale_temporaries(const fs::path& folder) noexcept {
   } catch (const std::exception&) {  // out of memory: the next call removes them
     return;
   }
+}
+
+void sync_folder(const fs::path& folder) noexcept {
+  const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return;
+  (void)::fsync(fd);
+  ::close(fd);
 }
 
 int rename_over(const fs::path& from, const fs::path& to) {

@@ -1,4 +1,4 @@
-// Temporary files that are renamed when they are complete.
+// Temporary files and folders that are renamed when they are complete.
 #pragma once
 
 #include <filesystem>
@@ -14,10 +14,17 @@ struct TemporaryFile {
 // caller closes fd. Throws std::system_error.
 TemporaryFile create_temporary(const std::filesystem::path& folder);
 
-// Removes temporary files of dead processes from this folder: those of this user and host that no process has
-// locked. (Locks of other hosts may be invisible here, and a process id may be in use again.) Skips files
-// that it cannot open.
+// The same for a folder ".lockstep-HOST-PID-N.tmp"; fd is open for reading.
+TemporaryFile create_temporary_folder(const std::filesystem::path& folder);
+
+// Removes temporary files and folders of dead processes from this folder: those of this user and host that no
+// process has locked. (Locks of other hosts may be invisible here, and a process id may be in use again.)
+// Skips files that it cannot open.
 void remove_stale_temporaries(const std::filesystem::path& folder) noexcept;
+
+// Writes the names in this folder to the disk. Errors are ignored: some file systems cannot, and a crash
+// would only leave older names.
+void sync_folder(const std::filesystem::path& folder) noexcept;
 
 // Rename a file; return 0 or errno. rename_to_new() never replaces a file: it returns EEXIST if there is one.
 int rename_over(const std::filesystem::path& from, const std::filesystem::path& to);

@@ -10,8 +10,8 @@ namespace lockstep::testing {
 
 class TempFolder {
  public:
-  TempFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-XXXXXX").string();
+  explicit TempFolder(const std::filesystem::path& parent = std::filesystem::temp_directory_path()) {
+    std::string name = (parent / "lockstep-XXXXXX").string();
     if (!mkdtemp(name.data())) throw std::runtime_error("cannot make the folder " + name);
     path_ = name;
   }

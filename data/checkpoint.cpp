@@ -1,0 +1,278 @@
+#include <lockstep/data/checkpoint.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <stdexcept>
+#include <system_error>
+#include <utility>
+
+#include <lockstep/data/sha256.h>
+#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/temporary_file.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kManifest = "manifest.json";
+constexpr int kFormat = 1;
+constexpr uint64_t kMostManifestBytes = 1 << 20;
+constexpr uint64_t kMostTextBytes = 64 << 20;
+constexpr int kManifestDepth = 3;  // of the values
+
+std::string message_of(int error) { return std::generic_category().message(error); }
+
+[[noreturn]] void cannot_write(const fs::path& folder, const std::string& why) {
+  throw OutputError(fmt::format("cannot write the checkpoint '{}': {}", folder.native(), why));
+}
+
+[[noreturn]] void damaged(const fs::path& folder, const std::string& why) {
+  throw WeightsError(fmt::format("the checkpoint '{}' is damaged: {}", folder.native(), why),
+                     "take another checkpoint of the run");
+}
+
+fs::path parent_of(const fs::path& folder) {
+  return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
+}
+
+// A temporary folder, removed unless it was renamed.
+class NewFolder {
+ public:
+  explicit NewFolder(const fs::path& parent) : temporary_(create_temporary_folder(parent)) {}
+  ~NewFolder() {
+    std::error_code ignored;
+    if (!renamed_) fs::remove_all(temporary_.path, ignored);  // before close() releases the lock
+    ::close(temporary_.fd);
+  }
+  NewFolder(const NewFolder&) = delete;
+  NewFolder& operator=(const NewFolder&) = delete;
+
+  const fs::path& path() const { return temporary_.path; }
+
+  // Returns 0 or errno. Never replaces a folder that is not empty.
+  int rename_to(const fs::path& target) {
+    sync_folder(temporary_.path);
+    const int error = rename_over(temporary_.path, target);
+    renamed_ = error == 0;
+    return error;
+  }
+
+ private:
+  const TemporaryFile temporary_;
+  bool renamed_ = false;
+};
+
+bool is_tensor_file(const std::string& name) { return name.ends_with(".safetensors"); }
+
+// An open file. Its functions throw std::system_error.
+class FileToRead {
+ public:
+  explicit FileToRead(const fs::path& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+    if (fd_ < 0) throw std::system_error(errno, std::generic_category());
+  }
+  ~FileToRead() { ::close(fd_); }
+  FileToRead(const FileToRead&) = delete;
+  FileToRead& operator=(const FileToRead&) = delete;
+
+  // Returns the next bytes; none at the end of the file.
+  std::span<const char> next() {
+    for (;;) {
+      const auto count = ::read(fd_, part_.data(), part_.size());
+      if (count >= 0) return {part_.data(), static_cast<size_t>(count)};
+      if (errno != EINTR) throw std::system_error(errno, std::generic_category());
+    }
+  }
+
+ private:
+  const int fd_;
+  std::array<char, 1 << 16> part_;
+};
+
+struct FileDigest {
+  uint64_t bytes = 0;
+  std::string sha256;
+};
+
+FileDigest digest_of(const fs::path& path) {
+  FileToRead file(path);
+  FileDigest digest;
+  Sha256 hash;
+  for (auto part = file.next(); !part.empty(); part = file.next()) {
+    hash.update(std::as_bytes(part));
+    digest.bytes += part.size();
+  }
+  digest.sha256 = hash.hex();
+  return digest;
+}
+
+std::string text_of(const fs::path& path, uint64_t most_bytes) {
+  FileToRead file(path);
+  std::string text;
+  for (auto part = file.next(); !part.empty(); part = file.next()) {
+    text.append(part.begin(), part.end());
+    if (text.size() > most_bytes) {
+      throw std::runtime_error(fmt::format("it has more than {} bytes", most_bytes));
+    }
+  }
+  return text;
+}
+
+std::string text_of(const Json& manifest) { return manifest.dump(2) + "\n"; }
+
+void write_text(const fs::path& path, const std::string& text) {
+  AtomicFile file(path, /*overwrite=*/false);
+  file.write(text);
+  file.commit();
+}
+
+void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
+  Json files = Json::object();
+  const auto note = [&](const std::string& name) {
+    const auto digest = digest_of(folder / name);
+    files[name] = {{"bytes", digest.bytes}, {"sha256", digest.sha256}};
+  };
+  for (const auto& [name, file] : checkpoint.tensors) {
+    save_safetensors(folder / name, file, /*overwrite=*/false);
+    note(name);
+  }
+  for (const auto& [name, text] : checkpoint.texts) {
+    write_text(folder / name, text);
+    note(name);
+  }
+  write_text(folder / kManifest, text_of({{"format", kFormat}, {"files", files}}));
+}
+
+Json parse_manifest(const fs::path& folder, const std::string& text) {
+  const auto shallow = [](int depth, Json::parse_event_t, const Json&) { return depth <= kManifestDepth; };
+  auto manifest = Json::parse(text, shallow, /*allow_exceptions=*/false);
+  if (manifest.is_object() && manifest.contains("format") && manifest["format"].is_number_integer() &&
+      manifest["format"] != kFormat) {
+    throw WeightsError(fmt::format("the checkpoint '{}' has format {}, this version of lockstep reads {}",
+                                   folder.native(), manifest["format"].dump(), kFormat),
+                       "use the version of lockstep that has written it");
+  }
+  // One byte more or less anywhere shows: the text is what the writer makes of these values.
+  const bool as_written = manifest.is_object() && manifest.size() == 2 && manifest.contains("format") &&
+                          manifest.contains("files") && manifest["files"].is_object() &&
+                          text_of(manifest) == text;
+  if (!as_written) damaged(folder, fmt::format("{} is not as it was written", kManifest));
+  return manifest;
+}
+
+// The names of the files, each of which is as the manifest says.
+std::vector<std::string> verified_files(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::is_directory(folder, error)) {
+    throw WeightsError(fmt::format("there is no checkpoint '{}'", folder.native()));
+  }
+  if (!fs::is_regular_file(folder / kManifest, error))
+    damaged(folder, fmt::format("it has no {}", kManifest));
+  std::vector<std::string> names;
+  std::string now = kManifest;
+  try {
+    const auto manifest = parse_manifest(folder, text_of(folder / kManifest, kMostManifestBytes));
+    for (const auto& [name, entry] : manifest["files"].items()) {
+      now = name;
+      if (name.empty() || name.find('/') != std::string::npos || name.front() == '.') {
+        damaged(folder, fmt::format("'{}' is no name of a file in it", name));
+      }
+      if (!fs::is_regular_file(folder / name)) damaged(folder, fmt::format("{} is missing", name));
+      const auto digest = digest_of(folder / name);
+      if (entry.at("bytes") != digest.bytes) {
+        damaged(folder, fmt::format("{} has {} bytes, the manifest says {}", name, digest.bytes,
+                                    entry.at("bytes").dump()));
+      }
+      if (entry.at("sha256") != digest.sha256) {
+        damaged(folder, fmt::format("the SHA-256 of {} is not the manifest's", name));
+      }
+      names.push_back(name);
+    }
+  } catch (const Json::exception&) {
+    damaged(folder, fmt::format("{} is not as it was written", kManifest));
+  } catch (const std::system_error& failure) {
+    damaged(folder, fmt::format("{} cannot be read: {}", now, failure.code().message()));
+  } catch (const WeightsError&) {
+    throw;
+  } catch (const std::runtime_error& failure) {
+    damaged(folder, fmt::format("{} cannot be read: {}", now, failure.what()));
+  }
+  return names;
+}
+
+}  // namespace
+
+void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
+  const auto parent = parent_of(folder);
+  try {
+    remove_stale_temporaries(parent);
+    NewFolder made(parent);
+    write_files(made.path(), checkpoint);
+    int error = made.rename_to(folder);
+    if (error == EEXIST || error == ENOTEMPTY) {  // only one that was resumed from an older one has this step
+      remove_checkpoint(folder);
+      error = made.rename_to(folder);
+    }
+    if (error != 0) cannot_write(folder, message_of(error));
+    sync_folder(parent);
+  } catch (const std::system_error& error) {
+    cannot_write(folder, error.code().message());
+  }
+}
+
+void verify_checkpoint(const fs::path& folder) { verified_files(folder); }
+
+Checkpoint read_checkpoint(const fs::path& folder) {
+  Checkpoint checkpoint;
+  for (const auto& name : verified_files(folder)) {
+    if (is_tensor_file(name)) {
+      checkpoint.tensors.emplace(name, load_safetensors(folder / name));
+      continue;
+    }
+    try {
+      checkpoint.texts.emplace(name, text_of(folder / name, kMostTextBytes));
+    } catch (const std::runtime_error& failure) {
+      damaged(folder, fmt::format("{} cannot be read: {}", name, failure.what()));
+    }
+  }
+  return checkpoint;
+}
+
+void link_checkpoint(const fs::path& folder, const std::string& name) {
+  const auto parent = parent_of(folder);
+  try {
+    // A link cannot be locked. It is made in a temporary folder, which a killed process leaves to the next
+    // one.
+    const NewFolder made(parent);
+    const auto link = made.path() / name;
+    fs::create_symlink(folder.filename(), link);
+    if (const int error = rename_over(link, parent / name)) cannot_write(parent / name, message_of(error));
+    sync_folder(parent);
+  } catch (const std::system_error& error) {
+    cannot_write(parent / name, error.code().message());
+  }
+}
+
+void remove_checkpoint(const fs::path& folder) {
+  try {
+    // It loses its name at once. What is left when this process is killed is removed as a stale temporary.
+    const NewFolder made(parent_of(folder));
+    if (const int error = rename_over(folder, made.path())) {
+      throw OutputError(
+          fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), message_of(error)));
+    }
+  } catch (const std::system_error& error) {
+    throw OutputError(
+        fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), error.code().message()));
+  }
+}
+
+}  // namespace lockstep

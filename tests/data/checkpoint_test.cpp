@@ -1,0 +1,181 @@
+// A checkpoint appears whole or not at all, whatever fails while it is written; all damage is found.
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <lockstep/tests/catch.h>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/checkpoint.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/temporary_file.h>
+#include <lockstep/tests/support/files.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+Checkpoint small_checkpoint(int seed) {
+  Checkpoint checkpoint;
+  checkpoint.tensors["model.safetensors"] = {
+      .tensors = {{"a", torch::arange(7, torch::kFloat32).add(seed)}, {"b.c", torch::full({2, 3}, seed)}},
+      .metadata = {{"model", "lenet"}}};
+  checkpoint.tensors["optimizer.safetensors"] = {.tensors = {{"step", torch::tensor(2.5)}}, .metadata = {}};
+  checkpoint.texts["state.json"] = "{\"steps\": " + std::to_string(seed) + "}\n";
+  return checkpoint;
+}
+
+bool same(const Checkpoint& a, const Checkpoint& b) {
+  if (a.texts != b.texts || a.tensors.size() != b.tensors.size()) return false;
+  for (const auto& [name, file] : a.tensors) {
+    const auto other = b.tensors.find(name);
+    if (other == b.tensors.end() || other->second.metadata != file.metadata) return false;
+    if (other->second.tensors.size() != file.tensors.size()) return false;
+    for (const auto& tensor : file.tensors) {
+      bool found = false;
+      for (const auto& candidate : other->second.tensors) {
+        found |= candidate.name == tensor.name && candidate.tensor.equal(tensor.tensor);
+      }
+      if (!found) return false;
+    }
+  }
+  return true;
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+}  // namespace
+
+TEST_CASE("a checkpoint is read as it was written, and replaces one of its name") {
+  const TempFolder folder;
+  write_checkpoint(folder / "step-1", small_checkpoint(1));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"step-1"});
+  CHECK(names_in(folder / "step-1") == std::vector<std::string>{"manifest.json", "model.safetensors",
+                                                                "optimizer.safetensors", "state.json"});
+  CHECK(same(read_checkpoint(folder / "step-1"), small_checkpoint(1)));
+  CHECK_FALSE(same(read_checkpoint(folder / "step-1"), small_checkpoint(2)));
+
+  write_checkpoint(folder / "step-1", small_checkpoint(2));
+  CHECK(same(read_checkpoint(folder / "step-1"), small_checkpoint(2)));
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"step-1"});
+}
+
+TEST_CASE("the manifest's digests are those of sha256sum") {
+  const TempFolder folder;
+  write_checkpoint(folder / "c", {.tensors = {}, .texts = {{"state.json", "abc"}}});
+  // NIST's example for "abc".
+  CHECK(read_file(folder / "c/manifest.json") ==
+        "{\n  \"files\": {\n    \"state.json\": {\n      \"bytes\": 3,\n      \"sha256\": "
+        "\"ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad\"\n    }\n  },\n  \"format\": "
+        "1\n}\n");
+}
+
+TEST_CASE("links name a checkpoint and are replaced; a removed checkpoint leaves nothing") {
+  const TempFolder folder;
+  for (int step : {1, 2}) {
+    write_checkpoint(folder / ("step-" + std::to_string(step)), small_checkpoint(step));
+    link_checkpoint(folder / ("step-" + std::to_string(step)), "last");
+  }
+  CHECK(fs::read_symlink(folder / "last") == "step-2");
+  CHECK(same(read_checkpoint(folder / "last"), small_checkpoint(2)));
+  remove_checkpoint(folder / "step-1");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"last", "step-2"});
+  CHECK_THROWS_AS(remove_checkpoint(folder / "step-1"), OutputError);
+}
+
+TEST_CASE("every flipped byte and every truncation of a checkpoint is found") {
+  const TempFolder folder;
+  const auto checkpoint = folder / "c";
+  write_checkpoint(checkpoint, small_checkpoint(1));
+  verify_checkpoint(checkpoint);
+  for (const auto& name : names_in(checkpoint)) {
+    const auto bytes = read_file(checkpoint / name);
+    for (size_t i = 0; i < bytes.size(); ++i) {
+      auto flipped = bytes;
+      flipped[i] = static_cast<char>(flipped[i] ^ (1 << (i % 8)));
+      write_file(checkpoint / name, flipped);
+      INFO(name << ", byte " << i);
+      CHECK_THROWS_AS(verify_checkpoint(checkpoint), WeightsError);
+      write_file(checkpoint / name, bytes.substr(0, i));
+      CHECK_THROWS_AS(verify_checkpoint(checkpoint), WeightsError);
+    }
+    write_file(checkpoint / name, bytes + " ");
+    CHECK_THROWS_AS(verify_checkpoint(checkpoint), WeightsError);
+    fs::remove(checkpoint / name);
+    CHECK_THROWS_AS(verify_checkpoint(checkpoint), WeightsError);
+    write_file(checkpoint / name, bytes);
+    verify_checkpoint(checkpoint);
+  }
+}
+
+TEST_CASE("a damaged checkpoint is named with what is wrong") {
+  const TempFolder folder;
+  const auto checkpoint = folder / "c";
+  const auto refused = [&](const std::string& text) {
+    CHECK_THROWS_WITH(read_checkpoint(checkpoint), ContainsSubstring(text));
+  };
+  refused("there is no checkpoint '" + checkpoint.string() + "'");
+  fs::create_directory(checkpoint);
+  refused("it has no manifest.json");
+  write_checkpoint(checkpoint, small_checkpoint(1));
+  const auto manifest = read_file(checkpoint / "manifest.json");
+  const auto with = [&](const std::string& text) { write_file(checkpoint / "manifest.json", text); };
+  with("{\"format\": 2}");
+  refused("has format 2, this version of lockstep reads 1");
+  with(std::string(80'000, '['));
+  refused("manifest.json is not as it was written");
+  with(std::string(2 << 20, ' '));
+  refused("it has more than 1048576 bytes");
+  with("{\n  \"files\": {\n    \"../c\": {}\n  },\n  \"format\": 1\n}\n");
+  refused("'../c' is no name of a file in it");
+  with("{\n  \"files\": {\n    \"x\": {}\n  },\n  \"format\": 1\n}\n");
+  refused("x is missing");
+  with(manifest);
+  write_file(checkpoint / "state.json", "abc");
+  refused("state.json has 3 bytes, the manifest says 13");
+  write_file(checkpoint / "state.json", "{\"steps\": 2}\n");
+  refused("the SHA-256 of state.json is not the manifest's");
+}
+
+TEST_CASE("what killed writers have left is removed by the next one; a living writer's folder stays") {
+  const TempFolder folder;
+  const auto living = create_temporary_folder(folder.path());
+  fs::path dead;
+  {
+    const auto temporary = create_temporary_folder(folder.path());
+    dead = temporary.path;
+    write_file(dead / "model.safetensors", "half");
+    ::close(temporary.fd);
+  }
+  write_checkpoint(folder / "c", small_checkpoint(1));
+  CHECK_FALSE(fs::exists(dead));
+  CHECK(fs::exists(living.path));
+  ::close(living.fd);
+}
+
+TEST_CASE("a checkpoint that cannot be written leaves nothing, and the one before as it was") {
+  const TempFolder folder;
+  CHECK_THROWS_AS(write_checkpoint(folder / "none/c", small_checkpoint(1)), OutputError);
+  write_checkpoint(folder / "c", small_checkpoint(1));
+
+  auto bad = small_checkpoint(2);
+  bad.tensors["z.safetensors"] = {.tensors = {{"undefined", torch::Tensor()}}, .metadata = {}};
+  CHECK_THROWS_AS(write_checkpoint(folder / "c", bad), OutputError);
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"c"});
+  CHECK(same(read_checkpoint(folder / "c"), small_checkpoint(1)));
+
+  write_file(folder / "taken", "a file");
+  CHECK_THROWS_WITH(write_checkpoint(folder / "taken", small_checkpoint(1)),
+                    ContainsSubstring("cannot write the checkpoint '" + (folder / "taken").string() + "'"));
+  CHECK(read_file(folder / "taken") == "a file");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"c", "taken"});
+}
