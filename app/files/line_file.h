@@ -1,10 +1,12 @@
 // A file of lines, such as the metrics of a run.
 #pragma once
 
-#include <optional>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <variant>
 
+#include <lockstep/app/files/growing_file.h>
 #include <lockstep/support/atomic_file.h>
 
 namespace lockstep {
@@ -20,12 +22,22 @@ class LineFile {
   // AtomicFile.
   LineFile(const std::string& path, bool overwrite);
 
+  // Goes on with a file after its first bytes, see GrowingFile.
+  struct After {
+    int64_t bytes = 0;
+  };
+  LineFile(const std::string& path, After after);
+
   // Writes the line and a newline at once. Throws OutputError (for example: disk full).
   void append_line(std::string_view line);
 
+  // Bytes of a file that was gone on with; else 0.
+  int64_t size() const;
+
  private:
-  std::optional<AtomicFile> file_;  // empty: standard output
-  bool in_place_ = false;
+  struct StandardOutput {};
+  std::variant<StandardOutput, AtomicFile, GrowingFile> file_;
+  bool in_place_ = false;  // an AtomicFile that has its name
 };
 
 }  // namespace lockstep

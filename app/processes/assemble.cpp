@@ -11,6 +11,7 @@
 #include <utility>
 
 #include <lockstep/app/processes/together.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/world/host_names.h>
@@ -34,6 +35,10 @@ Member introduction(const TrainFlags& options, const World& place) {
   member["print_weights_hash"] = options.print_weights_hash;
   member["save"] = options.save.has_value();
   member["trace"] = options.trace.has_value();
+  member["checkpoint_every"] = or_null(options.checkpoint_every);
+  member["resume"] = options.resume.has_value();
+  member["batch_size"] = or_null(options.batch_size);
+  member["lr"] = or_null(options.lr);
   return member;
 }
 
@@ -66,6 +71,14 @@ void follow(const Member& first, TrainFlags& options) {
   options.print_weights_hash = first.at("print_weights_hash").get<bool>();
   options.save = file_of_first(first, "save");
   options.trace = file_of_first(first, "trace");
+  options.resume = file_of_first(first, "resume");
+  options.checkpoint_every.reset();
+  if (const auto& every = first.at("checkpoint_every"); every.is_string()) {
+    options.checkpoint_every = every.get<std::string>();
+  }
+  if (!options.resume) return;  // else values that process 0 has from the checkpoint
+  if (!options.batch_size && !first.at("batch_size").is_null()) options.batch_size = first.at("batch_size");
+  if (!options.lr && !first.at("lr").is_null()) options.lr = first.at("lr");
   options.metrics.reset();
   options.quiet = true;
 }

@@ -152,7 +152,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
 std::optional<CellFigures> figures_of(const PlannedCell& planned) {
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
   try {
-    const auto run = TrainRun(planned.plan, planned.options, terminal, nullptr).run();
+    const auto run = TrainRun(planned.plan, planned.options, terminal, RunOutputs{}).run();
     return CellFigures{
         .accuracy = run.test_accuracy,
         .test_loss = run.test_loss,

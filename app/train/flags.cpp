@@ -34,8 +34,9 @@ std::vector<FlagGroup> flag_groups() {
             "--kernels", "--cuda-graph", "--in-flight", "--deterministic", "--invariant"}},
           {"Measuring", {"--repeat", "--iterations", "--scaling", "--predict", "--link"}},
           {"Watching and keeping",
-           {"--log-every", "--metrics", "--trace", "--save", "--json", "--resume", "--overwrite",
-            "--print-weights-hash", "--quiet", "--dry-run"}},
+           {"--log-every", "--metrics", "--trace", "--save", "--output", "--checkpoint-every", "--keep",
+            "--resume", "--resume-anyway", "--json", "--overwrite", "--print-weights-hash", "--quiet",
+            "--dry-run"}},
           {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--check-sync", "--listen"}}};
 }
 

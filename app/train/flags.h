@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
@@ -67,6 +68,11 @@ struct TrainFlags {
   std::optional<std::string> trace;    // a file for chrome://tracing
   std::optional<std::string> save;     // a safetensors file
   bool overwrite = false;
+  std::optional<std::string> output;  // the run's folder; "": a numbered one below runs/
+  std::optional<std::string> checkpoint_every;
+  int64_t keep = 3;                        // checkpoints
+  std::optional<std::string> resume;       // "auto", a run's folder or a checkpoint's
+  std::vector<std::string> resume_anyway;  // settings that may differ from the checkpoint's
   bool print_weights_hash = false;
   bool quiet = false;
   bool dry_run = false;

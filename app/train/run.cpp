@@ -8,9 +8,11 @@
 #include <utility>
 
 #include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/curve.h>
 #include <lockstep/app/train/evaluation_notice.h>
+#include <lockstep/app/train/fields.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/weights_hash.h>
 #include <lockstep/parallel/split_batch.h>
@@ -32,15 +34,29 @@ std::string diverged_hint(const TrainPlan& plan) {
 }  // namespace
 
 TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
-                   LineFile* metrics, SecondsClock clock)
+                   RunOutputs outputs, const RunState* resume, SecondsClock clock)
     : plan_(plan),
       options_(options),
       terminal_(terminal),
-      metrics_(metrics),
+      outputs_(std::move(outputs)),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
       agreement_(plan.world.connection.get()),
-      clock_(std::move(clock)) {}
+      clock_(std::move(clock)) {
+  if (resume) go_on_from(*resume);
+  saved_at_ = clock_();
+}
+
+// All processes load; process 0 has the state, and tells the others how far it is.
+void TrainRun::go_on_from(const RunState& state) {
+  trainer_.load(state.trainer);
+  progress_ = state.progress;
+  if (plan_.world.connection) {
+    const auto told = plan_.world.connection->gather(to_json(progress_).dump());
+    progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
+  }
+  steps_done_ = resumed_steps_ = saved_steps_ = trainer_.steps_taken();
+}
 
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
@@ -52,11 +68,12 @@ TrainerOptions TrainRun::trainer_options() {
 
 RunReport TrainRun::run() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  record(plan_json(plan_));
+  if (resumed_steps_ == 0) record(plan_json(plan_));
   RunReport report;
   try {
     report = run_epochs();
   } catch (const InterruptedError& error) {
+    save_checkpoint();
     record_failure("stopped", error.what());
     throw;
   } catch (const NumericError& error) {
@@ -81,16 +98,22 @@ RunReport TrainRun::run_epochs() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
   double seconds = 0;
   RunReport run;
-  for (int64_t epoch = 1; steps_done_ < plan_.total_steps; ++epoch) {
-    const auto report = run_epoch(epoch);
-    seconds += report.seconds;
-    accuracy_.push_back(report.test.accuracy());
+  while (!complete()) {
+    const auto report = run_epoch(progress_.epoch);
+    seconds = progress_.seconds + report.seconds;
+    progress_.accuracy.push_back(report.test.accuracy());
     run.test_accuracy = report.test.accuracy();
     run.test_loss = report.test.loss();
     run.train_loss = mean_loss(report.sums);
     print(epoch_lines(report, plan_));
     record(epoch_json(report));
     show_curve();
+    if (progress_.step < plan_.steps_per_epoch) break;  // --limit-steps ends the run within an epoch
+    progress_ = {.epoch = progress_.epoch + 1,
+                 .seconds = seconds,
+                 .lr = report.lr,
+                 .accuracy = std::move(progress_.accuracy)};
+    save_after_epoch(report.test.accuracy());
   }
 
   run.steps = steps_done_;
@@ -107,27 +130,30 @@ RunReport TrainRun::run_epochs() {
 
 EpochReport TrainRun::run_epoch(int64_t epoch) {
   const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.set.train.size());
-  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_);
+  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   begin_intervals();
-  const double begin = clock_();
-  step_lines_.start(begin);
-  for (int64_t step = 1; step <= steps; ++step) {
+  step_lines_.start(clock_());
+  for (int64_t step = progress_.step + 1; step <= steps; ++step) {
     const auto first = static_cast<size_t>(step - 1) * batch_size;
     run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
+    progress_.step = step;
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
     auto news = own_news();
     // Reading the clock costs nothing. A line waits for the step.
     news.line_due = !recorded && !options_.quiet && step_lines_.due(clock_());
     const auto all = step == steps ? agreement_.settle(news) : agreement_.after_step(news);
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
-    if (steps_done_ == 1) leave_out_first_step(recorded);
+    if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);
     stop_after_step(agreement_.alone() ? own_news() : all, epoch, step);
+    if (step < steps && checkpoint_due(all.checkpoint_due)) save_checkpoint();
   }
   take_sums(epoch);  // waits for the last step
+  // A run that goes on from the middle of an epoch evaluates it when it is whole.
+  if (steps < plan_.steps_per_epoch) save_checkpoint();
   const double end = clock_();
   epoch_.times += trainer_.take_times();
-  EpochReport report{.epoch = epoch, .sums = epoch_.sums, .lr = epoch_.lr, .seconds = end - begin};
+  EpochReport report{.epoch = epoch, .sums = epoch_.sums, .lr = epoch_.lr, .seconds = end - epoch_begin_};
   if (phases_known(plan_)) report.phases = mean_phases(epoch_);
   evaluate(report);
   report.test_seconds = clock_() - end;
@@ -161,10 +187,16 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
     interval->lr = lr;
   }
   ++steps_done_;
-  if (steps_done_ == 1) trainer_.synchronize();  // the first step is timed alone
+  if (steps_done_ == resumed_steps_ + 1) trainer_.synchronize();  // the first step is timed alone
 }
 
-void TrainRun::begin_intervals() { epoch_ = printed_ = recorded_ = {.begin = clock_()}; }
+// With what a resumed epoch has summed before its break.
+void TrainRun::begin_intervals() {
+  epoch_ = printed_ = recorded_ = {.begin = clock_(), .lr = progress_.lr};
+  epoch_.sums = progress_.epoch_sums;
+  printed_.sums = recorded_.sums = progress_.recorded_sums;
+  epoch_begin_ = epoch_.begin - progress_.epoch_seconds;
+}
 
 // The run's first step also does what is done only once. Its time is left out of the means, but not of its
 // own line.
@@ -221,7 +253,10 @@ void TrainRun::report_split() {
 }
 
 StepNews TrainRun::own_news() const {
-  return {.signal = interrupt_.signal(), .output_failed = failed_output_ != nullptr};
+  const double period = outputs_.every && outputs_.checkpoints ? outputs_.every->seconds : 0;
+  return {.signal = interrupt_.signal(),
+          .output_failed = failed_output_ != nullptr,
+          .checkpoint_due = period > 0 && clock_() - saved_at_ >= period};
 }
 
 void TrainRun::stop_after_step(const StepNews& all, int64_t epoch, int64_t step) {
@@ -238,11 +273,48 @@ void TrainRun::stop_if_asked(const StepNews& all, const std::string& where) cons
   if (all.signal) throw InterruptedError(*all.signal, where);
 }
 
+// told: process 0's clock says so. Between epochs progress_ counts the next one.
+bool TrainRun::checkpoint_due(bool told) const {
+  if (!outputs_.every) return false;
+  const auto& every = *outputs_.every;
+  if (every.steps > 0) return steps_done_ % every.steps == 0;
+  if (every.epochs > 0) return progress_.step == 0 && (progress_.epoch - 1) % every.epochs == 0;
+  return told;
+}
+
+void TrainRun::save_after_epoch(double test_accuracy) {
+  if (!outputs_.every) return;
+  const auto all = agreement_.settle(own_news());
+  if (complete() || checkpoint_due(all.checkpoint_due)) save_checkpoint(test_accuracy);
+}
+
+// A collective. Weights whose loss is not finite are never saved: take_sums() throws.
+void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
+  if (!outputs_.every || steps_done_ == 0) return;
+  if (steps_done_ == saved_steps_ && !test_accuracy) return;
+  if (progress_.step > 0) take_sums(progress_.epoch);
+  RunState state{.trainer = trainer_.state(), .progress = progress_};
+  saved_steps_ = steps_done_;
+  agreement_.checkpoint_made();
+  if (!outputs_.checkpoints) return;
+  saved_at_ = clock_();
+  if (progress_.step > 0) {
+    state.progress.epoch_seconds = saved_at_ - epoch_begin_;
+    state.progress.lr = epoch_.lr;
+    state.progress.epoch_sums = epoch_.sums;
+    state.progress.recorded_sums = recorded_.sums;
+  }
+  state.plan = plan_fields(plan_);
+  state.environment = environment_json();
+  if (outputs_.run_metrics) state.metrics_bytes = outputs_.run_metrics->size();
+  deliver([&] { outputs_.checkpoints->save(std::move(state), test_accuracy); });
+}
+
 void TrainRun::show_curve() {
   constexpr int kWidth = 64;
   constexpr int kHeight = 9;  // the axis labels are evenly spaced
   if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
-  const auto curve = draw_curve(accuracy_, static_cast<int>(plan_.epochs),
+  const auto curve = draw_curve(progress_.accuracy, static_cast<int>(plan_.epochs),
                                 std::min(kWidth, terminal_.width()), kHeight, utf8_locale());
   deliver([&] { write_stdout(curve); });
 }
@@ -252,7 +324,9 @@ void TrainRun::print(const std::string& line) {
 }
 
 void TrainRun::record(const std::string& json) {
-  if (metrics_) deliver([&] { metrics_->append_line(json); });
+  for (auto* file : {outputs_.metrics, outputs_.run_metrics}) {
+    if (file) deliver([&] { file->append_line(json); });
+  }
 }
 
 void TrainRun::deliver(const std::function<void()>& write) {

@@ -4,14 +4,18 @@
 
 #include <exception>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <lockstep/app/checkpoint/interval.h>
+#include <lockstep/app/checkpoint/writer.h>
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/line_timer.h>
 #include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/progress.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/step_agreement.h>
 #include <lockstep/parallel/timing/trace.h>
@@ -19,11 +23,20 @@
 
 namespace lockstep {
 
+// Where a run's results go. Each may be null; the files and the writer are process 0's.
+struct RunOutputs {
+  LineFile* metrics = nullptr;                   // of --metrics
+  LineFile* run_metrics = nullptr;               // of the run folder
+  CheckpointWriter* checkpoints = nullptr;       // of the run folder
+  std::optional<CheckpointInterval> every = {};  // the same in all processes; empty: no checkpoints
+};
+
 class TrainRun {
  public:
-  // `metrics` may be null. Keeps references to all arguments but the clock.
-  TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, LineFile* metrics,
-           SecondsClock clock = steady_seconds);
+  // resume: goes on from there; in other processes than the first only the pointer's presence counts. Keeps
+  // references to all arguments but the clock and the outputs.
+  TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, RunOutputs outputs,
+           const RunState* resume = nullptr, SecondsClock clock = steady_seconds);
 
   // Throws after the current step: NumericError if the loss is not finite, InterruptedError if a signal
   // came, OutputError if standard output or the metrics cannot be written. Of several processes all throw
@@ -33,6 +46,10 @@ class TrainRun {
 
   // Valid after run() has returned or has thrown InterruptedError or OutputError.
   bool has_trained() const { return steps_done_ > 0; }
+
+  // Whether there is nothing left to do. A resumed run may be.
+  bool complete() const { return steps_done_ >= plan_.total_steps && progress_.step == 0; }
+  int64_t steps_done() const { return steps_done_; }
   std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }
 
@@ -54,6 +71,10 @@ class TrainRun {
   StepNews own_news() const;
   void stop_after_step(const StepNews& all, int64_t epoch, int64_t step);
   void stop_if_asked(const StepNews& all, const std::string& where) const;
+  void go_on_from(const RunState& state);
+  bool checkpoint_due(bool told) const;
+  void save_after_epoch(double test_accuracy);
+  void save_checkpoint(std::optional<double> test_accuracy = {});
   void show_curve();
   void print(const std::string& line);
   void record(const std::string& json);
@@ -63,7 +84,7 @@ class TrainRun {
   const TrainPlan& plan_;
   const TrainFlags& options_;
   const Terminal& terminal_;
-  LineFile* metrics_;
+  const RunOutputs outputs_;
   const InterruptGuard interrupt_{"the current step"};
   std::exception_ptr failed_output_;  // the first OutputError
   Trace trace_;
@@ -72,11 +93,15 @@ class TrainRun {
 
   const SecondsClock clock_;
   LineTimer step_lines_;
-  int64_t steps_done_ = 0;        // of the whole run
-  StepInterval epoch_;            // since the epoch's begin
-  StepInterval printed_;          // since the last printed step line
-  StepInterval recorded_;         // since the last step line of the metrics: one every --log-every steps
-  std::vector<double> accuracy_;  // on the test set, after each epoch
+  int64_t steps_done_ = 0;     // of the whole run
+  int64_t resumed_steps_ = 0;  // of those, before this program was started
+  int64_t saved_steps_ = -1;   // steps done at the last checkpoint
+  double saved_at_ = 0;        // seconds of the clock then
+  double epoch_begin_ = 0;     // seconds of the clock, as if the epoch had had no break
+  TrainProgress progress_;     // but for what the intervals have summed since
+  StepInterval epoch_;         // since the epoch's begin
+  StepInterval printed_;       // since the last printed step line
+  StepInterval recorded_;      // since the last step line of the metrics: one every --log-every steps
 };
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@ struct StepNews {
   std::optional<int> signal = {};  // SIGHUP, SIGINT or SIGTERM has come
   bool output_failed = false;      // standard output or the metrics cannot be written
   bool line_due = false;           // it is time for a step line
+  bool checkpoint_due = false;     // it is time for a checkpoint
 };
 
 // Every process must stop after the same step, and compute the sums of a step line after the same step, or
@@ -43,6 +44,9 @@ class StepAgreement {
   // A line has been printed: what was told before, that one is due, counts no more.
   void line_printed();
 
+  // The same for a checkpoint that was made.
+  void checkpoint_made();
+
  private:
   StepNews read();
   void tell(const StepNews& own);
@@ -51,6 +55,7 @@ class StepAgreement {
   torch::Tensor told_;                // (slots) int64; the sum over the processes when pending_ is done
   std::future<void> pending_;         // valid while told_ has not been read
   bool line_printed_ = false;         // since told_ was told
+  bool checkpoint_made_ = false;      // the same
 };
 
 }  // namespace lockstep

@@ -15,6 +15,9 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/checkpoint/interval.h>
+#include <lockstep/app/checkpoint/kept_run.h>
+#include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
@@ -49,6 +52,35 @@
 namespace lockstep {
 namespace {
 
+void add_run_folder_flags(CLI::App& train, TrainFlags& options) {
+  const auto set_output = [&options](const CLI::results_t& words) {
+    options.output = words.front();
+    return true;
+  };
+  train
+      .add_option("--output", set_output,
+                  "Keep checkpoints and metrics in this new folder; without DIR in runs/RECIPE-NUMBER")
+      ->expected(0, 1)
+      ->type_name("[DIR]");
+  train
+      .add_option("--checkpoint-every", options.checkpoint_every,
+                  "Write a checkpoint every N steps, Ns (seconds) or Nepochs; by default 1epoch")
+      ->type_name("N|Ns|Nepochs");
+  train.add_option("--keep", options.keep, "Keep so many of the newest checkpoints, and the best one")
+      ->check(positive_int());
+  train
+      .add_option(
+          "--resume", options.resume,
+          "Go on from the newest whole checkpoint: of a run's folder, of a checkpoint's, or with 'auto' of "
+          "the newest run, if there is one")
+      ->type_name("auto|DIR");
+  train
+      .add_option("--resume-anyway", options.resume_anyway,
+                  "Take this setting from the command line although the checkpoint has another one")
+      ->check(one_of(changeable_settings()))
+      ->type_name("SETTING");
+}
+
 void add_output_flags(CLI::App& train, TrainFlags& options) {
   train.add_option("--log-every", options.log_every, "Print a step line every N steps")
       ->check(positive_int());
@@ -65,6 +97,7 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
       .add_option("--save", options.save,
                   "Write the weights to this safetensors file at the end, also when the run is stopped")
       ->type_name("FILE");
+  add_run_folder_flags(train, options);
   train.add_flag("--overwrite", options.overwrite, "Replace existing output files");
   train.add_flag("--print-weights-hash", options.print_weights_hash,
                  "Print the SHA-256 of all weights after the last step");
@@ -91,13 +124,15 @@ void check_json(const TrainFlags& options) {
 struct OutputFiles {
   std::optional<LineFile> metrics;
   std::optional<AtomicFile> trace;
+  KeptRun kept;
 
-  void open(const TrainFlags& options) {
+  void open(TrainFlags& options, bool restart) {
     check_distinct_files(
         {{"--metrics", metrics_file(options)}, {"--trace", options.trace}, {"--save", options.save}});
     if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
     if (options.trace) trace.emplace(*options.trace, options.overwrite);
     if (options.save) check_can_save(*options.save, options.overwrite);
+    kept.open(options, restart);
   }
 };
 
@@ -133,13 +168,14 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
       say(fmt::format("trace written to {}\n", *options.trace));
     });
   }
+  if (files.kept.checkpoints) attempt([&] { files.kept.finish(say); });
   if (collected) leave_together(plan.world);
   if (failed) std::rethrow_exception(failed);
 }
 
 // What a stopped run waits for.
 std::string awaited(const TrainFlags& options) {
-  const bool files = options.save || options.trace;
+  const bool files = options.save || options.trace || options.checkpoint_every;
   return files ? "the current step and the output files" : "the current step";
 }
 
@@ -179,11 +215,12 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
     check_json(options);
     check_combinations(options, find_recipe(options.recipe));
     if (metrics_on_stdout(options)) options.quiet = true;
-    if (world.leads()) files.open(options);
+    if (world.leads()) files.open(options, world.place.restart > 0);
   });
   TrainPlan plan;
   const auto settings = together(world, [&] {
     plan = make_train_plan(options, {}, world);
+    files.kept.check_same_run(plan, options);
     need_memory_for(std::span(&plan, 1));
     if (!world.alone()) interrupt.stop_if_signalled("before the first step");
     return agreed_fields(options, plan);
@@ -216,6 +253,30 @@ RunReport run_and_keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& o
   return report;
 }
 
+RunOutputs outputs_of(const TrainFlags& options, OutputFiles& files) {
+  auto& kept = files.kept;
+  RunOutputs outputs{.metrics = files.metrics ? &*files.metrics : nullptr,
+                     .run_metrics = kept.metrics ? &*kept.metrics : nullptr,
+                     .checkpoints = kept.checkpoints ? &*kept.checkpoints : nullptr};
+  if (options.checkpoint_every) outputs.every = parse_interval(*options.checkpoint_every);
+  return outputs;
+}
+
+// What all processes go on from: process 0 has it. Null for a run from the start.
+const RunState* resumed_state(const TrainFlags& options, const OutputFiles& files) {
+  static const RunState kOfProcess0;
+  if (files.kept.found) return &files.kept.found->state;
+  return options.resume ? &kOfProcess0 : nullptr;
+}
+
+void end_complete(const TrainRun& run, const TrainWorld& world, const TrainFlags& options) {
+  if (world.leads() && !options.quiet) {
+    write_stdout(fmt::format("all {} of this run are done: there is nothing left to do\n",
+                             counted(run.steps_done(), "step")));
+  }
+  leave_together(world);
+}
+
 void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   const InterruptGuard interrupt(awaited(options));
   OutputFiles files;
@@ -225,7 +286,12 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   if (world.alone()) interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return leave_together(world);
 
-  TrainRun run(plan, options, terminal, files.metrics ? &*files.metrics : nullptr);
+  together(world, [&] {
+    if (world.leads()) files.kept.begin(plan, options);
+    return nlohmann::ordered_json();
+  });
+  TrainRun run(plan, options, terminal, outputs_of(options, files), resumed_state(options, files));
+  if (run.complete()) return end_complete(run, world, options);
   const auto report = run_and_keep(run, plan, options, files);
   print_end(report, plan, options);
   // Several processes have agreed for the last time before they left each other.

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cstdlib>
+#include <limits>
 #include <string_view>
 #include <vector>
 
@@ -87,6 +88,8 @@ std::optional<World> torchrun(const Environment& environment) {
   auto world = place_of(variables, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   take_master(world, variables);
   world.store_runs = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
+  world.restart =
+      variables.optional_number("TORCHELASTIC_RESTART_COUNT", 0, std::numeric_limits<int>::max()).value_or(0);
   world.run = fmt::format("{}/{}/{}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
                           variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                           variables.text(kTokenVariable).value_or(""));

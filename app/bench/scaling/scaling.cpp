@@ -57,7 +57,7 @@ double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measur
   auto train = options.train;
   train.quiet = true;
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
-  return TrainRun(measured.plan, train, terminal, nullptr).run().test_accuracy;
+  return TrainRun(measured.plan, train, terminal, RunOutputs{}).run().test_accuracy;
 }
 
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,

@@ -82,7 +82,7 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
     const auto plan = make_train_plan(options);
     const StdoutTo file(printed);
     try {
-      TrainRun(plan, options, terminal, &metrics, [&] { return now += tick; }).run();
+      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}, nullptr, [&] { return now += tick; }).run();
     } catch (const Error&) {  // the metrics show it
     }
   }
@@ -215,7 +215,7 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
     const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
     const StdoutTo file((folder / "out").string());
     try {
-      TrainRun(plan, options, terminal, &metrics).run();
+      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}).run();
     } catch (const OutOfSyncError& thrown) {
       error = thrown.what();
     }

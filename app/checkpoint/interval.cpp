@@ -1,0 +1,28 @@
+#include <lockstep/app/checkpoint/interval.h>
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+CheckpointInterval parse_interval(const std::string& text) {
+  constexpr int64_t kMost = 1'000'000'000;
+  int64_t count = 0;
+  const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
+  const std::string_view unit(stop, static_cast<size_t>(text.data() + text.size() - stop));
+  if (error == std::errc() && count > 0 && count <= kMost) {
+    if (unit.empty() || unit == "step" || unit == "steps") return {.steps = count};
+    if (unit == "epoch" || unit == "epochs") return {.epochs = count};
+    if (unit == "s") return {.seconds = static_cast<double>(count)};
+  }
+  throw UsageError(
+      fmt::format("--checkpoint-every must be a number of steps, seconds or epochs, got {}", in_quotes(text)),
+      "for example --checkpoint-every 500, 60s or 1epoch");
+}
+
+}  // namespace lockstep

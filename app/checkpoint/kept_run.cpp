@@ -1,0 +1,124 @@
+#include <lockstep/app/checkpoint/kept_run.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <filesystem>
+#include <limits>
+#include <system_error>
+
+#include <lockstep/app/checkpoint/interval.h>
+#include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/fields.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool wants_folder(const TrainFlags& options) {
+  return options.output || options.checkpoint_every || options.resume;
+}
+
+// A folder for a new run must be free. begin() finds out for good.
+void check_free(const std::string& folder) {
+  std::error_code ignored;
+  if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) return;
+  throw OutputError(fmt::format("'{}' already exists and is not empty", folder),
+                    "choose another folder, or go on with the run that is there: --resume auto");
+}
+
+std::optional<std::string> named_output(const TrainFlags& options) {
+  return options.output && !options.output->empty() ? options.output : std::nullopt;
+}
+
+// The folder that the run writes to: the checkpoint's, or a new one.
+RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlags& options,
+                    bool reuses_folder) {
+  const auto output = named_output(options);
+  const bool goes_on =
+      found && (!output || fs::weakly_canonical(*output) == fs::weakly_canonical(found->run.path()));
+  if (goes_on) return found->run;
+  if (!output) return create_numbered_run(options.recipe);
+  const RunFolder run(*output);
+  run.create(reuses_folder);
+  return run;
+}
+
+void tell_differences(const RunState& state, const TrainPlan& plan) {
+  if (const auto differences = other_bits(state, plan_fields(plan)); !differences.empty()) {
+    warn(fmt::format("{}: the next steps may differ in their last bits from those without a break",
+                     fmt::join(differences, ", ")));
+  }
+  const auto replicas = state.trainer.replicas.size();
+  if (!plan.has_batch_norm || replicas == static_cast<size_t>(plan.world_size())) return;
+  warn(fmt::format("{} where the checkpoint has {}: all go on with its batch-norm statistics (--bn {})",
+                   counted(plan.world_size(), "replica"), replicas,
+                   name_of(kBnPolicyNames, plan.trainer.bn)));
+}
+
+// What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
+int64_t metrics_to_keep(const RunState& state, const TrainPlan& plan) {
+  const bool done = state.progress.step == 0 && state.trainer.steps >= plan.total_steps;
+  return done ? std::numeric_limits<int64_t>::max() : state.metrics_bytes;
+}
+
+}  // namespace
+
+void KeptRun::open(TrainFlags& options, bool restart) {
+  if (!options.resume_anyway.empty() && !options.resume) {
+    throw UsageError("--resume-anyway changes a setting of a run that goes on, this run starts",
+                     "add --resume auto, or leave --resume-anyway out");
+  }
+  if (!wants_folder(options)) return;
+  restart = restart && !options.resume;
+  if (restart) options.resume = "auto";
+  if (!options.checkpoint_every) options.checkpoint_every = "1epoch";
+  static_cast<void>(parse_interval(*options.checkpoint_every));
+  if (options.resume) {
+    auto output = named_output(options);
+    if (const auto runs = numbered_runs(options.recipe); restart && !output && !runs.empty()) {
+      output = runs.front().path();  // older ones are not this run's
+    }
+    found = find_checkpoint(*options.resume, output, options.recipe, warn);
+    reuses_folder = !found;
+    if (!found) options.resume.reset();
+  }
+  if (found) return take_settings(found->state.plan, options);
+  if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
+}
+
+void KeptRun::check_same_run(const TrainPlan& plan, const TrainFlags& options) const {
+  if (found) lockstep::check_same_run(found->state.plan, plan_fields(plan), options.resume_anyway);
+}
+
+void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
+  if (!options.checkpoint_every) return;
+  const auto run = folder_of(found, options, reuses_folder);
+  const bool same_folder = found && found->run.path() == run.path();
+  run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
+  metrics.emplace(run.metrics().native(),
+                  LineFile::After{same_folder ? metrics_to_keep(found->state, plan) : 0});
+  checkpoints.emplace(run, options.keep);
+  if (found) tell_differences(found->state, plan);
+  if (options.quiet) return;
+  if (found) {
+    write_stdout(fmt::format("resumed from {} ({} of {} done)\n", found->path.native(),
+                             found->state.trainer.steps, counted(plan.total_steps, "step")));
+  }
+  write_stdout(fmt::format("run folder: {}\n", run.path().native()));
+}
+
+void KeptRun::finish(const std::function<void(const std::string&)>& say) {
+  if (!checkpoints) return;
+  checkpoints->finish();
+  if (checkpoints->written() == 0) return;
+  say(fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
+                  checkpoints->run().checkpoints().native()));
+}
+
+}  // namespace lockstep

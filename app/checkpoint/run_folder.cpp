@@ -1,0 +1,172 @@
+#include <lockstep/app/checkpoint/run_folder.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <system_error>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kRuns = "runs";
+constexpr std::string_view kStep = "step-";
+constexpr const char* kManifest = "manifest.json";
+
+// The number behind `prefix` in a name that is nothing else; empty for other names.
+std::optional<int64_t> number_behind(std::string_view prefix, std::string_view name) {
+  int64_t number = 0;
+  if (!name.starts_with(prefix)) return std::nullopt;
+  const auto digits = name.substr(prefix.size());
+  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || stop != digits.data() + digits.size() || number < 0) return std::nullopt;
+  return number;
+}
+
+// The numbers of the folders PREFIX-NUMBER in `folder`, in order.
+std::vector<int64_t> numbers_in(const fs::path& folder, std::string_view prefix) {
+  std::vector<int64_t> numbers;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    if (!fs::is_directory(entry->symlink_status(error))) continue;
+    const auto name = entry->path().filename().native();
+    if (const auto number = number_behind(prefix, name)) numbers.push_back(*number);
+  }
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
+[[noreturn]] void cannot_make(const fs::path& folder, const std::string& why) {
+  throw OutputError(fmt::format("cannot make the run folder '{}': {}", folder.native(), why));
+}
+
+std::string numbered(std::string_view name, int64_t number) { return fmt::format("{}-{:04}", name, number); }
+
+using Warn = std::function<void(const std::string&)>;
+
+// The newest checkpoint of the run that verifies.
+std::optional<FoundCheckpoint> newest_of(const RunFolder& run, const Warn& warn) {
+  auto steps = run.steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const auto path = run.checkpoint(*step);
+    try {
+      return FoundCheckpoint{run, path, read_state(read_checkpoint(path))};
+    } catch (const WeightsError& error) {
+      warn(fmt::format("{}; it is skipped", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / kManifest, ignored);
+}
+
+// A checkpoint that was named: training goes on in its run only from the newest one.
+FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std::string>& output) {
+  std::error_code error;
+  auto path = fs::canonical(given, error);  // `last` is a link
+  path = error ? given : fs::proximate(path);
+  FoundCheckpoint found{RunFolder(path.parent_path().parent_path()), path, read_state(read_checkpoint(path))};
+  const auto steps = found.run.steps();
+  const auto own = number_behind(kStep, path.filename().native());
+  const bool in_run = own && path == found.run.checkpoint(*own);
+  if (output) return found;
+  if (!in_run) {
+    throw UsageError(fmt::format("the checkpoint '{}' is in no run folder", given.native()),
+                     "name the folder of the new run: --output DIR");
+  }
+  if (steps.back() > *own) {
+    throw UsageError(fmt::format("'{}' is of step {}, but the run has a checkpoint of step {}",
+                                 given.native(), *own, steps.back()),
+                     "go on from it in a new run with --output DIR, or name the run's folder");
+  }
+  return found;
+}
+
+}  // namespace
+
+fs::path RunFolder::checkpoint(int64_t step) const {
+  return checkpoints() / fmt::format("{}{:08}", kStep, step);
+}
+
+std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
+
+void RunFolder::create(bool again) const {
+  std::error_code error;
+  if (!again && !fs::is_empty(path_, error) && !error) {
+    throw OutputError(fmt::format("'{}' already exists and is not empty", path_.native()),
+                      "choose another folder, or go on with the run that is there: --resume auto");
+  }
+  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) cannot_make(path_, "it is a file");
+  fs::create_directories(checkpoints(), error);
+  if (error) cannot_make(path_, error.message());
+}
+
+void RunFolder::set_aside_after(int64_t step) const {
+  for (const auto other : steps()) {
+    if (other <= step) continue;
+    const auto path = checkpoint(other);
+    const auto aside = path.native() + ".damaged";
+    std::error_code error;
+    fs::remove_all(aside, error);  // of an earlier time
+    fs::rename(path, aside, error);
+    if (error) {
+      throw OutputError(
+          fmt::format("cannot rename the damaged checkpoint '{}': {}", path.native(), error.message()));
+    }
+  }
+}
+
+RunFolder create_numbered_run(std::string_view name) {
+  std::error_code error;
+  fs::create_directories(kRuns, error);
+  if (error) cannot_make(kRuns, error.message());
+  const auto taken = numbers_in(kRuns, fmt::format("{}-", name));
+  for (int64_t number = taken.empty() ? 1 : taken.back() + 1;; ++number) {
+    const RunFolder run(fs::path(kRuns) / numbered(name, number));
+    const bool made = fs::create_directory(run.path(), error);  // false: another process has taken it
+    if (error) cannot_make(run.path(), error.message());
+    if (!made) continue;
+    run.create();
+    return run;
+  }
+}
+
+std::vector<RunFolder> numbered_runs(std::string_view name) {
+  std::vector<RunFolder> runs;
+  for (const auto number : numbers_in(kRuns, fmt::format("{}-", name))) {
+    runs.emplace_back(fs::path(kRuns) / numbered(name, number));
+  }
+  std::reverse(runs.begin(), runs.end());
+  return runs;
+}
+
+std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
+                                               const std::optional<std::string>& output,
+                                               std::string_view name, const Warn& warn) {
+  if (resume != "auto") {
+    if (is_checkpoint(resume)) return named_checkpoint(resume, output);
+    std::error_code ignored;
+    if (!fs::is_directory(resume, ignored)) {
+      throw WeightsError(fmt::format("cannot resume from {}: there is no such folder", in_quotes(resume)),
+                         "name the folder of a run or of one of its checkpoints, or write --resume auto");
+    }
+    if (auto found = newest_of(RunFolder(resume), warn)) return found;
+    throw WeightsError(fmt::format("cannot resume from {}: it has no whole checkpoint", in_quotes(resume)),
+                       "name the folder of a run or of one of its checkpoints");
+  }
+  if (output) return newest_of(RunFolder(*output), warn);
+  for (const auto& run : numbered_runs(name)) {
+    if (auto found = newest_of(run, warn)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace lockstep

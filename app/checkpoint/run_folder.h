@@ -1,0 +1,66 @@
+// The folder of one training run.
+//
+//   runs/lenet-scratch-0001/
+//     metrics.jsonl           as of --metrics
+//     checkpoints/
+//       step-00000235/        data/checkpoint.h, contents.h
+//       last -> step-...      links
+//       best -> step-...      of the highest test accuracy
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/app/checkpoint/contents.h>
+
+namespace lockstep {
+
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
+  std::filesystem::path checkpoint(int64_t step) const;
+
+  // The steps of its checkpoints, whole or damaged, in order.
+  std::vector<int64_t> steps() const;
+
+  // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
+  void create(bool again = false) const;
+
+  // Renames checkpoints of later steps, all of them damaged, to NAME.damaged. Throws OutputError.
+  void set_aside_after(int64_t step) const;
+
+ private:
+  std::filesystem::path path_;
+};
+
+// Makes runs/NAME-0001, or with the next number that is free, and returns it. Several processes that do so at
+// once get different folders. Throws OutputError.
+RunFolder create_numbered_run(std::string_view name);
+
+// The runs of this name below runs/, the newest first.
+std::vector<RunFolder> numbered_runs(std::string_view name);
+
+struct FoundCheckpoint {
+  RunFolder run;
+  std::filesystem::path path;
+  RunState state;
+};
+
+// What --resume names. "auto": the newest checkpoint that verifies of `output`, or of the newest run of this
+// name that has one; nothing if there is none. Otherwise a run's folder or a checkpoint's. Damaged ones are
+// named to `warn` and skipped. Throws WeightsError if a named one has none.
+std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
+                                               const std::optional<std::string>& output,
+                                               std::string_view name,
+                                               const std::function<void(const std::string&)>& warn);
+
+}  // namespace lockstep

@@ -1,0 +1,30 @@
+// Whether a run may go on from a checkpoint.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/checkpoint/contents.h>
+#include <lockstep/app/train/flags.h>
+
+namespace lockstep {
+
+// The settings that --resume-anyway takes from the command line: "lr", "batch-size", "epochs", ...
+std::vector<std::string> changeable_settings();
+
+// Batch size and rate of a run that goes on are the checkpoint's, unless flags give them: the recipe's depend
+// on the number of devices.
+void take_settings(const nlohmann::ordered_json& saved, TrainFlags& flags);
+
+// saved, planned: plan_fields() (fields.h) of the checkpoint's run and of this one. Throws WeightsError for
+// the first setting that changes the training, with both values, unless `anyway` names it.
+void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned,
+                    std::span<const std::string> anyway);
+
+// What differs so that the next steps give other bits than without the break: "threads 1 instead of 2".
+// state: of the checkpoint. planned: plan_fields() of this run.
+std::vector<std::string> other_bits(const RunState& state, const nlohmann::ordered_json& planned);
+
+}  // namespace lockstep

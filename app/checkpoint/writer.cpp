@@ -1,0 +1,81 @@
+#include <lockstep/app/checkpoint/writer.h>
+
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <memory>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLast = "last";
+constexpr const char* kBest = "best";
+
+// Of the calling thread. Training comes first.
+void lower_priority() { (void)::setpriority(PRIO_PROCESS, 0, 10); }
+
+// The highest accuracy so far, if the run's progress has one.
+double best_before(const TrainProgress& progress) {
+  const auto& accuracy = progress.accuracy;
+  if (accuracy.size() < 2) return -1;
+  return *std::max_element(accuracy.begin(), accuracy.end() - 1);
+}
+
+}  // namespace
+
+CheckpointWriter::CheckpointWriter(RunFolder run, int64_t keep)
+    : run_(std::move(run)), keep_(keep), thread_(lower_priority) {}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (under_way_.valid()) under_way_.wait();
+}
+
+void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy) {
+  std::exception_ptr failed;
+  try {
+    finish();
+  } catch (const std::exception&) {
+    failed = std::current_exception();
+  }
+  auto task = std::make_shared<std::packaged_task<void()>>(
+      [this, state = std::move(state), test_accuracy] { write(state, test_accuracy); });
+  under_way_ = task->get_future();
+  thread_.post([task] { (*task)(); });
+  if (failed) std::rethrow_exception(failed);
+}
+
+void CheckpointWriter::finish() {
+  if (under_way_.valid()) under_way_.get();
+}
+
+void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy) {
+  const auto step = state.trainer.steps;
+  const bool best = test_accuracy && *test_accuracy > best_before(state.progress);
+  const auto path = run_.checkpoint(step);
+  write_checkpoint(path, to_checkpoint(std::move(state)));
+  link_checkpoint(path, kLast);
+  std::error_code ignored;
+  if (best || (test_accuracy && !fs::exists(run_.checkpoints() / kBest, ignored))) {
+    link_checkpoint(path, kBest);
+  }
+  written_ = step;
+  remove_old();
+}
+
+void CheckpointWriter::remove_old() const {
+  std::error_code ignored;
+  const auto best = fs::read_symlink(run_.checkpoints() / kBest, ignored);
+  auto steps = run_.steps();
+  if (steps.size() <= static_cast<size_t>(keep_)) return;
+  steps.resize(steps.size() - static_cast<size_t>(keep_));
+  for (const auto step : steps) {
+    if (run_.checkpoint(step).filename() != best) remove_checkpoint(run_.checkpoint(step));
+  }
+}
+
+}  // namespace lockstep

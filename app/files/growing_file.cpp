@@ -1,0 +1,49 @@
+#include <lockstep/app/files/growing_file.h>
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <system_error>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+
+GrowingFile::GrowingFile(const std::filesystem::path& path, int64_t keep)
+    : path_(path), fd_(::open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC | O_NOCTTY, 0666)) {
+  struct stat info {};
+  if (fd_ < 0 || ::fstat(fd_, &info) != 0) fail(errno);
+  size_ = std::min(keep, static_cast<int64_t>(info.st_size));
+  if (::ftruncate(fd_, size_) != 0 || ::lseek(fd_, size_, SEEK_SET) < 0) {
+    const int error = errno;
+    ::close(fd_);
+    fail(error);
+  }
+}
+
+GrowingFile::~GrowingFile() { ::close(fd_); }
+
+void GrowingFile::write(std::string_view text) {
+  for (size_t done = 0; done < text.size();) {
+    const auto count = ::write(fd_, text.data() + done, text.size() - done);
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0) {
+      const int error = errno;
+      if (::ftruncate(fd_, size_) == 0) (void)::lseek(fd_, size_, SEEK_SET);
+      fail(error);
+    }
+    done += static_cast<size_t>(count);
+  }
+  size_ += static_cast<int64_t>(text.size());
+}
+
+void GrowingFile::fail(int error) const {
+  throw OutputError(
+      fmt::format("cannot write '{}': {}", path_.native(), std::generic_category().message(error)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include <lockstep/app/train/progress.h>
+
+#include <fmt/format.h>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Sums with a loss that is not finite are never saved.
+Json sums_json(const TrainSums& sums) {
+  return {{"loss", sums.loss}, {"top1", sums.top1}, {"top5", sums.top5}, {"rows", sums.rows}};
+}
+
+TrainSums read_sums(const Json& json) {
+  TrainSums sums;
+  sums.loss = json.at("loss").get<double>();
+  sums.top1 = json.at("top1").get<int64_t>();
+  sums.top5 = json.at("top5").get<int64_t>();
+  sums.rows = json.at("rows").get<int64_t>();
+  return sums;
+}
+
+}  // namespace
+
+Json to_json(const TrainProgress& progress) {
+  return {{"epoch", progress.epoch},
+          {"step", progress.step},
+          {"epoch_seconds", progress.epoch_seconds},
+          {"seconds", progress.seconds},
+          {"lr", progress.lr},
+          {"epoch_sums", sums_json(progress.epoch_sums)},
+          {"recorded_sums", sums_json(progress.recorded_sums)},
+          {"accuracy", progress.accuracy}};
+}
+
+TrainProgress read_progress(const Json& json) {
+  try {
+    TrainProgress progress;
+    progress.epoch = json.at("epoch").get<int64_t>();
+    progress.step = json.at("step").get<int64_t>();
+    progress.epoch_seconds = json.at("epoch_seconds").get<double>();
+    progress.seconds = json.at("seconds").get<double>();
+    progress.lr = json.at("lr").get<double>();
+    progress.epoch_sums = read_sums(json.at("epoch_sums"));
+    progress.recorded_sums = read_sums(json.at("recorded_sums"));
+    progress.accuracy = json.at("accuracy").get<std::vector<double>>();
+    return progress;
+  } catch (const Json::exception& error) {
+    throw WeightsError(fmt::format("the checkpoint's progress cannot be read: {}", error.what()),
+                       "take another checkpoint of the run");
+  }
+}
+
+}  // namespace lockstep

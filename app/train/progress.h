@@ -1,0 +1,28 @@
+// How far a training run has come, beside the trainer's state: what its lines and its end add up.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <vector>
+
+#include <lockstep/parallel/trainer.h>
+
+namespace lockstep {
+
+struct TrainProgress {
+  int64_t epoch = 1;             // under way, from 1
+  int64_t step = 0;              // steps done in it
+  double epoch_seconds = 0;      // of training in it
+  double seconds = 0;            // of training in the epochs before
+  double lr = 0;                 // of the last step
+  TrainSums epoch_sums{};        // of the steps done in this epoch
+  TrainSums recorded_sums{};     // of the steps since the last step line of the metrics
+  std::vector<double> accuracy;  // on the test set, after each epoch
+};
+
+nlohmann::ordered_json to_json(const TrainProgress& progress);
+
+// The inverse. Throws WeightsError for anything else.
+TrainProgress read_progress(const nlohmann::ordered_json& json);
+
+}  // namespace lockstep
