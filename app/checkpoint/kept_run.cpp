@@ -44,7 +44,7 @@ RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlag
       found && (!output || fs::weakly_canonical(*output) == fs::weakly_canonical(found->run.path()));
   if (goes_on) return found->run;
   if (!output) return create_numbered_run(options.recipe);
-  const RunFolder run(*output);
+  RunFolder run(*output);
   run.create(reuses_folder);
   return run;
 }

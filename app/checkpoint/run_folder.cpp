@@ -130,7 +130,7 @@ RunFolder create_numbered_run(std::string_view name) {
   if (error) cannot_make(kRuns, error.message());
   const auto taken = numbers_in(kRuns, fmt::format("{}-", name));
   for (int64_t number = taken.empty() ? 1 : taken.back() + 1;; ++number) {
-    const RunFolder run(fs::path(kRuns) / numbered(name, number));
+    RunFolder run(fs::path(kRuns) / numbered(name, number));
     const bool made = fs::create_directory(run.path(), error);  // false: another process has taken it
     if (error) cannot_make(run.path(), error.message());
     if (!made) continue;

@@ -177,7 +177,7 @@ TEST_CASE("the temporary file of a live process is kept") {
   for (const int fd : {writes[0], writes[1], ends[0], ends[1]}) ::close(fd);
 }
 
-TEST_CASE("only temporary files of this host and user are removed, whatever their process id") {
+TEST_CASE("only temporary files and folders of this host and user are removed, whatever their process id") {
   const TempFolder folder;
   const auto prefix = fs::path(".lockstep-" + host());
   const auto named = [&](const std::string& end) { return folder / (prefix.string() + end); };
@@ -187,6 +187,8 @@ TEST_CASE("only temporary files of this host and user are removed, whatever thei
   write_file(folder / "outside", "linked to");
   fs::create_symlink("outside", named("-1-1.tmp"));
   fs::create_directory(named("-1-2.tmp"));
+  write_file(named("-1-2.tmp") / "half", "a checkpoint's");
+  fs::create_directory(folder / "w-1-2.tmp");
   REQUIRE(mkfifo(named("-1-3.tmp").c_str(), 0600) == 0);
   size_t kept = 6;
   if (geteuid() == 0) {  // only root can make such a file
@@ -196,6 +198,7 @@ TEST_CASE("only temporary files of this host and user are removed, whatever thei
   }
   { const AtomicFile next(folder / "b", false); }
   CHECK_FALSE(fs::exists(named(fmt::format("-{}-7.tmp", getpid()))));
+  CHECK_FALSE(fs::exists(named("-1-2.tmp")));
   CHECK(files_in(folder) == kept);
 }
 

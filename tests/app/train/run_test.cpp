@@ -82,7 +82,9 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
     const auto plan = make_train_plan(options);
     const StdoutTo file(printed);
     try {
-      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}, nullptr, [&] { return now += tick; }).run();
+      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}, nullptr, [&] {
+        return now += tick;
+      }).run();
     } catch (const Error&) {  // the metrics show it
     }
   }
