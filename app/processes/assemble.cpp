@@ -76,11 +76,11 @@ void follow(const Member& first, TrainFlags& options) {
   if (const auto& every = first.at("checkpoint_every"); every.is_string()) {
     options.checkpoint_every = every.get<std::string>();
   }
-  if (!options.resume) return;  // else values that process 0 has from the checkpoint
-  if (!options.batch_size && !first.at("batch_size").is_null()) options.batch_size = first.at("batch_size");
-  if (!options.lr && !first.at("lr").is_null()) options.lr = first.at("lr");
   options.metrics.reset();
   options.quiet = true;
+  if (!options.resume) return;  // else process 0 has values from the checkpoint
+  if (!options.batch_size && !first.at("batch_size").is_null()) options.batch_size = first.at("batch_size");
+  if (!options.lr && !first.at("lr").is_null()) options.lr = first.at("lr");
 }
 
 std::string shown(const nlohmann::ordered_json& value) {

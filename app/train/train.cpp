@@ -77,7 +77,7 @@ void add_run_folder_flags(CLI::App& train, TrainFlags& options) {
   train
       .add_option("--resume-anyway", options.resume_anyway,
                   "Take this setting from the command line although the checkpoint has another one")
-      ->check(one_of(changeable_settings()))
+      ->check(CLI::Validator(one_of(changeable_settings()), ""))
       ->type_name("SETTING");
 }
 

@@ -223,6 +223,10 @@ TEST_CASE("assemble() asks all for their devices, and the first one's output fla
     if (process == 0) own.save = "weights";
     if (process == 1) own.trace = "trace";
     own.print_weights_hash = process == 0;
+    if (process == 0) own.resume = "auto";
+    own.checkpoint_every = process == 0 ? "7" : "8";
+    if (process == 0) own.batch_size = 96;
+    own.lr = process == 0 ? .5 : .25;  // is compared later
     assemble(world, own, [] {});
     names[static_cast<size_t>(process)] = world.name() + " of " + world.device_lists();
     cores[static_cast<size_t>(process)] = allowed_cores();
@@ -242,6 +246,10 @@ TEST_CASE("assemble() asks all for their devices, and the first one's output fla
   CHECK_FALSE(flags[1].trace);
   CHECK_FALSE(flags[1].metrics);
   CHECK(flags[1].quiet);
+  CHECK(flags[1].resume.has_value());
+  CHECK(flags[1].checkpoint_every == "7");
+  CHECK(flags[1].batch_size == 96);
+  CHECK(flags[1].lr == .25);
 }
 
 TEST_CASE("a device list that one process cannot use is refused in all") {
