@@ -1,3 +1,4 @@
+#include <lockstep/app/checkpoint/command.h>
 #include <lockstep/app/cli/cli.h>
 
 #include <fmt/format.h>
@@ -149,6 +150,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_sweep(*app);
   setup_demo(*app);
   setup_devices(*app);
+  setup_checkpoint(*app);
   setup_data(*app);
   setup_help(*app);
   setup_version(*app);

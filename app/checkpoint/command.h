@@ -1,0 +1,26 @@
+// lockstep checkpoint ls|verify|export: looks at what a run has kept.
+#pragma once
+
+#include <string>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+void setup_checkpoint(CLI::App& app);
+
+// Prints one line per checkpoint of the run, or all as one JSON object. Reads no tensors and checks no
+// digests. Throws WeightsError if there is no such run.
+void run_checkpoint_ls(const std::string& run, bool json);
+
+// Verifies a checkpoint, or all of a run, and prints one line each. Throws WeightsError, after printing, if
+// one is damaged.
+void run_checkpoint_verify(const std::string& path);
+
+// Verifies the checkpoint and copies its model to `file`, which `eval` and Python read. Throws WeightsError
+// or OutputError.
+void run_checkpoint_export(const std::string& checkpoint, const std::string& file, bool overwrite);
+
+}  // namespace lockstep
