@@ -25,4 +25,20 @@ CheckpointInterval parse_interval(const std::string& text) {
       "for example --checkpoint-every 500, 60s or 1epoch");
 }
 
+bool CheckpointSchedule::told_by_clock(double now) const {
+  return every_ && every_->seconds > 0 && now - made_at_ >= every_->seconds;
+}
+
+bool CheckpointSchedule::due(int64_t steps_done, const TrainProgress& progress, bool told) const {
+  if (!every_) return false;
+  if (every_->steps > 0) return steps_done % every_->steps == 0;
+  if (every_->epochs > 0) return progress.step == 0 && (progress.epoch - 1) % every_->epochs == 0;
+  return told;
+}
+
+void CheckpointSchedule::made(int64_t steps_done, double now) {
+  made_steps_ = steps_done;
+  made_at_ = now;
+}
+
 }  // namespace lockstep

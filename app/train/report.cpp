@@ -72,17 +72,17 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan) {
                      report.seconds_per_epoch, plan.device_lists());
 }
 
-std::string plan_json(const TrainPlan& plan) {
+Json plan_json(const TrainPlan& plan) {
   Json json{{"event", "plan"}, {"command", command_line()}, {"environment", environment_json()}};
   json.update(plan_fields(plan));
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);  // a command may hold any bytes
+  return json;
 }
 
-std::string split_json(int64_t step, const std::vector<double>& shares) {
-  return Json{{"event", "split"}, {"step", step}, {"shares", shares}}.dump();
+Json split_json(int64_t step, const std::vector<double>& shares) {
+  return Json{{"event", "split"}, {"step", step}, {"shares", shares}};
 }
 
-std::string step_json(const StepReport& report) {
+Json step_json(const StepReport& report) {
   Json json{{"event", "step"},
             {"epoch", report.epoch},
             {"step", report.step},
@@ -99,10 +99,10 @@ std::string step_json(const StepReport& report) {
     json["sync_ms"] = ms(phases->sync);
     json["update_ms"] = ms(phases->update);
   }
-  return json.dump();
+  return json;
 }
 
-std::string epoch_json(const EpochReport& report) {
+Json epoch_json(const EpochReport& report) {
   return Json{{"event", "epoch"},
               {"epoch", report.epoch},
               {"train_loss", mean_loss(report.sums)},
@@ -111,11 +111,10 @@ std::string epoch_json(const EpochReport& report) {
               {"test_accuracy", report.test.accuracy()},
               {"test_top5", report.test.top5_accuracy()},
               {"train_seconds", report.seconds},
-              {"test_seconds", report.test_seconds}}
-      .dump();
+              {"test_seconds", report.test_seconds}};
 }
 
-std::string done_json(const RunReport& report) {
+Json done_json(const RunReport& report) {
   Json json{{"event", "end"},
             {"status", "done"},
             {"steps", report.steps},
@@ -123,12 +122,11 @@ std::string done_json(const RunReport& report) {
             {"seconds_per_epoch", report.seconds_per_epoch},
             {"peak_resident_bytes", report.peak_bytes}};
   if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
-  return json.dump();
+  return json;
 }
 
-std::string failed_json(std::string_view status, std::string_view reason, int64_t steps) {
-  return Json{{"event", "end"}, {"status", status}, {"steps", steps}, {"reason", reason}}.dump(
-      -1, ' ', false, Json::error_handler_t::replace);
+Json failed_json(std::string_view status, std::string_view reason, int64_t steps) {
+  return Json{{"event", "end"}, {"status", status}, {"steps", steps}, {"reason", reason}};
 }
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,14 +75,14 @@ std::string epoch_lines(const EpochReport& report, const TrainPlan& plan);
 // images were evaluated, it says so.
 std::string closing_line(const RunReport& report, const TrainPlan& plan);
 
-// One line of JSON each, for --metrics.
-std::string plan_json(const TrainPlan& plan);
+// The events of --metrics.
+nlohmann::ordered_json plan_json(const TrainPlan& plan);
 // The shares that `--split auto` has settled on after this step of the run.
-std::string split_json(int64_t step, const std::vector<double>& shares);
-std::string step_json(const StepReport& report);
-std::string epoch_json(const EpochReport& report);
-// The last line says how the training ended. `status`: stopped, diverged or failed.
-std::string done_json(const RunReport& report);
-std::string failed_json(std::string_view status, std::string_view reason, int64_t steps);
+nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
+nlohmann::ordered_json step_json(const StepReport& report);
+nlohmann::ordered_json epoch_json(const EpochReport& report);
+// The last event says how the training ended. `status`: stopped, diverged or failed.
+nlohmann::ordered_json done_json(const RunReport& report);
+nlohmann::ordered_json failed_json(std::string_view status, std::string_view reason, int64_t steps);
 
 }  // namespace lockstep

@@ -34,17 +34,20 @@ std::string diverged_hint(const TrainPlan& plan) {
 }  // namespace
 
 TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
-                   RunOutputs outputs, const RunState* resume, SecondsClock clock)
+                   const RunOutputs& outputs, const RunState* resume, SecondsClock clock)
     : plan_(plan),
       options_(options),
       terminal_(terminal),
-      outputs_(std::move(outputs)),
+      run_metrics_(outputs.run_metrics),
+      checkpoints_(outputs.checkpoints),
+      output_(options.quiet, {outputs.metrics, outputs.run_metrics}),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
       agreement_(plan.world.connection.get()),
-      clock_(std::move(clock)) {
+      clock_(std::move(clock)),
+      schedule_(outputs.every) {
+  schedule_.made(-1, clock_());
   if (resume) go_on_from(*resume);
-  saved_at_ = clock_();
 }
 
 // All processes load; process 0 has the state, and tells the others how far it is.
@@ -55,7 +58,8 @@ void TrainRun::go_on_from(const RunState& state) {
     const auto told = plan_.world.connection->gather(to_json(progress_).dump());
     progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
   }
-  steps_done_ = resumed_steps_ = saved_steps_ = trainer_.steps_taken();
+  steps_done_ = resumed_steps_ = trainer_.steps_taken();
+  schedule_.made(steps_done_, clock_());
 }
 
 TrainerOptions TrainRun::trainer_options() {
@@ -68,7 +72,7 @@ TrainerOptions TrainRun::trainer_options() {
 
 RunReport TrainRun::run() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  if (resumed_steps_ == 0) record(plan_json(plan_));
+  if (resumed_steps_ == 0) output_.record(plan_json(plan_));
   RunReport report;
   try {
     report = run_epochs();
@@ -86,12 +90,12 @@ RunReport TrainRun::run() {
     record_failure("failed", error.what());
     throw;
   }
-  if (failed_output_) std::rethrow_exception(failed_output_);
+  output_.throw_if_failed();
   return report;
 }
 
 void TrainRun::record_failure(std::string_view status, std::string_view reason) {
-  record(failed_json(status, reason, steps_done_));
+  output_.record(failed_json(status, reason, steps_done_));
 }
 
 RunReport TrainRun::run_epochs() {
@@ -105,8 +109,8 @@ RunReport TrainRun::run_epochs() {
     run.test_accuracy = report.test.accuracy();
     run.test_loss = report.test.loss();
     run.train_loss = mean_loss(report.sums);
-    print(epoch_lines(report, plan_));
-    record(epoch_json(report));
+    output_.print(epoch_lines(report, plan_));
+    output_.record(epoch_json(report));
     show_curve();
     if (progress_.step < plan_.steps_per_epoch) break;  // --limit-steps ends the run within an epoch
     progress_ = {.epoch = progress_.epoch + 1,
@@ -124,7 +128,7 @@ RunReport TrainRun::run_epochs() {
     auto weights = trainer_.weights();
     if (plan_.world.leads()) run.weights_sha256 = weights_sha256(std::move(weights));
   }
-  record(done_json(run));
+  output_.record(done_json(run));
   return run;
 }
 
@@ -146,15 +150,16 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);
     stop_after_step(agreement_.alone() ? own_news() : all, epoch, step);
-    if (step < steps && checkpoint_due(all.checkpoint_due)) save_checkpoint();
+    if (step < steps && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_checkpoint();
   }
   take_sums(epoch);  // waits for the last step
   // A run that goes on from the middle of an epoch evaluates it when it is whole.
   if (steps < plan_.steps_per_epoch) save_checkpoint();
   const double end = clock_();
-  epoch_.times += trainer_.take_times();
-  EpochReport report{.epoch = epoch, .sums = epoch_.sums, .lr = epoch_.lr, .seconds = end - epoch_begin_};
-  if (phases_known(plan_)) report.phases = mean_phases(epoch_);
+  intervals_.add_times(trainer_.take_times());
+  const auto& sums = intervals_.epoch();
+  EpochReport report{.epoch = epoch, .sums = sums.sums, .lr = sums.lr, .seconds = end - epoch_begin_};
+  if (phases_known(plan_)) report.phases = mean_phases(sums);
   evaluate(report);
   report.test_seconds = clock_() - end;
   return report;
@@ -181,54 +186,36 @@ void TrainRun::run_step(std::span<const int64_t> rows) {
   const bool settled = trainer_.split_settled();
   trainer_.step(rows);
   if (!settled && trainer_.split_settled()) report_split();
-  for (auto* interval : {&epoch_, &printed_, &recorded_}) {
-    interval->rows += static_cast<int64_t>(rows.size());
-    ++interval->steps;
-    interval->lr = lr;
-  }
+  intervals_.add_step(static_cast<int64_t>(rows.size()), lr);
   ++steps_done_;
   if (steps_done_ == resumed_steps_ + 1) trainer_.synchronize();  // the first step is timed alone
 }
 
-// With what a resumed epoch has summed before its break.
 void TrainRun::begin_intervals() {
-  epoch_ = printed_ = recorded_ = {.begin = clock_(), .lr = progress_.lr};
-  epoch_.sums = progress_.epoch_sums;
-  printed_.sums = recorded_.sums = progress_.recorded_sums;
-  epoch_begin_ = epoch_.begin - progress_.epoch_seconds;
+  intervals_.begin(clock_(), progress_);
+  epoch_begin_ = intervals_.epoch().begin - progress_.epoch_seconds;
 }
 
-// The run's first step also does what is done only once. Its time is left out of the means, but not of its
-// own line.
 void TrainRun::leave_out_first_step(bool recorded) {
-  if (recorded) {  // its line has taken the times and begun the other intervals
-    epoch_ = {.begin = epoch_.begin, .lr = epoch_.lr, .sums = epoch_.sums};
-    return;
-  }
-  trainer_.take_times();
-  for (auto* interval : {&epoch_, &printed_, &recorded_}) {
-    *interval = {.begin = clock_(), .lr = interval->lr, .sums = interval->sums};
-  }
+  if (!recorded) trainer_.take_times();
+  intervals_.leave_out_first_step(clock_(), recorded);
 }
 
 // Prints a step line and, if `recorded`, adds one to the metrics. Each has the means of its own interval.
 void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
   take_sums(epoch);  // waits for the step
-  const auto times = trainer_.take_times();
+  intervals_.add_times(trainer_.take_times());
   const double now = clock_();
-  const auto report = [&](StepInterval& interval) {
-    auto result = report_of(interval, now);
-    result.epoch = epoch;
-    result.step = step;
-    if (!phases_known(plan_)) result.phases.reset();
-    interval = {.begin = now};
-    return result;
+  const auto complete = [&](StepReport report) {
+    report.epoch = epoch;
+    report.step = step;
+    if (!phases_known(plan_)) report.phases.reset();
+    return report;
   };
-  for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->times += times;
-  print(step_line(report(printed_), plan_));
+  output_.print(step_line(complete(intervals_.take_printed(now)), plan_));
   step_lines_.shown(now);
   agreement_.line_printed();
-  if (recorded) record(step_json(report(recorded_)));
+  if (recorded) output_.record(step_json(complete(intervals_.take_recorded(now))));
 }
 
 void TrainRun::take_sums(int64_t epoch) {
@@ -240,23 +227,22 @@ void TrainRun::take_sums(int64_t epoch) {
                                    step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
                        diverged_hint(plan_));
   }
-  for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->sums += sums;
+  intervals_.add_sums(sums);
 }
 
 void TrainRun::report_split() {
   std::vector<std::string> shares;
   for (const double share : trainer_.split()) shares.push_back(fmt::format("{:.3f}", share));
   const auto sizes = shard_sizes(plan_.batch_size, plan_.world_size(), trainer_.split());
-  print(fmt::format("split settled after step {}: {} of a batch ({} images)", steps_done_ + 1,
-                    fmt::join(shares, " : "), fmt::join(sizes, " : ")));
-  record(split_json(steps_done_ + 1, trainer_.split()));
+  output_.print(fmt::format("split settled after step {}: {} of a batch ({} images)", steps_done_ + 1,
+                            fmt::join(shares, " : "), fmt::join(sizes, " : ")));
+  output_.record(split_json(steps_done_ + 1, trainer_.split()));
 }
 
 StepNews TrainRun::own_news() const {
-  const double period = outputs_.every && outputs_.checkpoints ? outputs_.every->seconds : 0;
   return {.signal = interrupt_.signal(),
-          .output_failed = failed_output_ != nullptr,
-          .checkpoint_due = period > 0 && clock_() - saved_at_ >= period};
+          .output_failed = output_.failed(),
+          .checkpoint_due = checkpoints_ && schedule_.told_by_clock(clock_())};
 }
 
 void TrainRun::stop_after_step(const StepNews& all, int64_t epoch, int64_t step) {
@@ -266,48 +252,39 @@ void TrainRun::stop_after_step(const StepNews& all, int64_t epoch, int64_t step)
 }
 
 void TrainRun::stop_if_asked(const StepNews& all, const std::string& where) const {
-  if (all.output_failed && failed_output_) std::rethrow_exception(failed_output_);
   if (all.output_failed) {
+    output_.throw_if_failed();
     throw OutputError(fmt::format("stopped {}, since process 0 cannot write its output", where));
   }
   if (all.signal) throw InterruptedError(*all.signal, where);
 }
 
-// told: process 0's clock says so. Between epochs progress_ counts the next one.
-bool TrainRun::checkpoint_due(bool told) const {
-  if (!outputs_.every) return false;
-  const auto& every = *outputs_.every;
-  if (every.steps > 0) return steps_done_ % every.steps == 0;
-  if (every.epochs > 0) return progress_.step == 0 && (progress_.epoch - 1) % every.epochs == 0;
-  return told;
-}
-
 void TrainRun::save_after_epoch(double test_accuracy) {
-  if (!outputs_.every) return;
+  if (!schedule_.on()) return;
   const auto all = agreement_.settle(own_news());
-  if (complete() || checkpoint_due(all.checkpoint_due)) save_checkpoint(test_accuracy);
+  if (complete() || schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_checkpoint(test_accuracy);
 }
 
 // A collective. Weights whose loss is not finite are never saved: take_sums() throws.
 void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
-  if (!outputs_.every || steps_done_ == 0) return;
-  if (steps_done_ == saved_steps_ && !test_accuracy) return;
+  if (!schedule_.on() || steps_done_ == 0) return;
+  if (schedule_.has(steps_done_) && !test_accuracy) return;
   if (progress_.step > 0) take_sums(progress_.epoch);
   RunState state{.trainer = trainer_.state(), .progress = progress_};
-  saved_steps_ = steps_done_;
+  const double now = clock_();
+  schedule_.made(steps_done_, now);
   agreement_.checkpoint_made();
-  if (!outputs_.checkpoints) return;
-  saved_at_ = clock_();
+  if (!checkpoints_) return;
   if (progress_.step > 0) {
-    state.progress.epoch_seconds = saved_at_ - epoch_begin_;
-    state.progress.lr = epoch_.lr;
-    state.progress.epoch_sums = epoch_.sums;
-    state.progress.recorded_sums = recorded_.sums;
+    state.progress.epoch_seconds = now - epoch_begin_;
+    state.progress.lr = intervals_.epoch().lr;
+    state.progress.epoch_sums = intervals_.epoch().sums;
+    state.progress.recorded_sums = intervals_.recorded().sums;
   }
   state.plan = plan_fields(plan_);
   state.environment = environment_json();
-  if (outputs_.run_metrics) state.metrics_bytes = outputs_.run_metrics->size();
-  deliver([&] { outputs_.checkpoints->save(std::move(state), test_accuracy); });
+  if (run_metrics_) state.metrics_bytes = run_metrics_->size();
+  output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy); });
 }
 
 void TrainRun::show_curve() {
@@ -316,25 +293,7 @@ void TrainRun::show_curve() {
   if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
   const auto curve = draw_curve(progress_.accuracy, static_cast<int>(plan_.epochs),
                                 std::min(kWidth, terminal_.width()), kHeight, utf8_locale());
-  deliver([&] { write_stdout(curve); });
-}
-
-void TrainRun::print(const std::string& line) {
-  if (!options_.quiet) deliver([&] { write_stdout(line + "\n"); });
-}
-
-void TrainRun::record(const std::string& json) {
-  for (auto* file : {outputs_.metrics, outputs_.run_metrics}) {
-    if (file) deliver([&] { file->append_line(json); });
-  }
-}
-
-void TrainRun::deliver(const std::function<void()>& write) {
-  try {
-    write();
-  } catch (const OutputError&) {
-    if (!failed_output_) failed_output_ = std::current_exception();
-  }
+  output_.attempt([&] { write_stdout(curve); });
 }
 
 }  // namespace lockstep

@@ -2,10 +2,10 @@
 // metrics.
 #pragma once
 
-#include <exception>
-#include <functional>
 #include <optional>
+#include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/app/checkpoint/interval.h>
@@ -17,7 +17,9 @@
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/progress.h>
 #include <lockstep/app/train/report.h>
+#include <lockstep/app/train/run_output.h>
 #include <lockstep/app/train/step_agreement.h>
+#include <lockstep/app/train/step_intervals.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
 
@@ -35,8 +37,8 @@ class TrainRun {
  public:
   // resume: goes on from there; in other processes than the first only the pointer's presence counts. Keeps
   // references to all arguments but the clock and the outputs.
-  TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, RunOutputs outputs,
-           const RunState* resume = nullptr, SecondsClock clock = steady_seconds);
+  TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
+           const RunOutputs& outputs, const RunState* resume = nullptr, SecondsClock clock = steady_seconds);
 
   // Throws after the current step: NumericError if the loss is not finite, InterruptedError if a signal
   // came, OutputError if standard output or the metrics cannot be written. Of several processes all throw
@@ -72,36 +74,29 @@ class TrainRun {
   void stop_after_step(const StepNews& all, int64_t epoch, int64_t step);
   void stop_if_asked(const StepNews& all, const std::string& where) const;
   void go_on_from(const RunState& state);
-  bool checkpoint_due(bool told) const;
   void save_after_epoch(double test_accuracy);
   void save_checkpoint(std::optional<double> test_accuracy = {});
   void show_curve();
-  void print(const std::string& line);
-  void record(const std::string& json);
-  // Calls write(). If that throws OutputError, the run stops after the current step and keeps its weights.
-  void deliver(const std::function<void()>& write);
 
   const TrainPlan& plan_;
   const TrainFlags& options_;
   const Terminal& terminal_;
-  const RunOutputs outputs_;
+  LineFile* const run_metrics_;          // of the run folder
+  CheckpointWriter* const checkpoints_;  // null in other processes than the first
   const InterruptGuard interrupt_{"the current step"};
-  std::exception_ptr failed_output_;  // the first OutputError
+  RunOutput output_;
   Trace trace_;
   Trainer trainer_;
   StepAgreement agreement_;
 
   const SecondsClock clock_;
   LineTimer step_lines_;
+  CheckpointSchedule schedule_;
   int64_t steps_done_ = 0;     // of the whole run
   int64_t resumed_steps_ = 0;  // of those, before this program was started
-  int64_t saved_steps_ = -1;   // steps done at the last checkpoint
-  double saved_at_ = 0;        // seconds of the clock then
   double epoch_begin_ = 0;     // seconds of the clock, as if the epoch had had no break
   TrainProgress progress_;     // but for what the intervals have summed since
-  StepInterval epoch_;         // since the epoch's begin
-  StepInterval printed_;       // since the last printed step line
-  StepInterval recorded_;      // since the last step line of the metrics: one every --log-every steps
+  StepIntervals intervals_;
 };
 
 }  // namespace lockstep

@@ -22,6 +22,7 @@
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/memory/need_memory.h>
@@ -182,7 +183,7 @@ std::string awaited(const TrainFlags& options) {
 void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal) {
   if (!plan.world.leads()) return;
   if (options.dry_run && (options.json || metrics_on_stdout(options))) {
-    write_stdout(plan_json(plan) + "\n");
+    write_stdout(json_line(plan_json(plan)));
   } else if (!options.quiet) {
     write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan, terminal.text_width())));
   }
