@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
@@ -57,23 +58,43 @@ std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Prec
   return models;
 }
 
-std::string result_text(const EvalOptions& options, const std::string& model, const LoadedData& data,
+struct NamedWeights {
+  std::string path;
+  WeightsFile file;
+};
+
+NamedWeights named_weights(const EvalOptions& options) {
+  if (options.weights.has_value() == options.checkpoint.has_value()) {
+    throw UsageError(options.weights ? "--weights and --checkpoint both name weights"
+                                     : "nothing to evaluate: no weights are named",
+                     "give --weights FILE or --checkpoint DIR");
+  }
+  if (options.weights) return {*options.weights, load_weights(*options.weights, options.model)};
+  auto [run, path, state] = open_checkpoint(*options.checkpoint, warn);
+  const auto& planned = state.plan;
+  const auto named = planned.contains("model") && planned.at("model").is_string()
+                         ? std::optional(planned.at("model").get<std::string>())
+                         : std::nullopt;
+  return {path.native(), as_weights_of(path.native(), std::move(state.trainer.model), named, options.model)};
+}
+
+std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
                         const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
   const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
   return fmt::format(
       "{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on "
       "{}\n",
-      options.weights, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
+      path, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
       with_commas(result.top1), with_commas(result.rows), 100 * result.top5_accuracy(),
       with_commas(result.top5), seconds, to_string(devices));
 }
 
-nlohmann::ordered_json result_json(const EvalOptions& options, const std::string& model,
-                                   const LoadedData& data, const std::vector<torch::Device>& devices,
-                                   const Evaluation& result, double seconds) {
+nlohmann::ordered_json result_json(const std::string& path, const std::string& model, const LoadedData& data,
+                                   const std::vector<torch::Device>& devices, const Evaluation& result,
+                                   double seconds) {
   auto names = nlohmann::ordered_json::array();
   for (const auto& device : devices) names.push_back(device.str());
-  return {{"weights", options.weights},
+  return {{"weights", path},
           {"model", model},
           {"data", data.set.name},
           {"data_origin", data.origin},
@@ -91,9 +112,12 @@ nlohmann::ordered_json result_json(const EvalOptions& options, const std::string
 void setup_eval(CLI::App& app) {
   auto* eval = app.add_subcommand("eval", "Test accuracy of saved weights, on all devices at once");
   auto options = std::make_shared<EvalOptions>();
-  eval->add_option("--weights", options->weights, "Safetensors file, as written by train --save (required)")
-      ->required()
+  eval->add_option("--weights", options->weights, "Safetensors file, as written by train --save")
       ->type_name("FILE");
+  eval->add_option(
+          "--checkpoint", options->checkpoint,
+          "Instead of --weights: the folder of a checkpoint, or that of a run, whose newest one is taken")
+      ->type_name("DIR");
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
@@ -118,10 +142,10 @@ void run_eval(const EvalOptions& options) {
   const auto precision = options.precision;
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);
-  const auto file = load_weights(options.weights, options.model);
+  const auto [path, file] = named_weights(options);
   const auto data = load_data(options.data, options.seed, {.test = options.limit_test});
   if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
-  const auto models = models_with(file, data.set, precision, devices, options.weights);
+  const auto models = models_with(file, data.set, precision, devices, path);
 
   const int threads = options.threads.value_or(default_threads(static_cast<int>(devices.size())));
   ReplicaWorkers workers(devices, threads);
@@ -132,12 +156,12 @@ void run_eval(const EvalOptions& options) {
   Stopwatch watch;
   const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
   if (!std::isfinite(result.loss_sum)) {
-    throw NumericError(fmt::format("the test loss of the weights in {} is not finite", options.weights),
+    throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }
   const double seconds = watch.lap();
-  write_stdout(options.json ? json_line(result_json(options, file.model, data, devices, result, seconds))
-                            : result_text(options, file.model, data, devices, result, seconds));
+  write_stdout(options.json ? json_line(result_json(path, file.model, data, devices, result, seconds))
+                            : result_text(path, file.model, data, devices, result, seconds));
 }
 
 }  // namespace lockstep

@@ -14,8 +14,9 @@ class App;
 namespace lockstep {
 
 struct EvalOptions {
-  std::string weights;               // a safetensors file
-  std::optional<std::string> model;  // default: the model that the file names
+  std::optional<std::string> weights;     // a safetensors file
+  std::optional<std::string> checkpoint;  // instead: a checkpoint's folder, or a run's
+  std::optional<std::string> model;       // default: the model that the file names
   std::optional<std::string> data;
   uint64_t seed = 0;                  // of synthetic data
   std::optional<int64_t> limit_test;  // rows

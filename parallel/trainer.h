@@ -66,6 +66,9 @@ class Trainer {
   // options.check_sync asks for it.
   void step(std::span<const int64_t> rows);
 
+  // Counts a step that changes nothing: the learning rate of the next one is as after a step.
+  void leave_out_step() { ++steps_taken_; }
+
   // Returns how long each phase took on this process's replicas, summed over the steps since the last call.
   StepTimes take_times();
 

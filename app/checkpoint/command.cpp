@@ -9,11 +9,14 @@
 #include <memory>
 #include <optional>
 #include <system_error>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -139,14 +142,11 @@ void run_checkpoint_verify(const std::string& path) {
                      "--resume skips damaged ones; a run that goes on sets them aside");
 }
 
-void run_checkpoint_export(const std::string& checkpoint, const std::string& file, bool overwrite) {
-  auto content = read_checkpoint(checkpoint);
-  const auto model = content.tensors.find("model.safetensors");
-  if (model == content.tensors.end()) {
-    throw WeightsError(fmt::format("the checkpoint {} has no model.safetensors", in_quotes(checkpoint)));
-  }
-  save_safetensors(file, model->second, overwrite);
-  write_stdout(fmt::format("weights of {} saved to {}\n", checkpoint, file));
+void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite) {
+  auto found = open_checkpoint(path, warn);
+  save_weights(std::move(found.state.trainer.model), found.state.plan.at("model").get<std::string>(), file,
+               overwrite);
+  write_stdout(fmt::format("weights of {} saved to {}\n", found.path.native(), file));
 }
 
 void setup_checkpoint(CLI::App& app) {
@@ -169,7 +169,10 @@ void setup_checkpoint(CLI::App& app) {
   verify->callback([options] { run_checkpoint_verify(options->path); });
 
   auto* out = command->add_subcommand("export", "Write the weights of a checkpoint to a file");
-  out->add_option("checkpoint", options->path, "Folder of the checkpoint")->required()->type_name("DIR");
+  out->add_option("checkpoint", options->path,
+                  "Folder of the checkpoint, or of a run, whose newest one is taken")
+      ->required()
+      ->type_name("DIR");
   out->add_option("file", options->file, "Safetensors file to write")->required()->type_name("FILE");
   out->add_flag("--overwrite", options->overwrite, "Replace an existing file");
   out->callback([options] { run_checkpoint_export(options->path, options->file, options->overwrite); });

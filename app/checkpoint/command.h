@@ -19,8 +19,8 @@ void run_checkpoint_ls(const std::string& run, bool json);
 // one is damaged.
 void run_checkpoint_verify(const std::string& path);
 
-// Verifies the checkpoint and copies its model to `file`, which `eval` and Python read. Throws WeightsError
-// or OutputError.
-void run_checkpoint_export(const std::string& checkpoint, const std::string& file, bool overwrite);
+// Verifies the checkpoint, or takes a run's newest, and writes its model to `file`, which `eval` and Python
+// read. Throws WeightsError or OutputError.
+void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite);
 
 }  // namespace lockstep

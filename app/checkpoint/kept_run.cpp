@@ -74,6 +74,11 @@ void KeptRun::open(TrainFlags& options, bool restart) {
     throw UsageError("--resume-anyway changes a setting of a run that goes on, this run starts",
                      "add --resume auto, or leave --resume-anyway out");
   }
+  if (options.on_nan != OnNan::kStop && !wants_folder(options)) {
+    throw UsageError(fmt::format("--on-nan {} goes back to a checkpoint, and this run keeps none",
+                                 name_of(kOnNanNames, options.on_nan)),
+                     "add --output or --checkpoint-every");
+  }
   if (!wants_folder(options)) return;
   restart = restart && !options.resume;
   if (restart) options.resume = "auto";
@@ -103,7 +108,7 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   metrics.emplace(run.metrics().native(),
                   LineFile::After{same_folder ? metrics_to_keep(found->state, plan) : 0});
-  checkpoints.emplace(run, options.keep);
+  checkpoints.emplace(run, options.keep, options.on_save_error);
   if (found) tell_differences(found->state, plan);
   if (options.quiet) return;
   if (found) {

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <system_error>
+#include <utility>
 
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/support/error.h>
@@ -49,18 +50,14 @@ std::string numbered(std::string_view name, int64_t number) { return fmt::format
 
 using Warn = std::function<void(const std::string&)>;
 
-// The newest checkpoint of the run that verifies.
-std::optional<FoundCheckpoint> newest_of(const RunFolder& run, const Warn& warn) {
-  auto steps = run.steps();
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const auto path = run.checkpoint(*step);
-    try {
-      return FoundCheckpoint{run, path, read_state(read_checkpoint(path))};
-    } catch (const WeightsError& error) {
-      warn(fmt::format("{}; it is skipped", error.what()));
-    }
+// Throws WeightsError, which names the checkpoint.
+RunState read_run(const fs::path& path) {
+  auto checkpoint = read_checkpoint(path);
+  try {
+    return read_state(std::move(checkpoint));
+  } catch (const WeightsError& error) {
+    throw WeightsError(fmt::format("'{}': {}", path.native(), error.what()), error.hint());
   }
-  return std::nullopt;
 }
 
 bool is_checkpoint(const fs::path& path) {
@@ -73,7 +70,7 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
   std::error_code error;
   auto path = fs::canonical(given, error);  // `last` is a link
   path = error ? given : fs::proximate(path);
-  FoundCheckpoint found{RunFolder(path.parent_path().parent_path()), path, read_state(read_checkpoint(path))};
+  FoundCheckpoint found{RunFolder(path.parent_path().parent_path()), path, read_run(path)};
   const auto steps = found.run.steps();
   const auto own = number_behind(kStep, path.filename().native());
   const bool in_run = own && path == found.run.checkpoint(*own);
@@ -148,23 +145,41 @@ std::vector<RunFolder> numbered_runs(std::string_view name) {
   return runs;
 }
 
+std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run, const Warn& warn) {
+  auto steps = run.steps();
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    const auto path = run.checkpoint(*step);
+    try {
+      return FoundCheckpoint{run, path, read_run(path)};
+    } catch (const WeightsError& error) {
+      warn(fmt::format("{}; it is skipped", error.what()));
+    }
+  }
+  return std::nullopt;
+}
+
+FoundCheckpoint open_checkpoint(const std::string& path, const Warn& warn) {
+  constexpr const char* kHint = "name the folder of a run or of one of its checkpoints";
+  std::error_code ignored;
+  if (is_checkpoint(path)) {
+    return {RunFolder(fs::path(path).parent_path().parent_path()), path, read_run(path)};
+  }
+  if (!fs::is_directory(path, ignored)) {
+    throw WeightsError(fmt::format("no checkpoint {}: there is no such folder", in_quotes(path)), kHint);
+  }
+  if (auto found = newest_checkpoint(RunFolder(path), warn)) return *std::move(found);
+  throw WeightsError(fmt::format("{} has no whole checkpoint", in_quotes(path)), kHint);
+}
+
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
                                                const std::optional<std::string>& output,
                                                std::string_view name, const Warn& warn) {
   if (resume != "auto") {
-    if (is_checkpoint(resume)) return named_checkpoint(resume, output);
-    std::error_code ignored;
-    if (!fs::is_directory(resume, ignored)) {
-      throw WeightsError(fmt::format("cannot resume from {}: there is no such folder", in_quotes(resume)),
-                         "name the folder of a run or of one of its checkpoints, or write --resume auto");
-    }
-    if (auto found = newest_of(RunFolder(resume), warn)) return found;
-    throw WeightsError(fmt::format("cannot resume from {}: it has no whole checkpoint", in_quotes(resume)),
-                       "name the folder of a run or of one of its checkpoints");
+    return is_checkpoint(resume) ? named_checkpoint(resume, output) : open_checkpoint(resume, warn);
   }
-  if (output) return newest_of(RunFolder(*output), warn);
+  if (output) return newest_checkpoint(RunFolder(*output), warn);
   for (const auto& run : numbered_runs(name)) {
-    if (auto found = newest_of(run, warn)) return found;
+    if (auto found = newest_checkpoint(run, warn)) return found;
   }
   return std::nullopt;
 }

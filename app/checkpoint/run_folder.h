@@ -55,6 +55,14 @@ struct FoundCheckpoint {
   RunState state;
 };
 
+// The newest checkpoint of the run that verifies. Damaged ones are named to `warn` and skipped.
+std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
+                                                 const std::function<void(const std::string&)>& warn);
+
+// The checkpoint in this folder, or the newest one of the run in this folder. Throws WeightsError if there is
+// none, or if the named one is damaged.
+FoundCheckpoint open_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
+
 // What --resume names. "auto": the newest checkpoint that verifies of `output`, or of the newest run of this
 // name that has one; nothing if there is none. Otherwise a run's folder or a checkpoint's. Damaged ones are
 // named to `warn` and skipped. Throws WeightsError if a named one has none.

@@ -1,5 +1,6 @@
 #include <lockstep/app/checkpoint/writer.h>
 
+#include <fmt/format.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -7,6 +8,9 @@
 #include <system_error>
 #include <utility>
 #include <vector>
+
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
@@ -28,8 +32,8 @@ double best_before(const TrainProgress& progress) {
 
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(RunFolder run, int64_t keep)
-    : run_(std::move(run)), keep_(keep), thread_(lower_priority) {}
+CheckpointWriter::CheckpointWriter(RunFolder run, int64_t keep, OnSaveError on_error)
+    : run_(std::move(run)), keep_(keep), on_error_(on_error), thread_(lower_priority) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (under_way_.valid()) under_way_.wait();
@@ -50,7 +54,13 @@ void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy)
 }
 
 void CheckpointWriter::finish() {
-  if (under_way_.valid()) under_way_.get();
+  if (!under_way_.valid()) return;
+  try {
+    under_way_.get();
+  } catch (const OutputError& error) {
+    if (on_error_ == OnSaveError::kStop) throw;
+    warn(fmt::format("{}; the run goes on without this checkpoint", error.what()));
+  }
 }
 
 void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy) {

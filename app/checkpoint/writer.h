@@ -6,6 +6,7 @@
 #include <future>
 #include <optional>
 
+#include <lockstep/app/checkpoint/on_error.h>
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/parallel/threads/task_thread.h>
 
@@ -14,8 +15,9 @@ namespace lockstep {
 // Not thread-safe. Its thread has low priority.
 class CheckpointWriter {
  public:
-  // keep: so many of the newest checkpoints stay, and the best one.
-  CheckpointWriter(RunFolder run, int64_t keep);
+  // keep: so many of the newest checkpoints stay, and the best one. on_error: kContinue turns each
+  // OutputError below into a warning.
+  CheckpointWriter(RunFolder run, int64_t keep, OnSaveError on_error = OnSaveError::kStop);
   ~CheckpointWriter();  // waits for the one under way
 
   // Waits for the one under way, then queues this one. test_accuracy: if the model was evaluated at this
@@ -34,6 +36,7 @@ class CheckpointWriter {
 
   const RunFolder run_;
   const int64_t keep_;
+  const OnSaveError on_error_;
   int64_t written_ = 0;
   std::future<void> under_way_;
   TaskThread thread_;  // last: it uses all of the above

@@ -41,6 +41,12 @@ void GrowingFile::write(std::string_view text) {
   size_ += static_cast<int64_t>(text.size());
 }
 
+void GrowingFile::cut(int64_t size) {
+  if (size >= size_) return;
+  if (::ftruncate(fd_, size) != 0 || ::lseek(fd_, size, SEEK_SET) < 0) fail(errno);
+  size_ = size;
+}
+
 void GrowingFile::fail(int error) const {
   throw OutputError(
       fmt::format("cannot write '{}': {}", path_.native(), std::generic_category().message(error)));

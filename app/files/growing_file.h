@@ -21,6 +21,9 @@ class GrowingFile {
   // Appends. When it throws OutputError, such as for a full disk, nothing has been appended.
   void write(std::string_view text);
 
+  // Cuts the file to `size` bytes if it is longer. Throws OutputError.
+  void cut(int64_t size);
+
   int64_t size() const { return size_; }
 
  private:

@@ -22,6 +22,10 @@ void LineFile::append_line(std::string_view line) {
   in_place_ = true;
 }
 
+void LineFile::cut(int64_t size) {
+  if (auto* growing = std::get_if<GrowingFile>(&file_)) growing->cut(size);
+}
+
 int64_t LineFile::size() const {
   const auto* growing = std::get_if<GrowingFile>(&file_);
   return growing ? growing->size() : 0;

@@ -31,6 +31,9 @@ class LineFile {
   // Writes the line and a newline at once. Throws OutputError (for example: disk full).
   void append_line(std::string_view line);
 
+  // Cuts a file that was gone on with, see GrowingFile. Others keep their lines.
+  void cut(int64_t size);
+
   // Bytes of a file that was gone on with; else 0.
   int64_t size() const;
 

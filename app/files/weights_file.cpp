@@ -67,23 +67,28 @@ WeightsFile load_weights(const std::string& path, const std::optional<std::strin
   }
   auto file = load_safetensors(path);
   const auto named = file.metadata.find(kModelKey);
-  if (named == file.metadata.end()) {
+  return as_weights_of(path, std::move(file.tensors),
+                       named == file.metadata.end() ? std::nullopt : std::optional(named->second), model);
+}
+
+WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,
+                          const std::optional<std::string>& named, const std::optional<std::string>& model) {
+  if (!named) {
     if (!model) {
       throw WeightsError(fmt::format("{} does not name the model of its weights", path), "name it: --model");
     }
-    return {.model = *model, .weights = std::move(file.tensors)};
+    return {.model = *model, .weights = std::move(weights)};
   }
-  if (model && *model != named->second) {
-    throw WeightsError(fmt::format("{} holds weights of {}, --model is {}", path, named->second, *model),
+  if (model && *model != *named) {
+    throw WeightsError(fmt::format("{} holds weights of {}, --model is {}", path, *named, *model),
                        "leave --model out, or name the file of the other model");
   }
   const auto known = model_names();
-  if (std::find(known.begin(), known.end(), named->second) == known.end()) {
-    throw WeightsError(
-        fmt::format("{} holds weights of '{}', which is no model of lockstep", path, named->second),
-        fmt::format("known models: {}", fmt::join(known, ", ")));
+  if (std::find(known.begin(), known.end(), *named) == known.end()) {
+    throw WeightsError(fmt::format("{} holds weights of '{}', which is no model of lockstep", path, *named),
+                       fmt::format("known models: {}", fmt::join(known, ", ")));
   }
-  return {.model = named->second, .weights = std::move(file.tensors)};
+  return {.model = *named, .weights = std::move(weights)};
 }
 
 }  // namespace lockstep

@@ -24,4 +24,8 @@ struct WeightsFile {
 // is missing or damaged, if no model is named, or if `model` and the file name different models.
 WeightsFile load_weights(const std::string& path, const std::optional<std::string>& model);
 
+// The same for weights that have been read from `path`. named: the model in their metadata, if there is one.
+WeightsFile as_weights_of(const std::string& path, std::vector<NamedTensor> weights,
+                          const std::optional<std::string>& named, const std::optional<std::string>& model);
+
 }  // namespace lockstep

@@ -128,6 +128,8 @@ const Field kFields[] = {
      [](const auto& plan) -> Json { return plan.deterministic; }},
     {"invariant", kInPlan | kInSweep | kAgreed,
      [](const auto& plan) -> Json { return plan.trainer.replica.invariant; }},
+    {"on_nan", kAgreed, nullptr,
+     [](const auto& flags, const auto&) -> Json { return name_of(kOnNanNames, flags.on_nan); }},
     {"check_sync", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.trainer.check_sync; }},
     {"seed", kInPlan | kInSweep | kAgreed, [](const auto& plan) -> Json { return plan.seed; }},
     {"dry_run", kAgreed, nullptr, [](const auto& flags, const auto&) -> Json { return flags.dry_run; }},

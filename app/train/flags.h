@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/checkpoint/on_error.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
@@ -73,6 +74,8 @@ struct TrainFlags {
   int64_t keep = 3;                        // checkpoints
   std::optional<std::string> resume;       // "auto", a run's folder or a checkpoint's
   std::vector<std::string> resume_anyway;  // settings that may differ from the checkpoint's
+  OnNan on_nan = OnNan::kStop;
+  OnSaveError on_save_error = OnSaveError::kStop;
   bool print_weights_hash = false;
   bool quiet = false;
   bool dry_run = false;

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -23,7 +25,24 @@ TrainSums read_sums(const Json& json) {
   return sums;
 }
 
+std::vector<StepRange> read_ranges(const Json& json) {
+  std::vector<StepRange> ranges;
+  for (const auto& range : json) ranges.push_back({range.at(0).get<int64_t>(), range.at(1).get<int64_t>()});
+  return ranges;
+}
+
 }  // namespace
+
+bool TrainProgress::leaves_out(int64_t number) const {
+  return std::any_of(left_out.begin(), left_out.end(),
+                     [&](const auto& range) { return range.first <= number && number <= range.last; });
+}
+
+Json to_json(const std::vector<StepRange>& ranges) {
+  auto json = Json::array();
+  for (const auto& range : ranges) json.push_back({range.first, range.last});
+  return json;
+}
 
 Json to_json(const TrainProgress& progress) {
   return {{"epoch", progress.epoch},
@@ -33,7 +52,8 @@ Json to_json(const TrainProgress& progress) {
           {"lr", progress.lr},
           {"epoch_sums", sums_json(progress.epoch_sums)},
           {"recorded_sums", sums_json(progress.recorded_sums)},
-          {"accuracy", progress.accuracy}};
+          {"accuracy", progress.accuracy},
+          {"left_out", to_json(progress.left_out)}};
 }
 
 TrainProgress read_progress(const Json& json) {
@@ -47,6 +67,7 @@ TrainProgress read_progress(const Json& json) {
     progress.epoch_sums = read_sums(json.at("epoch_sums"));
     progress.recorded_sums = read_sums(json.at("recorded_sums"));
     progress.accuracy = json.at("accuracy").get<std::vector<double>>();
+    progress.left_out = read_ranges(json.at("left_out"));
     return progress;
   } catch (const Json::exception& error) {
     throw WeightsError(fmt::format("the checkpoint's progress cannot be read: {}", error.what()),

@@ -9,16 +9,30 @@
 
 namespace lockstep {
 
-struct TrainProgress {
-  int64_t epoch = 1;             // under way, from 1
-  int64_t step = 0;              // steps done in it
-  double epoch_seconds = 0;      // of training in it
-  double seconds = 0;            // of training in the epochs before
-  double lr = 0;                 // of the last step
-  TrainSums epoch_sums{};        // of the steps done in this epoch
-  TrainSums recorded_sums{};     // of the steps since the last step line of the metrics
-  std::vector<double> accuracy;  // on the test set, after each epoch
+// Steps of the run, counted from 1.
+struct StepRange {
+  int64_t first = 1;
+  int64_t last = 0;  // inclusive
+
+  bool operator==(const StepRange&) const = default;
 };
+
+struct TrainProgress {
+  int64_t epoch = 1;                     // under way, from 1
+  int64_t step = 0;                      // steps done in it
+  double epoch_seconds = 0;              // of training in it
+  double seconds = 0;                    // of training in the epochs before
+  double lr = 0;                         // of the last step
+  TrainSums epoch_sums{};                // of the steps done in this epoch
+  TrainSums recorded_sums{};             // of the steps since the last step line of the metrics
+  std::vector<double> accuracy;          // on the test set, after each epoch
+  std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
+
+  bool leaves_out(int64_t number) const;  // the step of the run, from 1
+};
+
+// [[first, last], ...]
+nlohmann::ordered_json to_json(const std::vector<StepRange>& ranges);
 
 nlohmann::ordered_json to_json(const TrainProgress& progress);
 

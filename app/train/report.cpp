@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -29,7 +30,7 @@ std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
 
 StepReport report_of(const StepInterval& interval, double now) {
   const double seconds = now - interval.begin;
-  const auto steps = static_cast<double>(interval.steps);
+  const auto steps = static_cast<double>(std::max<int64_t>(interval.steps, 1));  // all may be left out
   return {.sums = interval.sums,
           .lr = interval.lr,
           .seconds = seconds / steps,
@@ -123,6 +124,10 @@ Json done_json(const RunReport& report) {
             {"peak_resident_bytes", report.peak_bytes}};
   if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
   return json;
+}
+
+Json went_back_json(int64_t steps, const std::vector<StepRange>& left_out, std::string_view reason) {
+  return Json{{"event", "went_back"}, {"steps", steps}, {"left_out", to_json(left_out)}, {"reason", reason}};
 }
 
 Json failed_json(std::string_view status, std::string_view reason, int64_t steps) {

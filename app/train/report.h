@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/progress.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {
@@ -81,6 +82,9 @@ nlohmann::ordered_json plan_json(const TrainPlan& plan);
 nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
 nlohmann::ordered_json step_json(const StepReport& report);
 nlohmann::ordered_json epoch_json(const EpochReport& report);
+// The run has gone back to the checkpoint of `steps` steps. left_out: all steps that it does not take.
+nlohmann::ordered_json went_back_json(int64_t steps, const std::vector<StepRange>& left_out,
+                                      std::string_view reason);
 // The last event says how the training ended. `status`: stopped, diverged or failed.
 nlohmann::ordered_json done_json(const RunReport& report);
 nlohmann::ordered_json failed_json(std::string_view status, std::string_view reason, int64_t steps);

@@ -50,18 +50,6 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
   if (resume) go_on_from(*resume);
 }
 
-// All processes load; process 0 has the state, and tells the others how far it is.
-void TrainRun::go_on_from(const RunState& state) {
-  trainer_.load(state.trainer);
-  progress_ = state.progress;
-  if (plan_.world.connection) {
-    const auto told = plan_.world.connection->gather(to_json(progress_).dump());
-    progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
-  }
-  steps_done_ = resumed_steps_ = trainer_.steps_taken();
-  schedule_.made(steps_done_, clock_());
-}
-
 TrainerOptions TrainRun::trainer_options() {
   auto options = plan_.trainer;
   if (!plan_.world.leads()) return options;
@@ -77,7 +65,7 @@ RunReport TrainRun::run() {
   try {
     report = run_epochs();
   } catch (const InterruptedError& error) {
-    save_checkpoint();
+    save_if_new();
     record_failure("stopped", error.what());
     throw;
   } catch (const NumericError& error) {
@@ -100,36 +88,49 @@ void TrainRun::record_failure(std::string_view status, std::string_view reason) 
 
 RunReport TrainRun::run_epochs() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  double seconds = 0;
+  if (options_.on_nan != OnNan::kStop)
+    save_checkpoint();  // there is one to go back to from the first step on
   RunReport run;
-  while (!complete()) {
-    const auto report = run_epoch(progress_.epoch);
-    seconds = progress_.seconds + report.seconds;
-    progress_.accuracy.push_back(report.test.accuracy());
-    run.test_accuracy = report.test.accuracy();
-    run.test_loss = report.test.loss();
-    run.train_loss = mean_loss(report.sums);
-    output_.print(epoch_lines(report, plan_));
-    output_.record(epoch_json(report));
-    show_curve();
-    if (progress_.step < plan_.steps_per_epoch) break;  // --limit-steps ends the run within an epoch
-    progress_ = {.epoch = progress_.epoch + 1,
-                 .seconds = seconds,
-                 .lr = report.lr,
-                 .accuracy = std::move(progress_.accuracy)};
-    save_after_epoch(report.test.accuracy());
+  bool whole = true;
+  while (whole && !complete()) {
+    try {
+      whole = run_and_evaluate_epoch(run);
+    } catch (const LossError& error) {
+      go_back(error);
+    }
   }
-
   run.steps = steps_done_;
   run.peak_bytes = peak_resident_bytes();
-  run.seconds_per_epoch =
-      seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
   if (options_.print_weights_hash) {
     auto weights = trainer_.weights();
     if (plan_.world.leads()) run.weights_sha256 = weights_sha256(std::move(weights));
   }
   output_.record(done_json(run));
   return run;
+}
+
+// Returns false if --limit-steps ends the run within the epoch.
+bool TrainRun::run_and_evaluate_epoch(RunReport& run) {
+  const auto report = run_epoch(progress_.epoch);
+  const double seconds = progress_.seconds + report.seconds;
+  progress_.accuracy.push_back(report.test.accuracy());
+  run.test_accuracy = report.test.accuracy();
+  run.test_loss = report.test.loss();
+  run.train_loss = mean_loss(report.sums);
+  run.seconds_per_epoch =
+      seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
+  output_.print(epoch_lines(report, plan_));
+  output_.record(epoch_json(report));
+  show_curve();
+  if (progress_.step < plan_.steps_per_epoch) return false;
+  progress_.epoch += 1;
+  progress_.step = 0;
+  progress_.epoch_seconds = 0;
+  progress_.seconds = seconds;
+  progress_.lr = report.lr;
+  progress_.epoch_sums = progress_.recorded_sums = {};
+  save_after_epoch(report.test.accuracy());
+  return true;
 }
 
 EpochReport TrainRun::run_epoch(int64_t epoch) {
@@ -150,11 +151,11 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);
     stop_after_step(agreement_.alone() ? own_news() : all, epoch, step);
-    if (step < steps && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_checkpoint();
+    if (step < steps && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_if_new();
   }
   take_sums(epoch);  // waits for the last step
   // A run that goes on from the middle of an epoch evaluates it when it is whole.
-  if (steps < plan_.steps_per_epoch) save_checkpoint();
+  if (steps < plan_.steps_per_epoch) save_if_new();
   const double end = clock_();
   intervals_.add_times(trainer_.take_times());
   const auto& sums = intervals_.epoch();
@@ -175,13 +176,18 @@ void TrainRun::evaluate(EpochReport& report) {
     if (agreement_.alone()) stop_if_asked(own_news(), where);
   });
   if (!std::isfinite(report.test.loss_sum)) {  // no step has used the weights after the last step
-    throw NumericError(fmt::format("the test loss after epoch {} was not finite", report.epoch),
-                       diverged_hint(plan_));
+    throw LossError(fmt::format("the test loss after epoch {} was not finite", report.epoch),
+                    diverged_hint(plan_), steps_done_);
   }
   if (!agreement_.alone()) stop_if_asked(agreement_.settle(own_news()), where);
 }
 
 void TrainRun::run_step(std::span<const int64_t> rows) {
+  if (progress_.leaves_out(steps_done_ + 1)) {
+    trainer_.leave_out_step();
+    ++steps_done_;
+    return;
+  }
   const double lr = trainer_.lr();
   const bool settled = trainer_.split_settled();
   trainer_.step(rows);
@@ -201,7 +207,8 @@ void TrainRun::leave_out_first_step(bool recorded) {
   intervals_.leave_out_first_step(clock_(), recorded);
 }
 
-// Prints a step line and, if `recorded`, adds one to the metrics. Each has the means of its own interval.
+// Prints a step line and, if `recorded`, adds one to the metrics. Each has the means of its own interval, and
+// is missing if all steps of that were left out.
 void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
   take_sums(epoch);  // waits for the step
   intervals_.add_times(trainer_.take_times());
@@ -212,10 +219,15 @@ void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
     if (!phases_known(plan_)) report.phases.reset();
     return report;
   };
-  output_.print(step_line(complete(intervals_.take_printed(now)), plan_));
+  if (const auto report = complete(intervals_.take_printed(now)); report.sums.rows > 0) {
+    output_.print(step_line(report, plan_));
+  }
   step_lines_.shown(now);
   agreement_.line_printed();
-  if (recorded) output_.record(step_json(complete(intervals_.take_recorded(now))));
+  if (!recorded) return;
+  if (const auto report = complete(intervals_.take_recorded(now)); report.sums.rows > 0) {
+    output_.record(step_json(report));
+  }
 }
 
 void TrainRun::take_sums(int64_t epoch) {
@@ -223,9 +235,9 @@ void TrainRun::take_sums(int64_t epoch) {
   trace_.resolve();  // all GPU work is done by now
   if (sums.bad) {
     const auto step_of_epoch = sums.bad->step - (epoch - 1) * plan_.steps_per_epoch + 1;
-    throw NumericError(fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch,
-                                   step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
-                       diverged_hint(plan_));
+    throw LossError(fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", epoch,
+                                step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
+                    diverged_hint(plan_), sums.bad->step + 1);
   }
   intervals_.add_sums(sums);
 }
@@ -257,34 +269,6 @@ void TrainRun::stop_if_asked(const StepNews& all, const std::string& where) cons
     throw OutputError(fmt::format("stopped {}, since process 0 cannot write its output", where));
   }
   if (all.signal) throw InterruptedError(*all.signal, where);
-}
-
-void TrainRun::save_after_epoch(double test_accuracy) {
-  if (!schedule_.on()) return;
-  const auto all = agreement_.settle(own_news());
-  if (complete() || schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_checkpoint(test_accuracy);
-}
-
-// A collective. Weights whose loss is not finite are never saved: take_sums() throws.
-void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
-  if (!schedule_.on() || steps_done_ == 0) return;
-  if (schedule_.has(steps_done_) && !test_accuracy) return;
-  if (progress_.step > 0) take_sums(progress_.epoch);
-  RunState state{.trainer = trainer_.state(), .progress = progress_};
-  const double now = clock_();
-  schedule_.made(steps_done_, now);
-  agreement_.checkpoint_made();
-  if (!checkpoints_) return;
-  if (progress_.step > 0) {
-    state.progress.epoch_seconds = now - epoch_begin_;
-    state.progress.lr = intervals_.epoch().lr;
-    state.progress.epoch_sums = intervals_.epoch().sums;
-    state.progress.recorded_sums = intervals_.recorded().sums;
-  }
-  state.plan = plan_fields(plan_);
-  state.environment = environment_json();
-  if (run_metrics_) state.metrics_bytes = run_metrics_->size();
-  output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy); });
 }
 
 void TrainRun::show_curve() {

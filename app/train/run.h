@@ -33,6 +33,18 @@ struct RunOutputs {
   std::optional<CheckpointInterval> every = {};  // the same in all processes; empty: no checkpoints
 };
 
+// A loss was NaN or infinite.
+class LossError : public NumericError {
+ public:
+  // step: of the run, from 1: the one that used or made such weights.
+  LossError(const std::string& what, const std::string& hint, int64_t step)
+      : NumericError(what, hint), step_(step) {}
+  int64_t step() const { return step_; }
+
+ private:
+  int64_t step_;
+};
+
 class TrainRun {
  public:
   // resume: goes on from there; in other processes than the first only the pointer's presence counts. Keeps
@@ -40,7 +52,8 @@ class TrainRun {
   TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
            const RunOutputs& outputs, const RunState* resume = nullptr, SecondsClock clock = steady_seconds);
 
-  // Throws after the current step: NumericError if the loss is not finite, InterruptedError if a signal
+  // Throws after the current step: NumericError if the loss is not finite (and, with --on-nan, going back did
+  // not help), InterruptedError if a signal
   // came, OutputError if standard output or the metrics cannot be written. Of several processes all throw
   // these after the same step, whichever of them got the signal. Also throws what training throws. The last
   // line of the metrics always says how the run ended.
@@ -59,6 +72,7 @@ class TrainRun {
   TrainerOptions trainer_options();
 
   RunReport run_epochs();
+  bool run_and_evaluate_epoch(RunReport& run);
   void record_failure(std::string_view status, std::string_view reason);
 
   // Epochs and steps count from 1.
@@ -74,7 +88,10 @@ class TrainRun {
   void stop_after_step(const StepNews& all, int64_t epoch, int64_t step);
   void stop_if_asked(const StepNews& all, const std::string& where) const;
   void go_on_from(const RunState& state);
+  void go_back(const LossError& error);
+  RunState newest_state();
   void save_after_epoch(double test_accuracy);
+  void save_if_new();
   void save_checkpoint(std::optional<double> test_accuracy = {});
   void show_curve();
 
@@ -93,9 +110,10 @@ class TrainRun {
   LineTimer step_lines_;
   CheckpointSchedule schedule_;
   int64_t steps_done_ = 0;     // of the whole run
-  int64_t resumed_steps_ = 0;  // of those, before this program was started
-  double epoch_begin_ = 0;     // seconds of the clock, as if the epoch had had no break
-  TrainProgress progress_;     // but for what the intervals have summed since
+  int64_t resumed_steps_ = 0;  // of those, before the run was resumed or went back
+  int times_gone_back_ = 0;
+  double epoch_begin_ = 0;  // seconds of the clock, as if the epoch had had no break
+  TrainProgress progress_;  // but for what the intervals have summed since
   StepIntervals intervals_;
 };
 

@@ -18,6 +18,7 @@
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/kept_run.h>
 #include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
@@ -80,6 +81,11 @@ void add_run_folder_flags(CLI::App& train, TrainFlags& options) {
                   "Take this setting from the command line although the checkpoint has another one")
       ->check(CLI::Validator(one_of(changeable_settings()), ""))
       ->type_name("SETTING");
+  add_choice(train, "--on-nan", options.on_nan, kOnNanNames,
+             "When a loss is not finite: stop, or go on from the newest checkpoint, with the batches behind "
+             "the bad one (rollback) or with the same ones but for the bad one (skip)");
+  add_choice(train, "--on-save-error", options.on_save_error, kOnSaveErrorNames,
+             "When a checkpoint cannot be written: stop, or go on without it");
 }
 
 void add_output_flags(CLI::App& train, TrainFlags& options) {

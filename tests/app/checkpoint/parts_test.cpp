@@ -40,6 +40,7 @@ RunState state_of(int64_t step) {
   state.trainer.split = {.5, .25, .25};
   state.progress = {
       .epoch = 2, .step = 7, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
+  state.progress.left_out = {{3, 4}, {6, 6}};
   state.progress.epoch_sums = {.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}};
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
@@ -103,6 +104,7 @@ TEST_CASE("a run's state is read from its checkpoint as it was") {
   }
   CHECK(to_json(found.progress) == to_json(expected.progress));
   CHECK(found.progress.epoch_sums.loss == 1. / 3);
+  CHECK(to_json(found.progress.left_out) == to_json(expected.progress.left_out));
   CHECK(found.plan == expected.plan);
   CHECK(found.environment == expected.environment);
   CHECK(found.metrics_bytes == 99);

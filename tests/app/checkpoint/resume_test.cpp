@@ -170,22 +170,31 @@ TEST_CASE("two processes go on from the checkpoint of process 0, and one process
   CHECK(hash_in(last[0].out) == whole.hash);
 }
 
-TEST_CASE("a checkpoint's weights are read by eval, and a broken one is skipped with its name") {
+TEST_CASE("a broken checkpoint is skipped with its name") {
   const TempFolder folder;
   const auto run = (folder / "run").string();
   const Words words = kCommon + Words{"--epochs", "3", "--devices", "cpu", "--output", run};
   REQUIRE(run_process(train(words)).exit_code == 0);
-  const auto last = folder / "run/checkpoints/last";
-  const auto eval = run_process(program({"eval", "--weights", (last / "model.safetensors").string(), "--data",
-                                         "synthetic", "--limit-test", "64"}));
-  INFO(eval.err);
-  CHECK(eval.exit_code == 0);
-  write_file(last / "state.json", "{}");
+  write_file(folder / "run/checkpoints/last/state.json", "{}");
   const auto resumed = run_process(train(words + Words{"--resume", "auto"}));
   CHECK(resumed.exit_code == 0);
   CHECK_THAT(resumed.err,
              ContainsSubstring("step-00000015' is damaged") && ContainsSubstring("it is skipped"));
   CHECK_THAT(resumed.out, ContainsSubstring("step-00000010 (10 of 15 steps done)"));
+}
+
+TEST_CASE("two processes go back together, and stop together when that does not help") {
+  const TempFolder folder;
+  const Words words = {"--epochs", "2", "--lr", "1e30", "--on-nan", "skip", "--limit-test", "64"};
+  const auto all = run_all(small_world(
+      words, {Words{"--devices", "cpu", "--output", (folder / "run").string()}, {"--devices", "cpu"}}));
+  for (const auto& one : all) {
+    INFO(one.err);
+    CHECK(one.exit_code == 6);
+    CHECK_THAT(one.err, ContainsSubstring("after the run had gone back 10 times"));
+  }
+  CHECK_THAT(all[0].err, ContainsSubstring("the run goes back to its checkpoint of step 0"));
+  CHECK_THAT(all[1].err, !ContainsSubstring("goes back to"));
 }
 
 TEST_CASE("what cannot be kept or gone on with is refused before training") {
@@ -208,6 +217,7 @@ TEST_CASE("what cannot be kept or gone on with is refused before training") {
   refused({"--checkpoint-every", "3x"}, 2, "--checkpoint-every must be");
   refused({"--keep", "0", "--output", run}, 2, "--keep");
   refused({"--resume-anyway", "lr"}, 2, "this run starts");
+  refused({"--on-nan", "skip"}, 2, "--on-nan skip goes back to a checkpoint, and this run keeps none");
   refused({"--resume", run, "--resume-anyway", "model"}, 2, "--resume-anyway");
   CHECK(metrics_in(run + "/metrics.jsonl").back().at("event") == "end");  // as it was
 

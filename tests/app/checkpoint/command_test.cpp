@@ -1,0 +1,74 @@
+// lockstep checkpoint ls, verify and export, and eval --checkpoint.
+#include <lockstep/tests/catch.h>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include <lockstep/tests/app/train_process.h>
+
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using nlohmann::json;
+namespace fs = std::filesystem;
+
+TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
+  const TempFolder folder;
+  const auto run = (folder / "run").string(), exported = (folder / "w.safetensors").string();
+  REQUIRE(run_process(train({"--epochs", "3", "--limit-test", "64", "--devices", "cpu", "--output", run}))
+              .exit_code == 0);
+  const auto done = [&](const Words& words) {
+    const auto result = run_process(program(words));
+    INFO(words[0] << " " << words[1] << "\n" << result.err);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  const auto evaluated = [&](const Words& which) {
+    auto result = json::parse(done(
+        Words{"eval", "--data", "synthetic", "--limit-test", "64", "--devices", "cpu", "--json"} + which));
+    result.erase("test_seconds");
+    result.erase("weights");
+    return result;
+  };
+  const auto list = json::parse(done({"checkpoint", "ls", run, "--json"})).at("checkpoints");
+  REQUIRE(list.size() == 3);
+  for (int i = 0; i < 3; ++i) {
+    CHECK(list[i].at("step") == 5 * (i + 1));
+    CHECK(list[i].at("epoch") == i + 1);
+  }
+  CHECK(list[2].at("names")[0] == "last");
+  const auto metrics = events_named("epoch", metrics_in(run + "/metrics.jsonl"));
+  CHECK(list[1].at("test_accuracy") == metrics.at(1).at("test_accuracy"));
+  const auto text = lines(done({"checkpoint", "ls", run}));
+  REQUIRE(text.size() == 5);
+  CHECK_THAT(with_single_blanks(text[2]), Catch::Matchers::StartsWith("5 1 0."));
+  CHECK_THAT(done({"checkpoint", "export", run, exported}), ContainsSubstring("step-00000015 saved to"));
+  const auto newest = evaluated({"--checkpoint", run});
+  CHECK(newest.at("test_accuracy") == metrics.at(2).at("test_accuracy"));
+  CHECK(evaluated({"--weights", exported}) == newest);
+  const auto first = list[0].at("path").get<std::string>();
+  CHECK(evaluated({"--checkpoint", first}) == evaluated({"--weights", first + "/model.safetensors"}));
+  CHECK_THAT(done({"checkpoint", "verify", first}), ContainsSubstring("step-00000005: whole"));
+
+  write_file(folder / "run/checkpoints/step-00000010/state.json", "{}");
+  const auto verified = run_process(program({"checkpoint", "verify", run}));
+  CHECK(verified.exit_code == 4);
+  CHECK_THAT(verified.out, ContainsSubstring("step-00000005: whole") &&
+                               ContainsSubstring("step-00000010: the checkpoint") &&
+                               ContainsSubstring("step-00000015: whole"));
+  CHECK_THAT(verified.err, ContainsSubstring("1 of 3 checkpoints is damaged"));
+  CHECK_THAT(done({"checkpoint", "ls", run}), ContainsSubstring("10 its state cannot be read") ||
+                                                  ContainsSubstring("10  its state cannot be read"));
+}
+
+TEST_CASE("checkpoint commands and eval refuse what is no run and no checkpoint") {
+  const TempFolder folder;
+  const auto nothing = folder.path().string(), file = (folder / "w").string();
+  CHECK_THAT(refusal(program({"checkpoint", "ls", nothing}), 4), ContainsSubstring("is no run"));
+  CHECK_THAT(refusal(program({"checkpoint", "verify", nothing}), 4), ContainsSubstring("is no run"));
+  CHECK_THAT(refusal(program({"checkpoint", "export", nothing, file}), 4),
+             ContainsSubstring("no whole checkpoint"));
+  CHECK_THAT(refusal(program({"eval", "--checkpoint", file}), 4),
+             ContainsSubstring("there is no such folder"));
+  CHECK_THAT(refusal(program({"eval"}), 2), ContainsSubstring("no weights are named"));
+  CHECK_FALSE(fs::exists(file));
+}
