@@ -158,12 +158,18 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
       "use --bn average, or give the first replica a share");
 }
 
+// What the optimizer keeps per parameter.
+int64_t moments_of(const OptimizerOptions& optimizer) {
+  return optimizer.kind == OptimizerKind::kAdamW ? 2 : optimizer.momentum > 0;
+}
+
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
   const auto& recipe = find_recipe(options.recipe);
   TrainPlan plan;
   plan.world = world;
   plan.recipe = recipe.name;
   plan.seed = options.seed;
+  plan.keeps_checkpoints = options.checkpoint_every && world.leads();
   set_where(options, plan);
   set_how(options, recipe, plan);
   set_epochs(options, recipe, plan);
@@ -231,10 +237,8 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
   const int64_t activations = activations_per_row(plan.spec(), device);
   const int64_t halves =
       replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
-  const int64_t moments =
-      replica.optimizer.kind == OptimizerKind::kAdamW ? 2 : replica.optimizer.momentum > 0;
   const int64_t partial_sums = replica.invariant ? 3 : 0;
-  return element * (2 + moments + partial_sums) * plan.parameter_count +
+  return element * (2 + moments_of(replica.optimizer) + partial_sums) * plan.parameter_count +
          (element * activations - element / 2 * halves) * rows +
          working_bytes(plan.spec(), device, plan.trainer.threads);
 }
@@ -251,6 +255,8 @@ int64_t host_bytes(const TrainPlan& plan) {
     const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }
+  if (plan.keeps_checkpoints)
+    bytes += element_bytes(plan) * (1 + moments_of(replica.optimizer)) * plan.parameter_count;
   if (plan.trainer.compress == Compress::kNone) return bytes;
   return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
 }

@@ -39,6 +39,7 @@ struct TrainPlan {
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
   double usual_lr = 0;          // the recipe's rate with this optimizer on these devices
+  bool keeps_checkpoints = false;  // this process writes them
   int64_t memory_estimate = 0;  // bytes resident at the peak, of this process
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }

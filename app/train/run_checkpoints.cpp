@@ -72,6 +72,8 @@ void TrainRun::save_if_new() {
 // A collective. Weights whose loss is not finite are never saved: take_sums() throws.
 void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
   if (progress_.step > 0) take_sums(progress_.epoch);
+  // The writer must have done with the checkpoint before, so that memory holds one at most.
+  if (checkpoints_) output_.attempt([&] { checkpoints_->finish(); });
   RunState state{.trainer = trainer_.state(), .progress = progress_};
   const double now = clock_();
   schedule_.made(steps_done_, now);
