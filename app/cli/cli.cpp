@@ -14,6 +14,7 @@
 
 #include <lockstep/app/bench/bench.h>
 #include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/help.h>
 #include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/suggest.h>
@@ -61,6 +62,12 @@ void refuse_ignored_variables(CLI::App& app) {
     option->run_callback();
   }
   for (auto* subcommand : app.get_subcommands()) refuse_ignored_variables(*subcommand);
+}
+
+// What the command line does not set comes from the environment, then from the configuration file.
+void complete_flags(CLI::App& root) {
+  refuse_ignored_variables(root);
+  apply_config_files(root);
 }
 
 void apply_to_options(CLI::App& app) {
@@ -158,7 +165,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
 
   apply_conventions(*app);
   app->parse_complete_callback([root = app.get()] {
-    refuse_ignored_variables(*root);
+    complete_flags(*root);
     set_up_logging(Terminal(STDERR_FILENO, color_mode(*root)));
     warn_of_unknown_variables(*root);
     warn_of_renamed_values(*root);
@@ -172,7 +179,7 @@ void apply_conventions(CLI::App& app) {
   if (!subcommands.empty()) app.require_subcommand(1);
   for (auto* subcommand : subcommands) apply_conventions(*subcommand);
   app.preparse_callback([&app](size_t) { read_environment(app); });
-  if (!app.get_parent()) app.parse_complete_callback([&app] { refuse_ignored_variables(app); });
+  if (!app.get_parent()) app.parse_complete_callback([&app] { complete_flags(app); });
 }
 
 std::string environment_name(const CLI::App& app, const CLI::Option& option) {

@@ -15,6 +15,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched = {});
 
 // Applies the conventions to a finished tree of subcommands:
 //  - `--flag` also reads the variable LOCKSTEP_FLAG_FLAG; the command line takes precedence
+//  - a command with --config reads the other flags from that file, too; both take precedence over it
 //  - a flag may be given once, and its value is not the next flag
 //  - a command with subcommands needs one of them
 void apply_conventions(CLI::App& app);

@@ -69,6 +69,10 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
        "leave them out, or use --optimizer sgd"},
       {!adamw && options.nesterov && momentum == 0,
        "--nesterov needs momentum, and --momentum is 0 (as given, or by the recipe)", "add --momentum 0.9"},
+      {options.print_config && (options.dry_run || options.json),
+       "--print-config cannot be combined with --dry-run or --json: it prints a configuration, and trains "
+       "nothing",
+       "leave them out"},
   };
   for (const auto& combination : combinations) {
     if (combination.given) throw UsageError(combination.what, combination.hint);

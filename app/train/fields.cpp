@@ -133,6 +133,8 @@ const Field kFields[] = {
     {"check_sync", kInPlan | kAgreed, [](const auto& plan) -> Json { return plan.trainer.check_sync; }},
     {"seed", kInPlan | kInSweep | kAgreed, [](const auto& plan) -> Json { return plan.seed; }},
     {"dry_run", kAgreed, nullptr, [](const auto& flags, const auto&) -> Json { return flags.dry_run; }},
+    {"print_config", kAgreed, nullptr,
+     [](const auto& flags, const auto&) -> Json { return flags.print_config; }},
     {"memory_estimate_bytes", kInPlan, [](const auto& plan) -> Json { return plan.memory_estimate; }},
 };
 

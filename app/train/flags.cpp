@@ -23,8 +23,8 @@ struct FlagGroup {
 
 std::vector<FlagGroup> flag_groups() {
   return {{"What to train",
-           {"--recipe", "--model", "--data", "--limit-train", "--limit-test", "--limit-steps", "--epochs",
-            "--seed"}},
+           {"--config", "--recipe", "--model", "--data", "--limit-train", "--limit-test", "--limit-steps",
+            "--epochs", "--seed"}},
           {"Devices and batch", {"--devices", "--threads", "--batch-size", "--split", "--scale-batch"}},
           {"Optimizer",
            {"--lr", "--optimizer", "--momentum", "--nesterov", "--weight-decay", "--clip-norm", "--schedule",
@@ -36,7 +36,7 @@ std::vector<FlagGroup> flag_groups() {
           {"Watching and keeping",
            {"--log-every", "--metrics", "--trace", "--save", "--output", "--checkpoint-every", "--keep",
             "--resume", "--resume-anyway", "--json", "--overwrite", "--print-weights-hash", "--quiet",
-            "--dry-run"}},
+            "--dry-run", "--print-config"}},
           {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--check-sync", "--listen"}}};
 }
 

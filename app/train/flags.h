@@ -79,6 +79,7 @@ struct TrainFlags {
   bool print_weights_hash = false;
   bool quiet = false;
   bool dry_run = false;
+  bool print_config = false;
   bool json = false;  // the plan of a dry run
 };
 

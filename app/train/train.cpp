@@ -20,6 +20,7 @@
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
 #include <lockstep/app/files/distinct_files.h>
@@ -36,6 +37,7 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/config_text.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
@@ -111,6 +113,8 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
   train.add_flag("--quiet", options.quiet, "Print only warnings and the last line");
   train.add_flag("--dry-run", options.dry_run, "Check everything and print the plan, but train nothing");
   train.add_flag("--json", options.json, "With --dry-run: print the plan as JSON");
+  train.add_flag("--print-config", options.print_config,
+                 "Print a configuration for --config that repeats this run, but train nothing");
 }
 
 bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
@@ -121,7 +125,7 @@ std::optional<std::string> metrics_file(const TrainFlags& options) {
 }
 
 void check_json(const TrainFlags& options) {
-  if (!options.json || options.dry_run) return;
+  if (!options.json || options.dry_run || options.print_config) return;
   throw UsageError("--json prints the plan of a --dry-run, this run trains",
                    "use --metrics - to get the run as JSON lines, or add --dry-run");
 }
@@ -288,6 +292,10 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   const InterruptGuard interrupt(awaited(options));
   OutputFiles files;
   const auto plan = prepare(options, world, files, interrupt);
+  if (options.print_config) {
+    if (world.leads()) write_stdout(config_text(options, plan));
+    return leave_together(world);
+  }
   const Terminal terminal(STDOUT_FILENO, color);
   print_plan(plan, options, terminal);
   if (world.alone()) interrupt.stop_if_signalled("before the first step");
@@ -310,6 +318,7 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
 void setup_train(CLI::App& app) {
   auto* train = app.add_subcommand("train", "Train a recipe on one device or several");
   auto options = std::make_shared<TrainFlags>();
+  add_config_flag(*train);
   add_recipe_flags(*train, *options);
   add_epochs_flag(*train, *options);
   add_run_flags(*train, *options);

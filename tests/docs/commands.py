@@ -33,7 +33,7 @@ SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, LIMIT_TEST=64, BATCH_SIZE=16, LI
 # For flags that a command gives.
 SMALLER = {"--batch-size": "16", "--limit-train": "256", "--limit-test": "64", "--epochs": "2", "--limit-steps": "1",
            "--repeat": "3", "--threads": "1", "--min-bytes": "1K", "--max-bytes": "32K"}
-WRITES = ("--save", "--metrics", "--trace", "--json", "--output", "plot")
+WRITES = ("--save", "--metrics", "--trace", "--json", "--output", "plot", ">")
 GPU_REFUSED = 5  # exit code: no such device
 DATA_MISSING = 3  # exit code: the data set is not installed
 
@@ -73,12 +73,18 @@ def accepted(words):
 
 def run(program, words, folder, environment):
     words = made_small(words)
+    output = None
+    if words[-2:-1] == [">"]:
+        output = words[-1]
+        words = words[:-2]
     codes, more = accepted(words)
     environment = dict(environment)
     if words[:1] == ["data"]:
         del environment["LOCKSTEP_FLAG_DATA"]
     result = subprocess.run([program, *words, *more], cwd=folder, env=environment, capture_output=True, text=True)
     if result.returncode in codes:
+        if output:
+            pathlib.Path(folder, output).write_text(result.stdout)
         return []
     return [f"lockstep {shlex.join(words)}\n"
             f"  ended with {result.returncode}, expected {' or '.join(map(str, codes))}:\n"

@@ -23,8 +23,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSeconds = .05;   // target length of one measurement ...
-constexpr double kMostSteps = 50;  // ... which takes at most so many steps
+constexpr double kMeasurementSeconds = .05;  // target length of one measurement ...
+constexpr double kMostSteps = 50;            // ... which takes at most so many steps
 constexpr double kDifference =
     1e-10;  // allowed between gradients in double, relative to the largest of the tensor
 enum SchemeName { kOne, kPipeline, kPipelineMicroBatches, kTensorParallel, kDataParallel };
@@ -66,7 +66,7 @@ std::vector<std::vector<double>> repeat_steps(Mesh& mesh, const Schemes& schemes
   std::vector<int> steps;
   for (const auto& scheme : schemes) {
     const double once = seconds_of_step(mesh, *scheme, 1);
-    steps.push_back(static_cast<int>(std::clamp(kSeconds / once, 1.0, kMostSteps)));
+    steps.push_back(static_cast<int>(std::clamp(kMeasurementSeconds / once, 1.0, kMostSteps)));
   }
   std::vector<std::vector<double>> seconds(schemes.size());
   for (size_t repetition = 0; repetition < static_cast<size_t>(repeat); ++repetition) {

@@ -22,8 +22,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kSeconds = .5;         // of one repetition
-constexpr int64_t kMostTraced = 5'000;  // steps of all replicas together: a Trace holds their events
+constexpr double kRepetitionSeconds = .5;  // of one repetition
+constexpr int64_t kMostTraced = 5'000;     // steps of all replicas together: a Trace holds their events
 
 struct Measured {
   TrainPlan plan;
@@ -34,7 +34,7 @@ struct Measured {
 };
 
 int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
-  const auto fitting = steps_per_repetition(training, kSeconds);
+  const auto fitting = steps_per_repetition(training, kRepetitionSeconds);
   return options.iterations > 0 ? options.iterations : fitting;
 }
 

@@ -3,7 +3,6 @@
 
 #include <lockstep/tests/catch.h>
 #include <cstdint>
-#include <cstdlib>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,9 +12,11 @@
 #include <lockstep/app/cli/help.h>
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/tests/support/variable.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::Variable;
 
 namespace {
 
@@ -82,15 +83,6 @@ std::string refusal_of(const std::string& flag, const std::string& value) {
 }
 
 constexpr const char* kSeeTrain = " | see 'lockstep train --help'";
-
-class Variable {
- public:
-  Variable(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
-  ~Variable() { unsetenv(name_); }
-
- private:
-  const char* name_;
-};
 
 }  // namespace
 

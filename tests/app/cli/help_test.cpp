@@ -8,9 +8,11 @@
 
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/train/flags.h>
+#include <lockstep/tests/app/train_command.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::parsed_flags;
 
 namespace {
 
@@ -42,17 +44,6 @@ void check_headings(const std::string& help, const std::vector<std::string>& hea
     CHECK(found > place);
     place = found;
   }
-}
-
-TrainFlags parsed_flags(std::vector<std::string> words) {
-  CLI::App app("", "train");
-  TrainFlags flags;
-  add_recipe_flags(app, flags);
-  add_optimizer_flags(app, flags);
-  add_engine_flags(app, flags);
-  apply_conventions(app);
-  app.parse(std::vector<std::string>(words.rbegin(), words.rend()));
-  return flags;
 }
 
 }  // namespace

@@ -1,0 +1,97 @@
+#include <lockstep/app/cli/config_file.h>
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+
+#include <algorithm>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/usage.h>
+#include <lockstep/app/files/text_file.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr const char* kConfig = "--config";
+
+// What one start is to do, and where its process stands: not what is trained.
+constexpr std::string_view kOfOneStart[] = {"help", "color",   "config",        "print-config",
+                                            "json", "dry-run", "resume-anyway", "rank"};
+
+bool is_of_one_start(std::string_view key) {
+  return std::find(std::begin(kOfOneStart), std::end(kOfOneStart), key) != std::end(kOfOneStart);
+}
+
+std::vector<std::string> keys_of(CLI::App& command) {
+  std::vector<std::string> keys;
+  for (const auto* option : command.get_options()) {
+    for (const auto& name : option->get_lnames()) {
+      if (!is_of_one_start(name)) keys.push_back(name);
+    }
+  }
+  return keys;
+}
+
+std::string see_help(const CLI::App& command) {
+  return fmt::format("see 'lockstep {} --help'", command.get_name());
+}
+
+CLI::Option& option_of(const ConfigSetting& setting, CLI::App& command, const std::string& place) {
+  const auto& key = setting.key;
+  if (is_of_one_start(key)) {
+    throw UsageError(fmt::format("{}: '{}' cannot stand in a configuration file", place, key),
+                     fmt::format("give --{} on the command line", key));
+  }
+  const auto keys = keys_of(command);
+  if (std::find(keys.begin(), keys.end(), key) != keys.end()) return *command.get_option("--" + key);
+  const auto near = nearest(key, keys);
+  const auto hint = near ? fmt::format("did you mean '{}'? {}", *near, see_help(command)) : see_help(command);
+  throw UsageError(fmt::format("{}: unknown key {}", place, in_quotes(key)), hint);
+}
+
+void set(CLI::Option& option, const std::string& value, const CLI::App& command, const std::string& place) {
+  option.envname("");  // it is empty, or not there: errors must not name it
+  try {
+    option.add_result(value);
+    option.run_callback();
+  } catch (const CLI::ParseError& error) {
+    const auto usage = usage_error(*command.get_parent(), error);
+    throw UsageError(fmt::format("{}: {}", place, usage.what()), usage.hint());
+  }
+}
+
+void apply(const std::string& path, CLI::App& command) {
+  const auto text = read_text_file(path, kMostConfigBytes, [&](const std::string& why) {
+    throw UsageError(fmt::format("cannot read the configuration {}: {}", in_quotes(path), why),
+                     "--config takes a file of lines such as 'batch-size = 512'");
+  });
+  for (const auto& setting : parse_config(text, path, command.get_name())) {
+    const auto place = config_place(path, setting.line);
+    auto& option = option_of(setting, command, place);
+    if (option.count() == 0) set(option, setting.value, command, place);
+  }
+}
+
+}  // namespace
+
+void add_config_flag(CLI::App& command) {
+  command
+      .add_option(kConfig,
+                  "Read flags from this file: lines such as 'batch-size = 512'. The command line and "
+                  "LOCKSTEP_FLAG_NAME take precedence over it")
+      ->type_name("FILE");
+}
+
+void apply_config_files(CLI::App& app) {
+  for (auto* command : app.get_subcommands()) {
+    const auto* config = command->get_option_no_throw(kConfig);
+    if (config && config->count() > 0) apply(config->results().front(), *command);
+    apply_config_files(*command);
+  }
+}
+
+}  // namespace lockstep

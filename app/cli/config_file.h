@@ -1,0 +1,27 @@
+// Flags from a configuration file: --config FILE.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include <lockstep/app/cli/config_syntax.h>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
+
+// --config
+void add_config_flag(CLI::App& command);
+
+// Sets the flags of the commands that are run, below `app`, from the files that their --config names. Call it
+// when command line and environment are read: what they have set stays. Throws UsageError for a file that
+// cannot be read, a key that is no flag of the command or cannot stand in a file, and a value that its flag
+// refuses.
+void apply_config_files(CLI::App& app);
+
+}  // namespace lockstep
