@@ -126,7 +126,8 @@ std::string manifest_of(const Files& files) {
 
 fs::path clean_folder() {
   static const auto& folder = *new auto([] {
-    std::string name = (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path()) / "lockstep-fuzz-XXXXXX";
+    std::string name =
+        (fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path()) / "lockstep-fuzz-XXXXXX";
     require(mkdtemp(name.data()) != nullptr, "a folder can be made");
     std::atexit([] { fs::remove_all(clean_folder()); });
     return fs::path(name);
