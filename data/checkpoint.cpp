@@ -26,7 +26,7 @@ using Json = nlohmann::json;
 constexpr const char* kManifest = "manifest.json";
 constexpr int kFormat = 1;
 constexpr uint64_t kMostManifestBytes = 1 << 20;
-constexpr uint64_t kMostTextBytes = 64 << 20;
+constexpr uint64_t kMostTextBytes = 8 << 20;
 constexpr int kManifestDepth = 3;  // of the values
 
 std::string message_of(int error) { return std::generic_category().message(error); }

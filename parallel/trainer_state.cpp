@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/load_state.h>
 #include <lockstep/parallel/training/replica_state.h>
@@ -16,6 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kHint = "this is the state of another model, precision or optimizer";
+constexpr int64_t kMostSteps = int64_t{1} << 53;  // doubles tell them to the other processes
+constexpr int64_t kMostRows = int64_t{1} << 46;   // of a replica: the sum over replicas has 63 bits
 
 std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
   std::vector<NamedTensor> tensors;
@@ -36,6 +39,15 @@ void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedT
                       owner.name, torch::toString(tensor.scalar_type())),
           owner.hint);
     }
+  }
+}
+
+void require_shares(const std::vector<double>& split) {
+  if (split.empty()) return;
+  try {
+    shard_sizes(/*rows=*/1, static_cast<int>(split.size()), split);
+  } catch (const UsageError& error) {
+    throw WeightsError(fmt::format("the state has no shares of a batch: {}", error.what()), kHint);
   }
 }
 
@@ -79,10 +91,18 @@ void Trainer::require_fitting(const TrainState& state) {
   for (const auto& replica : state.replicas) {
     require_same(host_buffers(module), replica.buffers,
                  {.name = "replica", .parts = "buffers", .hint = kHint});
+    if (replica.rows_trained < 0 || replica.rows_trained > kMostRows) {
+      throw WeightsError(fmt::format("a replica of the state has trained {} rows, 0 to {} were expected",
+                                     replica.rows_trained, kMostRows),
+                         kHint);
+    }
+    require_generator_state(replica.host_generator);
   }
-  if (state.steps < 0) {
-    throw WeightsError(fmt::format("the state is of step {}, at least 0 was expected", state.steps), kHint);
+  if (state.steps < 0 || state.steps > kMostSteps) {
+    throw WeightsError(fmt::format("the state is of step {}, 0 to {} were expected", state.steps, kMostSteps),
+                       kHint);
   }
+  require_shares(state.split);
 }
 
 void Trainer::load(const TrainState& state) {

@@ -21,6 +21,7 @@ constexpr const char* kReplicasFile = "replicas.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr std::string_view kBuffers = "buffers.";
 constexpr size_t kMostReplicas = 1 << 16;
+constexpr JsonLimits kStateLimits = {.numbers = 500'000, .others = 10'000};  // a number per epoch and replica
 
 [[noreturn]] void not_a_run(const std::string& why) {
   throw WeightsError(fmt::format("this is no checkpoint of a training run: {}", why),
@@ -73,6 +74,17 @@ std::vector<NamedTensor> take_tensors(Checkpoint& checkpoint, const char* name) 
   return std::move(file->second.tensors);
 }
 
+// Each epoch has a step, and each step has one place.
+void check_place(const RunState& state) {
+  const auto& [epoch, step] = std::pair(state.progress.epoch, state.progress.step);
+  const auto steps = state.trainer.steps;
+  if (steps >= 0 && step >= 0 && step <= steps && epoch >= 1 && epoch - 1 <= steps &&
+      state.metrics_bytes >= 0)
+    return;
+  not_a_run(fmt::format("{} has step {} of epoch {} after {} in all, and {} bytes of metrics", kStateFile,
+                        step, epoch, steps, state.metrics_bytes));
+}
+
 }  // namespace
 
 Checkpoint to_checkpoint(RunState state) {
@@ -98,18 +110,19 @@ RunState read_state(Checkpoint checkpoint) {
   const auto text = checkpoint.texts.find(kStateFile);
   if (text == checkpoint.texts.end()) not_a_run(fmt::format("it has no {}", kStateFile));
   try {
-    const auto json = parse_json(text->second);
+    auto json = parse_json(text->second, kStateLimits);
     state.trainer.steps = json.at("steps").get<int64_t>();
     state.trainer.split = json.at("split").get<std::vector<double>>();
     state.metrics_bytes = json.at("metrics_bytes").get<int64_t>();
-    state.plan = json.at("plan");
-    state.environment = json.at("environment");
+    state.plan = std::move(json.at("plan"));
+    state.environment = std::move(json.at("environment"));
     state.progress = read_progress(json.at("progress"));
   } catch (const JsonError& error) {
     not_a_run(fmt::format("{} is {}", kStateFile, error.what()));
   } catch (const Json::exception& error) {
     not_a_run(fmt::format("{}: {}", kStateFile, error.what()));
   }
+  check_place(state);
   state.trainer.model = take_tensors(checkpoint, kModelFile);
   state.trainer.optimizer = take_tensors(checkpoint, kOptimizerFile);
   for (auto& tensor : take_tensors(checkpoint, kReplicasFile)) {

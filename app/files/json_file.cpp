@@ -29,11 +29,16 @@ std::string read_json_file(const std::string& path, const std::string& hint) {
   return read_text_file(path, kMostJsonBytes, refuse);
 }
 
-nlohmann::ordered_json parse_json(const std::string& text) {
+nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& limits) {
+  using Event = Json::parse_event_t;
+  size_t numbers = 0, others = 0;
   // The library sets no limit, and copies nested values by recursion.
-  const auto bounded = [](int depth, Json::parse_event_t event, Json&) {
-    const bool begins =
-        event == Json::parse_event_t::object_start || event == Json::parse_event_t::array_start;
+  const auto bounded = [&](int depth, Event event, Json& value) {
+    const bool begins = event == Event::object_start || event == Event::array_start;
+    const bool single = event == Event::value;
+    numbers += single && !value.is_string();
+    others += begins || event == Event::key || (single && value.is_string());
+    if (numbers > limits.numbers || others > limits.others) throw JsonError("JSON that is too long");
     if (!begins || depth < kMostJsonDepth) return true;
     throw JsonError(fmt::format("JSON that is nested more than {} deep", kMostJsonDepth));
   };

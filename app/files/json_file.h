@@ -21,8 +21,15 @@ class JsonError : public std::runtime_error {
 // (a folder, a device, a pipe), has more than kMostJsonBytes, or cannot be read.
 std::string read_json_file(const std::string& path, const std::string& hint);
 
+// How much a text may hold. Numbers take 16 bytes each, the others about 100; finding a key takes longer with
+// each one.
+struct JsonLimits {
+  size_t numbers = SIZE_MAX;
+  size_t others = SIZE_MAX;  // keys, strings, lists and objects
+};
+
 // Throws JsonError.
-nlohmann::ordered_json parse_json(const std::string& text);
+nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& limits = {});
 
 // Returns the value as one line that ends with a newline. Bytes that are not UTF-8 (a path may hold any) are
 // replaced by U+FFFD.

@@ -19,6 +19,17 @@ at::Generator default_generator(torch::Device device) {
                          : at::globalContext().defaultGenerator(device);
 }
 
+// A state of another length is another device's.
+void set(at::Generator& generator, const torch::Tensor& state) {
+  if (state.numel() == 0 || generator.get_state().numel() != state.numel()) return;
+  try {
+    generator.set_state(state);
+  } catch (const c10::Error& error) {
+    throw WeightsError(fmt::format("this is no state of a generator: {}", error.what_without_backtrace()),
+                       "take another checkpoint of the run");
+  }
+}
+
 class PackedBytes {
  public:
   void add(const void* data, size_t size) {
@@ -83,8 +94,12 @@ torch::Tensor device_generator_state(torch::Device device) {
 void set_generator_state(torch::Device device, const torch::Tensor& state) {
   auto generator = default_generator(device);
   const std::lock_guard lock(generator.mutex());
-  if (state.numel() == 0 || generator.get_state().numel() != state.numel()) return;
-  generator.set_state(state);
+  set(generator, state);
+}
+
+void require_generator_state(const torch::Tensor& state) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>();
+  if (state.defined()) set(generator, state);
 }
 
 std::vector<NamedTensor> host_buffers(const torch::nn::Module& module) {

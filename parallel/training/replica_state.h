@@ -18,7 +18,11 @@ torch::Tensor generator_state(torch::Device device);
 torch::Tensor device_generator_state(torch::Device device);
 
 // Sets the default generator of `device`. Does nothing for an empty state, or one of another kind of device.
+// Throws WeightsError if the device's generator refuses it.
 void set_generator_state(torch::Device device, const torch::Tensor& state);
+
+// Throws WeightsError if a CPU's generator would refuse this state.
+void require_generator_state(const torch::Tensor& state);
 
 // Returns copies of the module's buffers on the host, by name.
 std::vector<NamedTensor> host_buffers(const torch::nn::Module& module);

@@ -365,6 +365,17 @@ TEST_CASE("a state of another model, precision or optimizer is refused, and noth
           "no parameter named exp_avg.stem");
   refused([](auto& state) { state.replicas[1].buffers.pop_back(); }, "of the replica's");
   refused([](auto& state) { state.steps = -1; }, "step -1");
+  refused([](auto& state) { state.steps = INT64_MAX; }, "step 9223372036854775807, 0 to 9007199254740992");
+  refused([](auto& state) { state.replicas[1].rows_trained = -1; }, "has trained -1 rows");
+  refused([](auto& state) { state.replicas[0].rows_trained = INT64_MAX; }, "has trained 92233720");
+  refused(
+      [](auto& state) {
+        auto& generator = state.replicas[1].host_generator;
+        generator = torch::zeros_like(generator);
+      },
+      "no state of a generator");
+  refused([](auto& state) { state.split = {1.5, -.5}; }, "no shares of a batch: a replica's weight is -0.5");
+  refused([](auto& state) { state.split = {0, 0}; }, "no shares of a batch: all weights are 0");
 
   const auto errors = in_processes({1, 1}, options, [&](int process, const TrainerOptions& own) {
     auto bad = good;

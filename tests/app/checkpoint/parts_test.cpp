@@ -39,13 +39,20 @@ RunState state_of(int64_t step) {
   }
   state.trainer.split = {.5, .25, .25};
   state.progress = {
-      .epoch = 2, .step = 7, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
+      .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
   state.progress.left_out = {{3, 4}, {6, 6}};
   state.progress.epoch_sums = {.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}};
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
   state.metrics_bytes = 99;
   return state;
+}
+
+// A list of so many.
+std::string list_of(const std::string& value, size_t count) {
+  std::string text = "[" + value;
+  while (--count > 0) text += "," + value;
+  return text + "]";
 }
 
 // A run with checkpoints of these steps.
@@ -120,6 +127,22 @@ TEST_CASE("files that are not a run's checkpoint are refused") {
   refused([](auto& c) { c.texts["state.json"] = "["; }, "state.json is not JSON");
   refused([](auto& c) { c.texts["state.json"] = "{}"; }, "steps");
   refused([](auto& c) { c.texts["state.json"] = std::string(80'000, '['); }, "nested more than 64 deep");
+  const auto with = [](const std::string& key, const std::string& value) {
+    return [key, value](auto& c) {
+      auto json = Json::parse(c.texts["state.json"]);
+      json[Json::json_pointer(key)] = Json::parse(value);
+      c.texts["state.json"] = json.dump();
+    };
+  };
+  refused(with("/progress/step", "-5"),
+          "state.json has step -5 of epoch 2 after 1 in all, and 99 bytes of metrics");
+  refused(with("/progress/step", "5"), "step 5 of epoch 2 after 1 in all");
+  refused(with("/progress/epoch", "0"), "epoch 0");
+  refused(with("/progress/epoch", "4611686018427387904"), "epoch 4611686018427387904");
+  refused(with("/metrics_bytes", "-1"), "-1 bytes of metrics");
+  refused(with("/steps", "-3"), "after -3 in all");
+  refused(with("/progress/accuracy", list_of("0", 500'001)), "JSON that is too long");
+  refused(with("/environment", list_of("[]", 10'001)), "JSON that is too long");
   refused([](auto& c) { c.tensors.erase("optimizer.safetensors"); }, "it has no optimizer.safetensors");
   for (const std::string name :
        {"0.other", "x.buffers.a", "buffers.a", "99999999.rows_trained", "0rows_trained"}) {
