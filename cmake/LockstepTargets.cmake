@@ -18,7 +18,7 @@ add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
 target_compile_features(lockstep_core PUBLIC cxx_std_20)  # for all users of the headers
 target_link_libraries(lockstep_core
-  PUBLIC fmt::fmt Threads::Threads PRIVATE ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
+  PUBLIC fmt::fmt Threads::Threads PRIVATE OpenSSL::Crypto ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
 
 add_library(lockstep STATIC)
 add_library(lockstep::lockstep ALIAS lockstep)

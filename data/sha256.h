@@ -1,15 +1,16 @@
-// SHA-256 (FIPS 180-4).
+// SHA-256 (FIPS 180-4), by OpenSSL's libcrypto.
 #pragma once
 
-#include <array>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
+struct evp_md_ctx_st;  // OpenSSL's EVP_MD_CTX
+
 namespace lockstep {
 
-// Call update() any number of times, then hex() once.
+// Call update() any number of times, then hex() once. Throws FailedError if libcrypto has no SHA-256.
 class Sha256 {
  public:
   Sha256();
@@ -17,11 +18,10 @@ class Sha256 {
   std::string hex();  // 64 lower-case digits; ends the hash
 
  private:
-  void compress(const std::byte* block);
-
-  std::array<uint32_t, 8> state_;
-  std::array<std::byte, 64> block_;
-  uint64_t length_ = 0;  // bytes so far
+  struct Free {
+    void operator()(evp_md_ctx_st* context) const;
+  };
+  std::unique_ptr<evp_md_ctx_st, Free> context_;
 };
 
 }  // namespace lockstep

@@ -39,8 +39,9 @@ make_bundle() {
   part=$folder.part
   rm -rf "$part"
   mkdir -p "$part/include" "$part/lib"
-  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,catch2,zlib.h,zconf.h} "$part/include/"
-  for library in z=zlib1g-dev jemalloc_pic=libjemalloc-dev; do
+  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,catch2,openssl,zlib.h,zconf.h} "$part/include/"
+  cp -rL "/usr/include/$(g++ -print-multiarch)/openssl" "$part/include/"  # opensslconf.h, which depends on the CPU
+  for library in z=zlib1g-dev crypto=libssl-dev jemalloc_pic=libjemalloc-dev; do
     archive=$(g++ -print-file-name="lib${library%=*}.a")
     [ -e "$archive" ] || die "no static ${library%=*} on this machine" "apt-get install ${library#*=}"
     cp -L "$archive" "$part/lib/"
@@ -52,5 +53,5 @@ make_bundle() {
   rm -rf "$folder"
   mv "$part" "$folder"
   size=$(du -sm "$folder" | cut -f1)
-  say "bundle of $size MB in $folder: headers, static zlib, jemalloc and fmt, Fashion-MNIST"
+  say "bundle of $size MB in $folder: headers, static zlib, libcrypto, jemalloc and fmt, Fashion-MNIST"
 }

@@ -32,7 +32,7 @@ check_system() {
 missing_packages() {
   local pair fetches=$1
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
-  local libraries="zlib1g-dev=zlib.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
+  local libraries="zlib1g-dev=zlib.h libssl-dev=openssl/evp.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
     libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp nlohmann-json3-dev=nlohmann/json.hpp
     libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then

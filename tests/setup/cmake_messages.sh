@@ -57,7 +57,7 @@ refuses() {  # refuses TEXT... [-- ARGUMENT...]
 with_libraries() {
   local name arguments=(-DCMAKE_FIND_ROOT_PATH=/nowhere -DCMAKE_FIND_ROOT_PATH_MODE_INCLUDE=ONLY
     -DCMAKE_FIND_ROOT_PATH_MODE_LIBRARY=ONLY "-DLOCKSTEP_zlib_LIBRARY=$LIBRARY" "-DLOCKSTEP_fmt_LIBRARY=$LIBRARY"
-    "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY" "-DLOCKSTEP_Catch2_LIBRARY=$LIBRARY")
+    "-DLOCKSTEP_crypto_LIBRARY=$LIBRARY" "-DLOCKSTEP_jemalloc_LIBRARY=$LIBRARY" "-DLOCKSTEP_Catch2_LIBRARY=$LIBRARY")
   for name in "$@"; do
     arguments+=("-DLOCKSTEP_${name}_INCLUDE=$INCLUDE_FOLDER")
   done
@@ -67,7 +67,7 @@ with_libraries() {
 missing() {  # missing NAME PACKAGE
   local arguments others=()
   make_torch
-  for name in zlib fmt jemalloc spdlog CLI11 json Catch2; do
+  for name in zlib crypto fmt jemalloc spdlog CLI11 json Catch2; do
     [ "$name" = "$1" ] || others+=("$name")
   done
   mapfile -t arguments < <(with_libraries "${others[@]}")
@@ -104,14 +104,14 @@ case_untried() {
   local arguments
   make_torch
   printf "__version__ = '2.16.1+cpu'\ncuda: Optional[str] = None\n" >"$torch/version.py"
-  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json)
   wrong_version 2.16.1+cpu
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH_UNTRIED=on "${arguments[@]}" || show "expected it to configure"
   says "torch 2.16.1+cpu in $torch, which lockstep was not tested with"
 }
 case_tried() {
   local arguments version
-  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json)
   for version in 2.11.0+cpu 2.15.1+cpu; do
     make_torch
     printf "__version__ = '%s'\ncuda: Optional[str] = None\n" "$version" >"$torch/version.py"
@@ -148,6 +148,7 @@ case_no_cuda_compiler() {  # of a major version that does not exist
 case_cuda_value() { refuses "LOCKSTEP_BUILD_CUDA is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_CUDA=maybe; }
 case_missing_zlib() { missing zlib zlib1g-dev; }
 case_missing_fmt() { missing fmt libfmt-dev; }
+case_missing_crypto() { missing crypto libssl-dev; }
 case_missing_jemalloc() { missing jemalloc libjemalloc-dev; }
 case_missing_spdlog() { missing spdlog libspdlog-dev; }
 case_missing_CLI11() { missing CLI11 libcli11-dev; }
@@ -157,13 +158,13 @@ case_all_missing_at_once() {
   local arguments
   make_torch
   mapfile -t arguments < <(with_libraries)
-  refuses "these libraries were not found: zlib, fmt, jemalloc, spdlog, CLI11, json, Catch2" \
-    "apt-get install zlib1g-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
+  refuses "these libraries were not found: zlib, crypto, fmt, jemalloc, spdlog, CLI11, json, Catch2" \
+    "apt-get install zlib1g-dev libssl-dev libfmt-dev libjemalloc-dev libspdlog-dev libcli11-dev nlohmann-json3-dev catch2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
 }
 case_no_tests_without_catch() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "tests off: there is no Catch2 (scripts/setup.sh --tests, or apt-get install catch2)"
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=off "${arguments[@]}" || show "expected it to configure"
@@ -176,7 +177,7 @@ case_tests_value() {
 case_table() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json Catch2)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json Catch2)
   configure -DLOCKSTEP_BUILD_CUDA=off "${arguments[@]}" || show "expected it to configure"
   says "Release" "torch 2.11.0+cpu in $torch" "cuda off: LOCKSTEP_BUILD_CUDA=off" "tests on" "sanitizers off" \
     "cairo off, so 'plot' cannot draw: not found (apt-get install libcairo2-dev)"
@@ -190,7 +191,7 @@ case_table() {
 case_ccache() {
   local arguments
   make_torch
-  mapfile -t arguments < <(with_libraries zlib fmt jemalloc spdlog CLI11 json)
+  mapfile -t arguments < <(with_libraries zlib crypto fmt jemalloc spdlog CLI11 json)
   arguments+=(-DLOCKSTEP_BUILD_CUDA=off)
   printf '#!/bin/sh\nexec "$@"\n' >"$work/ccache"
   chmod +x "$work/ccache"

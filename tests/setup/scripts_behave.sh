@@ -257,7 +257,7 @@ case_tests_when_asked() {  # the program needs no test library; a folder configu
   called 2 "cmake --preset release"  # as it was
 }
 case_bundle() {
-  local folder=$work/bundle libraries="-lfmt -lz"
+  local folder=$work/bundle libraries="-lfmt -lz -lcrypto"
   if [ -n "${LOCKSTEP_BUILD_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
     echo "skipped: bundles are made of Debian's packages, which are not in use here"
     exit 77
@@ -268,12 +268,13 @@ case_bundle() {
   [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
   # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'
+#include <openssl/evp.h>
 #include <zlib.h>
 #include <CLI/CLI.hpp>
 #include <lockstep/tests/catch_session.h>
 #include <nlohmann/json.hpp>
 #include <spdlog/spdlog.h>
-int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " ? 0 : 1; }
+int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " && EVP_MD_get_size(EVP_sha256()) == 32 ? 0 : 1; }
 SOURCE
   ln -s "$root" "$work/lockstep"
   [ ! -e "$folder/lib/libCatch2.a" ] || libraries+=" -lCatch2"
@@ -281,7 +282,7 @@ SOURCE
   g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -I "$work" "$work/use.cpp" -o "$work/use" -L "$folder/lib" $libraries ||
     fail "it does not compile"
   "$work/use" || fail "it does not work"
-  ! ldd "$work/use" | grep -E 'libfmt|libz|libspdlog' || fail "it needs a library of the system"
+  ! ldd "$work/use" | grep -E 'libfmt|libz|libcrypto|libspdlog' || fail "it needs a library of the system"
   # Other folders are not overwritten.
   mkdir "$work/mine"
   setup 1 --bundle "$work/mine"
