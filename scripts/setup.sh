@@ -6,7 +6,7 @@
 #   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
 #                                    they are skipped); scripts/test.sh passes this
 #   scripts/setup.sh --lint          also clang-format and clang-tidy (45 MB); scripts/test.sh --all passes this
-#   scripts/setup.sh --python        also Python with torch, for comparisons; prints the path of the interpreter
+#   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
 #                                    LOCKSTEP_DATA=DIR/fashion-mnist, and LOCKSTEP_BUILD_TORCH=...)
@@ -134,7 +134,8 @@ pip_into() {
 
 install_python() {
   python3 -m venv --without-pip "$torch_full" &&
-    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors
+    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors \
+      tensorboard
 }
 
 # One call for both: pip does not merge into an existing folder.

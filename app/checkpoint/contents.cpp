@@ -78,23 +78,21 @@ std::vector<NamedTensor> take_tensors(Checkpoint& checkpoint, const char* name) 
 void check_place(const RunState& state) {
   const auto& [epoch, step] = std::pair(state.progress.epoch, state.progress.step);
   const auto steps = state.trainer.steps;
-  if (steps >= 0 && step >= 0 && step <= steps && epoch >= 1 && epoch - 1 <= steps &&
-      state.metrics_bytes >= 0)
-    return;
-  not_a_run(fmt::format("{} has step {} of epoch {} after {} in all, and {} bytes of metrics", kStateFile,
-                        step, epoch, steps, state.metrics_bytes));
+  if (steps < 0 || step < 0 || step > steps || epoch < 1 || epoch - 1 > steps) {
+    not_a_run(fmt::format("{} has step {} of epoch {} after {} in all", kStateFile, step, epoch, steps));
+  }
+  for (const auto& [name, bytes] : state.file_bytes) {
+    if (bytes < 0) not_a_run(fmt::format("{} has {} bytes of {}", kStateFile, bytes, name));
+  }
 }
 
 }  // namespace
 
 Checkpoint to_checkpoint(RunState state) {
   Checkpoint checkpoint;
-  const Json json{{"steps", state.trainer.steps},
-                  {"split", state.trainer.split},
-                  {"progress", to_json(state.progress)},
-                  {"metrics_bytes", state.metrics_bytes},
-                  {"plan", state.plan},
-                  {"environment", state.environment}};
+  const Json json{
+      {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.progress)},
+      {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment}};
   checkpoint.texts[kStateFile] = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
   checkpoint.tensors[kModelFile] = {
       .tensors = std::move(state.trainer.model),
@@ -113,7 +111,7 @@ RunState read_state(Checkpoint checkpoint) {
     auto json = parse_json(text->second, kStateLimits);
     state.trainer.steps = json.at("steps").get<int64_t>();
     state.trainer.split = json.at("split").get<std::vector<double>>();
-    state.metrics_bytes = json.at("metrics_bytes").get<int64_t>();
+    state.file_bytes = json.at("file_bytes").get<FileSizes>();
     state.plan = std::move(json.at("plan"));
     state.environment = std::move(json.at("environment"));
     state.progress = read_progress(json.at("progress"));

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/train/progress.h>
 #include <lockstep/data/checkpoint.h>
 #include <lockstep/parallel/train_state.h>
@@ -21,7 +22,7 @@ struct RunState {
   TrainProgress progress;
   nlohmann::ordered_json plan = {};         // plan_fields() (app/train/fields.h)
   nlohmann::ordered_json environment = {};  // environment_json() (app/report/environment.h)
-  int64_t metrics_bytes = 0;                // of the run folder's metrics, up to here
+  FileSizes file_bytes = {};                // of the run folder's metrics, up to here
 };
 
 Checkpoint to_checkpoint(RunState state);

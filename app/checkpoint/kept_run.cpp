@@ -4,13 +4,12 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
-#include <limits>
 #include <system_error>
 
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -62,9 +61,9 @@ void tell_differences(const RunState& state, const TrainPlan& plan) {
 }
 
 // What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
-int64_t metrics_to_keep(const RunState& state, const TrainPlan& plan) {
+std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan& plan) {
   const bool done = state.progress.step == 0 && state.trainer.steps >= plan.total_steps;
-  return done ? std::numeric_limits<int64_t>::max() : state.metrics_bytes;
+  return done ? std::nullopt : std::optional(state.file_bytes);
 }
 
 }  // namespace
@@ -80,6 +79,8 @@ void KeptRun::open(TrainFlags& options, bool restart) {
                      "add --output or --checkpoint-every");
   }
   if (!wants_folder(options)) return;
+  log = std::make_unique<RunLog>();
+  log->write(environment_text());
   restart = restart && !options.resume;
   if (restart) options.resume = "auto";
   if (!options.checkpoint_every) options.checkpoint_every = "1epoch";
@@ -106,24 +107,30 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   const auto run = folder_of(found, options, reuses_folder);
   const bool same_folder = found && found->run.path() == run.path();
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
-  metrics.emplace(run.metrics().native(),
-                  LineFile::After{same_folder ? metrics_to_keep(found->state, plan) : 0});
-  checkpoints.emplace(run, options.keep, options.on_save_error);
+  if (!same_folder) run.write_environment();
+  log->open(run.log());
+  metrics = std::make_unique<RunMetrics>(
+      run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
+      same_folder ? metrics_to_keep(found->state, plan) : FileSizes{});
+  plots = std::make_unique<RunPlots>([path = run.path()] { draw_run(path); });
+  checkpoints = std::make_unique<CheckpointWriter>(run, options.keep, options.on_save_error);
   if (found) tell_differences(found->state, plan);
-  if (options.quiet) return;
   if (found) {
-    write_stdout(fmt::format("resumed from {} ({} of {} done)\n", found->path.native(),
-                             found->state.trainer.steps, counted(plan.total_steps, "step")));
+    tell(log.get(), options.quiet,
+         fmt::format("resumed from {} ({} of {} done)\n", found->path.native(), found->state.trainer.steps,
+                     counted(plan.total_steps, "step")));
   }
-  write_stdout(fmt::format("run folder: {}\n", run.path().native()));
+  tell(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
 }
 
-void KeptRun::finish(const std::function<void(const std::string&)>& say) {
+void KeptRun::finish(bool quiet) {
   if (!checkpoints) return;
+  plots->finish();
   checkpoints->finish();
   if (checkpoints->written() == 0) return;
-  say(fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
-                  checkpoints->run().checkpoints().native()));
+  tell(log.get(), quiet,
+       fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
+                   checkpoints->run().checkpoints().native()));
 }
 
 }  // namespace lockstep

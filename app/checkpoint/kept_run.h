@@ -1,13 +1,14 @@
-// A run's folder, its metrics and checkpoints, from --output, --checkpoint-every and --resume.
+// A run's folder, its files and checkpoints, from --output, --checkpoint-every and --resume.
 #pragma once
 
-#include <functional>
+#include <memory>
 #include <optional>
-#include <string>
 
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/checkpoint/writer.h>
-#include <lockstep/app/files/line_file.h>
+#include <lockstep/app/run_files/run_log.h>
+#include <lockstep/app/run_files/run_metrics.h>
+#include <lockstep/app/run_files/run_plots.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan.h>
 
@@ -16,8 +17,10 @@ namespace lockstep {
 // Of process 0; in the others it stays empty.
 struct KeptRun {
   std::optional<FoundCheckpoint> found;  // to go on from
-  std::optional<LineFile> metrics;
-  std::optional<CheckpointWriter> checkpoints;
+  std::unique_ptr<RunLog> log;           // from open() on
+  std::unique_ptr<RunMetrics> metrics;   // these from begin() on
+  std::unique_ptr<RunPlots> plots;
+  std::unique_ptr<CheckpointWriter> checkpoints;
   bool reuses_folder = false;  // a folder without a whole checkpoint may be used again
 
   // Reads the checkpoint that --resume names, and completes the options: the interval's default, batch size
@@ -32,8 +35,8 @@ struct KeptRun {
   // Makes the folder, or goes on in the checkpoint's. Tells both. Throws OutputError.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
-  // Waits for the last checkpoint, and says where it is. Throws OutputError.
-  void finish(const std::function<void(const std::string&)>& say);
+  // Waits for the plots and the last checkpoint, and says where that is. Throws OutputError.
+  void finish(bool quiet);
 };
 
 }  // namespace lockstep

@@ -8,6 +8,8 @@
 #include <utility>
 
 #include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/report/environment.h>
+#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -104,6 +106,15 @@ void RunFolder::create(bool again) const {
   if (fs::exists(path_, error) && !fs::is_directory(path_, error)) cannot_make(path_, "it is a file");
   fs::create_directories(checkpoints(), error);
   if (error) cannot_make(path_, error.message());
+}
+
+void RunFolder::write_environment() const {
+  using Json = nlohmann::ordered_json;
+  Json json{{"command", command_line()}};
+  json.update(environment_json());
+  AtomicFile file(path_ / "env.json", /*overwrite=*/true);
+  file.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  file.commit();
 }
 
 void RunFolder::set_aside_after(int64_t step) const {

@@ -1,7 +1,10 @@
 // The folder of one training run.
 //
 //   runs/lenet-scratch-0001/
-//     metrics.jsonl           as of --metrics
+//     metrics.jsonl ...       run_files/run_metrics.h
+//     train.log               run_files/run_log.h
+//     env.json                command, machine and versions of the first start
+//     plots/                  run_files/run_plots.h
 //     checkpoints/
 //       step-00000235/        data/checkpoint.h, contents.h
 //       last -> step-...      links
@@ -25,7 +28,7 @@ class RunFolder {
   explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
 
   const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path metrics() const { return path_ / "metrics.jsonl"; }
+  std::filesystem::path log() const { return path_ / "train.log"; }
   std::filesystem::path checkpoints() const { return path_ / "checkpoints"; }
   std::filesystem::path checkpoint(int64_t step) const;
 
@@ -34,6 +37,9 @@ class RunFolder {
 
   // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
   void create(bool again = false) const;
+
+  // Writes env.json. Throws OutputError.
+  void write_environment() const;
 
   // Renames checkpoints of later steps, all of them damaged, to NAME.damaged. Throws OutputError.
   void set_aside_after(int64_t step) const;

@@ -1,7 +1,6 @@
 #include <lockstep/app/checkpoint/writer.h>
 
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
 #include <memory>
@@ -9,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/run_files/low_priority.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
 
@@ -19,9 +19,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kLast = "last";
 constexpr const char* kBest = "best";
-
-// Of the calling thread. Training comes first.
-void lower_priority() { (void)::setpriority(PRIO_PROCESS, 0, 10); }
 
 // The highest accuracy so far, if the run's progress has one.
 double best_before(const TrainProgress& progress) {

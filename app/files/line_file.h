@@ -1,12 +1,10 @@
 // A file of lines, such as the metrics of a run.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 #include <variant>
 
-#include <lockstep/app/files/growing_file.h>
 #include <lockstep/support/atomic_file.h>
 
 namespace lockstep {
@@ -22,24 +20,12 @@ class LineFile {
   // AtomicFile.
   LineFile(const std::string& path, bool overwrite);
 
-  // Goes on with a file after its first bytes, see GrowingFile.
-  struct After {
-    int64_t bytes = 0;
-  };
-  LineFile(const std::string& path, After after);
-
   // Writes the line and a newline at once. Throws OutputError (for example: disk full).
   void append_line(std::string_view line);
 
-  // Cuts a file that was gone on with, see GrowingFile. Others keep their lines.
-  void cut(int64_t size);
-
-  // Bytes of a file that was gone on with; else 0.
-  int64_t size() const;
-
  private:
   struct StandardOutput {};
-  std::variant<StandardOutput, AtomicFile, GrowingFile> file_;
+  std::variant<StandardOutput, AtomicFile> file_;
   bool in_place_ = false;  // an AtomicFile that has its name
 };
 

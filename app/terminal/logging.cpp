@@ -4,7 +4,9 @@
 #include <spdlog/spdlog.h>
 
 #include <memory>
+#include <mutex>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -17,6 +19,26 @@ std::shared_ptr<spdlog::logger> make_logger(const char* name, const std::string&
   return logger;
 }
 
+struct Copies {
+  std::mutex mutex;
+  std::function<void(std::string_view)> copy;
+};
+
+Copies& copies() {
+  static Copies all;
+  return all;
+}
+
+void set_copy(std::function<void(std::string_view)> copy) {
+  const std::lock_guard lock(copies().mutex);
+  copies().copy = std::move(copy);
+}
+
+void give_copy(const std::string& message) {
+  const std::lock_guard lock(copies().mutex);
+  if (copies().copy) copies().copy(message);
+}
+
 }  // namespace
 
 void set_up_logging(const Terminal& terminal) {
@@ -26,10 +48,18 @@ void set_up_logging(const Terminal& terminal) {
   spdlog::register_logger(make_logger(kInformation, "lockstep: %v"));
 }
 
-void warn(std::string_view message) { spdlog::warn(message); }
+void warn(std::string_view message) {
+  spdlog::warn(message);
+  give_copy("warning: " + std::string(message));
+}
 
 void inform(std::string_view message) {
   if (const auto logger = spdlog::get(kInformation)) logger->info(message);
+  give_copy(std::string(message));
 }
+
+MessageCopies::MessageCopies(std::function<void(std::string_view)> copy) { set_copy(std::move(copy)); }
+
+MessageCopies::~MessageCopies() { set_copy({}); }
 
 }  // namespace lockstep

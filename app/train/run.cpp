@@ -40,7 +40,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       terminal_(terminal),
       run_metrics_(outputs.run_metrics),
       checkpoints_(outputs.checkpoints),
-      output_(options.quiet, {outputs.metrics, outputs.run_metrics}),
+      output_(options.quiet, outputs),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
       agreement_(plan.world.connection.get()),
@@ -146,7 +146,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
     auto news = own_news();
     // Reading the clock costs nothing. A line waits for the step.
-    news.line_due = !recorded && !options_.quiet && step_lines_.due(clock_());
+    news.line_due = !recorded && output_.shows_lines() && step_lines_.due(clock_());
     const auto all = step == steps ? agreement_.settle(news) : agreement_.after_step(news);
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);

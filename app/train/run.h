@@ -10,7 +10,6 @@
 
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/writer.h>
-#include <lockstep/app/files/line_file.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/line_timer.h>
@@ -24,14 +23,6 @@
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {
-
-// Where a run's results go. Each may be null; the files and the writer are process 0's.
-struct RunOutputs {
-  LineFile* metrics = nullptr;                   // of --metrics
-  LineFile* run_metrics = nullptr;               // of the run folder
-  CheckpointWriter* checkpoints = nullptr;       // of the run folder
-  std::optional<CheckpointInterval> every = {};  // the same in all processes; empty: no checkpoints
-};
 
 // A loss was NaN or infinite.
 class LossError : public NumericError {
@@ -98,7 +89,7 @@ class TrainRun {
   const TrainPlan& plan_;
   const TrainFlags& options_;
   const Terminal& terminal_;
-  LineFile* const run_metrics_;          // of the run folder
+  RunMetrics* const run_metrics_;        // of the run folder
   CheckpointWriter* const checkpoints_;  // null in other processes than the first
   const InterruptGuard interrupt_{"the current step"};
   RunOutput output_;

@@ -55,7 +55,7 @@ RunState TrainRun::newest_state() {
   if (!found)
     throw WeightsError(fmt::format("no whole checkpoint is left in {}", checkpoints_->run().path().native()));
   checkpoints_->run().set_aside_after(found->state.trainer.steps);
-  if (run_metrics_) run_metrics_->cut(found->state.metrics_bytes);
+  if (run_metrics_) run_metrics_->cut(found->state.file_bytes);
   return std::move(found->state);
 }
 
@@ -87,7 +87,7 @@ void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
   }
   state.plan = plan_fields(plan_);
   state.environment = environment_json();
-  if (run_metrics_) state.metrics_bytes = run_metrics_->size();
+  if (run_metrics_) state.file_bytes = run_metrics_->sizes();
   output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy); });
 }
 

@@ -19,12 +19,11 @@
 #include <lockstep/app/checkpoint/kept_run.h>
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/add_choice.h>
+#include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/cli/version.h>
 #include <lockstep/app/files/distinct_files.h>
-#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/memory/need_memory.h>
@@ -40,8 +39,8 @@
 #include <lockstep/app/train/config_text.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/print_run.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
@@ -50,7 +49,6 @@
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/atomic_file.h>
-#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -117,8 +115,6 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
                  "Print a configuration for --config that repeats this run, but train nothing");
 }
 
-bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
-
 // The file that --metrics names: none for standard output, which only that flag can name.
 std::optional<std::string> metrics_file(const TrainFlags& options) {
   return metrics_on_stdout(options) ? std::nullopt : options.metrics;
@@ -160,9 +156,8 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
       if (!failed) failed = std::current_exception();
     }
   };
-  const auto say = [&](const std::string& line) {
-    if (!options.quiet) write_stdout(line);
-  };
+  auto& kept = files.kept;
+  const auto say = [&](const std::string& line) { tell(kept.log.get(), options.quiet, line); };
   const bool saves = options.save && run.has_trained();
   std::vector<NamedTensor> weights;
   if (saves) attempt([&] { weights = run.weights(); });
@@ -179,7 +174,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
       say(fmt::format("trace written to {}\n", *options.trace));
     });
   }
-  if (files.kept.checkpoints) attempt([&] { files.kept.finish(say); });
+  attempt([&] { kept.finish(options.quiet); });
   if (collected) leave_together(plan.world);
   if (failed) std::rethrow_exception(failed);
 }
@@ -188,34 +183,6 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
 std::string awaited(const TrainFlags& options) {
   const bool files = options.save || options.trace || options.checkpoint_every;
   return files ? "the current step and the output files" : "the current step";
-}
-
-void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal) {
-  if (!plan.world.leads()) return;
-  if (options.dry_run && (options.json || metrics_on_stdout(options))) {
-    write_stdout(json_line(plan_json(plan)));
-  } else if (!options.quiet) {
-    write_stdout(fmt::format("{}\n{}\n", version_text(), describe(plan, terminal.text_width())));
-  }
-  for (const auto& notice : machine_notices(plan)) warn(notice);
-  for (const auto& notice : batch_notices(plan)) warn(notice);
-  if (const auto notice = rate_notice(plan)) warn(*notice);
-}
-
-void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options) {
-  if (!plan.world.leads() || metrics_on_stdout(options)) return;  // the metrics' last line says it all
-  if (!options.quiet) {
-    if (report.steps % plan.steps_per_epoch != 0) {
-      write_stdout(fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
-                               counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
-    }
-    write_stdout(fmt::format("peak memory{}: {:.0f} MB resident ({:.0f} MB estimated)\n",
-                             plan.world.alone() ? "" : " of process 0",
-                             static_cast<double>(report.peak_bytes) / 1e6,
-                             static_cast<double>(plan.memory_estimate) / 1e6));
-  }
-  if (report.weights_sha256) write_stdout(fmt::format("weights sha256: {}\n", *report.weights_sha256));
-  write_stdout(closing_line(report, plan) + "\n");
 }
 
 // Checks everything before the first step. What one process must refuse ends all processes. Process 0 opens
@@ -265,10 +232,12 @@ RunReport run_and_keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& o
 }
 
 RunOutputs outputs_of(const TrainFlags& options, OutputFiles& files) {
-  auto& kept = files.kept;
+  const auto& kept = files.kept;
   RunOutputs outputs{.metrics = files.metrics ? &*files.metrics : nullptr,
-                     .run_metrics = kept.metrics ? &*kept.metrics : nullptr,
-                     .checkpoints = kept.checkpoints ? &*kept.checkpoints : nullptr};
+                     .run_metrics = kept.metrics.get(),
+                     .plots = kept.plots.get(),
+                     .log = kept.log.get(),
+                     .checkpoints = kept.checkpoints.get()};
   if (options.checkpoint_every) outputs.every = parse_interval(*options.checkpoint_every);
   return outputs;
 }
@@ -280,12 +249,15 @@ const RunState* resumed_state(const TrainFlags& options, const OutputFiles& file
   return options.resume ? &kOfProcess0 : nullptr;
 }
 
-void end_complete(const TrainRun& run, const TrainWorld& world, const TrainFlags& options) {
-  if (world.leads() && !options.quiet) {
-    write_stdout(fmt::format("all {} of this run are done: there is nothing left to do\n",
-                             counted(run.steps_done(), "step")));
+// The error that ends a run goes into the log, too.
+RunReport logged_run(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, OutputFiles& files) {
+  try {
+    return run_and_keep(run, plan, options, files);
+  } catch (const std::exception&) {
+    if (files.kept.log)
+      files.kept.log->note(fmt::format("error: {}", as_error(std::current_exception()).what()));
+    throw;
   }
-  leave_together(world);
 }
 
 void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
@@ -297,7 +269,8 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
     return leave_together(world);
   }
   const Terminal terminal(STDOUT_FILENO, color);
-  print_plan(plan, options, terminal);
+  auto* const log = files.kept.log.get();
+  if (world.leads()) print_plan(plan, options, terminal, log);
   if (world.alone()) interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return leave_together(world);
 
@@ -306,9 +279,12 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
     return nlohmann::ordered_json();
   });
   TrainRun run(plan, options, terminal, outputs_of(options, files), resumed_state(options, files));
-  if (run.complete()) return end_complete(run, world, options);
-  const auto report = run_and_keep(run, plan, options, files);
-  print_end(report, plan, options);
+  if (run.complete()) {
+    if (world.leads()) print_complete(run.steps_done(), options, log);
+    return leave_together(world);
+  }
+  const auto report = logged_run(run, plan, options, files);
+  if (world.leads()) print_end(report, plan, options, log);
   // Several processes have agreed for the last time before they left each other.
   if (world.alone()) interrupt.stop_if_signalled("after the run was done");
 }

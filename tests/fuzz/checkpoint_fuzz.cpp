@@ -200,8 +200,8 @@ void check_with_manifest(const fs::path& folder, Files files) {
   RunState state;
   if (!accepted_within(bytes, [&] { state = read_state(read_checkpoint(folder)); })) return;
   const auto& progress = state.progress;
-  require(state.trainer.steps >= 0 && progress.epoch >= 1 && progress.step >= 0 && state.metrics_bytes >= 0,
-          "counts are not negative");
+  require(state.trainer.steps >= 0 && progress.epoch >= 1 && progress.step >= 0, "counts are not negative");
+  for (const auto& file : state.file_bytes) require(file.second >= 0, "sizes are not negative");
   require(progress.step <= state.trainer.steps && progress.epoch - 1 <= state.trainer.steps,
           "a step belongs to one epoch");
   check_trainer(state);

@@ -153,7 +153,7 @@ case_full_for_cuda() {
   working_pip
   stand_in nvcc <<<'echo "Cuda compilation tools, release 12.4, V12.4.131"'  # of another major version: does not serve
   CUDACXX=$work/bin/nvcc LOCKSTEP_BUILD_CUDA=on setup 0
-  called 1 "torch==2.15.0 numpy safetensors"
+  called 1 "torch==2.15.0 numpy safetensors tensorboard"
   called 0 "--no-deps"
   if ! /usr/local/cuda/bin/nvcc --version 2>/dev/null | grep -q 'release 13'; then
     called 1 "cuda-toolkit[nvcc,crt,nvvm,cccl,cudart,nvtx]==13.2.2"

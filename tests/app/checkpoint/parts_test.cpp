@@ -44,7 +44,7 @@ RunState state_of(int64_t step) {
   state.progress.epoch_sums = {.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}};
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
-  state.metrics_bytes = 99;
+  state.file_bytes = {{"metrics.csv", 99}, {"metrics.jsonl", int64_t{1} << 40}};
   return state;
 }
 
@@ -114,7 +114,7 @@ TEST_CASE("a run's state is read from its checkpoint as it was") {
   CHECK(to_json(found.progress.left_out) == to_json(expected.progress.left_out));
   CHECK(found.plan == expected.plan);
   CHECK(found.environment == expected.environment);
-  CHECK(found.metrics_bytes == 99);
+  CHECK(found.file_bytes == expected.file_bytes);
 }
 
 TEST_CASE("files that are not a run's checkpoint are refused") {
@@ -134,12 +134,11 @@ TEST_CASE("files that are not a run's checkpoint are refused") {
       c.texts["state.json"] = json.dump();
     };
   };
-  refused(with("/progress/step", "-5"),
-          "state.json has step -5 of epoch 2 after 1 in all, and 99 bytes of metrics");
+  refused(with("/progress/step", "-5"), "state.json has step -5 of epoch 2 after 1 in all");
   refused(with("/progress/step", "5"), "step 5 of epoch 2 after 1 in all");
   refused(with("/progress/epoch", "0"), "epoch 0");
   refused(with("/progress/epoch", "4611686018427387904"), "epoch 4611686018427387904");
-  refused(with("/metrics_bytes", "-1"), "-1 bytes of metrics");
+  refused(with("/file_bytes/metrics.csv", "-1"), "-1 bytes of metrics.csv");
   refused(with("/steps", "-3"), "after -3 in all");
   refused(with("/progress/accuracy", list_of("0", 500'001)), "JSON that is too long");
   refused(with("/environment", list_of("[]", 10'001)), "JSON that is too long");

@@ -5,10 +5,14 @@
 #include <algorithm>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/tests/app/processes/hand_started.h>
+#include <lockstep/tests/app/run_files/event_file.h>
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
@@ -21,19 +25,66 @@ const Words kCommon = {"--log-every", "2", "--print-weights-hash", "--limit-test
 
 std::string hash_in(const std::string& out) { return found_in(out, "weights sha256: ([0-9a-f]{64})\n"); }
 
+const std::set<std::string> kTimes = {"step_ms",   "images_per_second", "resident_bytes",
+                                      "data_ms",   "compute_ms",        "sync_ms",
+                                      "update_ms", "train_seconds",     "test_seconds"};
+
 // What does not depend on the clock, of all lines but the first and the last.
-std::vector<json> timeless(const fs::path& metrics) {
-  auto events = metrics_in(metrics.string());
+std::vector<json> timeless_events(const fs::path& run) {
+  auto events = metrics_in((run / "metrics.jsonl").string());
   REQUIRE(events.size() > 2);
   for (auto& event : events) {
-    for (const std::string key : {"step_ms", "images_per_second", "resident_bytes", "data_ms", "compute_ms",
-                                  "sync_ms", "update_ms", "train_seconds", "test_seconds"}) {
-      event.erase(key);
-    }
+    for (const auto& key : kTimes) event.erase(key);
   }
   events.erase(events.begin());
   events.pop_back();
   return events;
+}
+
+// The rows of metrics.csv as they should be, from metrics.jsonl.
+std::vector<std::string> expected_rows(const fs::path& run, const std::string& header) {
+  std::vector<std::string> rows = {header};
+  for (const auto& event : metrics_in((run / "metrics.jsonl").string())) {
+    if (event.at("event") != "step" && event.at("event") != "epoch") continue;
+    std::string row;
+    std::istringstream names(header);
+    for (std::string name; std::getline(names, name, ',');) {
+      row += row.empty() ? "" : ",";
+      if (name == "event") {
+        row += event.at("event").get<std::string>();
+      } else if (event.contains(name)) {
+        row += event.at(name).dump();
+      }
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+// TensorBoard's records without their times: steps and scalars.
+std::vector<std::pair<uint64_t, Scalars>> timeless_records(const fs::path& run) {
+  std::vector<std::pair<uint64_t, Scalars>> result;
+  for (auto& record : records_in(run / "events.out.tfevents")) {
+    record.scalars.erase("images_per_second");
+    result.emplace_back(record.step, record.scalars);
+  }
+  return result;
+}
+
+struct Metrics {
+  std::vector<json> events;
+  std::vector<std::pair<uint64_t, Scalars>> records;
+  bool operator==(const Metrics&) const = default;
+};
+
+// Also checks that metrics.csv has what metrics.jsonl has, and each measurement once.
+Metrics timeless(const fs::path& run) {
+  const auto rows = lines(read_file(run / "metrics.csv"));
+  REQUIRE_FALSE(rows.empty());
+  CHECK(rows == expected_rows(run, rows.front()));
+  Metrics metrics{timeless_events(run), timeless_records(run)};
+  CHECK(metrics.records.size() == rows.size());  // the first of them is the version
+  return metrics;
 }
 
 // Of the checkpoints of this run.
@@ -48,7 +99,7 @@ int64_t newest_step(const fs::path& run) {
 
 struct Whole {
   std::string hash;
-  std::vector<json> metrics;
+  Metrics metrics;
 };
 
 Whole run_whole(const Words& words) {
@@ -57,7 +108,7 @@ Whole run_whole(const Words& words) {
   const auto result = run_process(train(kCommon + words + Words{"--output", run}));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);
-  return {hash_in(result.out), timeless(folder / "run/metrics.jsonl")};
+  return {hash_in(result.out), timeless(folder / "run")};
 }
 
 }  // namespace
@@ -79,9 +130,9 @@ TEST_CASE("a run that is cut and resumed at every other step gives the same weig
     std::erase_if(events, [](const json& event) { return event.at("event") != "epoch"; });
     return events;
   };
-  const auto found = epochs(timeless(folder / "run/metrics.jsonl"));
+  const auto found = epochs(timeless(folder / "run").events);
   CHECK(found.size() == 3);
-  CHECK(found == epochs(whole.metrics));
+  CHECK(found == epochs(whole.metrics.events));
 }
 
 // The run without breaks is made last, with as many steps: so nothing depends on when the kills come.
@@ -107,7 +158,7 @@ TEST_CASE("a run that is killed again and again ends as the one without kills, w
   REQUIRE(end.exit_code == 0);
   const auto whole = run_whole(words + Words{"--epochs", "1000000", "--limit-steps", limit});
   CHECK(hash_in(end.out) == whole.hash);
-  CHECK(timeless(run / "metrics.jsonl") == whole.metrics);
+  CHECK(timeless(run) == whole.metrics);
   for (const auto& entry : fs::directory_iterator(run / "checkpoints")) {
     CHECK(entry.path().filename().native().find(".tmp") == std::string::npos);
   }
@@ -128,7 +179,7 @@ TEST_CASE("a run stopped by a signal keeps a checkpoint of its last step, and go
   REQUIRE(end.exit_code == 0);
   const auto whole = run_whole(words + limit);
   CHECK(hash_in(end.out) == whole.hash);
-  CHECK(timeless(run / "metrics.jsonl") == whole.metrics);
+  CHECK(timeless(run) == whole.metrics);
 }
 
 TEST_CASE("a run that is done says so when it is resumed, and changes nothing") {
@@ -142,6 +193,59 @@ TEST_CASE("a run that is done says so when it is resumed, and changes nothing") 
   CHECK_THAT(again.out, ContainsSubstring("all 15 steps of this run are done: there is nothing left to do"));
   CHECK(read_file(folder / "run/metrics.jsonl") == metrics);
   CHECK(newest_step(folder / "run") == 15);
+}
+
+TEST_CASE("a run's folder has its log, its environment and its plots, and a resumed run goes on in them") {
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const Words words = kCommon + Words{"--epochs", "3", "--devices", "cpu", "--output", run.string()};
+  const auto first = run_process(train(words + Words{"--limit-steps", "7", "--quiet"}));
+  REQUIRE(first.exit_code == 0);
+  CHECK(lines(first.out).size() == 2);  // the hash and the last line
+  const auto log = read_file(run / "train.log");
+  CHECK_THAT(log, ContainsSubstring(" # command    lockstep train --epochs") ||
+                      ContainsSubstring(" # command    lockstep train --data"));
+  for (const std::string text :
+       {"  recipe     lenet-scratch\n", " run folder: ", " epoch 1/3 | step 4/5 | loss ",
+        "     lr 0.2 | ms per step", " checkpoint of step 7 in ", " stopped after 7 steps",
+        " weights sha256: ", " test acc: "}) {
+    CHECK_THAT(log, ContainsSubstring(text));
+  }
+  const auto environment = read_file(run / "env.json");
+  const auto parsed = json::parse(environment);
+  CHECK_THAT(parsed.at("command").get<std::string>(), ContainsSubstring("--limit-steps 7"));
+  CHECK(parsed.at("libraries").contains("LibTorch"));
+  const auto svg = read_file(run / "plots/accuracy_and_loss.svg");
+
+  const auto second = run_process(train(words + Words{"--resume", "auto", "--metrics", "-"}));
+  REQUIRE(second.exit_code == 0);
+  const auto longer = read_file(run / "train.log");
+  REQUIRE(longer.starts_with(log));
+  for (const std::string text :
+       {" # command    lockstep train", " resumed from ", " epoch 3/3 | step 4/5", " test acc: "}) {
+    CHECK_THAT(longer.substr(log.size()), ContainsSubstring(text));
+  }
+  CHECK(read_file(run / "env.json") == environment);
+  const std::string no_cairo = "the plots of the run are not renewed: this lockstep was built without cairo";
+  if (second.err.find(no_cairo) != std::string::npos) {
+    CHECK(lines(second.err).size() == 1);
+    CHECK_FALSE(fs::exists(run / "plots/accuracy_and_loss.svg"));
+    return;
+  }
+  CHECK_THAT(svg, ContainsSubstring("<svg"));
+  CHECK_THAT(read_file(run / "plots/accuracy_and_loss.svg"), ContainsSubstring("<svg"));
+  CHECK(read_file(run / "plots/accuracy_and_loss.svg") != svg);
+  CHECK(read_file(run / "plots/accuracy_and_loss.png").starts_with("\x89PNG"));
+}
+
+TEST_CASE("the error that ends a run is in its log") {
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const auto result =
+      run_process(train({"--epochs", "3", "--devices", "cpu", "--lr", "1e30", "--output", run.string()}));
+  CHECK(result.exit_code == 6);
+  CHECK_THAT(read_file(run / "train.log"),
+             ContainsSubstring(" error: the loss was not finite") && ContainsSubstring(" warning: "));
 }
 
 TEST_CASE("two processes go on from the checkpoint of process 0, and one process from that of two") {

@@ -4,6 +4,7 @@
 
 #include <lockstep/tests/catch.h>
 
+#include <algorithm>
 #include <fstream>
 #include <limits>
 #include <memory>
@@ -16,9 +17,10 @@
 #include <lockstep/app/train/run.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/support/error.h>
-#include <lockstep/tests/support/temp_folder.h>
+#include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
+using lockstep::testing::read_file;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
@@ -68,13 +70,14 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad) {
 struct Ran {
   std::vector<NamedTensor> weights;
   std::vector<json> events;
+  std::string csv = {};
   std::string error = {};
 };
 
 Ran ran(const TrainFlags& options, const TrainPlan& plan, const std::filesystem::path& path) {
   const RunFolder folder(path);
   folder.create();
-  LineFile metrics(folder.metrics().native(), LineFile::After{});
+  RunMetrics metrics(path, {.per_epoch = plan.steps_per_epoch, .total = plan.total_steps}, FileSizes{});
   CheckpointWriter writer(folder, /*keep=*/3);
   const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   TrainRun run(plan, options, terminal,
@@ -87,7 +90,8 @@ Ran ran(const TrainFlags& options, const TrainPlan& plan, const std::filesystem:
   }
   writer.finish();
   result.weights = run.weights();
-  std::ifstream in(folder.metrics());
+  result.csv = read_file(path / kMetricsCsv);
+  std::ifstream in(path / kMetricsJsonl);
   for (std::string line; std::getline(in, line);) result.events.push_back(json::parse(line));
   return result;
 }
@@ -151,6 +155,8 @@ TEST_CASE(
   CHECK(run.error.empty());
   check_equal(run.weights, weights_after(plan, without(first, 7)));
   CHECK(steps_in(run.events) == without(first, 7));
+  const auto rows = named("step", run.events).size() + named("epoch", run.events).size();
+  CHECK(static_cast<size_t>(std::count(run.csv.begin(), run.csv.end(), '\n')) == 1 + rows);
   const auto back = named("went_back", run.events);
   REQUIRE(back.size() == 1);
   CHECK(back[0].at("steps") == 4);

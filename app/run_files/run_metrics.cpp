@@ -1,0 +1,111 @@
+#include <lockstep/app/run_files/run_metrics.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/app/files/json_file.h>
+#include <lockstep/app/run_files/event_record.h>
+#include <lockstep/app/run_files/metrics_csv.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// A key of an event, and its tag in TensorBoard.
+using Tag = std::pair<const char*, const char*>;
+
+constexpr std::array<Tag, 5> kStepTags{{{"loss", "train/loss"},
+                                        {"top1", "train/top1"},
+                                        {"top5", "train/top5"},
+                                        {"lr", "lr"},
+                                        {"images_per_second", "images_per_second"}}};
+constexpr std::array<Tag, 3> kEpochTags{
+    {{"test_loss", "test/loss"}, {"test_accuracy", "test/accuracy"}, {"test_top5", "test/top5"}}};
+
+GrowingFile opened(const std::filesystem::path& folder, const char* name,
+                   const std::optional<FileSizes>& keep) {
+  int64_t bytes = std::numeric_limits<int64_t>::max();
+  if (keep) {
+    const auto found = keep->find(name);
+    bytes = found == keep->end() ? 0 : found->second;
+  }
+  return {folder / name, bytes};
+}
+
+std::vector<Scalar> scalars_of(const Json& event, std::span<const Tag> tags) {
+  std::vector<Scalar> scalars;
+  for (const auto& [key, tag] : tags) {
+    const auto value = event.find(key);
+    if (value == event.end() || !value->is_number()) continue;
+    if (const auto number = value->get<double>(); std::isfinite(number)) scalars.push_back({tag, number});
+  }
+  return scalars;
+}
+
+}  // namespace
+
+double seconds_since_1970() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+RunMetrics::RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,
+                       std::function<double()> wall_clock)
+    : steps_(steps),
+      wall_clock_(std::move(wall_clock)),
+      jsonl_(opened(folder, kMetricsJsonl, keep)),
+      csv_(opened(folder, kMetricsCsv, keep)),
+      events_(opened(folder, kEventFile, keep)) {
+  if (csv_.size() == 0) csv_.write(csv_header());
+  if (events_.size() == 0) events_.write(version_record(wall_clock_()));
+}
+
+void RunMetrics::append(const Json& event) {
+  std::exception_ptr failed;
+  const auto write = [&](GrowingFile& file, const std::string& text) {
+    try {
+      file.write(text);
+    } catch (const OutputError&) {
+      if (!failed) failed = std::current_exception();
+    }
+  };
+  write(jsonl_, json_line(event));
+  write(csv_, csv_row(event));
+  write(events_, event_record_of(event));
+  if (failed) std::rethrow_exception(failed);
+}
+
+void RunMetrics::cut(const FileSizes& sizes) {
+  jsonl_.cut(sizes.at(kMetricsJsonl));
+  csv_.cut(sizes.at(kMetricsCsv));
+  events_.cut(sizes.at(kEventFile));
+}
+
+FileSizes RunMetrics::sizes() const {
+  return {{kMetricsJsonl, jsonl_.size()}, {kMetricsCsv, csv_.size()}, {kEventFile, events_.size()}};
+}
+
+// Steps done in the whole run when the event was measured.
+int64_t RunMetrics::step_of(const Json& event) const {
+  const auto epoch = event.at("epoch").get<int64_t>();
+  if (event.at("event") == "step") return (epoch - 1) * steps_.per_epoch + event.at("step").get<int64_t>();
+  return std::min(epoch * steps_.per_epoch, steps_.total);
+}
+
+// Empty for an event without scalars.
+std::string RunMetrics::event_record_of(const Json& event) const {
+  const auto name = event.value("event", "");
+  std::vector<Scalar> scalars;
+  if (name == "step") scalars = scalars_of(event, kStepTags);
+  if (name == "epoch") scalars = scalars_of(event, kEpochTags);
+  return scalars.empty() ? "" : scalars_record(wall_clock_(), step_of(event), scalars);
+}
+
+}  // namespace lockstep

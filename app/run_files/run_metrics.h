@@ -1,0 +1,60 @@
+// What a run measures, in its folder: metrics.jsonl with all lines, metrics.csv with the steps and epochs,
+// and the same for TensorBoard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+
+#include <lockstep/app/files/growing_file.h>
+
+namespace lockstep {
+
+inline constexpr const char* kMetricsJsonl = "metrics.jsonl";
+inline constexpr const char* kMetricsCsv = "metrics.csv";
+inline constexpr const char* kEventFile = "events.out.tfevents";  // TensorBoard looks for "tfevents"
+
+// Bytes of each file, by name.
+using FileSizes = std::map<std::string, int64_t>;
+
+double seconds_since_1970();
+
+// Not thread-safe. A kill loses at most a line or record, which the resumed run cuts.
+class RunMetrics {
+ public:
+  // To count steps over epochs. total: where the run ends, in an epoch's middle if it is limited.
+  struct Steps {
+    int64_t per_epoch = 1;
+    int64_t total = 0;
+  };
+
+  // Opens the files, or makes them. Cuts each to its size in `keep`; nothing is kept of a file without one.
+  // Without `keep` all stay as they are. Throws OutputError.
+  RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,
+             std::function<double()> wall_clock = seconds_since_1970);
+
+  // Appends an event to all files that have it. If one cannot be written, appends it to the others and then
+  // throws OutputError.
+  void append(const nlohmann::ordered_json& event);
+
+  // Cuts the files to what they were, to do steps again. Throws OutputError.
+  void cut(const FileSizes& sizes);
+
+  FileSizes sizes() const;
+
+ private:
+  int64_t step_of(const nlohmann::ordered_json& event) const;
+  std::string event_record_of(const nlohmann::ordered_json& event) const;
+
+  const Steps steps_;
+  const std::function<double()> wall_clock_;
+  GrowingFile jsonl_;
+  GrowingFile csv_;
+  GrowingFile events_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+#include <lockstep/app/train/print_run.h>
+
+#include <fmt/format.h>
+
+#include <string>
+
+#include <lockstep/app/cli/version.h>
+#include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/line_file.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/notices.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+// The same in the log, where lines stay whole.
+std::string plan_text(const TrainPlan& plan, size_t width) {
+  return fmt::format("{}\n{}\n", version_text(), describe(plan, width));
+}
+
+}  // namespace
+
+bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
+
+void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, RunLog* log) {
+  if (log) log->write(plan_text(plan, std::string::npos));
+  if (options.dry_run && (options.json || metrics_on_stdout(options))) {
+    write_stdout(json_line(plan_json(plan)));
+  } else if (!options.quiet) {
+    write_stdout(plan_text(plan, terminal.text_width()));
+  }
+  for (const auto& notice : machine_notices(plan)) warn(notice);
+  for (const auto& notice : batch_notices(plan)) warn(notice);
+  if (const auto notice = rate_notice(plan)) warn(*notice);
+}
+
+void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
+  const bool unseen = metrics_on_stdout(options);  // the metrics' last line says it all
+  if (report.steps % plan.steps_per_epoch != 0) {
+    tell(log, options.quiet,
+         fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
+                     counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
+  }
+  tell(log, options.quiet,
+       fmt::format("peak memory{}: {:.0f} MB resident ({:.0f} MB estimated)\n",
+                   plan.world.alone() ? "" : " of process 0", static_cast<double>(report.peak_bytes) / 1e6,
+                   static_cast<double>(plan.memory_estimate) / 1e6));
+  if (report.weights_sha256) tell(log, unseen, fmt::format("weights sha256: {}\n", *report.weights_sha256));
+  tell(log, unseen, closing_line(report, plan) + "\n");
+}
+
+void print_complete(int64_t steps_done, const TrainFlags& options, RunLog* log) {
+  tell(
+      log, options.quiet,
+      fmt::format("all {} of this run are done: there is nothing left to do\n", counted(steps_done, "step")));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// What train prints before and after the steps of a run.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/app/run_files/run_log.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/report.h>
+
+namespace lockstep {
+
+// Whether the metrics take the place of the text.
+bool metrics_on_stdout(const TrainFlags& options);
+
+// These print in process 0, unless the flags make the run quiet. The log, which may be null, gets all. They
+// throw OutputError.
+
+// The plan, and warnings about it.
+void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, RunLog* log);
+
+// The last lines of a run.
+void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
+
+// A resumed run may have nothing left to do.
+void print_complete(int64_t steps_done, const TrainFlags& options, RunLog* log);
+
+}  // namespace lockstep
