@@ -10,6 +10,7 @@
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/config_text.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -104,10 +105,11 @@ void KeptRun::check_same_run(const TrainPlan& plan, const TrainFlags& options) c
 
 void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   if (!options.checkpoint_every) return;
+  const auto config = config_text(options, plan);  // may throw: before there is a folder
   const auto run = folder_of(found, options, reuses_folder);
   const bool same_folder = found && found->run.path() == run.path();
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
-  if (!same_folder) run.write_environment();
+  if (!same_folder) run.write_beginning(config);
   log->open(run.log());
   metrics = std::make_unique<RunMetrics>(
       run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},

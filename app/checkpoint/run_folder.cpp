@@ -50,6 +50,12 @@ std::vector<int64_t> numbers_in(const fs::path& folder, std::string_view prefix)
 
 std::string numbered(std::string_view name, int64_t number) { return fmt::format("{}-{:04}", name, number); }
 
+void write_whole(const fs::path& path, const std::string& text) {
+  AtomicFile file(path, /*overwrite=*/true);
+  file.write(text);
+  file.commit();
+}
+
 using Warn = std::function<void(const std::string&)>;
 
 // Throws WeightsError, which names the checkpoint.
@@ -108,13 +114,12 @@ void RunFolder::create(bool again) const {
   if (error) cannot_make(path_, error.message());
 }
 
-void RunFolder::write_environment() const {
+void RunFolder::write_beginning(const std::string& config) const {
   using Json = nlohmann::ordered_json;
   Json json{{"command", command_line()}};
   json.update(environment_json());
-  AtomicFile file(path_ / "env.json", /*overwrite=*/true);
-  file.write(json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
-  file.commit();
+  write_whole(path_ / "env.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_whole(path_ / "config.toml", config);
 }
 
 void RunFolder::set_aside_after(int64_t step) const {

@@ -4,6 +4,7 @@
 //     metrics.jsonl ...       run_files/run_metrics.h
 //     train.log               run_files/run_log.h
 //     env.json                command, machine and versions of the first start
+//     config.toml             train --config of it repeats the run
 //     plots/                  run_files/run_plots.h
 //     checkpoints/
 //       step-00000235/        data/checkpoint.h, contents.h
@@ -38,8 +39,8 @@ class RunFolder {
   // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
   void create(bool again = false) const;
 
-  // Writes env.json. Throws OutputError.
-  void write_environment() const;
+  // Writes env.json and config.toml, a configuration that repeats the run. Throws OutputError.
+  void write_beginning(const std::string& config) const;
 
   // Renames checkpoints of later steps, all of them damaged, to NAME.damaged. Throws OutputError.
   void set_aside_after(int64_t step) const;

@@ -38,9 +38,9 @@ struct TrainPlan {
   int64_t steps_per_epoch = 0;
   int64_t total_steps = 0;  // of the whole run, a limit applied
 
-  double usual_lr = 0;          // the recipe's rate with this optimizer on these devices
+  double usual_lr = 0;             // the recipe's rate with this optimizer on these devices
   bool keeps_checkpoints = false;  // this process writes them
-  int64_t memory_estimate = 0;  // bytes resident at the peak, of this process
+  int64_t memory_estimate = 0;     // bytes resident at the peak, of this process
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
   int world_size() const { return world.alone() ? local_size() : world.replicas(); }

@@ -56,7 +56,9 @@ TEST_CASE("a printed configuration trains the same weights") {
     INFO(printed.out);
     const auto file = (folder / "c.toml").string();
     std::ofstream(file) << printed.out;
-    hashes.push_back(hash_of(command));
+    const auto run = folder / std::to_string(hashes.size());
+    hashes.push_back(hash_of({command.words + Words{"--output", run.string()}, command.environment}));
+    CHECK(read_file(run / "config.toml") == printed.out);
     CHECK(hash_of({{"--config", file}}) == hashes.back());
   }
   CHECK(hashes[0] != hashes[1]);
