@@ -134,6 +134,15 @@ void write_text(const fs::path& path, const std::string& text) {
   file.commit();
 }
 
+// An error of a file in the temporary folder `made`, with the name that it would have got.
+[[noreturn]] void cannot_write_file(const OutputError& error, const fs::path& made, const fs::path& folder) {
+  std::string text = error.what();
+  if (const auto at = text.find(made.native()); at != std::string::npos) {
+    text.replace(at, made.native().size(), folder.native());
+  }
+  throw OutputError(text, error.hint());
+}
+
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
   Json files = Json::object();
   const auto note = [&](const std::string& name) {
@@ -186,12 +195,11 @@ std::vector<std::string> verified_files(const fs::path& folder) {
         damaged(folder, fmt::format("'{}' is no name of a file in it", name));
       }
       if (!fs::is_regular_file(folder / name)) damaged(folder, fmt::format("{} is missing", name));
-      const auto digest = digest_of(folder / name);
-      if (entry.at("bytes") != digest.bytes) {
-        damaged(folder, fmt::format("{} has {} bytes, the manifest says {}", name, digest.bytes,
-                                    entry.at("bytes").dump()));
+      if (const auto bytes = fs::file_size(folder / name); entry.at("bytes") != bytes) {
+        damaged(folder,
+                fmt::format("{} has {} bytes, the manifest says {}", name, bytes, entry.at("bytes").dump()));
       }
-      if (entry.at("sha256") != digest.sha256) {
+      if (entry.at("sha256") != digest_of(folder / name).sha256) {
         damaged(folder, fmt::format("the SHA-256 of {} is not the manifest's", name));
       }
       names.push_back(name);
@@ -215,7 +223,11 @@ void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
   try {
     remove_stale_temporaries(parent);
     NewFolder made(parent);
-    write_files(made.path(), checkpoint);
+    try {
+      write_files(made.path(), checkpoint);
+    } catch (const OutputError& error) {
+      cannot_write_file(error, made.path(), folder);
+    }
     int error = made.rename_to(folder);
     if (error == EEXIST || error == ENOTEMPTY) {  // only one that was resumed from an older one has this step
       remove_checkpoint(folder);

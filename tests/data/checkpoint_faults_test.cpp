@@ -7,6 +7,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/in_memory.h>
 #include <lockstep/tests/support/syscall_faults.h>
 
 using namespace lockstep;
@@ -33,9 +34,6 @@ int step_of(const fs::path& folder) {
     return -1;
   }
 }
-
-// Where fsync() costs nothing.
-fs::path in_memory() { return fs::exists("/dev/shm") ? "/dev/shm" : fs::temp_directory_path(); }
 
 fs::path path_of(const fs::path& folder, int step) { return folder / ("step-" + std::to_string(step)); }
 

@@ -17,9 +17,11 @@
 #include <lockstep/data/safetensors.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
+using lockstep::testing::FileLimit;
 using Catch::Matchers::ContainsSubstring;
 using lockstep::testing::files_in;
 using lockstep::testing::read_file;
@@ -104,26 +106,6 @@ OutputError refusal(const fs::path& path, bool overwrite, const TensorFile& file
 TensorFile numbers(int64_t first, int64_t count) {
   return {{{"x", torch::arange(first, first + count, torch::kInt32)}}, {}};
 }
-
-// While it exists, this process cannot write files longer than this, as on a full disk.
-class FileLimit {
- public:
-  explicit FileLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &old_);
-    const rlimit limit = {bytes, old_.rlim_max};
-    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) throw std::runtime_error("setrlimit");
-  }
-  ~FileLimit() {
-    setrlimit(RLIMIT_FSIZE, &old_);
-    std::signal(SIGXFSZ, handler_);
-  }
-  FileLimit(const FileLimit&) = delete;
-  FileLimit& operator=(const FileLimit&) = delete;
-
- private:
-  rlimit old_ = {};
-  void (*handler_)(int);
-};
 
 }  // namespace
 
