@@ -123,6 +123,9 @@ void add_compress_flag(CLI::App& command, TrainFlags& options);
 // --check-sync
 void add_check_sync_flag(CLI::App& command, TrainFlags& options);
 
+// What train shows and keeps: --log-every, --metrics, --save, --output, --resume, --dry-run, ...
+void add_output_flags(CLI::App& command, TrainFlags& options);
+
 // Sorts the command's flags into the groups of its help. Call it when all flags are there.
 void group_flags(CLI::App& command);
 
