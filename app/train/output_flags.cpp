@@ -17,8 +17,9 @@ void add_run_folder_flags(CLI::App& train, TrainFlags& options) {
     return true;
   };
   train
-      .add_option("--output", set_output,
-                  "Keep checkpoints and metrics in this new folder; without DIR in runs/RECIPE-NUMBER")
+      .add_option(
+          "--output", set_output,
+          "Keep metrics, plots, log and checkpoints in this new folder; without DIR in runs/RECIPE-NUMBER")
       ->expected(0, 1)
       ->type_name("[DIR]");
   train
