@@ -186,6 +186,7 @@ void run_launch(const LaunchOptions& options, std::span<const std::string> subco
     const auto outcome = start_all(plan, restart, outputs, signals);
     const auto& failure = outcome.failure;
     if (!failure && !outcome.signal) return;
+    if (!options.command.front().contains('/')) erase_leftovers(STDERR_FILENO);  // of process 0, if killed
     if (failure) show_last_lines(*failure, restart, outputs);
     const bool again =
         failure && failure->code != ExitCode::kUsage && !outcome.signalled && restart < plan.max_restarts;

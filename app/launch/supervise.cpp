@@ -2,9 +2,11 @@
 
 #include <fmt/format.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cstddef>
 
+#include <lockstep/app/terminal/live_block.h>
 #include <lockstep/app/terminal/logging.h>
 
 namespace lockstep {
@@ -100,6 +102,7 @@ class Supervision {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
     passed_on_ = signal;
+    erase_leftovers(STDERR_FILENO);  // process 0 may have drawn there, and the terminal has printed ^C
     inform(fmt::format("SIG{} noted and passed on, waiting for the processes; a second signal kills them",
                        ::sigabbrev_np(signal)));
     enter(LaunchPhase::kInterrupted, {});

@@ -2,9 +2,12 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 #include <string>
+
+#include <lockstep/app/terminal/live_block.h>
 
 namespace lockstep {
 namespace {
@@ -26,9 +29,13 @@ void set_up_logging(const Terminal& terminal) {
   spdlog::register_logger(make_logger(kInformation, "lockstep: %v"));
 }
 
-void warn(std::string_view message) { spdlog::warn(message); }
+void warn(std::string_view message) {
+  const AboveBlock above(STDERR_FILENO);
+  spdlog::warn(message);
+}
 
 void inform(std::string_view message) {
+  const AboveBlock above(STDERR_FILENO);
   if (const auto logger = spdlog::get(kInformation)) logger->info(message);
 }
 
