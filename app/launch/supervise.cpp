@@ -6,8 +6,8 @@
 
 #include <cstddef>
 
-#include <lockstep/app/terminal/live_block.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
 namespace {
@@ -102,7 +102,8 @@ class Supervision {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
     passed_on_ = signal;
-    erase_leftovers(STDERR_FILENO);  // process 0 may have drawn there, and the terminal has printed ^C
+    // Process 0 may have drawn there, and the terminal has printed ^C.
+    Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
     inform(fmt::format("SIG{} noted and passed on, waiting for the processes; a second signal kills them",
                        ::sigabbrev_np(signal)));
     enter(LaunchPhase::kInterrupted, {});

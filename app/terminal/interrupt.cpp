@@ -30,17 +30,17 @@ struct Reply {
 constexpr size_t kMostPrefix = 20;
 std::array<Reply, kGuarded.size()> replies;  // written only while no handler is installed
 std::atomic<int> noted_signal{0};
-std::atomic<const char*> prefix{nullptr};  // of the message, instead of usual_prefix
-const char* usual_prefix = "";             // written only while no handler is installed
-int guards = 0;                            // alive now, nested
+std::atomic<const char*> message_prefix{nullptr};  // of the message, instead of usual_prefix
+const char* usual_prefix = "";                     // written only while no handler is installed
+int guards = 0;                                    // alive now, nested
 static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
 const Guarded& guarded(int signal) { return *std::ranges::find(kGuarded, signal, &Guarded::signal); }
 
 // In one call, so that nothing gets into the middle. Async-signal-safe.
-void print(const Reply& reply) {
+void print_reply(const Reply& reply) {
   std::array<char, kMostPrefix + std::tuple_size_v<decltype(Reply::text)>> message;
-  const char* before = prefix;
+  const char* before = message_prefix;
   if (!before) before = usual_prefix;
   size_t length = 0;
   while (length < kMostPrefix && before[length] != 0) message[length] = before[length], ++length;
@@ -59,7 +59,7 @@ void note(int signal) {
     if (replies[i].installed) sigaction(kGuarded[i].signal, &at_once, nullptr);
   }
   for (size_t i = 0; first && i < kGuarded.size(); ++i) {
-    if (kGuarded[i].signal == signal) print(replies[i]);
+    if (kGuarded[i].signal == signal) print_reply(replies[i]);
   }
   if (!first) raise(signal);  // it came while the first one was handled
   errno = error;
@@ -105,7 +105,7 @@ InterruptGuard::~InterruptGuard() {
 
 bool InterruptGuard::noted() { return noted_signal != 0; }
 
-void InterruptGuard::begin_message_with(const char* text) { prefix = text; }
+void InterruptGuard::begin_message_with(const char* text) { message_prefix = text; }
 
 std::optional<int> InterruptGuard::signal() const {
   const int signal = noted_signal;

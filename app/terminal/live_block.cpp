@@ -1,6 +1,7 @@
 #include <lockstep/app/terminal/live_block.h>
 
 #include <fmt/format.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -8,15 +9,12 @@
 #include <utility>
 
 #include <lockstep/app/terminal/interrupt.h>
-#include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kErase = "\r\x1b[J";  // from the line's start to the end of the screen
-
-std::mutex mutex;  // of all that is drawn or written above
-LiveBlock* block = nullptr;
+std::mutex block_mutex;  // of all that is drawn or written above
+LiveBlock* shown_block = nullptr;
 
 // In one call if possible, so that a signal's message does not get into the middle.
 void write_to(int fd, std::string_view text) {
@@ -40,24 +38,25 @@ std::string drawing_of(const std::vector<std::string>& lines) {
 }  // namespace
 
 LiveBlock::LiveBlock(int fd, pid_t group) : fd_(fd), group_(group) {
-  const std::lock_guard lock(mutex);
-  block = this;
+  const std::lock_guard lock(block_mutex);
+  shown_block = this;
 }
 
 LiveBlock::~LiveBlock() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(block_mutex);
   wipe();
-  block = nullptr;
+  shown_block = nullptr;
 }
 
 void LiveBlock::show(std::vector<std::string> lines) {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(block_mutex);
   lines_ = std::move(lines);
+  made_for_ = size();
   draw();
 }
 
 void LiveBlock::erase() {
-  const std::lock_guard lock(mutex);
+  const std::lock_guard lock(block_mutex);
   wipe();
   lines_.clear();
 }
@@ -68,32 +67,36 @@ bool LiveBlock::has_terminal() const {
   return foreground < 0 || foreground == group_;
 }
 
+LiveBlock::Size LiveBlock::size() const {
+  winsize size{};
+  if (::ioctl(fd_, TIOCGWINSZ, &size) != 0) return {};
+  return {size.ws_col, size.ws_row};
+}
+
+// After a resize the next show() draws.
 void LiveBlock::draw() {
   if (lines_.empty() || InterruptGuard::noted()) return;
+  if (size() != made_for_) return wipe();
   if (!has_terminal()) return wipe();
   drawn_ = true;
-  InterruptGuard::begin_message_with(kErase);
+  InterruptGuard::begin_message_with(kEraseBlock.data());
   write_to(fd_, drawing_of(lines_));
   if (InterruptGuard::noted()) wipe();  // its message may have come before the drawing
 }
 
 // What another group has the cursor of is not touched.
 void LiveBlock::wipe() {
-  if (drawn_ && has_terminal()) write_to(fd_, kErase);
+  if (drawn_ && has_terminal()) write_to(fd_, kEraseBlock);
   InterruptGuard::begin_message_with(nullptr);
   drawn_ = false;
 }
 
-AboveBlock::AboveBlock(int fd) : lock_(mutex), concerned_(block && ::isatty(fd)) {
-  if (concerned_) block->wipe();
+AboveBlock::AboveBlock(int fd) : lock_(block_mutex), concerned_(shown_block && ::isatty(fd)) {
+  if (concerned_) shown_block->wipe();
 }
 
 AboveBlock::~AboveBlock() {
-  if (concerned_) block->draw();
-}
-
-void erase_leftovers(int fd) {
-  if (Terminal(fd, ColorMode::kNever).interactive()) write_to(fd, kErase);
+  if (concerned_) shown_block->draw();
 }
 
 }  // namespace lockstep

@@ -6,9 +6,14 @@
 
 #include <mutex>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 namespace lockstep {
+
+// Erases a block: from the start of the cursor's line to the end of the screen.
+inline constexpr std::string_view kEraseBlock = "\r\x1b[J";
 
 // The cursor rests at the start of the block. So erasing needs no count of lines: it works after a resize
 // that has broken them anew, in a signal's handler, and for whatever prints after the program was killed.
@@ -34,13 +39,17 @@ class LiveBlock {
  private:
   friend class AboveBlock;
 
+  using Size = std::pair<int, int>;  // columns, rows
+
   bool has_terminal() const;
+  Size size() const;
   void draw();
   void wipe();
 
   const int fd_;
   const pid_t group_;
   std::vector<std::string> lines_;
+  Size made_for_{};  // the terminal's size when lines_ were shown: on another one they may not fit
   bool drawn_ = false;
 };
 
@@ -57,8 +66,5 @@ class AboveBlock {
   const std::lock_guard<std::mutex> lock_;
   const bool concerned_;
 };
-
-// Erases what a killed process may have left at the cursor of a terminal. fd: not a terminal: does nothing.
-void erase_leftovers(int fd);
 
 }  // namespace lockstep

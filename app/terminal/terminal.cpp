@@ -58,6 +58,10 @@ int Terminal::height() const {
   return known ? size.ws_row : kUsualHeight;
 }
 
+void Terminal::erase_leftovers() const {
+  if (interactive_) (void)!::write(fd_, kEraseBlock.data(), kEraseBlock.size());
+}
+
 size_t Terminal::text_width() const {
   return interactive_ ? static_cast<size_t>(width()) : std::string::npos;
 }

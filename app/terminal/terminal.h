@@ -41,6 +41,9 @@ class Terminal {
   int height() const;                                // current number of rows; 24 if unknown
   const Style& style() const { return style_; }
 
+  // Erases what a killed process may have left of a LiveBlock. Does nothing if this is not interactive.
+  void erase_leftovers() const;
+
  private:
   int fd_;
   bool interactive_;

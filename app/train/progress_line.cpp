@@ -18,9 +18,11 @@ constexpr size_t kMostCells = 40;
 constexpr int kEighths = 8;
 
 // Rounded down: only what is done is 100%.
-int percent(double share) { return static_cast<int>(std::floor(100 * std::clamp(share, 0., 1.) + 1e-9)); }
+int whole_percent(double share) {
+  return static_cast<int>(std::floor(100 * std::clamp(share, 0., 1.) + 1e-9));
+}
 
-std::string bar(double share, size_t cells, bool utf8) {
+std::string bar_of(double share, size_t cells, bool utf8) {
   constexpr std::array<std::string_view, kEighths> kParts = {"", "▏", "▎", "▍", "▌", "▋", "▊", "▉"};
   const auto eighths = static_cast<size_t>(
       std::floor(std::clamp(share, 0., 1.) * static_cast<double>(kEighths * cells) + 1e-9));
@@ -37,17 +39,17 @@ std::string loss_text(double loss) {
 }
 
 // A figure that may be left out: `rank` 0 goes last.
-struct Figure {
+struct LiveText {
   int rank;
   std::string text;
 };
 
 // In the order of the line.
-std::vector<Figure> texts_of(const LiveFigures& figures) {
-  std::vector<Figure> texts;
+std::vector<LiveText> texts_of(const LiveFigures& figures) {
+  std::vector<LiveText> texts;
   if (const auto& left = figures.seconds_left) texts.push_back({1, duration_text(*left) + " left"});
   if (const auto& evaluated = figures.evaluated) {
-    texts.push_back({0, fmt::format("evaluating {:2}%", percent(*evaluated))});
+    texts.push_back({0, fmt::format("evaluating {:2}%", whole_percent(*evaluated))});
   } else if (const auto& speed = figures.images_per_second) {
     texts.push_back({4, with_commas(std::llround(std::min(*speed, 1e15))) + " img/s"});
   }
@@ -56,7 +58,7 @@ std::vector<Figure> texts_of(const LiveFigures& figures) {
   return texts;
 }
 
-std::string joined(const std::vector<Figure>& figures) {
+std::string joined_texts(const std::vector<LiveText>& figures) {
   std::string text;
   for (const auto& figure : figures) text += " | " + figure.text;
   return text;
@@ -67,17 +69,17 @@ std::string joined(const std::vector<Figure>& figures) {
 std::string progress_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style) {
   const auto epochs = fmt::format("{}", figures.epochs);
   const auto epoch = fmt::format("epoch {:>{}}/{} ", figures.epoch, epochs.size(), epochs);
-  const auto share = fmt::format("{:3}%", percent(figures.done));
+  const auto share = fmt::format("{:3}%", whole_percent(figures.done));
   if (epoch.size() + share.size() > width) return share.size() > width ? "" : share;
 
   const size_t room = width - epoch.size() - share.size();
   auto texts = texts_of(figures);
-  const auto fits = [&] { return joined(texts).size() + kFewestCells + 1 <= room; };
-  while (!texts.empty() && !fits()) texts.erase(std::ranges::max_element(texts, {}, &Figure::rank));
-  const auto rest = joined(texts);
+  const auto fits = [&] { return joined_texts(texts).size() + kFewestCells + 1 <= room; };
+  while (!texts.empty() && !fits()) texts.erase(std::ranges::max_element(texts, {}, &LiveText::rank));
+  const auto rest = joined_texts(texts);
   if (room - rest.size() < kFewestCells + 1) return epoch + share;
   const size_t cells = std::min(room - rest.size() - 1, kMostCells);
-  return epoch + style.cyan(bar(figures.done, cells, utf8)) + " " + share + rest;
+  return epoch + style.cyan(bar_of(figures.done, cells, utf8)) + " " + share + rest;
 }
 
 double seconds_of(const WorkLeft& left) {

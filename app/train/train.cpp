@@ -42,6 +42,7 @@
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/progress_choice.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
@@ -111,6 +112,9 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
   train.add_flag("--print-weights-hash", options.print_weights_hash,
                  "Print the SHA-256 of all weights after the last step");
   train.add_flag("--quiet", options.quiet, "Print only warnings and the last line");
+  add_choice(train, "--progress", options.progress, kProgressNames,
+             "What is shown of the progress: a live line with a bar, plain lines, or none (auto: bar on a "
+             "terminal)");
   train.add_flag("--dry-run", options.dry_run, "Check everything and print the plan, but train nothing");
   train.add_flag("--json", options.json, "With --dry-run: print the plan as JSON");
   train.add_flag("--print-config", options.print_config,
@@ -225,6 +229,7 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
   assemble(world, options, [&] {
     check_json(options);
     check_combinations(options, find_recipe(options.recipe));
+    if (world.leads()) check_progress(options);
     if (metrics_on_stdout(options)) options.quiet = true;
     if (world.leads()) files.open(options, world.place.restart > 0);
   });
@@ -305,7 +310,10 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
     if (world.leads()) files.kept.begin(plan, options);
     return nlohmann::ordered_json();
   });
-  TrainRun run(plan, options, terminal, outputs_of(options, files), resumed_state(options, files));
+  auto outputs = outputs_of(options, files);
+  const auto live = live_display(plan, options, color);
+  outputs.live = live.get();
+  TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
   if (run.complete()) return end_complete(run, world, options);
   const auto report = run_and_keep(run, plan, options, files);
   print_end(report, plan, options);

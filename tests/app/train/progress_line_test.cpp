@@ -52,7 +52,7 @@ TEST_CASE("the live line at the usual widths") {
       progress_line(figures, 199, true, kPlain) ==
       "epoch  3/10 ████████████████▍                         41% | 2:13 left | 20,755 img/s | loss 0.5123 | "
       "top1 81.2%");
-  CHECK(ascii(figures, 60) == "epoch  3/10 ##########............  41% | 2:13 left | loss 0.5123");
+  CHECK(ascii(figures, 60) == "epoch  3/10 ######...........  41% | 2:13 left | loss 0.5123");
   CHECK(ascii(figures, 39) == "epoch  3/10 ####......  41% | 2:13 left");
   CHECK(ascii(figures, 34) == "epoch  3/10 ##...  41% | 2:13 left");
   CHECK(ascii(figures, 33) == "epoch  3/10 ######..........  41%");
@@ -65,21 +65,21 @@ TEST_CASE("during an evaluation the live line says how far it is") {
   auto figures = figures_of(.3);
   figures.evaluated = .349;  // rounded down
   CHECK(ascii(figures, 79) ==
-        "epoch  3/10 ##....  30% | 2:13 left | evaluating 34% | loss 0.5123 | top1 81.2%");
-  CHECK(ascii(figures, 39) ==
-        "epoch  3/10 ##.....  30% | evaluating 34%".substr(0, 0) + "epoch  3/10 #....  30% | evaluating 34%");
+        "epoch  3/10 #.....  30% | 2:13 left | evaluating 34% | loss 0.5123 | top1 81.2%");
+  CHECK(ascii(figures, 39) == "epoch  3/10 #....  30% | evaluating 34%");
 }
 
 TEST_CASE("only a run that is done has 100% and a full bar") {
-  CHECK(ascii({.done = 1}, 30) == "epoch 1/1 ################ 100%");
-  CHECK(ascii({.done = .99999}, 30) == "epoch 1/1 ###############.  99%");
-  CHECK(progress_line({.done = .99999}, 30, true, kPlain) == "epoch 1/1 ███████████████▉  99%");
-  CHECK(ascii({.done = 0}, 30) == "epoch 1/1 ................   0%");
-  CHECK(ascii({.done = .29}, 30) == "epoch 1/1 ####............  29%");  // 100 x .29 is 28.999999999999996
+  // 15 columns are left for the bar.
+  CHECK(ascii({.done = 1}, 30) == "epoch 1/1 ############### 100%");
+  CHECK(ascii({.done = .99999}, 30) == "epoch 1/1 ##############.  99%");
+  CHECK(progress_line({.done = .99999}, 30, true, kPlain) == "epoch 1/1 ██████████████▉  99%");
+  CHECK(ascii({.done = 0}, 30) == "epoch 1/1 ...............   0%");
+  CHECK(ascii({.done = .29}, 30) == "epoch 1/1 ####...........  29%");  // 100 x .29 is 28.999999999999996
 }
 
 TEST_CASE("the colour of the bar takes no column") {
-  CHECK(progress_line(figures_of(.5), 26, false, Style(true)) == "epoch  3/10 \x1b[36m####....\x1b[0m  50%");
+  CHECK(progress_line(figures_of(.5), 26, false, Style(true)) == "epoch  3/10 \x1b[36m####.....\x1b[0m  50%");
 }
 
 TEST_CASE("the live line is never wider than the terminal, and shows more where there is room") {
