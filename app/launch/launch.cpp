@@ -1,6 +1,7 @@
 #include <lockstep/app/launch/launch.h>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -23,6 +24,7 @@
 #include <lockstep/app/launch/variables.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/store_server.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -186,6 +188,9 @@ void run_launch(const LaunchOptions& options, std::span<const std::string> subco
     const auto outcome = start_all(plan, restart, outputs, signals);
     const auto& failure = outcome.failure;
     if (!failure && !outcome.signal) return;
+    if (options.command.front().find('/') == std::string::npos) {  // process 0 may have been killed
+      Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
+    }
     if (failure) show_last_lines(*failure, restart, outputs);
     const bool again =
         failure && failure->code != ExitCode::kUsage && !outcome.signalled && restart < plan.max_restarts;

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <cstddef>
 
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
 namespace {
@@ -100,6 +102,8 @@ class Supervision {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
     passed_on_ = signal;
+    // Process 0 may have drawn there, and the terminal has printed ^C.
+    Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
     inform(fmt::format("SIG{} noted and passed on, waiting for the processes; a second signal kills them",
                        ::sigabbrev_np(signal)));
     enter(LaunchPhase::kInterrupted, {});

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <tuple>
 
 namespace lockstep {
 namespace {
@@ -26,12 +27,26 @@ struct Reply {
   std::array<char, 200> text;  // printed when the signal comes
   size_t length = 0;
 };
+constexpr size_t kMostPrefix = 20;
 std::array<Reply, kGuarded.size()> replies;  // written only while no handler is installed
 std::atomic<int> noted_signal{0};
-int guards = 0;  // alive now, nested
-static_assert(std::atomic<int>::is_always_lock_free);
+std::atomic<const char*> message_prefix{nullptr};  // of the message, instead of usual_prefix
+const char* usual_prefix = "";                     // written only while no handler is installed
+int guards = 0;                                    // alive now, nested
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<const char*>::is_always_lock_free);
 
 const Guarded& guarded(int signal) { return *std::ranges::find(kGuarded, signal, &Guarded::signal); }
+
+// In one call, so that nothing gets into the middle. Async-signal-safe.
+void print_reply(const Reply& reply) {
+  std::array<char, kMostPrefix + std::tuple_size_v<decltype(Reply::text)>> message;
+  const char* before = message_prefix;
+  if (!before) before = usual_prefix;
+  size_t length = 0;
+  while (length < kMostPrefix && before[length] != 0) message[length] = before[length], ++length;
+  for (size_t i = 0; i < reply.length; ++i) message[length++] = reply.text[i];
+  (void)!::write(STDERR_FILENO, message.data(), length);
+}
 
 // The handler. Calls only async-signal-safe functions.
 void note(int signal) {
@@ -44,19 +59,16 @@ void note(int signal) {
     if (replies[i].installed) sigaction(kGuarded[i].signal, &at_once, nullptr);
   }
   for (size_t i = 0; first && i < kGuarded.size(); ++i) {
-    if (kGuarded[i].signal != signal) continue;
-    (void)!::write(STDERR_FILENO, replies[i].text.data(), replies[i].length);
+    if (kGuarded[i].signal == signal) print_reply(replies[i]);
   }
   if (!first) raise(signal);  // it came while the first one was handled
   errno = error;
 }
 
 void prepare(Reply& reply, const Guarded& guarded, const std::string& awaited) {
-  // A terminal prints ^C at the cursor, so the message starts on a new line.
-  const auto* line_break = isatty(STDERR_FILENO) ? "\n" : "";
   const auto text =
-      fmt::format("{}lockstep: {} noted, waiting for {}; a second signal ends the program at once\n",
-                  line_break, guarded.name, awaited);
+      fmt::format("lockstep: {} noted, waiting for {}; a second signal ends the program at once\n",
+                  guarded.name, awaited);
   reply.length = std::min(text.size(), reply.text.size());
   std::copy_n(text.begin(), reply.length, reply.text.begin());
 }
@@ -69,6 +81,7 @@ InterruptedError::InterruptedError(int signal, const std::string& where)
 InterruptGuard::InterruptGuard(const std::string& awaited) {
   if (guards++ > 0) return;
   noted_signal = 0;
+  usual_prefix = isatty(STDERR_FILENO) ? "\n" : "";  // a terminal prints ^C at the cursor
   // While the handler runs, the other signals wait: the first message is printed whole.
   struct sigaction noting {};
   noting.sa_handler = note;
@@ -87,7 +100,12 @@ InterruptGuard::InterruptGuard(const std::string& awaited) {
 InterruptGuard::~InterruptGuard() {
   if (--guards > 0) return;
   for (size_t i = 0; i < kGuarded.size(); ++i) sigaction(kGuarded[i].signal, &old_[i], nullptr);
+  noted_signal = 0;
 }
+
+bool InterruptGuard::noted() { return noted_signal != 0; }
+
+void InterruptGuard::begin_message_with(const char* text) { message_prefix = text; }
 
 std::optional<int> InterruptGuard::signal() const {
   const int signal = noted_signal;

@@ -2,11 +2,14 @@
 
 #include <spdlog/sinks/stdout_sinks.h>
 #include <spdlog/spdlog.h>
+#include <unistd.h>
 
 #include <memory>
 #include <mutex>
 #include <string>
 #include <utility>
+
+#include <lockstep/app/terminal/live_block.h>
 
 namespace lockstep {
 namespace {
@@ -49,11 +52,13 @@ void set_up_logging(const Terminal& terminal) {
 }
 
 void warn(std::string_view message) {
+  const AboveBlock above(STDERR_FILENO);
   spdlog::warn(message);
   give_copy("warning: " + std::string(message));
 }
 
 void inform(std::string_view message) {
+  const AboveBlock above(STDERR_FILENO);
   if (const auto logger = spdlog::get(kInformation)) logger->info(message);
   give_copy(std::string(message));
 }

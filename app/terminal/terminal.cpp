@@ -12,12 +12,14 @@
 #include <cstdlib>
 #include <cstring>
 
+#include <lockstep/app/terminal/live_block.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
 constexpr int kUsualWidth = 80;
+constexpr int kUsualHeight = 24;
 
 bool is_set(const char* variable) {
   const char* value = std::getenv(variable);
@@ -48,6 +50,16 @@ int Terminal::width() const {
   winsize size{};
   const bool known = ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
   return known ? size.ws_col : kUsualWidth;
+}
+
+int Terminal::height() const {
+  winsize size{};
+  const bool known = ioctl(fd_, TIOCGWINSZ, &size) == 0 && size.ws_row > 0;
+  return known ? size.ws_row : kUsualHeight;
+}
+
+void Terminal::erase_leftovers() const {
+  if (interactive_) (void)!::write(fd_, kEraseBlock.data(), kEraseBlock.size());
 }
 
 size_t Terminal::text_width() const {
@@ -82,6 +94,7 @@ bool utf8_locale() {
 }
 
 void write_stdout(std::string_view text) {
+  const AboveBlock above(STDOUT_FILENO);
   while (!text.empty()) {
     const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;

@@ -38,7 +38,11 @@ class Terminal {
   bool interactive() const { return interactive_; }  // a terminal, not a file, pipe or dumb terminal
   int width() const;                                 // current number of columns; 80 if unknown
   size_t text_width() const;                         // where text is wrapped; npos where lines stay whole
+  int height() const;                                // current number of rows; 24 if unknown
   const Style& style() const { return style_; }
+
+  // Erases what a killed process may have left of a LiveBlock. Does nothing if this is not interactive.
+  void erase_leftovers() const;
 
  private:
   int fd_;
@@ -60,7 +64,8 @@ class ReaderGoneError : public OutputError {
 };
 
 // Writes to standard output without buffering. Throws OutputError if the text cannot be written, for example
-// because the disk is full; ReaderGoneError if the reader has gone.
+// because the disk is full; ReaderGoneError if the reader has gone. While a LiveBlock is drawn, the text must
+// end with a line break.
 void write_stdout(std::string_view text);
 
 }  // namespace lockstep

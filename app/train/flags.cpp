@@ -36,7 +36,7 @@ std::vector<FlagGroup> flag_groups() {
           {"Watching and keeping",
            {"--log-every", "--metrics", "--trace", "--save", "--output", "--checkpoint-every", "--keep",
             "--resume", "--resume-anyway", "--json", "--overwrite", "--print-weights-hash", "--quiet",
-            "--dry-run", "--print-config"}},
+            "--progress", "--dry-run", "--print-config"}},
           {"Processes", {"--rank", "--world-size", "--master", "--timeout", "--check-sync", "--listen"}}};
 }
 

@@ -14,6 +14,7 @@
 #include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/support/choices.h>
 #include <lockstep/support/kernels.h>
 
 namespace CLI {
@@ -21,6 +22,14 @@ class App;
 }
 
 namespace lockstep {
+
+// What a run shows while it trains.
+enum class Progress { kAuto, kBar, kPlain, kNone };
+
+inline constexpr Choice<Progress> kProgressNames[] = {{"auto", Progress::kAuto},
+                                                      {"bar", Progress::kBar},
+                                                      {"plain", Progress::kPlain},
+                                                      {"none", Progress::kNone}};
 
 // As given. An empty value comes from the recipe, or is derived from the devices.
 struct TrainFlags {
@@ -78,6 +87,7 @@ struct TrainFlags {
   OnSaveError on_save_error = OnSaveError::kStop;
   bool print_weights_hash = false;
   bool quiet = false;
+  Progress progress = Progress::kAuto;
   bool dry_run = false;
   bool print_config = false;
   bool json = false;  // the plan of a dry run

@@ -69,6 +69,9 @@ void add_output_flags(CLI::App& train, TrainFlags& options) {
   train.add_flag("--print-weights-hash", options.print_weights_hash,
                  "Print the SHA-256 of all weights after the last step");
   train.add_flag("--quiet", options.quiet, "Print only warnings and the last line");
+  add_choice(train, "--progress", options.progress, kProgressNames,
+             "What is shown of the progress: a live line with a bar, plain lines, or none (auto: bar on a "
+             "terminal)");
   train.add_flag("--dry-run", options.dry_run, "Check everything and print the plan, but train nothing");
   train.add_flag("--json", options.json, "With --dry-run: print the plan as JSON");
   train.add_flag("--print-config", options.print_config,

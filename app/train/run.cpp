@@ -10,7 +10,6 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/curve.h>
 #include <lockstep/app/train/evaluation_notice.h>
 #include <lockstep/app/train/fields.h>
 #include <lockstep/data/batch_order.h>
@@ -40,7 +39,9 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       terminal_(terminal),
       run_metrics_(outputs.run_metrics),
       checkpoints_(outputs.checkpoints),
-      output_(options.quiet, outputs),
+      live_(outputs.live),
+      step_lines_wanted_(!options.quiet && !outputs.live && options.progress != Progress::kNone),
+      output_(options.quiet, step_lines_wanted_, outputs),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
       agreement_(plan.world.connection.get()),
@@ -83,6 +84,7 @@ RunReport TrainRun::run() {
 }
 
 void TrainRun::record_failure(std::string_view status, std::string_view reason) {
+  if (live_) live_->erase();
   output_.record(failed_json(status, reason, steps_done_));
 }
 
@@ -99,6 +101,8 @@ RunReport TrainRun::run_epochs() {
       go_back(error);
     }
   }
+  if (live_) live_->erase();
+  if (!step_lines_wanted_) print_curve();  // once
   run.steps = steps_done_;
   run.peak_bytes = peak_resident_bytes();
   if (options_.print_weights_hash) {
@@ -121,7 +125,7 @@ bool TrainRun::run_and_evaluate_epoch(RunReport& run) {
       seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
   output_.print(epoch_lines(report, plan_));
   output_.record(epoch_json(report));
-  show_curve();
+  if (step_lines_wanted_) print_curve();
   if (progress_.step < plan_.steps_per_epoch) return false;
   progress_.epoch += 1;
   progress_.step = 0;
@@ -139,14 +143,14 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   begin_intervals();
   step_lines_.start(clock_());
+  if (live_) live_->begin(epoch, steps_done_, progress_.accuracy);
   for (int64_t step = progress_.step + 1; step <= steps; ++step) {
     const auto first = static_cast<size_t>(step - 1) * batch_size;
     run_step(std::span(order).subspan(first, std::min(batch_size, order.size() - first)));
     progress_.step = step;
     const bool recorded = step % options_.log_every == 0 || steps_done_ == plan_.total_steps;
     auto news = own_news();
-    // Reading the clock costs nothing. A line waits for the step.
-    news.line_due = !recorded && output_.shows_lines() && step_lines_.due(clock_());
+    news.line_due = !recorded && line_due();
     const auto all = step == steps ? agreement_.settle(news) : agreement_.after_step(news);
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);
@@ -154,6 +158,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     if (step < steps && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_if_new();
   }
   take_sums(epoch);  // waits for the last step
+  if (live_) live_->trained(intervals_.epoch(), steps_done_);
   // A run that goes on from the middle of an epoch evaluates it when it is whole.
   if (steps < plan_.steps_per_epoch) save_if_new();
   const double end = clock_();
@@ -163,6 +168,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
   if (phases_known(plan_)) report.phases = mean_phases(sums);
   evaluate(report);
   report.test_seconds = clock_() - end;
+  if (live_) live_->evaluated(report.test_seconds);
   return report;
 }
 
@@ -172,7 +178,8 @@ void TrainRun::evaluate(EpochReport& report) {
   const auto where = fmt::format("during the evaluation after epoch {}", report.epoch);
   EvaluationNotice notice(clock_);
   report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
-    if (!options_.quiet) notice(rows_done, rows);
+    if (live_) live_->evaluation(rows_done, rows);
+    if (step_lines_wanted_) notice(rows_done, rows);
     if (agreement_.alone()) stop_if_asked(own_news(), where);
   });
   if (!std::isfinite(report.test.loss_sum)) {  // no step has used the weights after the last step
@@ -180,6 +187,12 @@ void TrainRun::evaluate(EpochReport& report) {
                     diverged_hint(plan_), steps_done_);
   }
   if (!agreement_.alone()) stop_if_asked(agreement_.settle(own_news()), where);
+}
+
+// Reading the clock costs nothing. A line, or a drawing, waits for the step.
+bool TrainRun::line_due() {
+  if (output_.takes_step_lines() && step_lines_.due(clock_())) step_line_due_ = true;
+  return step_line_due_ || (live_ && live_->due());
 }
 
 void TrainRun::run_step(std::span<const int64_t> rows) {
@@ -207,8 +220,8 @@ void TrainRun::leave_out_first_step(bool recorded) {
   intervals_.leave_out_first_step(clock_(), recorded);
 }
 
-// Prints a step line and, if `recorded`, adds one to the metrics. Each has the means of its own interval, and
-// is missing if all steps of that were left out.
+// Shows the steps done and, if `recorded`, adds a line to the metrics. Each has the means of its own
+// interval, and is missing if all steps of that were left out.
 void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
   take_sums(epoch);  // waits for the step
   intervals_.add_times(trainer_.take_times());
@@ -219,11 +232,13 @@ void TrainRun::report_steps(int64_t epoch, int64_t step, bool recorded) {
     if (!phases_known(plan_)) report.phases.reset();
     return report;
   };
-  if (const auto report = complete(intervals_.take_printed(now)); report.sums.rows > 0) {
-    output_.print(step_line(report, plan_));
-  }
-  step_lines_.shown(now);
+  if (live_) live_->steps(intervals_.epoch(), steps_done_);
   agreement_.line_printed();
+  if (std::exchange(step_line_due_, false) || recorded) {
+    const auto printed = complete(intervals_.take_printed(now));
+    if (printed.sums.rows > 0) output_.print_step(step_line(printed, plan_));
+    step_lines_.shown(now);
+  }
   if (!recorded) return;
   if (const auto report = complete(intervals_.take_recorded(now)); report.sums.rows > 0) {
     output_.record(step_json(report));
@@ -271,12 +286,9 @@ void TrainRun::stop_if_asked(const StepNews& all, const std::string& where) cons
   if (all.signal) throw InterruptedError(*all.signal, where);
 }
 
-void TrainRun::show_curve() {
-  constexpr int kWidth = 64;
-  constexpr int kHeight = 9;  // the axis labels are evenly spaced
-  if (options_.quiet || !terminal_.interactive() || plan_.epochs < 2) return;
-  const auto curve = draw_curve(progress_.accuracy, static_cast<int>(plan_.epochs),
-                                std::min(kWidth, terminal_.width()), kHeight, utf8_locale());
+void TrainRun::print_curve() {
+  if (options_.quiet || !terminal_.interactive()) return;
+  const auto curve = curve_text(progress_.accuracy, plan_.epochs, terminal_.width(), utf8_locale());
   output_.attempt([&] { write_stdout(curve); });
 }
 

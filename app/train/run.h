@@ -13,6 +13,7 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/line_timer.h>
+#include <lockstep/app/train/live_run.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/progress.h>
 #include <lockstep/app/train/report.h>
@@ -68,6 +69,7 @@ class TrainRun {
 
   // Epochs and steps count from 1.
   EpochReport run_epoch(int64_t epoch);
+  bool line_due();
   void run_step(std::span<const int64_t> rows);
   void begin_intervals();
   void leave_out_first_step(bool recorded);
@@ -84,13 +86,15 @@ class TrainRun {
   void save_after_epoch(double test_accuracy);
   void save_if_new();
   void save_checkpoint(std::optional<double> test_accuracy = {});
-  void show_curve();
+  void print_curve();
 
   const TrainPlan& plan_;
   const TrainFlags& options_;
   const Terminal& terminal_;
   RunMetrics* const run_metrics_;        // of the run folder
   CheckpointWriter* const checkpoints_;  // null in other processes than the first
+  LiveRun* const live_;                  // null: step lines, or no progress
+  const bool step_lines_wanted_;
   const InterruptGuard interrupt_{"the current step"};
   RunOutput output_;
   Trace trace_;
@@ -99,6 +103,7 @@ class TrainRun {
 
   const SecondsClock clock_;
   LineTimer step_lines_;
+  bool step_line_due_ = false;
   CheckpointSchedule schedule_;
   int64_t steps_done_ = 0;     // of the whole run
   int64_t resumed_steps_ = 0;  // of those, before the run was resumed or went back

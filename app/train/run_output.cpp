@@ -7,9 +7,9 @@
 
 namespace lockstep {
 
-void RunOutput::print(const std::string& line) {
+void RunOutput::print(const std::string& line, bool shown) {
   if (to_.log) attempt([&] { to_.log->write(line); });
-  if (!quiet_) attempt([&] { write_stdout(line + "\n"); });
+  if (shown) attempt([&] { write_stdout(line + "\n"); });
 }
 
 void RunOutput::record(const nlohmann::ordered_json& event) {

@@ -16,6 +16,8 @@
 
 namespace lockstep {
 
+class LiveRun;
+
 // Where a run's results go. Each may be null; the files and the writer are process 0's.
 struct RunOutputs {
   LineFile* metrics = nullptr;        // of --metrics
@@ -24,19 +26,22 @@ struct RunOutputs {
   RunLog* log = nullptr;
   CheckpointWriter* checkpoints = nullptr;
   std::optional<CheckpointInterval> every = {};  // the same in all processes; empty: no checkpoints
+  LiveRun* live = nullptr;                       // shows the progress instead of step lines
 };
 
 // Writes lines for people to standard output and the log, and events to the other files. An output that fails
 // does not throw: the run ends its step, asks failed() and keeps its weights. Not thread-safe.
 class RunOutput {
  public:
-  // quiet: prints no lines; the log gets them all the same.
-  RunOutput(bool quiet, const RunOutputs& to) : quiet_(quiet), to_(to) {}
+  // quiet: prints no lines. step_lines: prints those that say how far a run is. The log gets all lines.
+  RunOutput(bool quiet, bool step_lines, const RunOutputs& to)
+      : quiet_(quiet), step_lines_(step_lines), to_(to) {}
 
-  // Whether anybody sees printed lines.
-  bool shows_lines() const { return !quiet_ || to_.log; }
+  // Whether step lines go anywhere.
+  bool takes_step_lines() const { return step_lines_ || to_.log; }
 
-  void print(const std::string& line);
+  void print(const std::string& line) { print(line, !quiet_); }
+  void print_step(const std::string& line) { print(line, step_lines_); }
   void record(const nlohmann::ordered_json& event);
 
   // Calls write(), and keeps the OutputError that it throws.
@@ -48,7 +53,10 @@ class RunOutput {
   void throw_if_failed() const;
 
  private:
+  void print(const std::string& line, bool shown);
+
   const bool quiet_;
+  const bool step_lines_;
   const RunOutputs to_;
   std::exception_ptr first_error_;
 };

@@ -26,7 +26,7 @@ void StepIntervals::add_times(const StepTimes& times) {
 
 void StepIntervals::leave_out_first_step(double now, bool has_line) {
   if (has_line) {  // its line has taken the times and begun the other intervals
-    epoch_ = {.begin = epoch_.begin, .lr = epoch_.lr, .sums = epoch_.sums};
+    epoch_ = {.begin = now, .lr = epoch_.lr, .sums = epoch_.sums};
     return;
   }
   for (auto* interval : {&epoch_, &printed_, &recorded_}) {

@@ -38,6 +38,7 @@
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/print_run.h>
+#include <lockstep/app/train/progress_choice.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
@@ -128,6 +129,7 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
   assemble(world, options, [&] {
     check_json(options);
     check_combinations(options, find_recipe(options.recipe));
+    if (world.leads()) check_progress(options);
     if (metrics_on_stdout(options)) options.quiet = true;
     if (world.leads()) files.open(options, world.place.restart > 0);
   });
@@ -214,7 +216,10 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
     if (world.leads()) files.kept.begin(plan, options);
     return nlohmann::ordered_json();
   });
-  TrainRun run(plan, options, terminal, outputs_of(options, files), resumed_state(options, files));
+  auto outputs = outputs_of(options, files);
+  const auto live = live_display(plan, options, color);
+  outputs.live = live.get();
+  TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
   if (run.complete()) {
     if (world.leads()) print_complete(run.steps_done(), options, log);
     return leave_together(world);

@@ -26,6 +26,8 @@ struct Process {
   std::map<std::string, std::string> environment = {};
   std::string stdout_path = {};  // where standard output goes instead of `out`
   bool on_terminal = false;      // output and errors go to one (pseudo) terminal, and both into `out`
+  // Called before the program starts, with the other end of its terminal: to set its size, at any time.
+  std::function<void(int)> on_terminal_made = {};
   // Called when the program has started.
   std::function<void(pid_t)> on_start = {};
   // Called after each new output, with all output so far.
@@ -119,6 +121,7 @@ inline bool read_some(int fd, std::string& into) {
 inline ProcessResult run_process(Process process) {
   auto out = process.on_terminal ? detail::make_terminal() : detail::make_pipe();
   auto err = detail::make_pipe();
+  if (process.on_terminal && process.on_terminal_made) process.on_terminal_made(out.read.get());
 
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);

@@ -49,7 +49,7 @@ TEST_CASE("a stopped run keeps the weights and the trace of its steps") {
 TEST_CASE("SIGHUP stops a run as SIGTERM does") {
   const TempFolder folder;
   const auto weights = (folder / "stopped").string();
-  auto process = train({"--epochs", "1000000", "--log-every", "1", "--save", weights});
+  auto process = train({"--epochs", "1000000", "--log-every", "1", "--save", weights, "--progress", "plain"});
   process.on_terminal = true;
   const auto result = stopped_at("step 2/5", SIGHUP, process);
   CHECK(result.exit_code == 129);

@@ -45,9 +45,9 @@ TEST_CASE("a quiet run's lines go to its log, and events to all files") {
   log.open(folder / "train.log");
   RunMetrics metrics(folder.path(), {.per_epoch = 5, .total = 10}, FileSizes{});
   LineFile lines((folder / "all.jsonl").string(), false);
-  RunOutput output(true, {.metrics = &lines, .run_metrics = &metrics, .log = &log});
-  CHECK(output.shows_lines());
-  CHECK_FALSE(RunOutput(true, {}).shows_lines());
+  RunOutput output(true, false, {.metrics = &lines, .run_metrics = &metrics, .log = &log});
+  CHECK(output.takes_step_lines());
+  CHECK_FALSE(RunOutput(true, false, {}).takes_step_lines());
   output.print("epoch 1");
   output.record(kStep);
   CHECK_FALSE(output.failed());

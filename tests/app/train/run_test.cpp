@@ -1,5 +1,4 @@
 // The loop of a run with a fake clock: which step lines it prints, and what it writes to the metrics.
-#include <fcntl.h>
 #include <torch/nn/module.h>
 #include <unistd.h>
 
@@ -17,32 +16,16 @@
 #include <lockstep/app/train/run.h>
 #include <lockstep/parallel/sync_check.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/redirect.h>
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
+using lockstep::testing::Redirect;
 using lockstep::testing::TempFolder;
 using nlohmann::json;
 
 namespace {
-
-// Redirects standard output to a file while it lives.
-class StdoutTo {
- public:
-  explicit StdoutTo(const std::string& path) : kept_(::dup(STDOUT_FILENO)) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0666);
-    ::dup2(file, STDOUT_FILENO);
-    ::close(file);
-  }
-  ~StdoutTo() {
-    ::dup2(kept_, STDOUT_FILENO);
-    ::close(kept_);
-  }
-  StdoutTo(const StdoutTo&) = delete;
-  StdoutTo& operator=(const StdoutTo&) = delete;
-
- private:
-  int kept_;
-};
 
 std::vector<std::string> lines_in(const std::string& path) {
   std::vector<std::string> lines;
@@ -68,23 +51,29 @@ TrainFlags small_run() {
 struct Ran {
   std::vector<std::string> step_lines = {};  // "epoch 1/2 | step  8/20"
   std::vector<json> metrics = {};
+  std::string drawn = {};  // by the live display
 };
 
 // Runs with a clock that advances by `tick` seconds whenever it is read. Prints to `out` if given.
-Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
+Ran ran(const TrainFlags& options, double tick, const char* out = nullptr, bool draws = false) {
   const TempFolder folder;
   const auto printed = out ? std::string(out) : (folder / "out").string();
   const auto metrics_path = (folder / "run.jsonl").string();
   const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   double now = 0;
+  const auto clock = [&] { return now += tick; };
   {
     LineFile metrics(metrics_path, /*overwrite=*/false);
     const auto plan = make_train_plan(options);
-    const StdoutTo file(printed);
+    std::optional<Redirect> errors;
+    if (draws) errors.emplace(STDERR_FILENO, (folder / "err").string());
+    std::optional<LiveRun> live;
+    if (draws) live.emplace(plan, terminal, ::getpgrp(), clock);
+    const Redirect file(STDOUT_FILENO, printed);
     try {
-      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}, nullptr, [&] {
-        return now += tick;
-      }).run();
+      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics, .live = live ? &*live : nullptr},
+               nullptr, clock)
+          .run();
     } catch (const Error&) {  // the metrics show it
     }
   }
@@ -94,6 +83,7 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
     std::smatch match;
     if (std::regex_match(line, match, step)) result.step_lines.push_back(match[1]);
   }
+  if (draws) result.drawn = testing::read_file((folder / "err").string());
   for (const auto& line : lines_in(metrics_path)) result.metrics.push_back(json::parse(line));
   return result;
 }
@@ -172,6 +162,49 @@ TEST_CASE("--quiet prints no step line, however slow the steps are") {
   CHECK(steps_in(quiet).size() == kByLogEvery.size());
 }
 
+TEST_CASE("--progress none prints no step line") {
+  auto options = small_run();
+  options.progress = Progress::kNone;
+  const auto none = ran(options, 20);
+  CHECK(none.step_lines.empty());
+  CHECK(steps_in(none).size() == kByLogEvery.size());
+}
+
+TEST_CASE("the live display takes the place of step lines, and changes no figure of the metrics and no bit") {
+  auto options = small_run();
+  options.print_weights_hash = true;
+  const auto plain = ran(options, 1e-3);
+  const auto live = ran(options, .3, nullptr, /*draws=*/true);  // due after each step
+  CHECK(live.step_lines.empty());
+  CHECK(steps_in(live) == steps_in(plain));
+  REQUIRE(live.metrics.size() == plain.metrics.size());
+  for (size_t i = 0; i < live.metrics.size(); ++i) {
+    for (const auto* key : {"event", "train_loss", "train_accuracy", "test_loss", "test_accuracy",
+                            "test_top5", "weights_sha256"}) {
+      CHECK(live.metrics[i].value(key, json()) == plain.metrics[i].value(key, json()));
+    }
+  }
+  CHECK(live.metrics.back().count("weights_sha256") == 1);
+  size_t drawings = 0;
+  for (size_t at = 0; (at = live.drawn.find("\x1b[J\r", at)) != std::string::npos; ++at) ++drawings;
+  CHECK(drawings >= 40);
+  for (const auto* text : {"epoch 1/2 ", "epoch 2/2 ", "   0%", " 100%", " left | ", " img/s | loss ",
+                           " top1 ", "evaluating "}) {
+    INFO(text);
+    CHECK(live.drawn.find(text) != std::string::npos);
+  }
+  CHECK(live.drawn.ends_with("\r\x1b[J"));  // erased
+}
+
+TEST_CASE("a diverged run leaves nothing of the live display") {
+  auto options = small_run();
+  options.lr = 1e30;
+  const auto diverged = ran(options, .3, nullptr, /*draws=*/true);
+  CHECK(diverged.metrics.back().at("status") == "diverged");
+  CHECK(diverged.drawn.find("epoch 1/2 ") != std::string::npos);
+  CHECK(diverged.drawn.ends_with("\r\x1b[J"));
+}
+
 TEST_CASE("the last line of the metrics says how a run ended") {
   const auto done = ran(small_run(), 1e-3).metrics.back();
   CHECK(done.at("event") == "end");
@@ -215,7 +248,7 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
   {
     LineFile metrics(path, /*overwrite=*/false);
     const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
-    const StdoutTo file((folder / "out").string());
+    const Redirect file(STDOUT_FILENO, (folder / "out").string());
     try {
       TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}).run();
     } catch (const OutOfSyncError& thrown) {

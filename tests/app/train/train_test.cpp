@@ -54,8 +54,8 @@ TEST_CASE("train --quiet prints only the last line") {
   CHECK(std::regex_match(result.out, std::regex("test acc: .* sec/epoch on \\[cpu\\]\n")));
 }
 
-TEST_CASE("a terminal shows the curve after each epoch, a pipe does not") {
-  auto process = train({"--epochs", "2"});
+TEST_CASE("with plain lines a terminal shows the curve after each epoch, a pipe does not") {
+  auto process = train({"--epochs", "2", "--progress", "plain"});
   process.on_terminal = true;
   process.environment = {{"TERM", "xterm"}, {"LC_ALL", "C.UTF-8"}};
   const auto text = run_process(process).out;
