@@ -95,11 +95,6 @@ Json json_of(const Listed& listed, const RunFolder& run) {
   return json;
 }
 
-bool is_checkpoint(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path / "manifest.json", ignored);
-}
-
 }  // namespace
 
 void run_checkpoint_ls(const std::string& path, bool json) {

@@ -20,7 +20,7 @@ constexpr const char* kOptimizerFile = "optimizer.safetensors";
 constexpr const char* kReplicasFile = "replicas.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr std::string_view kBuffers = "buffers.";
-constexpr size_t kMostReplicas = 1 << 16;
+constexpr size_t kMostSavedReplicas = 1 << 16;
 constexpr JsonLimits kStateLimits = {.numbers = 500'000, .others = 10'000};  // a number per epoch and replica
 
 [[noreturn]] void not_a_run(const std::string& why) {
@@ -48,7 +48,7 @@ void read_replica_tensor(NamedTensor named, std::vector<ReplicaState>& replicas)
   const auto& name = named.name;
   const auto [stop, error] = std::from_chars(name.data(), name.data() + name.size(), rank);
   const std::string_view part(stop, static_cast<size_t>(name.data() + name.size() - stop));
-  if (error != std::errc() || rank >= kMostReplicas || !part.starts_with('.')) {
+  if (error != std::errc() || rank >= kMostSavedReplicas || !part.starts_with('.')) {
     not_a_run(fmt::format("{} has a tensor named '{}'", kReplicasFile, name));
   }
   if (replicas.size() <= rank) replicas.resize(rank + 1);

@@ -68,11 +68,6 @@ RunState read_run(const fs::path& path) {
   }
 }
 
-bool is_checkpoint(const fs::path& path) {
-  std::error_code ignored;
-  return fs::exists(path / kManifest, ignored);
-}
-
 // A checkpoint that was named: training goes on in its run only from the newest one.
 FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std::string>& output) {
   std::error_code error;
@@ -96,6 +91,11 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
 }
 
 }  // namespace
+
+bool is_checkpoint(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(path / kManifest, ignored);
+}
 
 fs::path RunFolder::checkpoint(int64_t step) const {
   return checkpoints() / fmt::format("{}{:08}", kStep, step);

@@ -62,6 +62,9 @@ struct FoundCheckpoint {
   RunState state;
 };
 
+// Whether this folder has a checkpoint's manifest.
+bool is_checkpoint(const std::filesystem::path& path);
+
 // The newest checkpoint of the run that verifies. Damaged ones are named to `warn` and skipped.
 std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
                                                  const std::function<void(const std::string&)>& warn);

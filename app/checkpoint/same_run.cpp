@@ -42,13 +42,15 @@ constexpr Setting kTraining[] = {
 // The order of sums, and which kernels compute.
 constexpr const char* kBits[] = {"threads", "kernels", "sync", "allreduce", "compress", "deterministic"};
 
-std::string shown(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
+std::string shown_value(const Json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
 
 Json value_of(const Json& fields, const char* key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
 }
 
-std::string in_words(std::string key) {
+std::string setting_in_words(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
   return key;
 }
@@ -59,8 +61,8 @@ void refuse(const std::string& key, const Json& saved, const Json& planned, cons
                                          "give the flags that the run was started with, or change it "
                                          "from here on with --resume-anyway {}",
                                          anyway);
-  throw WeightsError(fmt::format("the checkpoint's run has {} {}, this one has {}", in_words(key),
-                                 shown(saved), shown(planned)),
+  throw WeightsError(fmt::format("the checkpoint's run has {} {}, this one has {}", setting_in_words(key),
+                                 shown_value(saved), shown_value(planned)),
                      hint);
 }
 
@@ -103,7 +105,8 @@ std::vector<std::string> other_bits(const RunState& state, const Json& planned) 
   std::vector<std::string> differences;
   const auto compare = [&](const char* key, const Json& before, const Json& now) {
     if (before == now) return;
-    differences.push_back(fmt::format("{} {} instead of {}", in_words(key), shown(now), shown(before)));
+    differences.push_back(
+        fmt::format("{} {} instead of {}", setting_in_words(key), shown_value(now), shown_value(before)));
   };
   const bool invariant = value_of(planned, "invariant") == true;  // the same bits on any number of replicas
   for (const auto* key : kBits) compare(key, value_of(state.plan, key), value_of(planned, key));

@@ -6,13 +6,13 @@
 namespace lockstep::plot {
 namespace {
 
-constexpr double kMargin = 28;        // around everything
-constexpr double kPanelGap = 26;      // between panels
-constexpr double kTitleDrop = 18;     // from the margin to the title's base line
-constexpr double kSubtitleDrop = 20;  // from there to the subtitle's base line
-constexpr double kAbovePanel = 34;    // room for the panel's title
-constexpr double kTickGap = 8;        // between an axis and its labels
-constexpr double kYLabelWidth = 24;   // of the y axis's label
+constexpr double kPictureMargin = 28;  // around everything
+constexpr double kPanelGap = 26;       // between panels
+constexpr double kTitleDrop = 18;      // from the margin to the title's base line
+constexpr double kSubtitleDrop = 20;   // from there to the subtitle's base line
+constexpr double kAbovePanel = 34;     // room for the panel's title
+constexpr double kTickGap = 8;         // between an axis and its labels
+constexpr double kYLabelWidth = 24;    // of the y axis's label
 constexpr double kLegendRow = 22;
 constexpr double kLegendGap = 28;  // between its columns, and above it
 
@@ -36,12 +36,12 @@ double room_for_y(const Figure& figure, size_t column, Canvas& canvas) {
 double place_panels(const Figure& figure, double top, Layout& layout, Canvas& canvas) {
   const auto columns = static_cast<size_t>(figure.columns);
   const double gaps = kPanelGap * static_cast<double>(columns - 1);
-  const double cell = (layout.width - 2 * kMargin - gaps) / static_cast<double>(columns);
+  const double cell = (layout.width - 2 * kPictureMargin - gaps) / static_cast<double>(columns);
   for (size_t first = 0; first < figure.panels.size(); first += columns) {
     double bottom = top;
     for (size_t i = first; i < std::min(first + columns, figure.panels.size()); ++i) {
       const auto& panel = figure.panels[i];
-      const double left = kMargin + static_cast<double>(i - first) * (cell + kPanelGap);
+      const double left = kPictureMargin + static_cast<double>(i - first) * (cell + kPanelGap);
       const double above = panel.title.empty() ? kTickGap : kAbovePanel;
       const Rectangle area{left + room_for_y(figure, i - first, canvas), top + above, left + cell,
                            top + above + panel.height};
@@ -56,7 +56,7 @@ double place_panels(const Figure& figure, double top, Layout& layout, Canvas& ca
 // Places the legend in columns below the panels. Returns its lower end.
 double place_legend(const Figure& figure, double top, Layout& layout, Canvas& canvas) {
   if (figure.legend.empty()) return top;
-  const double room = layout.width - 2 * kMargin;
+  const double room = layout.width - 2 * kPictureMargin;
   double widest = 0;
   for (const auto& entry : figure.legend) {
     const auto text = shortened(entry.text, room - kLegendSample, kTextFont, canvas);
@@ -67,7 +67,7 @@ double place_legend(const Figure& figure, double top, Layout& layout, Canvas& ca
   const auto columns = static_cast<size_t>(std::max(1., std::floor((room + kLegendGap) / column)));
   for (size_t i = 0; i < layout.legend.size(); ++i) {
     const auto row = i / columns;
-    layout.legend[i].at = {kMargin + column * static_cast<double>(i % columns),
+    layout.legend[i].at = {kPictureMargin + column * static_cast<double>(i % columns),
                            top + kLegendGap / 2 + kLegendRow * (static_cast<double>(row) + .5)};
   }
   return layout.legend.back().at.y + kLegendRow / 2;
@@ -79,16 +79,16 @@ bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 
 }  // namespace
 
 Layout lay_out(const Figure& figure, Canvas& canvas) {
-  Layout layout{.left = kMargin};
-  const double room = layout.width - 2 * kMargin;
+  Layout layout{.left = kPictureMargin};
+  const double room = layout.width - 2 * kPictureMargin;
   layout.title = shortened(figure.title, room, kTitleFont, canvas);
   layout.subtitle = shortened(figure.subtitle, room, kSubtitleFont, canvas);
-  layout.title_base = kMargin + kTitleDrop - 4;
+  layout.title_base = kPictureMargin + kTitleDrop - 4;
   layout.subtitle_base = layout.title_base + kSubtitleDrop;
   double top = (figure.subtitle.empty() ? layout.title_base : layout.subtitle_base) + 12;
   top = place_panels(figure, top, layout, canvas);
   top = place_legend(figure, top, layout, canvas);
-  layout.height = std::ceil(top + kMargin - 8);
+  layout.height = std::ceil(top + kPictureMargin - 8);
   return layout;
 }
 

@@ -22,7 +22,7 @@ namespace lockstep {
 namespace {
 
 constexpr const char* kFormat = "lockstep sweep";
-constexpr int kVersion = 1;
+constexpr int kSweepVersion = 1;
 
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
   throw DataError(fmt::format("the sweep {} is damaged: {}", in_quotes(path), what),
@@ -83,10 +83,10 @@ Json read_document(const std::string& path, const std::string& text) {
   }
   if (!document.is_object()) damaged(path, "it is not a JSON object");
   const auto format = document.value("format", Json());
-  if (format != kFormat || document.value("version", Json()) != kVersion) {
+  if (format != kFormat || document.value("version", Json()) != kSweepVersion) {
     throw DataError(
         fmt::format("{} is of format {}, version {}; expected \"{}\", version {}", in_quotes(path),
-                    format.dump(), document.value("version", Json()).dump(), kFormat, kVersion),
+                    format.dump(), document.value("version", Json()).dump(), kFormat, kSweepVersion),
         "name a file that 'lockstep sweep --json FILE' has written");
   }
   for (const auto* key : {"command", "environment", "settings", "cells"}) {
@@ -166,7 +166,7 @@ SweepRecord SweepRecord::resume(const std::string& path) {
 
 void SweepRecord::begin(const Json& settings) {
   if (!resumed_) {
-    document_ = {{"format", kFormat},         {"version", kVersion},
+    document_ = {{"format", kFormat},         {"version", kSweepVersion},
                  {"command", command_line()}, {"environment", environment_json()},
                  {"settings", settings},      {"complete", false},
                  {"cells", Json::array()}};

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMegabyte = 1 << 20;
+constexpr int64_t kBucketMegabyte = 1 << 20;
 
 class ConfigText {
  public:
@@ -107,7 +107,7 @@ void write_sums(const TrainPlan& plan, ConfigText& text) {
   const auto& trainer = plan.trainer;
   const auto& sync = trainer.replica.sync;
   text.set("sync", name_of(kSyncModeNames, sync.mode));
-  if (sync.mode != SyncMode::kParameterwise) text.set("bucket-mb", sync.bucket_bytes / kMegabyte);
+  if (sync.mode != SyncMode::kParameterwise) text.set("bucket-mb", sync.bucket_bytes / kBucketMegabyte);
   text.set("allreduce", name_of(kAllreduceNames, trainer.allreduce));
   if (trainer.compress != Compress::kNone) text.set("compress", name_of(kCompressNames, trainer.compress));
 }

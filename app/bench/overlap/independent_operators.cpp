@@ -12,7 +12,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kStreams = 8;  // more would wait for the same multiprocessors
-constexpr double kRounding = 1e-4;
+constexpr double kOperatorRounding = 1e-4;
 
 }  // namespace
 
@@ -86,7 +86,7 @@ int64_t IndependentOperators::wrong(OperatorWay way) {
   for (size_t j = 0; j < inputs_.size(); ++j) {
     const auto input = inputs_[j].cpu(), expected = torch::mm(input, input);
     const double error = (results_[j].cpu() - expected).abs().max().item<double>();
-    if (!(error <= kRounding * expected.abs().max().item<double>())) ++wrong;  // NaN is wrong
+    if (!(error <= kOperatorRounding * expected.abs().max().item<double>())) ++wrong;  // NaN is wrong
   }
   return wrong;
 }

@@ -13,7 +13,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kMeasurementSeconds = .3;  // of one measurement
+constexpr double kCaseSeconds = .3;  // of one measurement
 constexpr int64_t kComparedSteps = 3;
 
 // A case while it is measured; empty where this process waits.
@@ -42,7 +42,7 @@ RunningCase begin_case(const ScalingCase& each, int64_t steps, LargestOfAll& lar
     step = warm_step_seconds(*running.training);
   }
   step = largest.of(step);
-  running.steps = steps > 0 ? steps : steps_within(kMeasurementSeconds, step);
+  running.steps = steps > 0 ? steps : steps_within(kCaseSeconds, step);
   return running;
 }
 

@@ -63,7 +63,7 @@ TEST_CASE("a log or metrics that cannot be written stop the run after its step")
   log.open(folder / "train.log");
   RunMetrics metrics(folder.path(), {.per_epoch = 5, .total = 10}, FileSizes{});
   const auto failed_after = [](const RunOutputs& to, auto act) {
-    RunOutput output(true, to);
+    RunOutput output(true, false, to);
     {
       const DiskFull full;
       act(output);

@@ -12,7 +12,8 @@
 namespace lockstep {
 namespace {
 
-constexpr double kRounding = 1e-4;  // between different kinds of devices, relative to the largest element
+constexpr double kGraphRounding =
+    1e-4;  // between different kinds of devices, relative to the largest element
 
 std::unique_ptr<WorkQueue> device_queue(const OverlapPlan& plan, int rank) {
   const int count = static_cast<int>(plan.devices.size());
@@ -53,8 +54,8 @@ void check_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& di
           ? fmt::format("{} of {} elements differ from the serial result", unequal, serial.numel())
           : fmt::format(
                 "differs from the serial result by {:.1e} of the largest element, rounding is at most {:.0e}",
-                apart, kRounding);
-  run.report.check("result, " + when, alike ? unequal == 0 : apart <= kRounding, detail);
+                apart, kGraphRounding);
+  run.report.check("result, " + when, alike ? unequal == 0 : apart <= kGraphRounding, detail);
 }
 
 void print_graph(OverlapRun& run, const GraphTimes& times) {
