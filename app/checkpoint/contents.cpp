@@ -21,7 +21,7 @@ constexpr const char* kReplicasFile = "replicas.safetensors";
 constexpr const char* kStateFile = "state.json";
 constexpr std::string_view kBuffers = "buffers.";
 constexpr size_t kMostSavedReplicas = 1 << 16;
-constexpr JsonLimits kStateLimits = {.numbers = 500'000, .others = 10'000};  // a number per epoch and replica
+constexpr JsonLimits kStateLimits = {.numbers = 250'000, .others = 10'000};  // a number per epoch and replica
 
 [[noreturn]] void not_a_run(const std::string& why) {
   throw WeightsError(fmt::format("this is no checkpoint of a training run: {}", why),

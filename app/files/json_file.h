@@ -21,7 +21,7 @@ class JsonError : public std::runtime_error {
 // (a folder, a device, a pipe), has more than kMostJsonBytes, or cannot be read.
 std::string read_json_file(const std::string& path, const std::string& hint);
 
-// How much a text may hold. Numbers take 16 bytes each, the others about 100; finding a key takes longer with
+// How much a text may hold. Numbers take 32 bytes each, the others about 100; finding a key takes longer with
 // each one.
 struct JsonLimits {
   size_t numbers = SIZE_MAX;

@@ -2,12 +2,14 @@
 //
 // An input is the folder's files, one after the other: "=== NAME:", then the bytes. Of a safetensors file
 // these are the header, a newline and the data; the length before the header is made to fit.
-#include <atomic>
+#include <algorithm>
 #include <fstream>
 #include <map>
+#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
+#include <unordered_map>
 
 #include <lockstep/app/checkpoint/contents.h>
 #include <lockstep/app/checkpoint/same_run.h>
@@ -19,7 +21,6 @@
 // From AddressSanitizer; absent in other builds.
 extern "C" __attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(
     void (*)(const volatile void*, size_t), void (*)(const volatile void*));
-extern "C" __attribute__((weak)) size_t __sanitizer_get_allocated_size(const volatile void*);
 
 using namespace lockstep;
 using fuzz::require;
@@ -33,17 +34,45 @@ using Json = nlohmann::ordered_json;
 constexpr int64_t kMostMemory = 16 << 20;  // beside twice the files
 constexpr const char* kManifest = "manifest.json";
 
-// Bytes that are allocated now, and the most since the last reset.
-std::atomic<int64_t> allocated_bytes = 0, most_bytes = 0;
+// The blocks that are allocated, and the most bytes at once since the last reset. (A hook for free() can no
+// longer ask AddressSanitizer for the size.)
+struct Allocations {
+  std::mutex mutex = {};
+  std::unordered_map<const volatile void*, int64_t> blocks = {};
+  int64_t bytes = 0, most = 0;
+};
 
-void allocated(const volatile void*, size_t size) {
-  const auto now = allocated_bytes += static_cast<int64_t>(size);
-  for (auto most = most_bytes.load(); most < now && !most_bytes.compare_exchange_weak(most, now);) {
-  }
+Allocations& allocations() {
+  static auto& all = *new Allocations;
+  return all;
 }
 
-void released(const volatile void* memory) {
-  if (memory) allocated_bytes -= static_cast<int64_t>(__sanitizer_get_allocated_size(memory));
+thread_local bool counting = false;  // the table's own blocks are not counted
+
+template <class Change>
+void count(const Change& change) {
+  if (counting) return;
+  counting = true;
+  const std::lock_guard lock(allocations().mutex);
+  change(allocations());
+  counting = false;
+}
+
+void allocated(const volatile void* block, size_t size) {
+  count([&](Allocations& all) {
+    all.blocks[block] = static_cast<int64_t>(size);
+    all.bytes += static_cast<int64_t>(size);
+    all.most = std::max(all.most, all.bytes);
+  });
+}
+
+void released(const volatile void* block) {
+  count([&](Allocations& all) {
+    const auto found = all.blocks.find(block);
+    if (found == all.blocks.end()) return;  // older than the hooks
+    all.bytes -= found->second;
+    all.blocks.erase(found);
+  });
 }
 
 class Network : public torch::nn::Module {
@@ -153,10 +182,10 @@ uint64_t write_all(const fs::path& folder, const Files& files) {
 
 // Runs the code, which may allocate so much.
 bool accepted_within(uint64_t files_bytes, const std::function<void()>& code) {
-  const int64_t before = allocated_bytes;
-  most_bytes = before;
+  auto& all = allocations();
+  const auto before = all.most = all.bytes;
   const bool accepted = fuzz::accepted(code);
-  require(most_bytes - before <= 2 * static_cast<int64_t>(files_bytes) + kMostMemory,
+  require(all.most - before <= 2 * static_cast<int64_t>(files_bytes) + kMostMemory,
           "a checkpoint takes at most twice its size and 16 MiB");
   return accepted;
 }
@@ -213,7 +242,7 @@ void check_with_manifest(const fs::path& folder, Files files) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool counts = __sanitizer_install_malloc_and_free_hooks && __sanitizer_get_allocated_size &&
+  static const bool counts = __sanitizer_install_malloc_and_free_hooks &&
                              __sanitizer_install_malloc_and_free_hooks(allocated, released) != 0;
   static_cast<void>(counts);
   const auto files = parse(fuzz::text_of(data, size));
