@@ -61,6 +61,12 @@ void tell_differences(const RunState& state, const TrainPlan& plan) {
                    name_of(kBnPolicyNames, plan.trainer.bn)));
 }
 
+std::string cost_text(const CheckpointCost& cost) {
+  return fmt::format("checkpoint of step {}: {:.1f} MB; training waited {:.1f} ms, writing took {:.0f} ms",
+                     cost.step, static_cast<double>(cost.tensor_bytes) / 1e6, 1e3 * cost.waited,
+                     1e3 * cost.wrote);
+}
+
 // What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
 std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan& plan) {
   const bool done = state.progress.step == 0 && state.trainer.steps >= plan.total_steps;
@@ -115,7 +121,10 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
       run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
       same_folder ? metrics_to_keep(found->state, plan) : FileSizes{});
   plots = std::make_unique<RunPlots>([path = run.path()] { draw_run(path); });
-  checkpoints = std::make_unique<CheckpointWriter>(run, options.keep, options.on_save_error);
+  checkpoints = std::make_unique<CheckpointWriter>(
+      run, WriterOptions{.keep = options.keep,
+                         .on_error = options.on_save_error,
+                         .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
   if (found) tell_differences(found->state, plan);
   if (found) {
     tell(log.get(), options.quiet,

@@ -27,16 +27,27 @@ double best_before(const TrainProgress& progress) {
   return *std::max_element(accuracy.begin(), accuracy.end() - 1);
 }
 
+int64_t bytes_of(const TrainState& state) {
+  int64_t bytes = 0;
+  const auto add = [&](const std::vector<NamedTensor>& tensors) {
+    for (const auto& named : tensors) bytes += static_cast<int64_t>(named.tensor.nbytes());
+  };
+  add(state.model);
+  add(state.optimizer);
+  for (const auto& replica : state.replicas) add(replica.buffers);
+  return bytes;
+}
+
 }  // namespace
 
-CheckpointWriter::CheckpointWriter(RunFolder run, int64_t keep, OnSaveError on_error)
-    : run_(std::move(run)), keep_(keep), on_error_(on_error), thread_(lower_priority) {}
+CheckpointWriter::CheckpointWriter(RunFolder run, WriterOptions options)
+    : run_(std::move(run)), options_(std::move(options)), thread_(lower_priority) {}
 
 CheckpointWriter::~CheckpointWriter() {
   if (under_way_.valid()) under_way_.wait();
 }
 
-void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy) {
+void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy, Stopwatch began) {
   std::exception_ptr failed;
   try {
     finish();
@@ -44,7 +55,9 @@ void CheckpointWriter::save(RunState state, std::optional<double> test_accuracy)
     failed = std::current_exception();
   }
   auto task = std::make_shared<std::packaged_task<void()>>(
-      [this, state = std::move(state), test_accuracy] { write(state, test_accuracy); });
+      [this, state = std::move(state), test_accuracy, waited = began.lap()]() mutable {
+        write(std::move(state), test_accuracy, waited);
+      });
   under_way_ = task->get_future();
   thread_.post([task] { (*task)(); });
   if (failed) std::rethrow_exception(failed);
@@ -55,12 +68,14 @@ void CheckpointWriter::finish() {
   try {
     under_way_.get();
   } catch (const OutputError& error) {
-    if (on_error_ == OnSaveError::kStop) throw;
+    if (options_.on_error == OnSaveError::kStop) throw;
     warn(fmt::format("{}; the run goes on without this checkpoint", error.what()));
   }
 }
 
-void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy) {
+void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy, double waited) {
+  Stopwatch watch;
+  CheckpointCost cost{.step = state.trainer.steps, .tensor_bytes = bytes_of(state.trainer), .waited = waited};
   const auto step = state.trainer.steps;
   const bool best = test_accuracy && *test_accuracy > best_before(state.progress);
   const auto path = run_.checkpoint(step);
@@ -71,6 +86,8 @@ void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy
     link_checkpoint(path, kBest);
   }
   written_ = step;
+  cost.wrote = watch.lap();
+  if (options_.written) options_.written(cost);
   remove_old();
 }
 
@@ -78,8 +95,9 @@ void CheckpointWriter::remove_old() const {
   std::error_code ignored;
   const auto best = fs::read_symlink(run_.checkpoints() / kBest, ignored);
   auto steps = run_.steps();
-  if (steps.size() <= static_cast<size_t>(keep_)) return;
-  steps.resize(steps.size() - static_cast<size_t>(keep_));
+  const auto keep = static_cast<size_t>(options_.keep);
+  if (steps.size() <= keep) return;
+  steps.resize(steps.size() - keep);
   for (const auto step : steps) {
     if (run_.checkpoint(step).filename() != best) remove_checkpoint(run_.checkpoint(step));
   }

@@ -8,6 +8,7 @@
 #include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 
@@ -71,7 +72,8 @@ void TrainRun::save_if_new() {
 
 // A collective. Weights whose loss is not finite are never saved: take_sums() throws.
 void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
-  if (progress_.step > 0) take_sums(progress_.epoch);
+  if (progress_.step > 0) take_sums(progress_.epoch);  // waits for the step
+  const Stopwatch began;
   // The writer must have done with the checkpoint before, so that memory holds one at most.
   if (checkpoints_) output_.attempt([&] { checkpoints_->finish(); });
   RunState state{.trainer = trainer_.state(), .progress = progress_};
@@ -88,7 +90,7 @@ void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
   state.plan = plan_fields(plan_);
   state.environment = environment_json();
   if (run_metrics_) state.file_bytes = run_metrics_->sizes();
-  output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy); });
+  output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy, began); });
 }
 
 }  // namespace lockstep

@@ -230,7 +230,7 @@ TEST_CASE("a named checkpoint must be its run's newest, unless the run goes on i
 TEST_CASE("the writer keeps the newest checkpoints and the best one, and names the last") {
   const TempFolder folder;
   const auto run = run_with(folder / "r", {});
-  CheckpointWriter writer(run, /*keep=*/2);
+  CheckpointWriter writer(run, {.keep = 2});
   const std::vector<double> accuracy = {.5, .9, .7, .8};
   for (size_t i = 0; i < accuracy.size(); ++i) {
     auto state = state_of(static_cast<int64_t>(10 * (i + 1)));
@@ -248,7 +248,7 @@ TEST_CASE("the writer keeps the newest checkpoints and the best one, and names t
 TEST_CASE("a checkpoint that cannot be written is an error of the next call, once") {
   const TempFolder folder;
   const auto run = run_with(folder / "r", {});
-  CheckpointWriter writer(run, 2);
+  CheckpointWriter writer(run, {.keep = 2});
   fs::remove_all(run.checkpoints());
   writer.save(state_of(1), std::nullopt);
   CHECK_THROWS_AS(writer.finish(), OutputError);
@@ -257,6 +257,28 @@ TEST_CASE("a checkpoint that cannot be written is an error of the next call, onc
   writer.save(state_of(2), std::nullopt);
   writer.finish();
   CHECK(run.steps() == std::vector<int64_t>{2});
+}
+
+TEST_CASE("with --on-save-error continue a checkpoint that cannot be written is no error") {
+  const TempFolder folder;
+  const auto run = run_with(folder / "r", {});
+  std::vector<CheckpointCost> costs;
+  CheckpointWriter writer(run, {.keep = 2,
+                                .on_error = OnSaveError::kContinue,
+                                .written = [&](const auto& cost) { costs.push_back(cost); }});
+  fs::remove_all(run.checkpoints());
+  writer.save(state_of(1), std::nullopt);
+  writer.finish();
+  CHECK(costs.empty());
+  fs::create_directory(run.checkpoints());
+  writer.save(state_of(2), std::nullopt);
+  writer.finish();
+  CHECK(run.steps() == std::vector<int64_t>{2});
+  REQUIRE(costs.size() == 1);
+  CHECK(costs[0].step == 2);
+  CHECK(costs[0].tensor_bytes ==
+        3 * 4 + 3 * 4 + 4 + 3 * 2 * 8);  // w, its momentum, step, three replicas' bn.mean
+  CHECK(costs[0].wrote > 0);
 }
 
 TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give them") {

@@ -78,7 +78,7 @@ Ran ran(const TrainFlags& options, const TrainPlan& plan, const std::filesystem:
   const RunFolder folder(path);
   folder.create();
   RunMetrics metrics(path, {.per_epoch = plan.steps_per_epoch, .total = plan.total_steps}, FileSizes{});
-  CheckpointWriter writer(folder, /*keep=*/3);
+  CheckpointWriter writer(folder, {.keep = 3});
   const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   TrainRun run(plan, options, terminal,
                RunOutputs{.run_metrics = &metrics, .checkpoints = &writer, .every = {{.steps = 4}}});
