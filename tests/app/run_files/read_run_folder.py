@@ -1,4 +1,4 @@
-"""read_run_folder.py PROGRAM: compares what TensorBoard and Python's csv read in a run's folder with its metrics.jsonl."""
+"""read_run_folder.py PROGRAM: what TensorBoard and Python's csv read in a run's folder is in its metrics.jsonl."""
 
 import csv
 import json
@@ -32,8 +32,9 @@ def check_tensorboard(folder, events):
     assert sorted(accumulator.Tags()["scalars"]) == sorted([*STEP_TAGS, *EPOCH_TAGS]), accumulator.Tags()
     for tags, name in ((STEP_TAGS, "step"), (EPOCH_TAGS, "epoch")):
         for tag, key in tags.items():
-            expected = [((event["epoch"] - 1) * STEPS_PER_EPOCH + event.get("step", STEPS_PER_EPOCH), single(event[key]))
-                        for event in events if event["event"] == name]
+            expected = [
+                ((event["epoch"] - 1) * STEPS_PER_EPOCH + event.get("step", STEPS_PER_EPOCH), single(event[key]))
+                for event in events if event["event"] == name]
             found = [(scalar.step, scalar.value) for scalar in accumulator.Scalars(tag)]
             assert len(found) >= 3 and found == expected, (tag, found, expected)
 
