@@ -21,8 +21,8 @@
 #include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
-using lockstep::testing::FileLimit;
 using Catch::Matchers::ContainsSubstring;
+using lockstep::testing::FileLimit;
 using lockstep::testing::files_in;
 using lockstep::testing::read_file;
 using lockstep::testing::TempFolder;

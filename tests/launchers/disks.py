@@ -1,6 +1,7 @@
 """disks.py CASE PROGRAM: a run whose folder fails while it saves: the disk is full, the folder becomes read-only, or it
 is taken away. The run ends with code 7 and says which checkpoint it cannot write and why; the ones before it are whole,
-and the next start goes on from them. The first two need mounts: they run in a namespace of their own, or are skipped."""
+and the next start goes on from them. The first two need mounts: they run in a namespace of their own, or are
+skipped."""
 
 import os
 import re
