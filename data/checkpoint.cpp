@@ -6,6 +6,7 @@
 
 #include <array>
 #include <cerrno>
+#include <cstdio>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
@@ -64,6 +65,15 @@ class NewFolder {
     const int error = rename_over(temporary_.path, target);
     renamed_ = error == 0;
     return error;
+  }
+
+  // Replaces a folder that is there. It is whole at every moment, and what it was is removed.
+  int exchange_with(const fs::path& target) {
+    if (::renameat2(AT_FDCWD, temporary_.path.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0)
+      return 0;
+    if (errno != EINVAL && errno != ENOSYS) return errno;
+    remove_checkpoint(target);  // a file system that cannot exchange (NFS)
+    return rename_to(target);
   }
 
  private:
@@ -230,8 +240,7 @@ void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
     }
     int error = made.rename_to(folder);
     if (error == EEXIST || error == ENOTEMPTY) {  // only one that was resumed from an older one has this step
-      remove_checkpoint(folder);
-      error = made.rename_to(folder);
+      error = made.exchange_with(folder);
     }
     if (error != 0) cannot_write(folder, message_of(error));
     sync_folder(parent);

@@ -88,21 +88,30 @@ void KeptRun::open(TrainFlags& options, bool restart) {
   if (!wants_folder(options)) return;
   log = std::make_unique<RunLog>();
   log->write(environment_text());
-  restart = restart && !options.resume;
-  if (restart) options.resume = "auto";
   if (!options.checkpoint_every) options.checkpoint_every = "1epoch";
   static_cast<void>(parse_interval(*options.checkpoint_every));
+  if (restart) find_after_restart(options);
+  if (options.resume && !found) {
+    found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
+  }
   if (options.resume) {
-    auto output = named_output(options);
-    if (const auto runs = numbered_runs(options.recipe); restart && !output && !runs.empty()) {
-      output = runs.front().path();  // older ones are not this run's
-    }
-    found = find_checkpoint(*options.resume, output, options.recipe, warn);
     reuses_folder = !found;
     if (!found) options.resume.reset();
   }
   if (found) return take_settings(found->state.plan, options);
   if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
+}
+
+// The run that the launcher has started again goes on from its own newest checkpoint. Without one it begins
+// as it was told to, in the same folder.
+void KeptRun::find_after_restart(TrainFlags& options) {
+  auto own = named_output(options);
+  if (const auto runs = numbered_runs(options.recipe); !own && !options.resume && !runs.empty()) {
+    own = runs.front().path();  // older ones are not this run's
+  }
+  if (own) found = find_checkpoint("auto", own, options.recipe, warn);
+  reuses_folder = true;
+  if (found || !options.resume) options.resume = "auto";
 }
 
 void KeptRun::check_same_run(const TrainPlan& plan, const TrainFlags& options) const {
@@ -114,6 +123,7 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   const auto config = config_text(options, plan);  // may throw: before there is a folder
   const auto run = folder_of(found, options, reuses_folder);
   const bool same_folder = found && found->run.path() == run.path();
+  lock.emplace(run.path());
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
   log->open(run.log());
@@ -126,6 +136,11 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
                          .on_error = options.on_save_error,
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
   if (found) tell_differences(found->state, plan);
+  if (found && !same_folder && options.on_nan != OnNan::kStop) {  // something to go back to
+    auto first = found->state;
+    first.file_bytes = metrics->sizes();
+    write_checkpoint(run.checkpoint(first.trainer.steps), to_checkpoint(std::move(first)));
+  }
   if (found) {
     tell(log.get(), options.quiet,
          fmt::format("resumed from {} ({} of {} done)\n", found->path.native(), found->state.trainer.steps,

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 
+#include <lockstep/app/checkpoint/folder_lock.h>
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/checkpoint/writer.h>
 #include <lockstep/app/run_files/run_log.h>
@@ -17,6 +18,7 @@ namespace lockstep {
 // Of process 0; in the others it stays empty.
 struct KeptRun {
   std::optional<FoundCheckpoint> found;  // to go on from
+  std::optional<FolderLock> lock;        // from begin() on
   std::unique_ptr<RunLog> log;           // from open() on
   std::unique_ptr<RunMetrics> metrics;   // these from begin() on
   std::unique_ptr<RunPlots> plots;
@@ -28,6 +30,8 @@ struct KeptRun {
   // Throws UsageError, WeightsError or OutputError.
   // restart: the launcher has started all processes again. Then the run that has the newest folder goes on.
   void open(TrainFlags& options, bool restart);
+
+  void find_after_restart(TrainFlags& options);
 
   // Throws WeightsError if this run would not train as the checkpoint's.
   void check_same_run(const TrainPlan& plan, const TrainFlags& options) const;

@@ -8,8 +8,10 @@
 #include <utility>
 
 #include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/support/atomic_file.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -68,6 +70,13 @@ RunState read_run(const fs::path& path) {
   }
 }
 
+// A run that has trained does not start again by itself: that would cost its metrics.
+[[noreturn]] void none_is_whole(const RunFolder& run) {
+  throw WeightsError(fmt::format("none of the {} in '{}' can be read",
+                                 counted(run.steps().size(), "checkpoint"), run.path().native()),
+                     "see the warnings above; to start again, name another folder with --output");
+}
+
 // A checkpoint that was named: training goes on in its run only from the newest one.
 FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std::string>& output) {
   std::error_code error;
@@ -77,7 +86,7 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
   const auto steps = found.run.steps();
   const auto own = number_behind(kStep, path.filename().native());
   const bool in_run = own && path == found.run.checkpoint(*own);
-  if (output) return found;
+  if (output && fs::weakly_canonical(*output) != fs::weakly_canonical(found.run.path())) return found;
   if (!in_run) {
     throw UsageError(fmt::format("the checkpoint '{}' is in no run folder", given.native()),
                      "name the folder of the new run: --output DIR");
@@ -102,6 +111,16 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 }
 
 std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
+
+std::optional<double> RunFolder::best_accuracy() const {
+  try {
+    const auto state = parse_json(read_json_file((checkpoints() / "best/state.json").native(), ""));
+    const auto accuracy = read_progress(state.at("progress")).accuracy;
+    if (!accuracy.empty()) return accuracy.back();
+  } catch (const std::exception&) {  // a damaged checkpoint is not the best
+  }
+  return std::nullopt;
+}
 
 void RunFolder::create(bool again) const {
   std::error_code error;
@@ -193,9 +212,10 @@ std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
   if (resume != "auto") {
     return is_checkpoint(resume) ? named_checkpoint(resume, output) : open_checkpoint(resume, warn);
   }
-  if (output) return newest_checkpoint(RunFolder(*output), warn);
-  for (const auto& run : numbered_runs(name)) {
+  auto runs = output ? std::vector{RunFolder(*output)} : numbered_runs(name);
+  for (const auto& run : runs) {
     if (auto found = newest_checkpoint(run, warn)) return found;
+    if (!run.steps().empty()) none_is_whole(run);
   }
   return std::nullopt;
 }

@@ -36,6 +36,9 @@ class RunFolder {
   // The steps of its checkpoints, whole or damaged, in order.
   std::vector<int64_t> steps() const;
 
+  // The test accuracy of the checkpoint that `best` names; nothing if there is none that can be read.
+  std::optional<double> best_accuracy() const;
+
   // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
   void create(bool again = false) const;
 
@@ -74,8 +77,9 @@ std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
 FoundCheckpoint open_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
 
 // What --resume names. "auto": the newest checkpoint that verifies of `output`, or of the newest run of this
-// name that has one; nothing if there is none. Otherwise a run's folder or a checkpoint's. Damaged ones are
-// named to `warn` and skipped. Throws WeightsError if a named one has none.
+// name that has one; nothing if no run has any. Otherwise a run's folder or a checkpoint's. Damaged ones are
+// named to `warn` and skipped. Throws WeightsError if a named one has none, or if a run has only damaged
+// ones.
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
                                                const std::optional<std::string>& output,
                                                std::string_view name,

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <string_view>
 
 #include <lockstep/app/report/environment.h>
 #include <lockstep/support/error.h>
@@ -26,7 +27,7 @@ constexpr Setting kTraining[] = {
     {"seed"},
     {"precision"},
     {"optimizer"},
-    {"batch_size", "batch-size"},
+    {"batch_size"},
     {"lr", "lr"},
     {"schedule", "schedule"},
     {"warmup_epochs", "warmup-epochs"},
@@ -40,7 +41,8 @@ constexpr Setting kTraining[] = {
 };
 
 // The order of sums, and which kernels compute.
-constexpr const char* kBits[] = {"threads", "kernels", "sync", "allreduce", "compress", "deterministic"};
+constexpr const char* kBits[] = {"threads",   "split",    "kernels",       "sync",      "bucket_bytes",
+                                 "allreduce", "compress", "deterministic", "cuda_graph"};
 
 std::string shown_value(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
@@ -95,10 +97,8 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   }
   // A constant rate does not depend on the length of the run.
   const bool constant = value_of(planned, "schedule") == "constant";
-  const auto before = value_of(saved, "total_steps"), now = value_of(planned, "total_steps");
-  if (!constant && before != now && !contains(anyway, "epochs")) {
-    refuse("total_steps", before, now, "epochs");
-  }
+  const auto before = value_of(saved, "epochs"), now = value_of(planned, "epochs");
+  if (!constant && before != now && !contains(anyway, "epochs")) refuse("epochs", before, now, "epochs");
 }
 
 std::vector<std::string> other_bits(const RunState& state, const Json& planned) {
@@ -109,7 +109,11 @@ std::vector<std::string> other_bits(const RunState& state, const Json& planned) 
         fmt::format("{} {} instead of {}", setting_in_words(key), shown_value(now), shown_value(before)));
   };
   const bool invariant = value_of(planned, "invariant") == true;  // the same bits on any number of replicas
-  for (const auto* key : kBits) compare(key, value_of(state.plan, key), value_of(planned, key));
+  const bool as_many = value_of(state.plan, "devices").size() == value_of(planned, "devices").size();
+  for (const auto* key : kBits) {
+    if (std::string_view(key) != "split" || as_many)
+      compare(key, value_of(state.plan, key), value_of(planned, key));
+  }
   if (!invariant) compare("devices", value_of(state.plan, "devices"), value_of(planned, "devices"));
   const auto here = environment_json();
   const auto& there = state.environment;

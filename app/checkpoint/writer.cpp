@@ -20,13 +20,6 @@ namespace fs = std::filesystem;
 constexpr const char* kLast = "last";
 constexpr const char* kBest = "best";
 
-// The highest accuracy so far, if the run's progress has one.
-double best_before(const TrainProgress& progress) {
-  const auto& accuracy = progress.accuracy;
-  if (accuracy.size() < 2) return -1;
-  return *std::max_element(accuracy.begin(), accuracy.end() - 1);
-}
-
 int64_t bytes_of(const TrainState& state) {
   int64_t bytes = 0;
   const auto add = [&](const std::vector<NamedTensor>& tensors) {
@@ -77,14 +70,11 @@ void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy
   Stopwatch watch;
   CheckpointCost cost{.step = state.trainer.steps, .tensor_bytes = bytes_of(state.trainer), .waited = waited};
   const auto step = state.trainer.steps;
-  const bool best = test_accuracy && *test_accuracy > best_before(state.progress);
+  const bool best = test_accuracy && *test_accuracy > run_.best_accuracy().value_or(-1);
   const auto path = run_.checkpoint(step);
   write_checkpoint(path, to_checkpoint(std::move(state)));
   link_checkpoint(path, kLast);
-  std::error_code ignored;
-  if (best || (test_accuracy && !fs::exists(run_.checkpoints() / kBest, ignored))) {
-    link_checkpoint(path, kBest);
-  }
+  if (best) link_checkpoint(path, kBest);
   written_ = step;
   cost.wrote = watch.lap();
   if (options_.written) options_.written(cost);

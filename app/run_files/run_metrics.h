@@ -45,6 +45,7 @@ class RunMetrics {
   void cut(const FileSizes& sizes);
 
   FileSizes sizes() const;
+  bool empty() const { return jsonl_.size() == 0; }  // no event yet
 
  private:
   int64_t step_of(const nlohmann::ordered_json& event) const;

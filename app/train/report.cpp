@@ -39,6 +39,10 @@ StepReport report_of(const StepInterval& interval, double now) {
           .phases = mean_phases(interval)};
 }
 
+std::string diverged_hint(const TrainPlan& plan) {
+  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
+}
+
 double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
 std::optional<StepTimes> mean_phases(const StepInterval& interval) {

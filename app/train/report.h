@@ -63,6 +63,9 @@ StepReport report_of(const StepInterval& interval, double now);
 // Mean phases of the interval's steps; empty if it has no step.
 std::optional<StepTimes> mean_phases(const StepInterval& interval);
 
+// What to do about a loss that is not finite.
+std::string diverged_hint(const TrainPlan& plan);
+
 // Per image.
 double mean_loss(const TrainSums& sums);
 

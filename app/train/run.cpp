@@ -26,10 +26,6 @@ bool phases_known(const TrainPlan& plan) {
                      [](const auto& device) { return device.is_cpu(); });
 }
 
-std::string diverged_hint(const TrainPlan& plan) {
-  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
-}
-
 }  // namespace
 
 TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
@@ -61,12 +57,12 @@ TrainerOptions TrainRun::trainer_options() {
 
 RunReport TrainRun::run() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  if (resumed_steps_ == 0) output_.record(plan_json(plan_));
+  output_.record_plan(plan_json(plan_));
   RunReport report;
   try {
     report = run_epochs();
   } catch (const InterruptedError& error) {
-    save_if_new();
+    save_stopped();
     record_failure("stopped", error.what());
     throw;
   } catch (const NumericError& error) {
@@ -90,8 +86,8 @@ void TrainRun::record_failure(std::string_view status, std::string_view reason) 
 
 RunReport TrainRun::run_epochs() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  if (options_.on_nan != OnNan::kStop)
-    save_checkpoint();  // there is one to go back to from the first step on
+  // There is one to go back to from the first step on. A resumed run has one.
+  if (options_.on_nan != OnNan::kStop && steps_done_ == 0) save_checkpoint();
   RunReport run;
   bool whole = true;
   while (whole && !complete()) {

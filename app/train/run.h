@@ -83,8 +83,12 @@ class TrainRun {
   void go_on_from(const RunState& state);
   void go_back(const LossError& error);
   RunState newest_state();
+  RunState take_newest();
+  StepRange to_leave_out(int64_t bad) const;
   void save_after_epoch(double test_accuracy);
   void save_if_new();
+  void save_stopped();
+  void require_finite(const TrainState& state);
   void save_checkpoint(std::optional<double> test_accuracy = {});
   void print_curve();
 

@@ -1,8 +1,10 @@
 // How a TrainRun makes checkpoints, and goes on from one.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
+#include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/fields.h>
@@ -22,6 +24,7 @@ void TrainRun::go_on_from(const RunState& state) {
   }
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
   schedule_.made(steps_done_, clock_());
+  begin_intervals();
 }
 
 // A collective. Leaves out the step whose loss was not finite, and with kRollback all steps since the
@@ -36,8 +39,8 @@ void TrainRun::go_back(const LossError& error) {
   ++times_gone_back_;
   auto left_out = progress_.left_out;
   go_on_from(newest_state());
-  const StepRange range{.first = options_.on_nan == OnNan::kSkip ? error.step() : steps_done_ + 1,
-                        .last = error.step()};
+  progress_.left_out = left_out;
+  const auto range = to_leave_out(error.step());
   left_out.push_back(range);
   progress_.left_out = std::move(left_out);
   if (!plan_.world.leads()) return;
@@ -48,14 +51,39 @@ void TrainRun::go_back(const LossError& error) {
   output_.record(went_back_json(steps_done_, progress_.left_out, error.what()));
 }
 
-// Of the run's folder, whose metrics are cut to it. In other processes nothing: they get it by loading.
+// With kSkip the bad step. If those before it are left out already, the step before them has made the weights
+// bad: it goes, too.
+StepRange TrainRun::to_leave_out(int64_t bad) const {
+  const auto earliest = steps_done_ + 1;
+  if (options_.on_nan == OnNan::kRollback) return {.first = earliest, .last = bad};
+  auto first = bad;
+  while (first > earliest && progress_.leaves_out(first - 1)) --first;
+  if (first < bad && first > earliest) --first;
+  return {.first = first, .last = bad};
+}
+
+// A collective, also for errors. In other processes than the first the state is empty: they get it by
+// loading.
 RunState TrainRun::newest_state() {
-  if (!checkpoints_) return {};
+  RunState state;
+  try {
+    together(plan_.world, [&] {
+      if (checkpoints_) state = take_newest();
+      return nlohmann::ordered_json();
+    });
+  } catch (const OutputError& error) {  // not one after which all processes keep the weights
+    throw Error(error.exit_code(), error.what(), error.hint());
+  }
+  return state;
+}
+
+// Of the run's folder, whose metrics are cut to it.
+RunState TrainRun::take_newest() {
   checkpoints_->finish();
-  auto found = newest_checkpoint(checkpoints_->run(), warn);
-  if (!found)
-    throw WeightsError(fmt::format("no whole checkpoint is left in {}", checkpoints_->run().path().native()));
-  checkpoints_->run().set_aside_after(found->state.trainer.steps);
+  const auto& run = checkpoints_->run();
+  auto found = newest_checkpoint(run, warn);
+  if (!found) throw WeightsError(fmt::format("no whole checkpoint is left in '{}'", run.path().native()));
+  run.set_aside_after(found->state.trainer.steps);
   if (run_metrics_) run_metrics_->cut(found->state.file_bytes);
   return std::move(found->state);
 }
@@ -70,13 +98,38 @@ void TrainRun::save_if_new() {
   if (schedule_.on() && steps_done_ > 0 && !schedule_.has(steps_done_)) save_checkpoint();
 }
 
-// A collective. Weights whose loss is not finite are never saved: take_sums() throws.
+// What a run that was stopped keeps. Weights that are not finite end it like a loss that is not.
+void TrainRun::save_stopped() {
+  try {
+    save_if_new();
+  } catch (const LossError& error) {
+    record_failure("diverged", error.what());
+    throw;
+  }
+}
+
+// A collective: process 0 has the weights. The losses do not show what the last step's update has made.
+void TrainRun::require_finite(const TrainState& state) {
+  const auto finite = [](const NamedTensor& named) {
+    return !named.tensor.is_floating_point() || torch::isfinite(named.tensor).all().item<bool>();
+  };
+  bool good = std::all_of(state.model.begin(), state.model.end(), finite) &&
+              std::all_of(state.optimizer.begin(), state.optimizer.end(), finite);
+  if (plan_.world.connection)
+    good = plan_.world.connection->gather(good ? "finite" : "bad").front() == "finite";
+  if (good) return;
+  throw LossError(fmt::format("the weights after step {} of the run are not finite", steps_done_),
+                  diverged_hint(plan_), steps_done_);
+}
+
+// A collective. Weights with a loss that is not finite, or that are not finite themselves, are never saved.
 void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
   if (progress_.step > 0) take_sums(progress_.epoch);  // waits for the step
   const Stopwatch began;
   // The writer must have done with the checkpoint before, so that memory holds one at most.
   if (checkpoints_) output_.attempt([&] { checkpoints_->finish(); });
   RunState state{.trainer = trainer_.state(), .progress = progress_};
+  require_finite(state.trainer);
   const double now = clock_();
   schedule_.made(steps_done_, now);
   agreement_.checkpoint_made();

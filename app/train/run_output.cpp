@@ -12,15 +12,23 @@ void RunOutput::print(const std::string& line, bool shown) {
   if (shown) attempt([&] { write_stdout(line + "\n"); });
 }
 
-void RunOutput::record(const nlohmann::ordered_json& event) {
+void RunOutput::record_plan(const nlohmann::ordered_json& plan) {
+  auto begun = to_;
+  if (to_.run_metrics && !to_.run_metrics->empty()) begun.run_metrics = nullptr;
+  record(plan, begun);
+}
+
+void RunOutput::record(const nlohmann::ordered_json& event) { record(event, to_); }
+
+void RunOutput::record(const nlohmann::ordered_json& event, const RunOutputs& to) {
   using Json = nlohmann::ordered_json;
-  if (to_.metrics) {
+  if (to.metrics) {
     const auto line =
         event.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold any bytes
-    attempt([&] { to_.metrics->append_line(line); });
+    attempt([&] { to.metrics->append_line(line); });
   }
-  if (to_.run_metrics) attempt([&] { to_.run_metrics->append(event); });
-  if (to_.plots) to_.plots->recorded(event);
+  if (to.run_metrics) attempt([&] { to.run_metrics->append(event); });
+  if (to.plots) to.plots->recorded(event);
 }
 
 void RunOutput::attempt(const std::function<void()>& write) {

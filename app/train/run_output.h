@@ -44,6 +44,9 @@ class RunOutput {
   void print_step(const std::string& line) { print(line, step_lines_); }
   void record(const nlohmann::ordered_json& event);
 
+  // Records the event that metrics begin with. Those of a run folder that goes on have one.
+  void record_plan(const nlohmann::ordered_json& plan);
+
   // Calls write(), and keeps the OutputError that it throws.
   void attempt(const std::function<void()>& write);
 
@@ -54,6 +57,7 @@ class RunOutput {
 
  private:
   void print(const std::string& line, bool shown);
+  void record(const nlohmann::ordered_json& event, const RunOutputs& to);
 
   const bool quiet_;
   const bool step_lines_;

@@ -222,7 +222,7 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
   if (run.complete()) {
     if (world.leads()) print_complete(run.steps_done(), options, log);
-    return leave_together(world);
+    return keep(run, plan, options, files);  // a run that was killed before it could write them
   }
   const auto report = logged_run(run, plan, options, files);
   if (world.leads()) print_end(report, plan, options, log);

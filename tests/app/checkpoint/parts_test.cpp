@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/app/checkpoint/contents.h>
+#include <lockstep/app/checkpoint/folder_lock.h>
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/checkpoint/same_run.h>
@@ -187,7 +188,7 @@ TEST_CASE("a run goes on from its newest checkpoint that verifies; damaged ones 
   damage(run, 16);
   damage(run, 8);
   CHECK_THROWS_WITH(step_of(run.path()), ContainsSubstring("has no whole checkpoint"));
-  CHECK(step_of("auto", run.path()) == -1);
+  CHECK_THROWS_WITH(step_of("auto", run.path()), ContainsSubstring("none of the 3 checkpoints in"));
   CHECK_THROWS_WITH(step_of(folder / "none"), ContainsSubstring("there is no such folder"));
 
   run.set_aside_after(8);
@@ -221,6 +222,8 @@ TEST_CASE("a named checkpoint must be its run's newest, unless the run goes on i
   CHECK(fs::equivalent(last->run.path(), run.path()));
   CHECK_THROWS_WITH(find_checkpoint(run.checkpoint(8), std::nullopt, "lenet", warnings.add),
                     ContainsSubstring("is of step 8, but the run has a checkpoint of step 16"));
+  CHECK_THROWS_WITH(find_checkpoint(run.checkpoint(8), run.path().native(), "lenet", warnings.add),
+                    ContainsSubstring("is of step 8, but the run has a checkpoint of step 16"));
   CHECK(find_checkpoint(run.checkpoint(8), "new", "lenet", warnings.add)->state.trainer.steps == 8);
   fs::rename(run.checkpoint(8), folder / "moved");
   CHECK_THROWS_WITH(find_checkpoint(folder / "moved", std::nullopt, "lenet", warnings.add),
@@ -243,6 +246,34 @@ TEST_CASE("the writer keeps the newest checkpoints and the best one, and names t
   CHECK(run.steps() == std::vector<int64_t>{20, 40, 45});
   CHECK(fs::read_symlink(run.checkpoints() / "best") == "step-00000020");
   CHECK(fs::read_symlink(run.checkpoints() / "last") == "step-00000045");
+}
+
+TEST_CASE("the best checkpoint is the best of those written, whatever other epochs reached") {
+  const TempFolder folder;
+  const auto run = run_with(folder / "r", {});
+  CheckpointWriter writer(run, {.keep = 2});
+  const auto save = [&](int64_t step, std::vector<double> accuracy) {
+    auto state = state_of(step);
+    state.progress.accuracy = std::move(accuracy);
+    const double newest = state.progress.accuracy.back();
+    writer.save(std::move(state), newest);
+    writer.finish();
+    return fs::read_symlink(run.checkpoints() / "best").native();
+  };
+  CHECK(save(10, {.5, .4}) == "step-00000010");
+  CHECK(save(20, {.5, .4, .9, .8}) == "step-00000020");  // .9 has no checkpoint
+  CHECK(save(30, {.5, .4, .9, .8, .7}) == "step-00000020");
+  CHECK(run.best_accuracy() == .8);
+}
+
+TEST_CASE("one process at a time writes to a run's folder") {
+  const TempFolder folder;
+  {
+    const FolderLock lock(folder.path());
+    CHECK_THROWS_WITH(FolderLock(folder.path()),
+                      ContainsSubstring("another process writes to the run folder"));
+  }
+  CHECK_NOTHROW(FolderLock(folder.path()));
 }
 
 TEST_CASE("a checkpoint that cannot be written is an error of the next call, once") {
@@ -297,21 +328,21 @@ TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give 
 
 TEST_CASE("another training than the checkpoint's is refused, or taken where that is asked for") {
   const Json saved = {
-      {"model", "lenet"}, {"lr", .1}, {"batch_size", 64}, {"schedule", "cosine"}, {"total_steps", 10}};
+      {"model", "lenet"}, {"lr", .1}, {"batch_size", 64}, {"schedule", "cosine"}, {"epochs", 10}};
   const std::vector<std::string> none;
   check_same_run(saved, saved, none);
   auto other = saved;
   other["lr"] = .2;
   CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has lr 0.1, this one has 0.2");
   check_same_run(saved, other, std::vector<std::string>{"lr"});
-  CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{"batch-size"}), WeightsError);
+  CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{"momentum"}), WeightsError);
   other = saved;
   other["model"] = "resnet18";
   for (const auto& setting : changeable_settings()) {
     CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{setting}), WeightsError);
   }
   other = saved;
-  other["total_steps"] = 20;
+  other["epochs"] = 20;
   CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
   check_same_run(saved, other, std::vector<std::string>{"epochs"});
   other["schedule"] = "constant";

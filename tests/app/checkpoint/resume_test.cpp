@@ -289,7 +289,7 @@ TEST_CASE("a broken checkpoint is skipped with its name") {
 
 TEST_CASE("two processes go back together, and stop together when that does not help") {
   const TempFolder folder;
-  const Words words = {"--epochs", "2", "--lr", "1e30", "--on-nan", "skip", "--limit-test", "64"};
+  const Words words = {"--epochs", "4", "--lr", "1e30", "--on-nan", "skip", "--limit-test", "64"};
   const auto all = run_all(small_world(
       words, {Words{"--devices", "cpu", "--output", (folder / "run").string()}, {"--devices", "cpu"}}));
   for (const auto& one : all) {

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -42,24 +43,37 @@ TrainFlags run_of(OnNan on_nan, const std::string& devices = "cpu") {
   return options;
 }
 
-// The model whose loss is NaN for the rows of the first replica's `bad`-th step, whenever they come.
-ModelFactory with_bad_rows(const ModelFactory& plain, int bad) {
+using Spoil = void (*)(Outcome&, torch::nn::Module&);
+
+void make_loss_nan(Outcome& outcome, torch::nn::Module&) {
+  outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
+}
+
+// The loss stays what it is. The derivative of the root is infinite at 0.
+void make_gradient_infinite(Outcome& outcome, torch::nn::Module& module) {
+  const auto first = module.parameters().front();
+  outcome.loss = outcome.loss + torch::sqrt(first - first.detach()).sum();
+}
+
+// The model whose loss or gradient is bad for the rows of the first replica's `bad`-th step, whenever they
+// come.
+ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = make_loss_nan) {
   struct Seen {
     std::mutex mutex;
     int steps = 0;
     torch::Tensor rows;
   };
   auto seen = std::make_shared<Seen>();
-  return [plain, bad, seen, models = 0]() mutable {
+  return [plain, bad, spoil, seen, models = 0]() mutable {
     auto model = plain();
     if (++models > 1) return model;
-    model.loss_sum = [bad, seen, module = model.module, loss = model.loss_sum](const Inputs& inputs) {
+    model.loss_sum = [bad, spoil, seen, module = model.module, loss = model.loss_sum](const Inputs& inputs) {
       auto outcome = loss(inputs);
       const std::lock_guard lock(seen->mutex);
       if (!module->is_training()) return outcome;
       if (++seen->steps == bad) seen->rows = inputs.X.clone();
       if (seen->rows.defined() && seen->rows.equal(inputs.X)) {
-        outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
+        spoil(outcome, *module);
       }
       return outcome;
     };
@@ -193,6 +207,21 @@ TEST_CASE("a resumed run leaves out what was left out before its break") {
   rest.run();
   check_equal(rest.weights(), weights_after(plan, without(7, 7)));
   CHECK(to_json(found->state.progress.left_out) == json::array({json::array({7, 7})}));
+}
+
+TEST_CASE(
+    "a step that makes weights infinite is found before a checkpoint or by a later loss, and left out") {
+  // Steps 4 and 8 have checkpoints. What step 6 does shows in the loss of step 7.
+  const auto [step, first, last] = GENERATE(std::tuple{8, 8, 8}, std::tuple{6, 6, 8}, std::tuple{20, 20, 20});
+  INFO("step " << step);
+  const auto options = run_of(OnNan::kSkip);
+  const auto plan = make_train_plan(options);
+  auto bad = plan;
+  bad.factory = with_bad_rows(plan.factory, step, make_gradient_infinite);
+  const TempFolder folder;
+  const auto run = ran(options, bad, folder / "run");
+  CHECK(run.error.empty());
+  check_equal(run.weights, weights_after(plan, without(first, last)));
 }
 
 TEST_CASE("a run that has diverged stops after it has gone back ten times") {
