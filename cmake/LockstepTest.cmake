@@ -2,7 +2,7 @@
 #
 # Adds a Catch2 executable. Each test case is one ctest test, "name: case"; with LOCKSTEP_TEST_BATCH=8 in ctest's
 # environment eight are one, which saves the start of seven programs. Link lockstep::core where torch is not needed:
-# such tests also run under ThreadSanitizer. Labels (cpu, the default; cuda, cuda2, multiprocess, torchrun,
+# such tests also run under ThreadSanitizer. Labels (cpu, the default; program, cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
 # NEEDS_CUDA: all cases need CUDA; a build without CUDA leaves the executable out.
 # slow: half a minute or more on two idle cores; ctest starts such tests first.

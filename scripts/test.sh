@@ -3,9 +3,9 @@
 #
 #   scripts/test.sh                  the release build and all its tests
 #   scripts/test.sh -L cpu -R idx    the same with arguments for ctest (here: label cpu, "idx" in the name)
-#   scripts/test.sh --all            also clang-tidy, the tests that are not slow under AddressSanitizer and
-#                                    UndefinedBehaviorSanitizer, the tests without torch under ThreadSanitizer, and a build of
-#                                    all CUDA sources (no GPU needed)
+#   scripts/test.sh --all            also clang-tidy, most tests under AddressSanitizer and UndefinedBehaviorSanitizer (not
+#                                    those labelled slow or program), the tests without torch under ThreadSanitizer, and a
+#                                    build of all CUDA sources (no GPU needed)
 #
 # Exit code: 0 when everything was built and no test failed, 1 otherwise.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
@@ -120,7 +120,9 @@ if [ "$everything" = no ]; then
 else
   export LOCKSTEP_TEST_BATCH=8  # cases per program start
   part tidy check_tidy
-  part asan build_and_test asan -LE slow "$@"  # slow tests take minutes there; the release build runs them
+  # These take minutes there, and the release build runs them. Tests of launchers, kills and full disks start the
+  # sanitized program.
+  part asan build_and_test asan -LE "slow|program" "$@"
   part tsan build_and_test tsan "$@"
   part cuda build_cuda
   part release build_and_test release "$@"
