@@ -193,6 +193,9 @@ TEST_CASE("a run that is done says so when it is resumed, and changes nothing") 
   CHECK_THAT(again.out, ContainsSubstring("all 15 steps of this run are done: there is nothing left to do"));
   CHECK(read_file(folder / "run/metrics.jsonl") == metrics);
   CHECK(newest_step(folder / "run") == 15);
+  // As when it was killed after its last checkpoint.
+  CHECK(run_process(train(words + Words{"--save", (folder / "w.safetensors").string()})).exit_code == 0);
+  CHECK(fs::exists(folder / "w.safetensors"));
 }
 
 TEST_CASE("a run's folder has its log, its environment and its plots, and a resumed run goes on in them") {

@@ -209,6 +209,30 @@ TEST_CASE("a resumed run leaves out what was left out before its break") {
   CHECK(to_json(found->state.progress.left_out) == json::array({json::array({7, 7})}));
 }
 
+TEST_CASE("a resumed run leaves the checkpoint that it goes on from as it was") {
+  const auto options = run_of(OnNan::kSkip);
+  const auto plan = make_train_plan(options);
+  auto cut = plan;
+  cut.total_steps = 6;
+  const TempFolder path;
+  const RunFolder folder(path / "run");
+  ran(options, cut, folder.path());
+  const auto state_file = folder.checkpoint(6) / "state.json";
+  const auto before = read_file(state_file);
+  const auto found = newest_checkpoint(folder, [](const auto&) {});
+  REQUIRE(found);
+  RunMetrics metrics(folder.path(), {.per_epoch = 10, .total = 20}, found->state.file_bytes);
+  CheckpointWriter writer(folder, {.keep = 10});
+  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
+  TrainRun(plan, options, terminal,
+           RunOutputs{.run_metrics = &metrics, .checkpoints = &writer, .every = {{.steps = 4}}},
+           &found->state)
+      .run();
+  writer.finish();
+  CHECK(read_file(state_file) == before);
+  CHECK(folder.steps() == std::vector<int64_t>{0, 4, 6, 8, 12, 16, 20});
+}
+
 TEST_CASE(
     "a step that makes weights infinite is found before a checkpoint or by a later loss, and left out") {
   // Steps 4 and 8 have checkpoints. What step 6 does shows in the loss of step 7.
