@@ -135,13 +135,13 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
       run, WriterOptions{.keep = options.keep,
                          .on_error = options.on_save_error,
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
-  if (found) tell_differences(found->state, plan);
   if (found && !same_folder && options.on_nan != OnNan::kStop) {  // something to go back to
     auto first = found->state;
     first.file_bytes = metrics->sizes();
     write_checkpoint(run.checkpoint(first.trainer.steps), to_checkpoint(std::move(first)));
   }
   if (found) {
+    tell_differences(found->state, plan);
     tell(log.get(), options.quiet,
          fmt::format("resumed from {} ({} of {} done)\n", found->path.native(), found->state.trainer.steps,
                      counted(plan.total_steps, "step")));

@@ -61,7 +61,7 @@ void LiveBlock::erase() {
   lines_.clear();
 }
 
-// A terminal that is not this session's has no foreground group.
+// A terminal that does not control this process has no foreground group.
 bool LiveBlock::has_terminal() const {
   const pid_t foreground = ::tcgetpgrp(fd_);
   return foreground < 0 || foreground == group_;

@@ -39,10 +39,9 @@ void TrainRun::go_back(const LossError& error) {
   ++times_gone_back_;
   auto left_out = progress_.left_out;
   go_on_from(newest_state());
-  progress_.left_out = left_out;
-  const auto range = to_leave_out(error.step());
-  left_out.push_back(range);
   progress_.left_out = std::move(left_out);
+  const auto range = to_leave_out(error.step());
+  progress_.left_out.push_back(range);
   if (!plan_.world.leads()) return;
   const auto steps = range.first == range.last ? fmt::format("step {}", range.last)
                                                : fmt::format("steps {} to {}", range.first, range.last);
