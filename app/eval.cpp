@@ -70,12 +70,13 @@ NamedWeights named_weights(const EvalOptions& options) {
                      "give --weights FILE or --checkpoint DIR");
   }
   if (options.weights) return {*options.weights, load_weights(*options.weights, options.model)};
-  auto [run, path, state] = open_checkpoint(*options.checkpoint, warn);
-  const auto& planned = state.plan;
+  auto found = open_checkpoint(*options.checkpoint, warn);
+  const auto& planned = found.state.plan;
   const auto named = planned.contains("model") && planned.at("model").is_string()
                          ? std::optional(planned.at("model").get<std::string>())
                          : std::nullopt;
-  return {path.native(), as_weights_of(path.native(), std::move(state.trainer.model), named, options.model)};
+  const auto path = found.path.native();
+  return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model)};
 }
 
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,

@@ -14,7 +14,6 @@
 
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/cli/suggest.h>
-#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
@@ -63,14 +62,13 @@ Listed look_at(const RunFolder& run, int64_t step) {
     if (fs::read_symlink(run.checkpoints() / name, ignored) == path.filename())
       listed.names.emplace_back(name);
   }
-  try {
-    const auto state = parse_json(read_json_file((path / "state.json").native(), ""));
-    const auto progress = read_progress(state.at("progress"));
-    listed.epoch = progress.epoch - (progress.step == 0 ? 1 : 0);
-    if (!progress.accuracy.empty()) listed.accuracy = progress.accuracy.back();
-  } catch (const std::exception&) {
+  const auto progress = progress_of(path);
+  if (!progress) {
     listed.problem = "its state cannot be read";
+    return listed;
   }
+  listed.epoch = progress->epoch - (progress->step == 0 ? 1 : 0);
+  if (!progress->accuracy.empty()) listed.accuracy = progress->accuracy.back();
   return listed;
 }
 

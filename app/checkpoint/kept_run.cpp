@@ -36,13 +36,15 @@ std::optional<std::string> named_output(const TrainFlags& options) {
   return options.output && !options.output->empty() ? options.output : std::nullopt;
 }
 
+bool is_own_folder(const FoundCheckpoint& found, const std::string& output) {
+  return fs::weakly_canonical(output) == fs::weakly_canonical(found.run.path());
+}
+
 // The folder that the run writes to: the checkpoint's, or a new one.
 RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlags& options,
-                    bool reuses_folder) {
+                    bool reuses_folder, bool counts_anew) {
   const auto output = named_output(options);
-  const bool goes_on =
-      found && (!output || fs::weakly_canonical(*output) == fs::weakly_canonical(found->run.path()));
-  if (goes_on) return found->run;
+  if (found && !counts_anew && (!output || is_own_folder(*found, *output))) return found->run;
   if (!output) return create_numbered_run(options.recipe);
   RunFolder run(*output);
   run.create(reuses_folder);
@@ -114,16 +116,31 @@ void KeptRun::find_after_restart(TrainFlags& options) {
   if (found || !options.resume) options.resume = "auto";
 }
 
-void KeptRun::check_same_run(const TrainPlan& plan, const TrainFlags& options) const {
-  if (found) lockstep::check_same_run(found->state.plan, plan_fields(plan), options.resume_anyway);
+void KeptRun::fit_to(const TrainPlan& plan, const TrainFlags& options) {
+  if (!found) return;
+  auto& saved = found->state;
+  const auto planned = plan_fields(plan);
+  check_same_run(saved.plan, planned, options.resume_anyway);
+  counts_anew = other_batch_size(saved.plan, planned);
+  if (!counts_anew) return;
+  count_steps_anew(saved, planned);
+  // Its checkpoints are ordered by their steps.
+  if (const auto output = named_output(options); output && is_own_folder(*found, *output)) {
+    throw UsageError(
+        fmt::format(
+            "'{}' has a run whose steps are batches of {}, this one has {}: it needs a folder of its own",
+            *output, saved.plan.at("batch_size").dump(), plan.batch_size),
+        "name another folder with --output, and this one with --resume");
+  }
 }
 
 void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   if (!options.checkpoint_every) return;
   const auto config = config_text(options, plan);  // may throw: before there is a folder
-  const auto run = folder_of(found, options, reuses_folder);
+  const auto run = folder_of(found, options, reuses_folder, counts_anew);
   const bool same_folder = found && found->run.path() == run.path();
   lock.emplace(run.path());
+  if (same_folder) require_unchanged(*found);
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
   log->open(run.log());
@@ -134,17 +151,24 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   checkpoints = std::make_unique<CheckpointWriter>(
       run, WriterOptions{.keep = options.keep,
                          .on_error = options.on_save_error,
+                         // It says how long the metrics are: they must be so after a power cut, too.
+                         .before = [metrics = metrics.get()] { metrics->sync(); },
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
   if (found && !same_folder && options.on_nan != OnNan::kStop) {  // something to go back to
     auto first = found->state;
+    first.plan = plan_fields(plan);
     first.file_bytes = metrics->sizes();
     write_checkpoint(run.checkpoint(first.trainer.steps), to_checkpoint(std::move(first)));
   }
+  tell_beginning(run, plan, options);
+}
+
+void KeptRun::tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {
   if (found) {
     tell_differences(found->state, plan);
     tell(log.get(), options.quiet,
-         fmt::format("resumed from {} ({} of {} done)\n", found->path.native(), found->state.trainer.steps,
-                     counted(plan.total_steps, "step")));
+         fmt::format("resumed from {} ({} of {} done{})\n", found->path.native(), found->state.trainer.steps,
+                     counted(plan.total_steps, "step"), counts_anew ? ", counted in the new batches" : ""));
   }
   tell(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
 }

@@ -24,6 +24,7 @@ struct KeptRun {
   std::unique_ptr<RunPlots> plots;
   std::unique_ptr<CheckpointWriter> checkpoints;
   bool reuses_folder = false;  // a folder without a whole checkpoint may be used again
+  bool counts_anew = false;    // another batch size than the checkpoint's
 
   // Reads the checkpoint that --resume names, and completes the options: the interval's default, batch size
   // and rate of the checkpoint. Clears options.resume if there is nothing to go on from. Writes nothing.
@@ -33,11 +34,14 @@ struct KeptRun {
 
   void find_after_restart(TrainFlags& options);
 
-  // Throws WeightsError if this run would not train as the checkpoint's.
-  void check_same_run(const TrainPlan& plan, const TrainFlags& options) const;
+  // Throws WeightsError if this run would not train as the checkpoint's. With another batch size it counts
+  // the checkpoint's steps anew; throws UsageError if the checkpoint's own folder is named for them.
+  void fit_to(const TrainPlan& plan, const TrainFlags& options);
 
   // Makes the folder, or goes on in the checkpoint's. Tells both. Throws OutputError.
   void begin(const TrainPlan& plan, const TrainFlags& options);
+
+  void tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const;
 
   // Waits for the plots and the last checkpoint, and says where that is. Throws OutputError.
   void finish(bool quiet);

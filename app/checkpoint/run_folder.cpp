@@ -82,8 +82,9 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
   std::error_code error;
   auto path = fs::canonical(given, error);  // `last` is a link
   path = error ? given : fs::proximate(path);
-  FoundCheckpoint found{RunFolder(path.parent_path().parent_path()), path, read_run(path)};
-  const auto steps = found.run.steps();
+  const RunFolder run(path.parent_path().parent_path());
+  const auto steps = run.steps();
+  FoundCheckpoint found{run, path, read_run(path), steps};
   const auto own = number_behind(kStep, path.filename().native());
   const bool in_run = own && path == found.run.checkpoint(*own);
   if (output && fs::weakly_canonical(*output) != fs::weakly_canonical(found.run.path())) return found;
@@ -101,6 +102,14 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
 
 }  // namespace
 
+std::optional<TrainProgress> progress_of(const fs::path& checkpoint) {
+  try {
+    return read_progress(parse_json(read_json_file((checkpoint / "state.json").native(), "")).at("progress"));
+  } catch (const std::exception&) {
+    return std::nullopt;
+  }
+}
+
 bool is_checkpoint(const fs::path& path) {
   std::error_code ignored;
   return fs::exists(path / kManifest, ignored);
@@ -113,13 +122,9 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
 
 std::optional<double> RunFolder::best_accuracy() const {
-  try {
-    const auto state = parse_json(read_json_file((checkpoints() / "best/state.json").native(), ""));
-    const auto accuracy = read_progress(state.at("progress")).accuracy;
-    if (!accuracy.empty()) return accuracy.back();
-  } catch (const std::exception&) {  // a damaged checkpoint is not the best
-  }
-  return std::nullopt;
+  const auto progress = progress_of(checkpoints() / "best");  // a damaged checkpoint is not the best
+  if (!progress || progress->accuracy.empty()) return std::nullopt;
+  return progress->accuracy.back();
 }
 
 void RunFolder::create(bool again) const {
@@ -181,16 +186,24 @@ std::vector<RunFolder> numbered_runs(std::string_view name) {
 }
 
 std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run, const Warn& warn) {
-  auto steps = run.steps();
+  const auto steps = run.steps();
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
     const auto path = run.checkpoint(*step);
     try {
-      return FoundCheckpoint{run, path, read_run(path)};
+      return FoundCheckpoint{run, path, read_run(path), steps};
     } catch (const WeightsError& error) {
       warn(fmt::format("{}; it is skipped", error.what()));
     }
   }
   return std::nullopt;
+}
+
+void require_unchanged(const FoundCheckpoint& found) {
+  if (found.run.steps() == found.steps) return;
+  throw OutputError(
+      fmt::format("another process has written checkpoints to '{}' since this one has read its newest",
+                  found.run.path().native()),
+      "give the same command again");
 }
 
 FoundCheckpoint open_checkpoint(const std::string& path, const Warn& warn) {

@@ -63,14 +63,22 @@ struct FoundCheckpoint {
   RunFolder run;
   std::filesystem::path path;
   RunState state;
+  std::vector<int64_t> steps = {};  // of all checkpoints of the run, before this one was read
 };
 
 // Whether this folder has a checkpoint's manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
+// How far the run of this checkpoint's folder had come, without its tensors; nothing if that cannot be read.
+std::optional<TrainProgress> progress_of(const std::filesystem::path& checkpoint);
+
 // The newest checkpoint of the run that verifies. Damaged ones are named to `warn` and skipped.
 std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
                                                  const std::function<void(const std::string&)>& warn);
+
+// Call it when the run's folder is locked, which is after its checkpoint was read: until then a run may be
+// looked at while it trains. Throws OutputError if there are other checkpoints now.
+void require_unchanged(const FoundCheckpoint& found);
 
 // The checkpoint in this folder, or the newest one of the run in this folder. Throws WeightsError if there is
 // none, or if the named one is damaged.

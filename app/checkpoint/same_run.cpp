@@ -27,7 +27,7 @@ constexpr Setting kTraining[] = {
     {"seed"},
     {"precision"},
     {"optimizer"},
-    {"batch_size"},
+    {"batch_size", "batch-size"},
     {"lr", "lr"},
     {"schedule", "schedule"},
     {"warmup_epochs", "warmup-epochs"},
@@ -99,6 +99,24 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   const bool constant = value_of(planned, "schedule") == "constant";
   const auto before = value_of(saved, "epochs"), now = value_of(planned, "epochs");
   if (!constant && before != now && !contains(anyway, "epochs")) refuse("epochs", before, now, "epochs");
+}
+
+bool other_batch_size(const Json& saved, const Json& planned) {
+  return value_of(saved, "batch_size") != value_of(planned, "batch_size");
+}
+
+void count_steps_anew(RunState& state, const Json& planned) {
+  if (!other_batch_size(state.plan, planned)) return;
+  if (state.progress.step != 0) {
+    throw WeightsError(
+        fmt::format(
+            "the checkpoint is of step {} of epoch {}, batches of {} instead of {} begin with an epoch",
+            state.progress.step, state.progress.epoch, shown_value(value_of(planned, "batch_size")),
+            shown_value(value_of(state.plan, "batch_size"))),
+        "go on from a checkpoint at an epoch's end, which --checkpoint-every 1epoch writes");
+  }
+  state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
+  state.progress.left_out.clear();  // counted in the old steps, and all of them are done
 }
 
 std::vector<std::string> other_bits(const RunState& state, const Json& planned) {

@@ -72,6 +72,7 @@ void CheckpointWriter::write(RunState state, std::optional<double> test_accuracy
   const auto step = state.trainer.steps;
   const bool best = test_accuracy && *test_accuracy > run_.best_accuracy().value_or(-1);
   const auto path = run_.checkpoint(step);
+  if (options_.before) options_.before();
   write_checkpoint(path, to_checkpoint(std::move(state)));
   link_checkpoint(path, kLast);
   if (best) link_checkpoint(path, kBest);

@@ -25,7 +25,10 @@ struct CheckpointCost {
 struct WriterOptions {
   int64_t keep = 3;                           // so many of the newest checkpoints stay, and the best one
   OnSaveError on_error = OnSaveError::kStop;  // kContinue turns each OutputError below into a warning
-  std::function<void(const CheckpointCost&)> written = {};  // called in the writer's thread; may be empty
+  // Called in the writer's thread before and after a checkpoint; may be empty. `before` may throw
+  // OutputError.
+  std::function<void()> before = {};
+  std::function<void(const CheckpointCost&)> written = {};
 };
 
 // Not thread-safe. Its thread has low priority.

@@ -47,6 +47,10 @@ void GrowingFile::cut(int64_t size) {
   size_ = size;
 }
 
+void GrowingFile::sync() const {
+  if (::fsync(fd_) != 0) fail(errno);
+}
+
 void GrowingFile::fail(int error) const {
   throw OutputError(
       fmt::format("cannot write '{}': {}", path_.native(), std::generic_category().message(error)));

@@ -24,6 +24,10 @@ class GrowingFile {
   // Cuts the file to `size` bytes if it is longer. Throws OutputError.
   void cut(int64_t size);
 
+  // Returns when the disk has what was written before the call. May be called while another thread writes.
+  // Throws OutputError.
+  void sync() const;
+
   int64_t size() const { return size_; }
 
  private:

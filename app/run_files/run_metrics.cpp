@@ -88,6 +88,12 @@ void RunMetrics::cut(const FileSizes& sizes) {
   events_.cut(sizes.at(kEventFile));
 }
 
+void RunMetrics::sync() const {
+  jsonl_.sync();
+  csv_.sync();
+  events_.sync();
+}
+
 FileSizes RunMetrics::sizes() const {
   return {{kMetricsJsonl, jsonl_.size()}, {kMetricsCsv, csv_.size()}, {kEventFile, events_.size()}};
 }

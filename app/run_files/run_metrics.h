@@ -44,6 +44,10 @@ class RunMetrics {
   // Cuts the files to what they were, to do steps again. Throws OutputError.
   void cut(const FileSizes& sizes);
 
+  // Returns when the disk has all that was appended before the call. May be called while another thread
+  // appends. Throws OutputError.
+  void sync() const;
+
   FileSizes sizes() const;
   bool empty() const { return jsonl_.size() == 0; }  // no event yet
 

@@ -136,7 +136,7 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
   TrainPlan plan;
   const auto settings = together(world, [&] {
     plan = make_train_plan(options, {}, world);
-    files.kept.check_same_run(plan, options);
+    files.kept.fit_to(plan, options);
     need_memory_for(std::span(&plan, 1));
     if (!world.alone()) interrupt.stop_if_signalled("before the first step");
     return agreed_fields(options, plan);

@@ -304,6 +304,41 @@ TEST_CASE("two processes go back together, and stop together when that does not 
   CHECK_THAT(all[1].err, !ContainsSubstring("goes back to"));
 }
 
+// The cosine's rate at step s of n is lr (1 + cos(pi s / n)) / 2. A limit of 640 images is 5 steps of 128, 10
+// of 64.
+TEST_CASE("a run goes on with another batch size after an epoch, in a folder of its own") {
+  const TempFolder folder;
+  const auto first = (folder / "first").string(), second = (folder / "second").string();
+  const Words words = {"--limit-test", "64",       "--devices", "cpu",  "--schedule",
+                       "cosine",       "--epochs", "3",         "--lr", ".1"};
+  REQUIRE(run_process(train(words + Words{"--limit-steps", "5", "--output", first})).exit_code == 0);
+  const auto changed =
+      words + Words{"--resume", first, "--resume-anyway", "batch-size", "--batch-size", "64"};
+  const auto refused = run_process(train(changed + Words{"--output", first}));
+  CHECK(refused.exit_code == 2);
+  CHECK_THAT(refused.err, ContainsSubstring("it needs a folder of its own"));
+
+  const auto result = run_process(train(changed + Words{"--output", second, "--log-every", "1"}));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("(10 of 30 steps done, counted in the new batches)"));
+  std::vector<json> steps;
+  for (const auto& event : metrics_in(second + "/metrics.jsonl")) {
+    if (event.at("event") == "step") steps.push_back(event);
+  }
+  REQUIRE(steps.size() == 20);
+  CHECK(steps.front().at("epoch") == 2);
+  CHECK(steps.back().at("step") == 10);
+  CHECK(std::abs(steps.front().at("lr").get<double>() - .1 * .75) <
+        1e-6);  // step 10 of 30: cos(pi / 3) = 1/2
+  CHECK(newest_step(first) == 5);
+  CHECK(newest_step(second) == 30);
+
+  const auto again =
+      run_process(train(words + Words{"--batch-size", "64", "--resume", "auto", "--output", second}));
+  CHECK_THAT(again.out, ContainsSubstring("30 steps"));
+}
+
 TEST_CASE("what cannot be kept or gone on with is refused before training") {
   const TempFolder folder;
   const auto run = (folder / "run").string();

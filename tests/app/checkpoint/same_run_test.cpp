@@ -1,0 +1,115 @@
+// Which run may go on from a checkpoint, and what is told about it.
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/checkpoint/interval.h>
+#include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/app/checkpoint/run_state.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+TEST_CASE("--checkpoint-every takes steps, seconds and epochs") {
+  CHECK(parse_interval("500").steps == 500);
+  CHECK(parse_interval("1step").steps == 1);
+  CHECK(parse_interval("60s").seconds == 60);
+  CHECK(parse_interval("1epoch").epochs == 1);
+  CHECK(parse_interval("2epochs").epochs == 2);
+  for (const std::string bad : {"", "0", "-1", "1.5", "s", "3x", "5 s", "1epochss", "99999999999999999999"}) {
+    INFO(bad);
+    CHECK_THROWS_AS(parse_interval(bad), UsageError);
+  }
+}
+
+TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give them") {
+  const Json saved = {{"batch_size", 64}, {"lr", .3}};
+  TrainFlags flags;
+  take_settings(saved, flags);
+  CHECK(flags.batch_size == 64);
+  CHECK(flags.lr == .3);
+  TrainFlags given;
+  given.batch_size = 32;
+  given.lr = .1;
+  take_settings(saved, given);
+  CHECK(given.batch_size == 32);
+  CHECK(given.lr == .1);
+}
+
+TEST_CASE("another training than the checkpoint's is refused, or taken where that is asked for") {
+  const Json saved = {
+      {"model", "lenet"}, {"lr", .1}, {"batch_size", 64}, {"schedule", "cosine"}, {"epochs", 10}};
+  const std::vector<std::string> none;
+  check_same_run(saved, saved, none);
+  auto other = saved;
+  other["lr"] = .2;
+  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has lr 0.1, this one has 0.2");
+  check_same_run(saved, other, std::vector<std::string>{"lr"});
+  CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{"momentum"}), WeightsError);
+  other = saved;
+  other["model"] = "resnet18";
+  for (const auto& setting : changeable_settings()) {
+    CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{setting}), WeightsError);
+  }
+  other = saved;
+  other["epochs"] = 20;
+  CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
+  check_same_run(saved, other, std::vector<std::string>{"epochs"});
+  other["schedule"] = "constant";
+  auto constant = saved;
+  constant["schedule"] = "constant";
+  check_same_run(constant, other, none);  // the rate does not depend on the length
+}
+
+TEST_CASE("what changes the last bits is told") {
+  RunState state;
+  state.plan = {{"threads", 2}, {"devices", {"cpu"}}, {"kernels", "auto"}};
+  Json planned = {{"threads", 1}, {"devices", {"cpu", "cpu"}}, {"kernels", "auto"}};
+  const auto contains = [&](const std::string& text) {
+    const auto found = other_bits(state, planned);
+    return std::find(found.begin(), found.end(), text) != found.end();
+  };
+  CHECK(contains("threads 1 instead of 2"));
+  CHECK(contains("devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]"));
+  planned["invariant"] = true;
+  CHECK_FALSE(contains("devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]"));
+}
+
+// Of 640 images: 10 steps of 64, 5 of 128.
+TEST_CASE(
+    "another batch size begins with an epoch, and counts the steps of those before in its own batches") {
+  const Json saved = {{"model", "lenet"}, {"batch_size", 64}, {"steps_per_epoch", 10}};
+  Json planned = saved;
+  planned["batch_size"] = 128;
+  planned["steps_per_epoch"] = 5;
+  CHECK_THROWS_WITH(check_same_run(saved, planned, std::vector<std::string>{"lr"}),
+                    "the checkpoint's run has batch size 64, this one has 128");
+  check_same_run(saved, planned, std::vector<std::string>{"batch-size"});
+
+  auto state = state_of(30);  // after three epochs
+  state.plan = saved;
+  state.progress.epoch = 4;
+  state.progress.step = 0;
+  count_steps_anew(state, saved);
+  CHECK(state.trainer.steps == 30);
+  CHECK_FALSE(state.progress.left_out.empty());
+  count_steps_anew(state, planned);
+  CHECK(state.trainer.steps == 15);
+  CHECK(state.progress.left_out.empty());
+  CHECK(state.progress.accuracy == state_of(30).progress.accuracy);
+
+  state.progress.step = 7;
+  CHECK_THROWS_WITH(
+      count_steps_anew(state, planned),
+      "the checkpoint is of step 7 of epoch 4, batches of 128 instead of 64 begin with an epoch");
+}
