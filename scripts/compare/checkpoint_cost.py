@@ -1,0 +1,79 @@
+#!/usr/bin/env python3
+"""scripts/compare/checkpoint_cost.py --lockstep PROGRAM [--rounds N]: what a checkpoint of ResNet-18 with momentum costs,
+beside torch.save of the same tensors with fsync, in Python.
+
+Rounds take turns: in each, lockstep trains and writes checkpoints, then Python saves as often. Needs a Python with torch.
+For lockstep two times count: what training waited for, and what the writer's thread took beside training. Python trains
+nothing meanwhile; its training would wait for all of its time.
+"""
+import argparse
+import os
+import re
+import statistics
+import subprocess
+import tempfile
+import time
+
+import torch
+from resnet18_twin import resnet18
+
+SAVES = 4  # per round
+STEPS_BETWEEN = 3  # so that the writer has done before the next checkpoint
+COST = re.compile(r"checkpoint of step \d+: ([\d.]+) MB; training waited ([\d.]+) ms, writing took ([\d.]+) ms")
+
+
+def lockstep_costs(program, folder):
+    """Returns (MB, ms waited, ms written) of each checkpoint in the middle of the run."""
+    run = os.path.join(folder, "run")
+    subprocess.run([program, "train", "--recipe", "resnet18-warmup", "--devices", "cpu", "--batch-size", "128",
+                    "--limit-steps", str(STEPS_BETWEEN * SAVES + 1), "--limit-test", "1", "--quiet", "--keep", "1",
+                    "--checkpoint-every", str(STEPS_BETWEEN), "--output", run], check=True, stdout=subprocess.DEVNULL)
+    with open(os.path.join(run, "train.log")) as log:
+        costs = [tuple(map(float, found.groups())) for found in COST.finditer(log.read())]
+    return costs[:SAVES]
+
+
+def tensors():
+    """Model and momentum after a step, as torch's own training has them."""
+    net = resnet18()
+    optimizer = torch.optim.SGD(net.parameters(), lr=.1, momentum=.9)
+    net(torch.rand(2, 1, 28, 28)).sum().backward()
+    optimizer.step()
+    return {"model": net.state_dict(), "optimizer": optimizer.state_dict()}
+
+
+def torch_save_ms(state, folder):
+    path = os.path.join(folder, "saved.pt")
+    begin = time.perf_counter()
+    with open(path + ".new", "wb") as file:
+        torch.save(state, file)
+        file.flush()
+        os.fsync(file.fileno())
+    os.rename(path + ".new", path)
+    return 1e3 * (time.perf_counter() - begin)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lockstep", required=True)
+    parser.add_argument("--rounds", type=int, default=5)
+    args = parser.parse_args()
+    state = tensors()
+    waited, wrote, python, ratios = [], [], [], []
+    for _ in range(args.rounds):
+        with tempfile.TemporaryDirectory(dir=".") as folder:
+            costs = lockstep_costs(args.lockstep, folder)
+            saved = [torch_save_ms(state, folder) for _ in range(SAVES)]
+        waited += [cost[1] for cost in costs]
+        wrote += [cost[2] for cost in costs]
+        python += saved
+        ratios.append(statistics.median(cost[2] for cost in costs) / statistics.median(saved))
+    print(f"checkpoint {costs[0][0]:.1f} MB, {args.rounds} rounds of {SAVES}; ms, median (min - max)")
+    for name, ms in ("training waited", waited), ("writer's thread", wrote), ("torch.save, fsync", python):
+        print(f"  {name:18} {statistics.median(ms):7.1f} ({min(ms):.1f} - {max(ms):.1f})")
+    print(f"writer / torch.save: {statistics.median(ratios):.2f}; one checkpoint a minute costs training "
+          f"{statistics.median(waited) / 600:.3f} %")
+
+
+if __name__ == "__main__":
+    main()
