@@ -26,8 +26,23 @@ BucketBounds bounds_of(const GradientSyncOptions& options) {
 // The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
 // otherwise it is a copy.
 torch::Tensor in_memory_order(const torch::Tensor& tensor) {
-  if (!tensor.is_non_overlapping_and_dense()) return tensor.flatten();
+  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
   return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+}
+
+// Broadcasts them all at once.
+void broadcast_tensors(const std::vector<torch::Tensor>& tensors, Endpoint& endpoint, int root) {
+  const torch::NoGradGuard no_grad;
+  std::vector<torch::Tensor> flat;
+  std::vector<Work> works;
+  for (const auto& tensor : tensors) {
+    flat.push_back(in_memory_order(tensor.detach()));
+    works.push_back(endpoint.broadcast(flat.back(), root));
+  }
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    works[i].wait();
+    if (!tensors[i].is_non_overlapping_and_dense()) tensors[i].copy_(flat[i].view_as(tensors[i]));
+  }
 }
 
 }  // namespace
@@ -155,20 +170,14 @@ void GradientSync::fail(const std::string& what, const std::string& hint) {
 }
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  const torch::NoGradGuard no_grad;
   auto tensors = module.parameters();
   const auto buffers = module.buffers();
   tensors.insert(tensors.end(), buffers.begin(), buffers.end());
-  std::vector<torch::Tensor> flat;
-  std::vector<Work> works;
-  for (const auto& tensor : tensors) {
-    flat.push_back(in_memory_order(tensor.detach()));
-    works.push_back(endpoint.broadcast(flat.back(), root));
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    works[i].wait();
-    if (!tensors[i].is_non_overlapping_and_dense()) tensors[i].copy_(flat[i].view_as(tensors[i]));
-  }
+  broadcast_tensors(tensors, endpoint, root);
+}
+
+void broadcast_buffers(torch::nn::Module& module, Endpoint& endpoint, int root) {
+  broadcast_tensors(module.buffers(), endpoint, root);
 }
 
 }  // namespace lockstep

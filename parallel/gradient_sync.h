@@ -120,7 +120,15 @@ class GradientSync {
   int paused_ = 0;           // NoSyncs that are alive
 };
 
-// A collective: gives all ranks the parameters and buffers of rank `root`.
+// A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,
+// not between a backward pass and GradientSync::wait(). Returns when they are there (on a GPU: the current
+// stream waits for that). Modules must be alike and on the endpoints' devices. Throws the error that ended a
+// collective.
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
+
+// The same for the buffers alone, such as the running averages of batch norms, of which each replica has its
+// own while it trains. GradientSync never does it after attach(); DistributedDataParallel does before each
+// forward pass, with forward_sync_buffers (broadcast_buffers).
+void broadcast_buffers(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
 
 }  // namespace lockstep

@@ -8,9 +8,9 @@
 #include <lockstep/models/initialize.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/gradients/sync_world.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/threads.h>
 
@@ -49,22 +49,6 @@ torch::Tensor loss_of(NetImpl& net, const torch::Tensor& X, int64_t rows) {
   return net.forward(X).square().sum() / rows;
 }
 
-// Runs a function per rank in worker threads, with a communicator.
-struct World {
-  explicit World(int size, Trace* trace = nullptr)
-      : devices(static_cast<size_t>(size), torch::kCPU),
-        workers(devices, 1),
-        communicator(make_communicator({.devices = devices, .threads = 1, .trace = trace})) {}
-
-  void run(const std::function<void(int rank, Endpoint& endpoint)>& task) {
-    workers.run(*communicator, task);
-  }
-
-  std::vector<torch::Device> devices;
-  ReplicaWorkers workers;
-  std::unique_ptr<Communicator> communicator;
-};
-
 // Gradients of plain torch on all rows.
 Params whole_gradients(int64_t rows) {
   NetImpl net;
@@ -73,8 +57,6 @@ Params whole_gradients(int64_t rows) {
   for (const auto& param : net.parameters()) gradients.push_back(param.grad());
   return gradients;
 }
-
-const std::vector<SyncMode> kModes = {SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped};
 
 }  // namespace
 
