@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <string>
+#include <utility>
 
 #include <lockstep/parallel/collectives/allreduce_choice.h>
 #include <lockstep/parallel/collectives/local_communicator.h>
@@ -74,8 +75,23 @@ void check_compressible(const CommunicatorOptions& options) {
 }  // namespace
 
 void Work::wait() {
-  if (!done_.valid()) return;
-  if (const auto event = done_.get()) event->block(current_stream(event->device()));
+  const auto next = std::exchange(next_, nullptr);
+  if (done_.valid()) {
+    if (const auto event = done_.get()) event->block(current_stream(event->device()));
+  }
+  if (next) next();
+}
+
+Work Work::then(std::function<void()> next) {
+  Work result(std::move(done_));
+  result.next_ = std::move(next);
+  if (const auto first = std::exchange(next_, nullptr)) {
+    result.next_ = [first, second = std::move(result.next_)] {
+      first();
+      second();
+    };
+  }
+  return result;
 }
 
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, Processes* processes) {

@@ -8,6 +8,7 @@
 #include <torch/types.h>
 
 #include <exception>
+#include <functional>
 #include <future>
 #include <memory>
 #include <span>
@@ -34,8 +35,14 @@ class Work {
   // Throws the error that ended the collective. A second call does nothing.
   void wait();
 
+  // Returns work whose wait() also calls `next`, once, in the thread that waits: on a GPU, what `next` queues
+  // on the current stream runs after the collective. wait() throws what `next` throws; `next` is not called
+  // after an error. This handle then has nothing to wait for.
+  Work then(std::function<void()> next);
+
  private:
   std::future<Done> done_;
+  std::function<void()> next_ = nullptr;  // may be empty
 };
 
 // One replica's handle. Post from one thread. All replicas post the same collectives in the same order.

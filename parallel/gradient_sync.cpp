@@ -45,6 +45,17 @@ void broadcast_tensors(const std::vector<torch::Tensor>& tensors, Endpoint& endp
   }
 }
 
+// Code of a user runs here. Its error ends all replicas: otherwise the others would wait for this one.
+template <class Action>
+auto or_end_all(Endpoint& endpoint, const Action& action) {
+  try {
+    return action();
+  } catch (...) {
+    endpoint.abort(std::current_exception());
+    throw;
+  }
+}
+
 }  // namespace
 
 int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
@@ -96,6 +107,7 @@ void GradientSync::attach(torch::nn::Module& module) {
   layout_ = flat_layout(numels);
   gradients_ = flat_zeros_like(params, layout_);
   const auto element_size = params.empty() ? 0 : gradients_.flat.element_size();
+  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_.flat, numels, layout_);
   progress_.emplace(plan_buckets(numels, layout_, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_.views[i];
@@ -119,23 +131,44 @@ void GradientSync::on_gradient(int param) {
 
 void GradientSync::post_ready_buckets() {
   for (int b = progress_->take_ready(); b >= 0; b = progress_->take_ready()) {
-    const auto& bucket = progress_->buckets()[static_cast<size_t>(b)];
-    works_.push_back(
-        endpoint_.allreduce_gradients(gradients_.flat.narrow(0, bucket.begin, bucket.end - bucket.begin)));
-    if (options_.mode == SyncMode::kParameterwise) works_.back().wait();
+    works_.push_back(post(b));
+    if (options_.mode == SyncMode::kParameterwise) wait_for(works_.back());
   }
 }
 
+Work GradientSync::post(int bucket) {
+  const auto& buckets = progress_->buckets();
+  const auto& range = buckets[static_cast<size_t>(bucket)];
+  const auto gradients = gradients_.flat.narrow(0, range.begin, range.end - range.begin);
+  if (!options_.hook) return endpoint_.allreduce_gradients(gradients);
+  return or_end_all(endpoint_, [&] {
+    return options_.hook(
+        endpoint_, {.gradients = gradients, .index = bucket, .count = static_cast<int>(buckets.size())});
+  });
+}
+
+void GradientSync::wait_for(Work& work) {
+  or_end_all(endpoint_, [&] { work.wait(); });
+}
+
 void GradientSync::wait() {
-  if (const auto missing = progress_->missing(); !missing.empty()) {
-    std::string names;
-    for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
-    fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
-                     params_.size() - missing.size(), params_.size(), names),
-         "on every replica the loss must depend on every parameter; freeze the others with "
-         "requires_grad_(false)");
+  const auto missing = progress_->missing();
+  if (options_.unused == UnusedParameters::kError) require_all(missing);
+  for (const int param : missing) {
+    make_view(param);
+    progress_->mark(param);
   }
   post_and_wait();
+}
+
+void GradientSync::require_all(const std::vector<int>& missing) {
+  if (missing.empty()) return;
+  std::string names;
+  for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
+  fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
+                   params_.size() - missing.size(), params_.size(), names),
+       "on every replica the loss must depend on every parameter; freeze the others with "
+       "requires_grad_(false), or take their gradients as zeros with UnusedParameters::kZero");
 }
 
 void GradientSync::reduce() {
@@ -148,8 +181,10 @@ void GradientSync::reduce() {
 
 void GradientSync::post_and_wait() {
   const Trace::Span span(trace_, "wait for gradients", endpoint_.rank());
+  const torch::NoGradGuard no_grad;  // hooks run without autograd, as they do in a backward pass
   post_ready_buckets();
-  for (auto& work : works_) work.wait();
+  for (auto& work : works_) wait_for(work);
+  if (!gaps_.empty()) torch::_foreach_zero_(gaps_);
   works_.clear();
   progress_->reset();
 }

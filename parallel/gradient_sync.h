@@ -21,6 +21,7 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/gradients/bucket_hook.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/support/choices.h>
 
@@ -36,10 +37,23 @@ inline constexpr Choice<SyncMode> kSyncModeNames[] = {{"parameterwise", SyncMode
                                                       {"bucketed", SyncMode::kBucketed},
                                                       {"overlapped", SyncMode::kOverlapped}};
 
+// What wait() does when backward has not reached a trained parameter of this replica.
+enum class UnusedParameters {
+  kError,  // throws: it would be a mistake
+  // Takes its gradient as zeros. So all replicas get the sum over those that have reached the parameter, and
+  // zeros if none has. Zeros are a gradient: weight decay and momentum still move the parameter, where
+  // Python's find_unused_parameters leaves one alone that no replica has reached. In overlapped mode the
+  // bucket of an unreached parameter, and those behind it, wait for wait().
+  kZero,
+};
+
+// The same on all replicas.
 struct GradientSyncOptions {
   SyncMode mode = SyncMode::kOverlapped;
   // A bucket's bound (1 MB for the first and the last); a larger tensor has a bucket of its own.
   int64_t bucket_bytes = 25 << 20;
+  UnusedParameters unused = UnusedParameters::kError;
+  BucketHook hook = nullptr;  // sums each bucket; empty: Endpoint::allreduce_gradients()
 };
 
 // Elements of the largest bucket of gradients of these sizes, the gaps behind them included: as many travel
@@ -66,9 +80,10 @@ class GradientSync {
   // device, or when one has a post-accumulate hook already.
   void attach(torch::nn::Module& module);
 
-  // Call it after backward. Returns when the gradients are summed (on a GPU: the current stream waits for
-  // that). Throws UsageError with the names of the parameters that backward did not reach, or the error that
-  // ended a collective.
+  // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
+  // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError with the names of
+  // the parameters that backward did not reach, unless their gradients are taken as zeros; the error that
+  // ended a collective; and what the hook throws.
   void wait();
 
   // Like wait(), for gradients in the flat buffer that no hook has seen: of a replayed graph, or the zeros of
@@ -99,7 +114,10 @@ class GradientSync {
   class Hook;
 
   void on_gradient(int param);
+  void require_all(const std::vector<int>& missing);
   void post_ready_buckets();
+  Work post(int bucket);
+  void wait_for(Work& work);
   void make_view(int param);
   void post_and_wait();
   [[noreturn]] void fail(const std::string& what, const std::string& hint);
@@ -111,6 +129,7 @@ class GradientSync {
   Params params_;
   FlatLayout layout_;
   FlatTensors gradients_;
+  std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a hook that may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them
   // on the replica's stream, which capturing a graph needs.
   struct Nodes;

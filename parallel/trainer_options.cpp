@@ -22,8 +22,10 @@ bool any_gpu(const std::vector<torch::Device>& devices) {
   return std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
 }
 
-bool equal(const GradientSyncOptions& a, const GradientSyncOptions& b) {
-  return a.mode == b.mode && a.bucket_bytes == b.bucket_bytes;
+bool is_default(const GradientSyncOptions& sync) {
+  const GradientSyncOptions normal;
+  return sync.mode == normal.mode && sync.bucket_bytes == normal.bucket_bytes &&
+         sync.unused == normal.unused && !sync.hook;
 }
 
 void check_ranges(const TrainerOptions& options) {
@@ -66,7 +68,7 @@ void check_invariant(const TrainerOptions& options, WorldSize world) {
   refuse_if(options.accumulate > 1,
             "invariant computes every batch in eight parts, but accumulate asks for other micro-batches",
             "leave accumulate at 1");
-  refuse_if(!equal(options.replica.sync, {}),
+  refuse_if(!is_default(options.replica.sync),
             "invariant adds whole gradients in a fixed tree, so sync has no effect",
             "leave sync at its default");
   refuse_if(options.bn != BnPolicy::kRoot,
@@ -100,6 +102,7 @@ void check_compress(const TrainerOptions& options) {
          "but this process is alone: it sends nothing");
   refuse(options.allreduce == Allreduce::kNccl, "but NCCL sends gradients as they are");
   refuse(options.replica.precision == Precision::kFp64, "but the gradients are fp64, which is not rounded");
+  refuse(static_cast<bool>(options.replica.sync.hook), "but sync.hook decides what travels");
   refuse(options.replica.invariant, "but invariant gives the same bits for any number of processes");
 }
 

@@ -17,7 +17,8 @@
 namespace lockstep {
 
 // In several processes all options are alike, but for devices and what concerns one process alone: threads,
-// in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace.
+// in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace. Hooks must keep what
+// gradients/bucket_hook.h says.
 struct TrainerOptions {
   std::vector<torch::Device> devices;              // of this process, one replica each
   std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
@@ -40,10 +41,12 @@ struct TrainerOptions {
   // - auto_split with a split;
   // - a split with another number of shares than the world has replicas;
   // - replica.invariant with split, auto_split, accumulate, a replica.sync or bn other than the default, or a
-  //   number of replicas in the world that does not divide 8;
+  //   number of replicas in the world that does not divide 8 (it takes unreached parameters' gradients as
+  //   zeros, and sums without a hook);
   // - CudaGraph::kOn with a trace, replica.invariant, auto_split or replica.wait_for_device, which need the
   //   phases of each step, or without a GPU in this process;
-  // - compress in one process, with Allreduce::kNccl, with Precision::kFp64, or with replica.invariant;
+  // - compress in one process, with Allreduce::kNccl, with Precision::kFp64, with replica.invariant, or with
+  //   replica.sync.hook, which decides what travels;
   // - Precision::kTf32 without a GPU in this process;
   // - nesterov without momentum, and either of them with AdamW.
   // world_size: replicas of all processes. Empty: the number of devices if this process is alone; otherwise

@@ -46,6 +46,17 @@ FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
   return result;
 }
 
+std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels,
+                                   const FlatLayout& layout) {
+  std::vector<torch::Tensor> gaps;
+  for (size_t i = 0; i < numels.size(); ++i) {
+    const auto begin = layout.offset[i] + numels[i];
+    const auto end = i > 0 ? layout.offset[i - 1] : layout.size;  // the tensor registered before lies behind
+    if (begin < end) gaps.push_back(flat.narrow(0, begin, end - begin));
+  }
+  return gaps;
+}
+
 FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout) {
   const torch::NoGradGuard no_grad;
   auto result = flat_zeros_like(params, layout);

@@ -25,6 +25,10 @@ std::vector<int64_t> numels_of(const Params& tensors);
 // Throws UsageError when the tensors differ in dtype or device.
 FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout);
 
+// Returns views of the gaps of such a buffer (layout.size), without empty ones.
+std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels,
+                                   const FlatLayout& layout);
+
 // Moves the values of these parameters into a flat buffer. Each parameter becomes a view of it and stays the
 // same tensor object, so that modules and optimizers that hold it follow.
 FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout);

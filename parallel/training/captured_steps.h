@@ -42,7 +42,7 @@ struct StepParts {
 struct CaptureOptions {
   torch::Device device = torch::kCPU;
   CudaGraph mode = CudaGraph::kOff;
-  bool alone = true;  // there is no other replica: sync and update are not called
+  bool alone = true;  // there is no other replica and no hook: sync and update are not called
   Notice notice;      // told when a step cannot be captured; may be empty
 };
 

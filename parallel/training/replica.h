@@ -26,7 +26,7 @@
 namespace lockstep {
 
 struct ReplicaOptions {
-  GradientSyncOptions sync;
+  GradientSyncOptions sync;  // its hook runs after a captured step's backward, and is not captured
   OptimizerOptions optimizer;
   double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
   Precision precision = Precision::kFp32;
@@ -93,7 +93,8 @@ class Replica {
   void add_to_sums(const Outcome& outcome);
   void wait_for_device() const;
   void bound_queue();
-  bool alone() const { return endpoint_.world_size() == 1; }
+  // Whether nothing happens to the gradients between backward and update.
+  bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
 
   const ReplicaOptions options_;
   const Model model_;

@@ -137,6 +137,9 @@ TEST_CASE("options that compress nothing, or should not, are refused") {
   other.replica.invariant = true;
   for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("invariant"));
   other = options;
+  other.replica.sync.hook = bf16_hook();
+  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("sync.hook decides"));
+  other = options;
   other.allreduce = Allreduce::kNccl;
   for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("NCCL"));
 }

@@ -51,6 +51,8 @@ TEST_CASE("options that make sense are accepted") {
   CHECK(refusal([](auto& options) { options.replica.optimizer.kind = OptimizerKind::kAdamW; }).empty());
   CHECK(
       refusal([](auto& options) { options.replica.optimizer = {.momentum = .9, .nesterov = true}; }).empty());
+  CHECK(refusal([](auto& options) { options.replica.sync.unused = UnusedParameters::kZero; }).empty());
+  CHECK(refusal([](auto& options) { options.replica.sync.hook = bf16_hook(); }).empty());
   Trace trace;
   CHECK(refusal([&](auto& options) { options.replica.trace = &trace; }).empty());  // kAuto: no graphs
 }
@@ -105,6 +107,8 @@ TEST_CASE("invariant refuses what it cannot follow") {
   check_names(refused([](auto& options) { options.accumulate = 2; }), "accumulate");
   check_names(refused([](auto& options) { options.replica.sync.mode = SyncMode::kBucketed; }), "sync");
   check_names(refused([](auto& options) { options.replica.sync.bucket_bytes = 1 << 20; }), "sync");
+  check_names(refused([](auto& options) { options.replica.sync.unused = UnusedParameters::kZero; }), "sync");
+  check_names(refused([](auto& options) { options.replica.sync.hook = bf16_hook(); }), "sync");
   check_names(refused([](auto& options) { options.bn = BnPolicy::kAverage; }), "bn");
 }
 

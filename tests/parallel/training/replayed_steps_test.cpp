@@ -3,6 +3,7 @@
 // steps is in tensors, that each shape has its own graph, and what happens after a failure. Whether CUDA can
 // capture the kernels only a GPU can show.
 #include <lockstep/tests/catch.h>
+#include <atomic>
 #include <mutex>
 
 #include <lockstep/models/lenet.h>
@@ -114,6 +115,28 @@ TEST_CASE("captured steps with micro-batches, clipping, and replicas without row
   const auto expected = train(lenet_factory(), off);
   check_same(train(lenet_factory(), on), expected);
   CHECK(fake_step_graphs().replayed > 0);
+}
+
+// A hook is not captured: it is called after each replayed backward pass, by a lone replica too, and what it
+// leaves is what the captured update uses.
+TEST_CASE("captured steps call the hook in every step, and give the results of eager steps") {
+  const int world = GENERATE(1, 2);
+  fake_step_graphs() = {.available = true};
+  std::atomic<int> calls = 0;
+  auto off = options_for(world, CudaGraph::kOff);
+  off.replica.sync.bucket_bytes = 1 << 10;
+  off.replica.sync.hook = [&](Endpoint& endpoint, const GradientBucket& bucket) {
+    ++calls;
+    return endpoint.allreduce_gradients(bucket.gradients.mul_(-.5));
+  };
+  auto on = off;
+  on.replica.cuda_graph = CudaGraph::kOn;
+  const auto expected = train(lenet_factory(), off);
+  const int eager_calls = calls.exchange(0);
+  check_same(train(lenet_factory(), on), expected);
+  CHECK(calls == eager_calls);
+  CHECK(eager_calls > 12 * world);  // several buckets in each of twelve steps
+  CHECK(fake_step_graphs().replayed == 9 * 2 * world);
 }
 
 TEST_CASE("captured steps with AdamW") {
