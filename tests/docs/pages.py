@@ -7,8 +7,11 @@
   - inline code that begins with `lockstep` names a command
   - flags of a script in a block marked `sh` stand in a file of scripts/ or scripts/compare/
   - docs/cli.md names every flag of every command's --help, and no page names a flag that none has
+  - the tests that a table names after a link to their file exist
+  - the C++ code of docs/migrating.md is that of tests/docs/migrating_test.cpp, and its Python code can be parsed
   - the Python function of docs/cli.md gives the order of batches that tests/reference/batch_order.txt holds"""
 
+import ast
 import os
 import pathlib
 import re
@@ -125,6 +128,42 @@ def batch_order_problem(text):
     return []
 
 
+def test_cases(file):
+    """The names of a C++ test's cases."""
+    literals = re.findall(r'TEST_CASE\(\s*((?:"(?:[^"\\]|\\.)*"\s*)+)', file.read_text())
+    return ["".join(re.findall(r'"((?:[^"\\]|\\.)*)"', literal)) for literal in literals]
+
+
+def unknown_tests(page, text):
+    """A cell names a case behind a link to its file: [x_test.cpp](../tests/x_test.cpp) "case", "begin of a case ..."."""
+    found = []
+    for target, names in re.findall(r'\]\(([^)\s]+_test\.cpp)\)((?:,? "[^"|]+")+)', text):
+        file = page.parent / target
+        cases = test_cases(file) if file.exists() else []
+        for name in re.findall(r'"([^"]+)"', names):
+            name, more, _ = name.partition(" ...")
+            name = name.rstrip(",") if more else name
+            if not any(case.startswith(name) if more else case == name for case in cases):
+                found.append(f"{page.name}: {target} has no case {name}")
+    return found
+
+
+def untested_code():
+    page = ROOT / "docs/migrating.md"
+    text = page.read_text()
+    tested = (ROOT / "tests/docs/migrating_test.cpp").read_text().splitlines()
+    # Without the column in which clang-format puts the comments behind lines.
+    code = "\n".join(re.sub(r" +//", " //", line.strip()) for line in tested if "// test" not in line)
+    found = []
+    for block in re.findall(r"^```cpp\n(.*?)^```$", text, re.S | re.M):
+        lines = "\n".join(re.sub(r" +//", " //", line.strip()) for line in block.splitlines())
+        if f"\n{lines}\n" not in code:
+            found.append(f"migrating.md: not in migrating_test.cpp: {block.splitlines()[0]} ...")
+    for block in re.findall(r"^```python\n(.*?)^```$", text, re.S | re.M):
+        ast.parse(block)
+    return found
+
+
 def main():
     flags = all_flags(os.path.abspath(sys.argv[1]))
     known = set().union(*flags.values())
@@ -135,12 +174,12 @@ def main():
         text = page.read_text()
         found += broken_links(page, text) + wide_lines(page, text) + unknown_flags(page, text, known)
         found += unknown_commands(page, text, flags)
-        found += unknown_script_flags(page, text, sources)
+        found += unknown_script_flags(page, text, sources) + unknown_tests(page, text)
     reference = (ROOT / "docs/cli.md").read_text()
     for flag in sorted(known - {"--help"}):
         if not re.search(rf"{flag}(?![\w-])", reference):
             found.append(f"cli.md does not name {flag}")
-    found += batch_order_problem(reference)
+    found += batch_order_problem(reference) + untested_code()
     print("\n".join(found) or f"{len(PAGES)} pages, {len(flags)} commands, {len(known)} flags")
     return 1 if found else 0
 

@@ -1,0 +1,236 @@
+// The code of docs/migrating.md: pages.py looks for each block of the page here, line by line. It leaves out
+// lines with a comment that begins with `test`.
+#include <torch/torch.h>
+
+#include <lockstep/tests/catch.h>
+#include <algorithm>
+#include <cstdio>
+
+#include <lockstep/data/batch_order.h>
+#include <lockstep/data/safetensors.h>
+#include <lockstep/models/lenet.h>
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/get_params.h>
+#include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/train_batch.h>
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/world/world.h>
+#include <lockstep/support/classification.h>
+#include <lockstep/support/load_tensors.h>
+#include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep::testing;
+
+namespace {
+
+namespace F = torch::nn::functional;
+
+// What the programs of the page have already.
+class NetImpl : public torch::nn::Module {
+ public:
+  explicit NetImpl(int64_t hidden)
+      : first_(register_module("first", torch::nn::Linear(6, hidden))),
+        norm_(register_module("norm",
+                              torch::nn::BatchNorm1d(torch::nn::BatchNorm1dOptions(hidden).momentum(.1)))),
+        second_(register_module("second", torch::nn::Linear(hidden, 3))) {}
+
+  torch::Tensor forward(const torch::Tensor& X) {
+    const auto hidden = first_(X);
+    return second_(torch::tanh(with_norm ? norm_(hidden) : hidden));
+  }
+
+  bool with_norm = true;
+
+ private:
+  torch::nn::Linear first_;
+  torch::nn::BatchNorm1d norm_;
+  torch::nn::Linear second_;
+};
+TORCH_MODULE(Net);
+
+class PageRows : public lockstep::BatchSource {
+ public:
+  PageRows(torch::Tensor X, torch::Tensor y) : X_(std::move(X)), y_(std::move(y)) {}
+  int64_t size() const override { return y_.size(0); }
+  void gather(const torch::Tensor& rows, lockstep::Inputs& into) const override {
+    into = {X_.index_select(0, rows), y_.index_select(0, rows)};
+  }
+
+ private:
+  torch::Tensor X_, y_;
+};
+
+const std::vector<torch::Device> devices = {torch::kCPU, torch::kCPU};
+
+lockstep::Inputs page_rows(int64_t rows, int64_t first = 0) {
+  const auto X = (torch::arange(rows * 6).add(first).mul(37).remainder(101) / 101).view({rows, 6});
+  return {X, X.slice(1, 0, 3).argmax(1)};  // the class: which of the first three numbers is the largest
+}
+
+std::vector<torch::Tensor> page_copies(const std::vector<torch::Tensor>& tensors) {
+  std::vector<torch::Tensor> copies;
+  for (const auto& tensor : tensors) copies.push_back(tensor.detach().clone());
+  return copies;
+}
+
+void copy_into(const std::vector<torch::Tensor>& from, const std::vector<torch::Tensor>& into) {
+  const torch::NoGradGuard no_grad;
+  for (size_t i = 0; i < from.size(); ++i) into[i].copy_(from[i]);
+}
+
+}  // namespace
+
+TEST_CASE("a loop that called data_parallel trains on replicas as on the whole batch") {
+  const std::vector<lockstep::Inputs> batches = {page_rows(9), page_rows(10, 7), page_rows(1, 3)};
+  std::vector<torch::Tensor> initial;
+  std::vector<std::vector<torch::Tensor>> trained(devices.size());
+
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
+  const auto communicator = lockstep::make_communicator({.devices = devices});
+  workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {  // in each replica's thread
+    const auto rank = static_cast<size_t>(endpoint.rank());
+    Net net(64);
+    net->with_norm = false;  // test: each replica has its own statistics
+    net->to(endpoint.device());
+    lockstep::GradientSync sync(endpoint, {.unused = lockstep::UnusedParameters::kZero});
+    sync.attach(*net);                                        // rank 0's weights for all
+    if (rank == 0) initial = page_copies(net->parameters());  // test
+    torch::optim::SGD sgd(net->parameters(), .1);
+    for (const auto& [X, y] : batches) {
+      const auto own_X = X.tensor_split(endpoint.world_size())[rank].to(endpoint.device());
+      const auto own_y = y.tensor_split(endpoint.world_size())[rank].to(endpoint.device());
+      sgd.zero_grad();
+      if (own_y.size(0) > 0) {  // the last batch may have fewer rows than there are replicas
+        const auto sum = F::CrossEntropyFuncOptions().reduction(torch::kSum);
+        (F::cross_entropy(net(own_X), own_y, sum) / y.size(0)).backward();
+      }
+      sync.wait();  // every .grad is that of the whole batch's mean loss
+      sgd.step();
+    }
+    trained[rank] = page_copies(net->parameters());  // test
+  });
+
+  Net whole(64);
+  whole->with_norm = false;
+  copy_into(initial, whole->parameters());
+  torch::optim::SGD sgd(whole->parameters(), .1);
+  for (const auto& [X, y] : batches) {
+    sgd.zero_grad();
+    F::cross_entropy(whole(X), y).backward();
+    sgd.step();
+  }
+  for (const auto& params : trained) {
+    for (size_t i = 0; i < params.size(); ++i) {
+      CHECK(params[i].equal(trained[0][i]));
+      CHECK(max_difference(params[i], whole->parameters()[i]) <= 1e-6);
+    }
+  }
+  CHECK(max_difference(trained[0][0], initial[0]) > 1e-4);
+}
+
+TEST_CASE("a program of torchrun becomes one with a Trainer") {
+  const TempFolder folder;
+  const auto path = folder / "net.safetensors";
+  const auto rows = page_rows(100);
+  const auto data = [&](torch::Device device) {
+    return std::make_shared<PageRows>(rows.X.to(device), rows.y.to(device));
+  };
+  constexpr size_t kBatch = 32;
+  torch::manual_seed(0);
+  double accuracy = 0;
+
+  lockstep::TrainerOptions options;
+  options.devices = lockstep::parse_devices("cpu");                      // of this process
+  options.processes = lockstep::join_processes(lockstep::find_world());  // null if it is alone
+  options.lr.lr = .1;
+  options.replica.optimizer.momentum = .9;
+  lockstep::Trainer trainer(lockstep::model_factory<NetImpl>(int64_t{64}), data, data, options);
+  for (int64_t epoch = 0; epoch < 10; ++epoch) {
+    const auto order = lockstep::batch_order(/*seed=*/0, epoch, rows.y.size(0));
+    for (size_t begin = 0; begin < order.size(); begin += kBatch) {
+      trainer.step(std::span(order).subspan(begin, std::min(kBatch, order.size() - begin)));
+    }
+    accuracy = trainer.evaluate().accuracy();  // over all processes
+  }
+  const auto weights = trainer.weights();
+  if (trainer.first_rank() == 0) {
+    lockstep::save_safetensors(path, {.tensors = weights, .metadata = {}}, /*overwrite=*/true);
+  }
+
+  CHECK(accuracy > .5);  // of three classes
+  CHECK(trainer.steps_taken() == 40);
+
+  Net net(64);
+  std::vector<lockstep::NamedTensor> tensors;
+  for (const auto& item : net->named_parameters()) tensors.push_back({item.key(), item.value()});
+  for (const auto& item : net->named_buffers()) tensors.push_back({item.key(), item.value()});
+  const torch::NoGradGuard no_grad;
+  lockstep::load_tensors(tensors, lockstep::load_safetensors(path).tensors,
+                         {.name = "net", .parts = "parameters and buffers", .hint = "save it again"});
+
+  for (const auto& [name, tensor] : weights) {
+    const auto found = std::find_if(tensors.begin(), tensors.end(),
+                                    [&name = name](const auto& named) { return named.name == name; });
+    REQUIRE(found != tensors.end());
+    CHECK(found->tensor.equal(tensor));
+  }
+}
+
+TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientSync") {
+  const auto loss = [](Net& net, const lockstep::Inputs& rows) {
+    return F::cross_entropy(net(rows.X), rows.y, F::CrossEntropyFuncOptions().reduction(torch::kSum)) / 16;
+  };
+  const std::vector<lockstep::Inputs> micro_batches = {page_rows(4), page_rows(4, 5)};
+  std::vector<std::vector<torch::Tensor>> trained(devices.size());
+
+  const auto processes = lockstep::join_processes(lockstep::find_world());
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
+  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});
+  workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {
+    Net net(64);
+    lockstep::GradientSyncOptions options;
+    options.unused = lockstep::UnusedParameters::kZero;
+    options.hook = lockstep::bf16_hook();
+    lockstep::GradientSync sync(endpoint, options);
+    sync.attach(*net);
+    torch::optim::Adam adam(net->parameters(), .01);
+    for (int step = 0; step < 10; ++step) {
+      lockstep::broadcast_buffers(*net, endpoint);
+      adam.zero_grad();
+      {
+        const auto no_sync = sync.no_sync();
+        loss(net, micro_batches[0]).backward();
+      }
+      loss(net, micro_batches[1]).backward();
+      sync.wait();
+      adam.step();
+    }
+    trained[static_cast<size_t>(endpoint.rank())] = page_copies(net->parameters());  // test
+  });
+
+  for (size_t i = 0; i < trained[0].size(); ++i) CHECK(trained[1][i].equal(trained[0][i]));
+}
+
+TEST_CASE("the chapter's training from scratch") {
+  const std::vector<std::pair<torch::Tensor, torch::Tensor>> batches = {
+      {torch::linspace(0, 1, 6 * 784).view({6, 1, 28, 28}), torch::arange(6)},
+      {torch::linspace(1, 0, 5 * 784).view({5, 1, 28, 28}), torch::arange(5)}};
+  const auto params = lockstep::LeNet(uint64_t{0})->parameters();
+  constexpr double kLr = .2;
+
+  std::vector<lockstep::Params> device_params;
+  for (const auto device : devices) device_params.push_back(lockstep::get_params(params, device));
+  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);  // a thread per device, for all steps
+  for (int epoch = 0; epoch < 10; ++epoch) {
+    for (const auto& [X, y] : batches) {
+      lockstep::train_batch(X, y, device_params, lockstep::lenet, kLr, workers);
+    }
+  }
+
+  for (size_t i = 0; i < params.size(); ++i) CHECK(device_params[1][i].equal(device_params[0][i]));
+  CHECK(max_difference(device_params[0].back(), params.back()) > 1e-3);
+}
