@@ -4,13 +4,13 @@
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/linear.h>
 #include <fmt/format.h>
-#include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/conv.h>
 #include <torch/nn/modules/linear.h>
 
 #include <algorithm>
 #include <string>
 
+#include <lockstep/models/batch_norm.h>
 #include <lockstep/models/batch_norm_relu.h>
 #include <lockstep/models/cpu/conv3x3/conv3x3.h>
 #include <lockstep/support/error.h>
@@ -19,7 +19,6 @@ namespace lockstep {
 
 namespace {
 
-using torch::nn::BatchNorm2dImpl;
 using torch::nn::Conv2dImpl;
 using torch::nn::LinearImpl;
 
@@ -44,7 +43,7 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
   return settings.kernels != Kernels::kTorch && batch_norm && batch_norm->is_training() &&
-         batch_norm->weight.scalar_type() == torch::kFloat32 &&
+         !batch_norm->takes_whole_batch() && batch_norm->weight.scalar_type() == torch::kFloat32 &&
          fused_batch_norm_available(X.device(), computed_in(X), batch_norm->weight.size(0));
 }
 

@@ -16,12 +16,13 @@
 #include <lockstep/support/kernels.h>
 
 namespace torch::nn {
-class BatchNorm2dImpl;
 class Conv2dImpl;
 class LinearImpl;
 }  // namespace torch::nn
 
 namespace lockstep {
+
+class BatchNorm2dImpl;
 
 struct ResNet18Options {
   int64_t channels = 1;  // of X
@@ -66,7 +67,7 @@ class ResidualImpl : public torch::nn::Module {
  private:
   const std::shared_ptr<const LayerSettings> settings;
   std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
-  std::shared_ptr<torch::nn::BatchNorm2dImpl> bn1, bn2;
+  std::shared_ptr<BatchNorm2dImpl> bn1, bn2;
 };
 
 // Parameters and buffers have the names and the order of the chapters' Python network, so that weights can be
@@ -106,7 +107,7 @@ class ResNet18Impl : public torch::nn::Module {
  private:
   const std::shared_ptr<LayerSettings> settings = std::make_shared<LayerSettings>();
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
-  std::shared_ptr<torch::nn::BatchNorm2dImpl> stem_bn;
+  std::shared_ptr<BatchNorm2dImpl> stem_bn;
   std::vector<std::shared_ptr<ResidualImpl>> blocks;
   std::shared_ptr<torch::nn::LinearImpl> linear;
 };

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/module.h>
 
 #include <algorithm>
 #include <bit>
@@ -10,6 +10,7 @@
 #include <iterator>
 #include <map>
 
+#include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/support/xxhash64.h>
 
 namespace lockstep {
@@ -19,12 +20,6 @@ namespace {
 enum ReportColumn : int64_t { kDeviceType, kDeviceIndex, kProcess, kFirstHash };
 
 constexpr size_t kMostNamedRanks = 8;
-
-bool is_batch_norm(const torch::nn::Module& module) {
-  return dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) ||
-         dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) ||
-         dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module);
-}
 
 // reports: (world, 3 + tensors) int64 on the host
 class SyncReports {

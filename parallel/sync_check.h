@@ -26,7 +26,8 @@ class OutOfSyncError : public FailedError {
 
 // Returns what is the same on every replica between two steps, in the module's order: all parameters, also
 // those that are not trained. With batch_norms also the running averages and counters of its batch norms,
-// which only invariant training keeps alike. Buffers of other modules are the module's own affair.
+// which only invariant training and BnPolicy::kSync keep alike. Buffers of other modules are the module's own
+// affair.
 std::vector<NamedTensor> replicated_tensors(const torch::nn::Module& module, bool batch_norms);
 
 // Returns a hash of the tensor's elements, in order and bit by bit: 0.0 and -0.0 differ, as do two kinds of

@@ -85,12 +85,14 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_.emplace(world_size());
   build_models(factory);
+  open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
   replica_options.in_flight = in_flight_;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
-    replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options);
+    replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options,
+                                             statistics_ ? &statistics_->endpoint(local) : nullptr);
   });
 }
 
@@ -105,6 +107,18 @@ void Trainer::build_models(const ModelFactory& factory) {
   while (models_.size() < replicas_.size()) models_.push_back(factory());
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
+}
+
+// With one replica its rows are the whole batch. Several GPUs of one process copy the few numbers themselves:
+// two NCCL communicators at work on one GPU can wait for each other.
+void Trainer::open_statistics() {
+  if (options_.bn != BnPolicy::kSync || !has_whole_batch_norms(*models_.front().module)) return;
+  if (world_size() == 1) return;
+  const bool one_process = world_size() == local_size();
+  statistics_ = make_communicator({.devices = options_.devices,
+                                   .threads = options_.threads,
+                                   .algorithm = one_process ? Allreduce::kTwoShot : options_.allreduce,
+                                   .processes = options_.processes});
 }
 
 // Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
@@ -125,15 +139,21 @@ void Trainer::step(std::span<const int64_t> rows) {
   next.steps = replica_steps(next.rows);
   next.times.resize(next.steps.size());
   auto& step = steps_under_way_.emplace_back(std::move(next));
-  workers_.start(*communicator_, [this, &step](int local, Endpoint&) {
-    const auto i = static_cast<size_t>(local);
-    step.times[i] = replicas_[i]->step(step.steps[i]);
-  });
+  workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
   rows_ += static_cast<int64_t>(rows.size());
   ++steps_taken_;
   // Until the shares are settled, each step's shares depend on the times of the step before.
   wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
+}
+
+// In the replica's thread, which ends the gradients' collectives if this throws.
+void Trainer::step_replica(int local, StepInFlight& step) try {
+  const auto i = static_cast<size_t>(local);
+  step.times[i] = replicas_[i]->step(step.steps[i]);
+} catch (...) {
+  if (statistics_) statistics_->endpoint(local).abort(std::current_exception());
+  throw;
 }
 
 // Waits until at most `under_way` steps are under way.
@@ -167,6 +187,15 @@ std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) c
     for (size_t i = 0; i < steps.size(); ++i) {
       const auto own = std::span(parts).subspan((first + i) * each, each);
       steps[i].micro_batches.assign(own.begin(), own.end());
+    }
+    return steps;
+  }
+  if (statistics_) {
+    // Micro-batches first, so that they hold the same rows for any number of replicas.
+    for (const auto micro_batch : cut(rows, shard_sizes(count(rows), options_.accumulate))) {
+      if (micro_batch.empty()) continue;
+      const auto parts = cut(micro_batch, shard_sizes(count(micro_batch), world_size(), split()));
+      for (size_t i = 0; i < steps.size(); ++i) steps[i].micro_batches.push_back(parts[first + i]);
     }
     return steps;
   }
@@ -238,7 +267,7 @@ void Trainer::check_sync() {
   if (world_size() == 1) return;
   const int process = options_.processes ? options_.processes->world().process : 0;
   const auto tensors = [&](size_t i) {
-    return replicated_tensors(*models_[i].module, options_.replica.invariant);
+    return replicated_tensors(*models_[i].module, options_.replica.invariant || statistics_);
   };
   const auto reports =
       gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
@@ -248,55 +277,10 @@ void Trainer::check_sync() {
 // Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
 // first.
 void Trainer::throw_if_aborted() {
-  if (const auto error = communicator_->endpoint(0).error()) std::rethrow_exception(error);
-}
-
-void Trainer::with_shared_buffers(const std::function<void()>& action) {
-  wait_for_steps(0);
-  std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
-  // In the replicas' threads, since the memory belongs to their streams.
-  const auto end = [&] { workers_.run([&](int local) { shared[static_cast<size_t>(local)].reset(); }); };
-  try {
-    workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
-      const auto i = static_cast<size_t>(local);
-      shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
-                                                  replicas_[i]->rows_trained());
-    });
-    action();  // waits for the GPUs
-    throw_if_aborted();
-  } catch (...) {
-    try {
-      end();
-    } catch (const std::exception&) {  // the first error is thrown
-    }
-    throw_if_aborted();  // the cause, if an aborted collective left numbers that are not finite
-    throw;
+  for (auto* communicator : {communicator_.get(), statistics_.get()}) {
+    if (!communicator) continue;
+    if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
   }
-  end();
-}
-
-Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
-  Evaluation result;
-  with_shared_buffers([&] {
-    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
-                                progress);
-  });
-  return result;
-}
-
-std::vector<NamedTensor> Trainer::weights(int local) {
-  const torch::NoGradGuard no_grad;
-  std::vector<NamedTensor> result;
-  with_shared_buffers([&] {
-    const auto& module = *model(local).module;
-    const auto add = [&](const std::string& name, const torch::Tensor& tensor) {
-      result.push_back({.name = name,
-                        .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
-    };
-    for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-    for (const auto& item : module.named_buffers()) add(item.key(), item.value());
-  });
-  return result;
 }
 
 }  // namespace lockstep

@@ -53,7 +53,8 @@ class Trainer {
  public:
   // Calls factory once per replica of this process, on the host. Torch's default generator afterwards is as
   // after one call, for any number of replicas. All replicas start from rank 0's weights. Throws UsageError
-  // as TrainerOptions::validate() does, and what make_communicator() throws.
+  // as TrainerOptions::validate() does, and what make_communicator() throws; with BnPolicy::kSync also as
+  // has_whole_batch_norms().
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
@@ -99,9 +100,9 @@ class Trainer {
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
-  // other; with options.replica.invariant also the batch-norm statistics. Waits for the steps under way.
-  // Costs a pass over the weights, and on a GPU a copy of them to the host. Throws OutOfSyncError
-  // (sync_check.h) in every process if they differ, and the error that ended a collective.
+  // other; with options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the
+  // steps under way. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
+  // OutOfSyncError (sync_check.h) in every process if they differ, and the error that ended a collective.
   void check_sync();
 
   void synchronize();
@@ -128,7 +129,9 @@ class Trainer {
 
   void wait_for_steps(int under_way);
   void build_models(const ModelFactory& factory);
+  void open_statistics();
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
+  void step_replica(int local, StepInFlight& step);
   void tune_split(const StepInFlight& step);
   void require_fitting(const TrainState& state);
   torch::Tensor gather_over_ranks(const std::function<torch::Tensor(size_t local)>& own);
@@ -138,7 +141,8 @@ class Trainer {
   const TrainerOptions options_;
   ReplicaWorkers workers_;
   std::unique_ptr<Communicator> communicator_;
-  std::vector<Model> models_;                                      // these four: one per local replica
+  std::unique_ptr<Communicator> statistics_;  // of batch norms, with BnPolicy::kSync; else null
+  std::vector<Model> models_;                 // these four: one per local replica
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;

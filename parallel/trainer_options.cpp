@@ -71,9 +71,19 @@ void check_invariant(const TrainerOptions& options, WorldSize world) {
   refuse_if(!is_default(options.replica.sync),
             "invariant adds whole gradients in a fixed tree, so sync has no effect",
             "leave sync at its default");
+  refuse_if(options.bn == BnPolicy::kSync,
+            "invariant normalises each eighth of a batch alone, but BnPolicy::kSync the whole batch",
+            "choose one of them: with BnPolicy::kSync replicas agree to rounding");
   refuse_if(options.bn != BnPolicy::kRoot,
             "invariant gives all replicas the same batch-norm statistics, so bn has no effect",
             "leave bn at BnPolicy::kRoot");
+}
+
+void check_auto_split(const TrainerOptions& options) {
+  refuse_if(
+      options.auto_split && options.bn == BnPolicy::kSync,
+      "auto_split compares the times of the replicas, but BnPolicy::kSync lets each one wait for the slowest",
+      "give the shares with split");
 }
 
 void check_cuda_graph(const TrainerOptions& options) {
@@ -86,6 +96,9 @@ void check_cuda_graph(const TrainerOptions& options) {
             "CudaGraph::kOn replays whole steps, but invariant handles the parts of each one by one", hint);
   refuse_if(options.auto_split,
             "CudaGraph::kOn replays steps with fixed shares, but auto_split changes the shares", hint);
+  refuse_if(options.bn == BnPolicy::kSync,
+            "CudaGraph::kOn replays whole passes, but BnPolicy::kSync waits for other replicas within each",
+            hint);
   refuse_if(replica.wait_for_device,
             "CudaGraph::kOn replays whole steps, but wait_for_device waits within each", hint);
   refuse_if(std::none_of(devices.begin(), devices.end(), StepGraph::available),
@@ -124,6 +137,7 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
   check_ranges(*this);
   check_split(*this, world_size);
   check_invariant(*this, world_size);
+  check_auto_split(*this);
   check_cuda_graph(*this);
   check_compress(*this);
   check_optimizer(replica.optimizer);

@@ -27,7 +27,9 @@ struct TrainerOptions {
   Compress compress = Compress::kNone;  // of the gradients, between processes
   ReplicaOptions replica;
   LrSchedule lr;
-  int accumulate = 1;  // micro-batches per shard and step; their gradients are summed over the replicas once
+  // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
+  // the batch is cut into micro-batches before shards, and each is normalised over all replicas.
+  int accumulate = 1;
   // Steps under way before step() waits for the oldest one. 1: step() returns when its step is done. 2: it
   // returns when the step before is done, so that a GPU does not idle between steps. Empty: 2 if there is a
   // GPU, else 1.
@@ -43,8 +45,9 @@ struct TrainerOptions {
   // - replica.invariant with split, auto_split, accumulate, a replica.sync or bn other than the default, or a
   //   number of replicas in the world that does not divide 8 (it takes unreached parameters' gradients as
   //   zeros, and sums without a hook);
+  // - BnPolicy::kSync with auto_split, whose times it makes alike;
   // - CudaGraph::kOn with a trace, replica.invariant, auto_split or replica.wait_for_device, which need the
-  //   phases of each step, or without a GPU in this process;
+  //   phases of each step, with BnPolicy::kSync, or without a GPU in this process;
   // - compress in one process, with Allreduce::kNccl, with Precision::kFp64, with replica.invariant, or with
   //   replica.sync.hook, which decides what travels;
   // - Precision::kTf32 without a GPU in this process;

@@ -1,6 +1,7 @@
 #include <lockstep/parallel/training/batch_norm.h>
 
 #include <torch/nn/module.h>
+#include <torch/nn/modules/batchnorm.h>
 
 namespace lockstep {
 
@@ -17,6 +18,12 @@ torch::Tensor weight_of(int64_t rows, Endpoint& endpoint) {
 }
 
 }  // namespace
+
+bool is_batch_norm(const torch::nn::Module& module) {
+  return dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) ||
+         dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) ||
+         dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module);
+}
 
 SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows)
     : buffers_(module.buffers()) {

@@ -1,8 +1,8 @@
 // The batch-norm statistics with which replicas are evaluated and saved.
 //
 // In training each replica normalises with the statistics of its own rows and keeps its own running averages,
-// as torch's DataParallel and DistributedDataParallel do. LibTorch's data_parallel loses them
-// (pytorch/pytorch#21144).
+// as torch's DataParallel and DistributedDataParallel do; with kSync, with those of the whole batch, as
+// torch's SyncBatchNorm. LibTorch's data_parallel loses the running averages (pytorch/pytorch#21144).
 #pragma once
 
 #include <torch/types.h>
@@ -18,10 +18,14 @@ namespace lockstep {
 enum class BnPolicy {
   kRoot,     // rank 0's
   kAverage,  // the mean over the replicas, weighted by the rows that each has trained on
+  kSync,     // those of the whole batch, in training too (batch_norm_sync.h): the same on every replica
 };
 
-inline constexpr Choice<BnPolicy> kBnPolicyNames[] = {{"root", BnPolicy::kRoot},
-                                                      {"average", BnPolicy::kAverage}};
+inline constexpr Choice<BnPolicy> kBnPolicyNames[] = {
+    {"root", BnPolicy::kRoot}, {"average", BnPolicy::kAverage}, {"sync", BnPolicy::kSync}};
+
+// Whether the module is one of torch's batch normalisations, or derives from one, as lockstep's do.
+bool is_batch_norm(const torch::nn::Module& module);
 
 // While it lives, the module's buffers are those of the policy, the same on every replica. Its destructor
 // restores each replica's own. Its constructor is a collective: every replica calls it in its own thread.

@@ -14,18 +14,19 @@
 
 namespace lockstep {
 Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
-                 const ReplicaOptions& options)
+                 const ReplicaOptions& options, Endpoint* statistics)
     : options_(options),
       model_(model),
       endpoint_(endpoint),
       source_(std::move(source)),
       sync_(endpoint, options.sync, options.trace),
       optimizer_(options.optimizer, endpoint.device()),
-      captured_(capture_options(), captured_parts()) {
+      captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
   move_module(*model_.module, device, dtype_of(options_.precision));
   model_.module->train();
   sync_.attach(*model_.module);
+  if (statistics) norm_sync_.emplace(*model_.module, *statistics, options.trace);
   params_ = flatten_parameters(sync_.parameters(), sync_.layout());
   if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
@@ -37,10 +38,10 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   if (options_.trace && !device.is_cpu()) clock_.emplace(current_stream(device), *options_.trace);
 }
 
-CaptureOptions Replica::capture_options() const {
+CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
   return {.device = endpoint_.device(),
-          .mode = each_step_is_watched ? CudaGraph::kOff : options_.cuda_graph,
+          .mode = each_step_is_watched || exchanges_statistics ? CudaGraph::kOff : options_.cuda_graph,
           .alone = alone(),
           .notice = options_.notice};
 }
@@ -128,8 +129,11 @@ void Replica::forward_backward(const StepShape& shape) {
     std::optional<GradientSync::NoSync> no_sync;  // the last micro-batch completes the gradients
     if (micro_shards_ || m + 1 < shape.inputs.size()) no_sync.emplace(sync_);
     const bool has_rows = shape.inputs[m].y.size(0) > 0;
+    // Without rows there is nothing to compute, unless the other replicas wait for the statistics of zero
+    // rows.
+    const bool computes = has_rows || norm_sync_;
     if (micro_shards_) micro_shards_->begin();
-    if (has_rows) forward_backward(shape.inputs[m], shape.batch_rows);
+    if (computes) forward_backward(shape.inputs[m], shape.batch_rows);
     if (micro_shards_) micro_shards_->end(has_rows);
   }
   wait_for_device();

@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/parallel/batch_norm_sync.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/optimizer/optimizer.h>
@@ -40,7 +41,8 @@ struct ReplicaOptions {
 
 // A replica's part of one step.
 struct ReplicaStep {
-  // Row numbers, one list per micro-batch. Only an invariant replica may have empty lists.
+  // Row numbers, one list per micro-batch. Only a replica that is invariant, or that exchanges statistics,
+  // may have empty lists; the latter has as many lists as all others.
   std::vector<std::span<const int64_t>> micro_batches;
   int64_t batch_rows = 0;  // of the global batch
   double lr = 0;
@@ -50,9 +52,10 @@ struct ReplicaStep {
 // Not thread-safe. Construct and call it in the replica's thread.
 class Replica {
  public:
-  // A collective. Moves the module to the endpoint's device and gives it rank 0's weights.
+  // A collective. Moves the module to the endpoint's device and gives it rank 0's weights. statistics: for
+  // batch normalisations of the whole batch (BatchNormSync); null: each replica normalises its own rows.
   Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
-          const ReplicaOptions& options);
+          const ReplicaOptions& options, Endpoint* statistics = nullptr);
   Replica(const Replica&) = delete;
   Replica& operator=(const Replica&) = delete;
 
@@ -79,7 +82,7 @@ class Replica {
 
  private:
   void keep_bf16_weights();
-  CaptureOptions capture_options() const;
+  CaptureOptions capture_options(bool exchanges_statistics) const;
   StepParts captured_parts();
   PhaseSpan span(const char* phase);
 
@@ -101,6 +104,7 @@ class Replica {
   Endpoint& endpoint_;
   const std::shared_ptr<const BatchSource> source_;
   GradientSync sync_;
+  std::optional<BatchNormSync> norm_sync_;
   FlatTensors params_;        // all that are trained
   FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;

@@ -110,6 +110,15 @@ TEST_CASE("invariant refuses what it cannot follow") {
   check_names(refused([](auto& options) { options.replica.sync.unused = UnusedParameters::kZero; }), "sync");
   check_names(refused([](auto& options) { options.replica.sync.hook = bf16_hook(); }), "sync");
   check_names(refused([](auto& options) { options.bn = BnPolicy::kAverage; }), "bn");
+  check_names(refused([](auto& options) { options.bn = BnPolicy::kSync; }), "BnPolicy::kSync");
+}
+
+TEST_CASE("shares found by timing are refused where each replica waits for the slowest") {
+  CHECK_THAT(refusal([](auto& options) {
+               options.auto_split = true;
+               options.bn = BnPolicy::kSync;
+             }),
+             ContainsSubstring("auto_split") && ContainsSubstring("BnPolicy::kSync"));
 }
 
 TEST_CASE("CudaGraph::kOn refuses what looks into each step, and devices without graphs") {
@@ -127,6 +136,7 @@ TEST_CASE("CudaGraph::kOn refuses what looks into each step, and devices without
   check_names(refused([](auto& options) { options.replica.invariant = true; }), "invariant");
   check_names(refused([](auto& options) { options.auto_split = true; }), "auto_split");
   check_names(refused([](auto& options) { options.replica.wait_for_device = true; }), "wait_for_device");
+  check_names(refused([](auto& options) { options.bn = BnPolicy::kSync; }), "BnPolicy::kSync");
   check_names(refused([](auto&) {}), "needs a GPU, but the devices are [cpu, cpu]");
 }
 
