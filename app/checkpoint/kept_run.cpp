@@ -57,7 +57,7 @@ void tell_differences(const RunState& state, const TrainPlan& plan) {
                      fmt::join(differences, ", ")));
   }
   const auto replicas = state.trainer.replicas.size();
-  if (!plan.has_batch_norm || replicas == static_cast<size_t>(plan.world_size())) return;
+  if (!plan.has_statistics_per_replica() || replicas == static_cast<size_t>(plan.world_size())) return;
   warn(fmt::format("{} where the checkpoint has {}: all go on with its batch-norm statistics (--bn {})",
                    counted(plan.world_size(), "replica"), replicas,
                    name_of(kBnPolicyNames, plan.trainer.bn)));

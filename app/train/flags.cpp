@@ -154,7 +154,8 @@ void add_engine_flags(CLI::App& command, TrainFlags& options) {
                   "Micro-batches per step and replica; gradients are summed over the replicas once per step")
       ->check(positive_int(kMaxMicroBatches));
   add_choice(command, "--bn", options.bn, kBnPolicyNames,
-             "Batch-norm statistics for evaluation: the first replica's, or the mean");
+             "Batch-norm statistics: each replica trains with its own rows', and evaluation uses the first "
+             "replica's (root) or the mean (average); or all use those of the whole batch (sync)");
   add_choice(command, "--sync", options.sync, kSyncModeNames,
              "When gradients are summed over the replicas (default: overlapped with backward)");
   command.add_option("--bucket-mb", options.bucket_mb, "Largest bucket of gradients, in MB (default: 25)")

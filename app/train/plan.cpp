@@ -100,7 +100,9 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   trainer.in_flight = options.in_flight;
   replica.cuda_graph = options.cuda_graph;
   check_cuda_graph(replica.cuda_graph, trainer.devices);
-  if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split) {
+  const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
+  if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split ||
+      exchanges_statistics) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
   if (options.invariant) check_invariant(plan.world_size());
@@ -155,7 +157,7 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
           "--split {} gives the first replica no image of a batch of {}, but {} is evaluated with that "
           "replica's batch-norm statistics (--bn root)",
           options.split, with_commas(plan.batch_size), plan.model),
-      "use --bn average, or give the first replica a share");
+      "use --bn sync or --bn average, or give the first replica a share");
 }
 
 // What the optimizer keeps per parameter.

@@ -160,6 +160,19 @@ std::string checks_text(const TrainPlan& plan) {
                        : fmt::format("replicas are compared every {}", counted(interval, "step"));
 }
 
+// Whose statistics batch norms use, where replicas may have different ones.
+template <class Row>
+void add_batch_norm_row(const TrainPlan& plan, const Row& row) {
+  switch (plan.trainer.bn) {
+    case BnPolicy::kRoot:
+      return row("evaluation", "with the first replica's batch-norm statistics");
+    case BnPolicy::kAverage:
+      return row("evaluation", "with the mean of the replicas' batch-norm statistics");
+    case BnPolicy::kSync:
+      return row("batch norm", "with the statistics of the whole batch, on all replicas");
+  }
+}
+
 }  // namespace
 
 std::string describe(const TrainPlan& plan, size_t width) {
@@ -180,11 +193,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
   row("arithmetic", arithmetic_text(plan));
   row("gradients", gradients_text(plan));
   if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
-  if (plan.has_batch_norm && plan.world_size() > 1) {
-    row("evaluation", plan.trainer.bn == BnPolicy::kRoot
-                          ? "with the first replica's batch-norm statistics"
-                          : "with the mean of the replicas' batch-norm statistics");
-  }
+  if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
   if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
   row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
                             static_cast<double>(plan.memory_estimate) / 1e6));

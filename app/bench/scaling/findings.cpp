@@ -16,11 +16,11 @@ constexpr double kMargin = .03;  // a smaller gain or loss is noise
 }  // namespace
 
 void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
-                bool has_batch_norm, LargestOfAll& largest) {
+                LargestOfAll& largest) {
   const auto mode = name_of(kScalingNames, measured.scaling);
   report.check(fmt::format("{} {}: replicas", mode, measured.devices), measured.agree,
                measured.agree ? "all have the same weights" : "their weights differ");
-  if (measured.scaling != Scaling::kStrong || has_batch_norm) return;
+  if (measured.scaling != Scaling::kStrong || measured.plan.has_statistics_per_replica()) return;
   const double apart = weights_apart(measured, reference, largest);
   report.check(
       fmt::format("{} {}: update", mode, measured.devices), apart <= kRounding,

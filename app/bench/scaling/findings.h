@@ -8,10 +8,10 @@
 
 namespace lockstep {
 
-// Whether all replicas agree, and whether their update is that of one device with the same batch. Every
-// process calls it.
+// Whether all replicas agree, and whether their update is that of one device with the same batch, unless each
+// replica has batch-norm statistics of its own. Every process calls it.
 void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
-                bool has_batch_norm, LargestOfAll& largest);
+                LargestOfAll& largest);
 
 // With --split auto, in one process: compares several devices with the fastest of them alone.
 void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases);

@@ -132,7 +132,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
   print_rows(report, options, cases, largest);
   for (size_t i = 1; i < cases.size(); ++i) {
     if (cases[i].replicas() == 1 && all.world.alone()) continue;
-    check_case(report, cases[i], cases.front(), all.has_batch_norm, largest);
+    check_case(report, cases[i], cases.front(), largest);
   }
   if (all.world.alone()) answer_mixing(report, cases);
   if (options.predict) predict(report, options, cases, fractions);

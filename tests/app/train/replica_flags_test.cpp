@@ -225,12 +225,14 @@ TEST_CASE("a split that leaves the evaluated batch-norm statistics untrained is 
   for (const auto* split : {"0:1", "1:1000"}) {  // 1/1001 of 64 rows is no row
     CHECK_THAT(refusal(train(words + Words{"--split", split}), 2),
                ContainsSubstring("--split " + std::string(split)) && ContainsSubstring("--bn root") &&
-                   ContainsSubstring("\nhint: use --bn average"));
+                   ContainsSubstring("\nhint: use --bn sync or --bn average"));
     CHECK_FALSE(std::filesystem::exists(file));
   }
-  // Accepted: all replicas count, the first replica has rows, or the model has no batch norm.
-  for (const Words& more : {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
-                            Words{"--split", "0:1", "--model", "lenet"}}) {
+  // Accepted: all replicas count, the first one has rows, the model has no batch norm, all have the same
+  // ones.
+  for (const Words& more :
+       {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
+        Words{"--split", "0:1", "--model", "lenet"}, Words{"--split", "0:1", "--bn", "sync"}}) {
     const auto result = run_process(train(words + more + Words{"--dry-run"}));
     INFO(result.err);
     CHECK(result.exit_code == 0);
@@ -259,6 +261,7 @@ TEST_CASE("--bn changes the batch-norm statistics that are evaluated and saved, 
   };
   CHECK_THAT(plan("root"), ContainsSubstring("the first replica's batch-norm statistics"));
   CHECK_THAT(plan("average"), ContainsSubstring("the mean of the replicas' batch-norm statistics"));
+  CHECK_THAT(plan("sync"), ContainsSubstring("batch norm with the statistics of the whole batch"));
 }
 
 TEST_CASE("--deterministic gives the same bits again") {
