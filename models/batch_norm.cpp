@@ -7,7 +7,7 @@ namespace lockstep {
 
 template <class Torch, class Impl>
 torch::Tensor BatchNormImpl<Torch, Impl>::forward(const torch::Tensor& input) {
-  if (!takes_whole_batch()) return Torch::forward(input);
+  if (!exchange()) return Torch::forward(input);
   Torch::_check_input_dim(input);
   double momentum = this->options.momentum().value_or(0);
   if (this->options.track_running_stats()) {
@@ -22,7 +22,7 @@ torch::Tensor BatchNormImpl<Torch, Impl>::forward(const torch::Tensor& input) {
                            .running_var = this->running_var,
                            .momentum = momentum,
                            .eps = this->options.eps()},
-                          *exchange_);
+                          *exchange());
 }
 
 // Torch's clone() makes one of torch's own.
@@ -37,7 +37,7 @@ std::shared_ptr<torch::nn::Module> BatchNormImpl<Torch, Impl>::clone(
 
 template <class Torch, class Impl>
 void BatchNormImpl<Torch, Impl>::_check_input_dim(const torch::Tensor& input) {
-  if (takes_whole_batch()) {
+  if (exchange()) {
     throw UsageError(
         "a batch normalisation of lockstep was called as one of torch's, which cannot take the "
         "statistics of the whole batch",

@@ -34,8 +34,8 @@ class BatchNormImpl : public Torch, public WholeBatchLayer {
 
   void exchange_statistics(StatisticsExchange* exchange) override { exchange_ = exchange; }
 
-  // Whether the next forward() takes the statistics of the whole batch.
-  bool takes_whole_batch() const { return exchange_ && this->is_training(); }
+  // What the next forward() exchanges statistics by; null if it exchanges none.
+  StatisticsExchange* exchange() const { return this->is_training() ? exchange_ : nullptr; }
 
  protected:
   // Torch's forward() calls it too. Throws UsageError if that would normalise each replica's rows alone.

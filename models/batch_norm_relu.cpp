@@ -4,9 +4,12 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <span>
+
 #include <lockstep/models/autograd_operation.h>
 #include <lockstep/models/batch_norm_kernels.h>
 #include <lockstep/models/cpu/batch_norm.h>
+#include <lockstep/models/merge_statistics.h>
 #include <lockstep/support/stream.h>
 #include <lockstep/support/tensor_data.h>
 
@@ -47,7 +50,7 @@ void check(const torch::Tensor& x, const FusedBatchNorm& layer, const torch::Ten
               "no fused batch normalisation of ", x.sizes(), ", ", x.scalar_type(), " to ", type, " on ",
               x.device());
   const int64_t c = x.size(1);
-  TORCH_CHECK(c > 0 && x.numel() / c > 1,
+  TORCH_CHECK(c > 0 && x.numel() / c > (layer.exchange ? 0 : 1),
               "Expected more than 1 value per channel when training, got input size ", x.sizes());
   TORCH_CHECK(!residual.defined() || (residual.sizes() == x.sizes() && residual.scalar_type() == type &&
                                       residual.device() == x.device()),
@@ -81,21 +84,52 @@ const CpuKernels<float>& kernels_of(const std::optional<CpuCapability>& capabili
 }
 
 template <class T, class In>
-void run_forward(const BatchNormForward<T, In>& pass, torch::Device device,
-                 const CpuKernels<float>& kernels) {
+void run_forward(const BatchNormForward<T, In>& pass, torch::Device device, const CpuKernels<float>& kernels,
+                 const MergeMoments& merge) {
   if constexpr (std::is_same_v<T, In>) {
     if (takes_gpu_kernels(device)) return batch_norm_relu_forward(pass, native_stream(device));
   }
-  batch_norm_relu_forward_on_cpu(pass, kernels, at::get_num_threads());
+  batch_norm_relu_forward_on_cpu(pass, kernels, at::get_num_threads(), merge);
 }
 
 template <class T, class In>
 void run_backward(const BatchNormBackward<T, In>& pass, torch::Device device,
-                  const CpuKernels<float>& kernels) {
+                  const CpuKernels<float>& kernels, const MergeGradients& merge) {
   if constexpr (std::is_same_v<T, In>) {
     if (takes_gpu_kernels(device)) return batch_norm_relu_backward(pass, native_stream(device));
   }
-  batch_norm_relu_backward_on_cpu(pass, kernels, at::get_num_threads());
+  batch_norm_relu_backward_on_cpu(pass, kernels, at::get_num_threads(), merge);
+}
+
+// (n), a view of numbers in host memory
+torch::Tensor view_of(std::span<double> numbers) {
+  return torch::from_blob(numbers.data(), {static_cast<int64_t>(numbers.size())}, torch::kFloat64);
+}
+
+// Also moves the running statistics. count: values per channel in this replica's rows; *all becomes that of
+// the whole batch.
+MergeMoments merge_of(const FusedBatchNorm& layer, int64_t count, double* all) {
+  if (!layer.exchange) return {};
+  return [&layer, count, all](std::span<double> means, std::span<double> variances) {
+    const auto mean = view_of(means), variance = view_of(variances);
+    const auto batch = merge_statistics(count, mean, variance * count, *layer.exchange);
+    follow_statistics(layer.running_mean, layer.running_var, layer.momentum, batch);
+    *all = batch.count.item<double>();
+    mean.copy_(batch.mean);
+    variance.copy_(batch.squares / batch.count);
+  };
+}
+
+// count: values per channel in the whole batch
+MergeGradients merge_of(StatisticsExchange* exchange, double count) {
+  if (!exchange) return {};
+  return [exchange, count](std::span<double> dbias, std::span<double> dweight) {
+    const auto of_bias = view_of(dbias), of_weight = view_of(dweight);
+    const auto both = sum_over_replicas(torch::cat({of_weight, of_bias}), *exchange).chunk(2);
+    of_weight.copy_(both[0]);
+    of_bias.copy_(both[1]);
+    return count;
+  };
 }
 
 class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
@@ -118,6 +152,8 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto invstd = floats(x, c);
     const auto passed = passed_for(x);
     const auto workspace = workspace_for(x, rows, c);
+    double whole_rows = 0;
+    const auto merge = merge_of(layer, rows, &whole_rows);
     with_types(type, x, [&]<class T, class In>(T, In) {
       BatchNormForward<T, In> pass;
       pass.rows = rows;
@@ -136,9 +172,11 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.centre = data_or_null<float>(centre);
       pass.invstd = data_or_null<float>(invstd);
       pass.workspace = data_or_null<float>(workspace);
-      run_forward(pass, x.device(), kernels);
+      run_forward(pass, x.device(), kernels, merge);
     });
     context->saved_data["residual"] = residual.defined();
+    context->saved_data["whole_rows"] = whole_rows;
+    context->saved_data["exchange"] = reinterpret_cast<int64_t>(layer.exchange);
     save_kernels(context, kernels);
     const auto kept = passed.defined() ? torch::Tensor() : y;
     context->save_for_backward({x, kept, passed, weight, centre, invstd});
@@ -161,6 +199,10 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
     const auto dweight = floats(x, c);
     const auto dbias = floats(x, c);
     const auto workspace = workspace_for(x, rows, c);
+    // A first layer, whose input needs no gradient, exchanges nothing.
+    auto* const exchange = reinterpret_cast<StatisticsExchange*>(context->saved_data["exchange"].toInt());
+    const auto merge = merge_of(context->needs_input_grad(0) ? exchange : nullptr,
+                                context->saved_data["whole_rows"].toDouble());
     with_types(dy.scalar_type(), x, [&]<class T, class In>(T, In) {
       BatchNormBackward<T, In> pass;
       pass.rows = rows;
@@ -177,7 +219,7 @@ class BatchNormRelu : public torch::autograd::Function<BatchNormRelu> {
       pass.dweight = data_or_null<float>(dweight);
       pass.dbias = data_or_null<float>(dbias);
       pass.workspace = data_or_null<float>(workspace);
-      run_backward(pass, x.device(), kernels);
+      run_backward(pass, x.device(), kernels, merge);
     });
     return {dx, dweight, dbias, dresidual, /*conv_bias=*/torch::Tensor(), torch::Tensor()};
   }
@@ -194,6 +236,8 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual) {
   check(x, layer, residual);
+  TORCH_CHECK(!layer.exchange || !takes_gpu_kernels(x.device()),
+              "the fused batch normalisation of a GPU takes the statistics of one replica");
   // GPU kernels take x and the result in one type.
   const auto taken = takes_gpu_kernels(x.device()) ? x.to(type_of_result(x, layer)) : x;
   const auto given = [](const torch::Tensor& tensor) {

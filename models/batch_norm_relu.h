@@ -6,6 +6,7 @@
 
 #include <optional>
 
+#include <lockstep/support/batch_statistics.h>
 #include <lockstep/support/cpu/capability.h>
 
 namespace lockstep {
@@ -25,6 +26,9 @@ struct FusedBatchNorm {
   std::optional<torch::ScalarType> dtype = {};
   double momentum = .1;
   double eps = 1e-5;
+  // Statistics of the whole batch, on a CPU: then both passes are collectives, as those of
+  // whole_batch_norm().
+  StatisticsExchange* exchange = nullptr;
   std::optional<CpuCapability> capability = {};  // on a CPU: kernels for this one, not cpu_capability()'s
 };
 
@@ -37,7 +41,8 @@ bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, i
 // result is rounded once. A torch operation like any other: differentiable in x, residual, weight and bias,
 // on torch's current stream, with the same bits in every run. Updates the running statistics before it
 // returns; the caller counts batches. Throws c10::Error if x has fewer than two values per channel, as torch
-// does, and for tensors that do not fit each other.
+// does (with an exchange: none), and for tensors that do not fit each other; with an exchange also as
+// merge_statistics().
 torch::Tensor fused_batch_norm_relu(const torch::Tensor& x, const FusedBatchNorm& layer,
                                     const torch::Tensor& residual = {});
 

@@ -43,7 +43,8 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
   return settings.kernels != Kernels::kTorch && batch_norm && batch_norm->is_training() &&
-         !batch_norm->takes_whole_batch() && batch_norm->weight.scalar_type() == torch::kFloat32 &&
+         (!batch_norm->exchange() || (X.is_cpu() && X.size(0) > 0)) &&
+         batch_norm->weight.scalar_type() == torch::kFloat32 &&
          fused_batch_norm_available(X.device(), computed_in(X), batch_norm->weight.size(0));
 }
 
@@ -98,7 +99,8 @@ torch::Tensor fused_relu(const Conv2dImpl& conv, BatchNorm2dImpl& batch_norm, co
                                 .conv_bias = conv.bias,
                                 .dtype = type,
                                 .momentum = *batch_norm.options.momentum(),
-                                .eps = batch_norm.options.eps()},
+                                .eps = batch_norm.options.eps(),
+                                .exchange = batch_norm.exchange()},
                                residual.defined() ? residual.to(type) : residual);
 }
 

@@ -4,7 +4,6 @@
 #include <ATen/ops/batch_norm_update_stats.h>
 #include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/native_batch_norm_backward.h>
-#include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <array>
@@ -12,19 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/support/error.h>
+#include <lockstep/models/merge_statistics.h>
 
 namespace lockstep {
 namespace {
 
 using OptionalTensor = std::optional<torch::Tensor>;
-
-// Of the batch's values, per channel; double on the device.
-struct BatchStatistics {
-  torch::Tensor count;    // ()
-  torch::Tensor mean;     // (c)
-  torch::Tensor squares;  // (c), sum of (x - mean)^2
-};
 
 // The dtype of statistics, in which torch normalises x.
 torch::ScalarType statistics_type(const torch::Tensor& x) { return at::toOpMathType(x.scalar_type()); }
@@ -40,62 +32,15 @@ torch::Tensor per_channel(const torch::Tensor& values, const torch::Tensor& x) {
   return values.view(shape);
 }
 
-// This replica's statistics as a row, (1 + 2c) double: count, means, sums of squares.
-torch::Tensor row_of(const torch::Tensor& x) {
-  const auto options = x.options().dtype(torch::kFloat64);
-  const int64_t c = x.size(1);
-  if (x.numel() == 0) return torch::zeros({1 + 2 * c}, options);
-  const int64_t count = x.numel() / c;
-  const auto [mean, variance] = at::batch_norm_update_stats(x.to(statistics_type(x)), {}, {}, /*momentum=*/0);
-  return torch::cat({torch::full({1}, static_cast<double>(count), options), mean.to(torch::kFloat64),
-                     variance.to(torch::kFloat64) * count});
-}
-
-// rows: (world, 1 + 2c), in the order of ranks
-BatchStatistics merged(const torch::Tensor& rows) {
-  const int64_t c = rows.size(1) / 2;
-  const auto of_rank = [&](int64_t rank) {
-    const auto row = rows[rank];
-    return BatchStatistics{row[0], row.narrow(0, 1, c), row.narrow(0, 1 + c, c)};
-  };
-  auto all = of_rank(0);
-  for (int64_t rank = 1; rank < rows.size(0); ++rank) {
-    const auto next = of_rank(rank);
-    const auto count = all.count + next.count;
-    const auto share = next.count / count.clamp_min(1);  // there may be no rows up to here
-    const auto apart = next.mean - all.mean;
-    all = {count, all.mean + apart * share, all.squares + next.squares + apart * apart * (all.count * share)};
+// A collective.
+BatchStatistics statistics_of_all(const torch::Tensor& x, StatisticsExchange& exchange) {
+  const int64_t c = x.size(1), count = x.numel() / c;
+  if (count == 0) {
+    const auto none = torch::zeros({c}, x.options().dtype(torch::kFloat64));
+    return merge_statistics(0, none, none, exchange);
   }
-  return all;
-}
-
-// Asks the device only where it must: a replica with two values knows enough.
-void require_two_values(const torch::Tensor& x, const BatchStatistics& all) {
-  const int64_t own = x.numel() / x.size(1);
-  if (own >= 2) return;
-  const auto count = static_cast<int64_t>(all.count.item<double>());
-  if (count >= 2) return;
-  throw UsageError(
-      fmt::format(
-          "a batch normalisation in training needs two values per channel, all replicas together have {}",
-          count),
-      "train on larger batches");
-}
-
-void update_running(const WholeBatchNorm& layer, const BatchStatistics& all) {
-  const auto move = [&](const torch::Tensor& running, const torch::Tensor& batch) {
-    if (running.defined())
-      running.copy_(running.to(torch::kFloat64) * (1 - layer.momentum) + batch * layer.momentum);
-  };
-  move(layer.running_mean, all.mean);
-  move(layer.running_var, all.squares / (all.count - 1));
-}
-
-// Sums over dim 0 in the order of ranks.
-torch::Tensor sum_over_ranks(const torch::Tensor& rows) {
-  auto sum = rows[0].clone();
-  for (int64_t rank = 1; rank < rows.size(0); ++rank) sum.add_(rows[rank]);
-  return sum;
+  const auto [mean, variance] = at::batch_norm_update_stats(x.to(statistics_type(x)), {}, {}, /*momentum=*/0);
+  return merge_statistics(count, mean.to(torch::kFloat64), variance.to(torch::kFloat64) * count, exchange);
 }
 
 // (x - mean) / sqrt(variance + eps) * weight + bias, with these statistics
@@ -134,8 +79,8 @@ class WholeBatchNormFunction : public torch::autograd::Function<WholeBatchNormFu
     torch::Tensor dx;
     if (context->needs_input_grad(0)) {
       auto& exchange = *reinterpret_cast<StatisticsExchange*>(context->saved_data["exchange"].toInt());
-      const auto rows = exchange.gather(torch::cat({own.first, own.second}).to(torch::kFloat64));
-      dx = input_gradient(dy, x, weight, mean, variance, eps, sum_over_ranks(rows) / saved[2]);
+      const auto all = sum_over_replicas(torch::cat({own.first, own.second}).to(torch::kFloat64), exchange);
+      dx = input_gradient(dy, x, weight, mean, variance, eps, all / saved[2]);
     }
     const bool has_bias = context->saved_data["has_bias"].toBool();
     return {dx,
@@ -180,9 +125,8 @@ torch::Tensor whole_batch_norm(const torch::Tensor& x, const WholeBatchNorm& lay
   torch::Tensor count, mean, variance;
   {
     const torch::NoGradGuard no_grad;
-    const auto all = merged(exchange.gather(row_of(x.detach())));
-    require_two_values(x, all);
-    update_running(layer, all);
+    const auto all = statistics_of_all(x.detach(), exchange);
+    follow_statistics(layer.running_mean, layer.running_var, layer.momentum, all);
     count = all.count;
     mean = all.mean.to(statistics_type(x));
     variance = (all.squares / all.count).to(statistics_type(x));

@@ -1,10 +1,9 @@
 // Batch normalisation in training mode with the statistics of the whole batch, whose rows several replicas
 // share. In torch's operations, for any device and floating-point dtype.
 //
-// Forward each replica gathers (count, means, sums of squares about them) of all, and merges them in the
-// order of ranks (Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample
-// variances", 1979). Backward it gathers the sums of dy and of dy x_hat, which every row's gradient needs.
-// The gradients of weight and bias stay sums over this replica's rows: gradient synchronisation adds them.
+// Forward the replicas exchange counts, means and sums of squares, backward the sums of dy and of dy x_hat,
+// which every row's gradient needs (merge_statistics.h). The gradients of weight and bias stay sums over this
+// replica's rows: gradient synchronisation adds them.
 #pragma once
 
 #include <torch/types.h>

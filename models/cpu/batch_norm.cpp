@@ -1,5 +1,6 @@
 #include <lockstep/models/cpu/batch_norm.h>
 
+#include <span>
 #include <type_traits>
 #include <vector>
 
@@ -34,19 +35,57 @@ std::vector<double> sums_over_rows(int64_t rows, int64_t c, int threads, const P
   return sums;
 }
 
+// The scale and shift of each channel, (c) each, and the statistics behind them.
+template <class T, class In>
+void finish_forward(const BatchNormForward<T, In>& layer, std::span<const double> sums,
+                    const MergeMoments& merge, float* scale, float* shift) {
+  const auto c = static_cast<size_t>(layer.c);
+  if (!merge) {
+    for (size_t i = 0; i < c; ++i) {
+      finish_statistics(layer, static_cast<int64_t>(i), sums[i], sums[c + i], scale, shift);
+    }
+    return;
+  }
+  const auto n = static_cast<double>(layer.rows);
+  std::vector<double> means(c), variances(c);
+  for (size_t i = 0; i < c; ++i) {
+    means[i] = mean_with_bias(layer, static_cast<int64_t>(i), sums[i] / n);
+    variances[i] = variance_of(n, sums[i] / n, sums[c + i]);
+  }
+  merge(means, variances);
+  for (size_t i = 0; i < c; ++i) {
+    const auto channel = static_cast<int64_t>(i);
+    const double centre = means[i] - mean_with_bias(layer, channel, 0);
+    finish_normalisation(layer, channel, centre, variances[i], scale, shift);
+  }
+}
+
+// The three factors of the rows' gradients, (c) each, dweight and dbias.
+template <class T, class In>
+void finish_backward(const BatchNormBackward<T, In>& layer, std::span<const double> sums,
+                     const MergeGradients& merge, float* of_dz, float* of_x, float* constant) {
+  const auto c = static_cast<size_t>(layer.c);
+  std::vector<double> dbias(sums.begin(), sums.begin() + layer.c), dweight(c);
+  for (size_t i = 0; i < c; ++i) {
+    dweight[i] = finish_weight_gradients(layer, static_cast<int64_t>(i), sums[i], sums[c + i]);
+  }
+  const double n = merge ? merge(dbias, dweight) : static_cast<double>(layer.rows);
+  for (size_t i = 0; i < c; ++i) {
+    finish_input_gradient(layer, static_cast<int64_t>(i), n, dbias[i], dweight[i], of_dz, of_x, constant);
+  }
+}
+
 }  // namespace
 
 template <class T, class In>
 void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const CpuKernels<float>& kernels,
-                                    int threads) {
+                                    int threads, const MergeMoments& merge) {
   const auto& passes = batch_norm_passes<T, In>(kernels);
   const auto sums = sums_over_rows(layer.rows, layer.c, threads,
                                    [&](auto... range) { passes.statistics(layer, range...); });
   const auto c = static_cast<size_t>(layer.c);
   std::vector<float> scale(c), shift(c);
-  for (size_t i = 0; i < c; ++i) {
-    finish_statistics(layer, static_cast<int64_t>(i), sums[i], sums[c + i], scale.data(), shift.data());
-  }
+  finish_forward(layer, sums, merge, scale.data(), shift.data());
   parallel_ranges(layer.rows, threads, [&](int64_t first, int64_t last, int64_t) {
     passes.apply(layer, scale.data(), shift.data(), first, last);
   });
@@ -54,27 +93,30 @@ void batch_norm_relu_forward_on_cpu(const BatchNormForward<T, In>& layer, const 
 
 template <class T, class In>
 void batch_norm_relu_backward_on_cpu(const BatchNormBackward<T, In>& layer, const CpuKernels<float>& kernels,
-                                     int threads) {
+                                     int threads, const MergeGradients& merge) {
   const auto& passes = batch_norm_passes<T, In>(kernels);
   const auto sums = sums_over_rows(layer.rows, layer.c, threads,
                                    [&](auto... range) { passes.gradient_sums(layer, range...); });
   const auto c = static_cast<size_t>(layer.c);
   std::vector<float> of_dz(c), of_x(c), constant(c);
-  for (size_t i = 0; i < c; ++i) {
-    finish_gradients(layer, static_cast<int64_t>(i), sums[i], sums[c + i], of_dz.data(), of_x.data(),
-                     constant.data());
-  }
+  finish_backward(layer, sums, merge, of_dz.data(), of_x.data(), constant.data());
   parallel_ranges(layer.rows, threads, [&](int64_t first, int64_t last, int64_t) {
     passes.input_gradient(layer, of_dz.data(), of_x.data(), constant.data(), first, last);
   });
 }
 
 using Floats = CpuKernels<float>;
-template void batch_norm_relu_forward_on_cpu(const BatchNormForward<float>&, const Floats&, int);
-template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16>&, const Floats&, int);
-template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16, float>&, const Floats&, int);
-template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<float>&, const Floats&, int);
-template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16>&, const Floats&, int);
-template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16, float>&, const Floats&, int);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<float>&, const Floats&, int,
+                                             const MergeMoments&);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16>&, const Floats&, int,
+                                             const MergeMoments&);
+template void batch_norm_relu_forward_on_cpu(const BatchNormForward<Bf16, float>&, const Floats&, int,
+                                             const MergeMoments&);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<float>&, const Floats&, int,
+                                              const MergeGradients&);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16>&, const Floats&, int,
+                                              const MergeGradients&);
+template void batch_norm_relu_backward_on_cpu(const BatchNormBackward<Bf16, float>&, const Floats&, int,
+                                              const MergeGradients&);
 
 }  // namespace lockstep
