@@ -5,7 +5,6 @@
 
 #include <charconv>
 #include <optional>
-#include <set>
 
 #include <torch/cuda.h>
 
@@ -100,24 +99,6 @@ std::vector<torch::Device> usable_devices(std::string_view spec) {
       throw DeviceError(problem->what(), problem->hint());
   }
   return devices;
-}
-
-std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
-                                       const std::function<bool(int, int)>& access) {
-  std::set<int> gpus;
-  for (const auto& device : devices) {
-    if (device.is_cuda()) gpus.insert(device.index());
-  }
-  std::vector<std::string> pairs;
-  for (const int a : gpus) {
-    for (const int b : gpus) {
-      if (a < b && !(access(a, b) && access(b, a))) pairs.push_back(fmt::format("cuda:{} and cuda:{}", a, b));
-    }
-  }
-  if (pairs.empty()) return std::nullopt;
-  return fmt::format(
-      "{} cannot read each other's memory (no peer access): copies between them go through the host",
-      fmt::join(pairs, ", "));
 }
 
 torch::Device try_gpu(int i, int gpus) {

@@ -3,14 +3,10 @@
 
 #include <torch/types.h>
 
-#include <functional>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <lockstep/support/cuda/info.h>
 
 namespace lockstep {
 
@@ -33,11 +29,6 @@ std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visib
 // parse_devices() that also checks whether this program can compute on the devices: throws DeviceError for a
 // GPU that it has no kernels for, and with a CPU in the list what cpu_capability() throws.
 std::vector<torch::Device> usable_devices(std::string_view spec);
-
-// A warning that names the GPUs of the list that cannot read each other's memory, so that copies between them
-// go through the host; nullopt if there are none. access(a, b): whether GPU a can read b's memory.
-std::optional<std::string> peer_notice(std::span<const torch::Device> devices,
-                                       const std::function<bool(int, int)>& access = cuda_peer_access);
 
 // The chapter's try_gpu: the i-th GPU, or the CPU if there is none.
 torch::Device try_gpu(int i = 0, int gpus = visible_gpus());

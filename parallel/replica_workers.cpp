@@ -7,6 +7,7 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
+#include <lockstep/parallel/threads/worker_pool.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stream.h>
 
@@ -39,6 +40,8 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
         set_up_replica_thread({.rank = local, .devices = devices_, .threads = threads});
   });
 }
+
+ReplicaWorkers::~ReplicaWorkers() = default;
 
 // Marks the ends of what the caller has queued on its current streams.
 ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {

@@ -12,12 +12,11 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/parallel/threads/worker_pool.h>
-
 namespace lockstep {
 
 class Communicator;
 class Endpoint;
+class WorkerPool;
 
 class ReplicaWorkers {
  public:
@@ -25,6 +24,7 @@ class ReplicaWorkers {
   // there are enough. Each replica on a GPU gets its own stream, so that several on one GPU work at the same
   // time. Throws UsageError for more than 16 replicas on one GPU, which has no streams for them.
   ReplicaWorkers(std::vector<torch::Device> devices, int threads);
+  ~ReplicaWorkers();  // waits for the tasks under way
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }

@@ -1,9 +1,6 @@
 // Names of enumerations' values. Each enumeration has a table of Choices beside it.
 #pragma once
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -36,14 +33,16 @@ std::string_view name_of(const Choice<Enum> (&choices)[kCount], Enum value) {
   return "?";
 }
 
+// Throws the UsageError of a name that is none of these.
+[[noreturn]] void throw_unknown_name(std::string_view name, const std::vector<std::string>& known);
+
 // The value of this name. Throws UsageError, which lists the names, if there is none.
 template <class Enum, size_t kCount>
 Enum value_of(const Choice<Enum> (&choices)[kCount], std::string_view name) {
   for (const auto& choice : choices) {
     if (choice.name == name) return choice.value;
   }
-  throw UsageError(fmt::format("unknown name '{}'", name),
-                   fmt::format("known names: {}", fmt::join(names_of(choices), ", ")));
+  throw_unknown_name(name, names_of(choices));
 }
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <lockstep/app/cli/usage.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <optional>

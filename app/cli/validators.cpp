@@ -1,6 +1,7 @@
 #include <lockstep/app/cli/validators.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <charconv>

@@ -1,6 +1,7 @@
 #include <lockstep/app/files/weights_file.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>

@@ -1,5 +1,6 @@
 // The figure of a sweep.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdint>

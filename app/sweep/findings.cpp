@@ -1,6 +1,7 @@
 #include <lockstep/app/sweep/findings.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 #include <lockstep/app/sweep/grid.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/peer_notice.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 

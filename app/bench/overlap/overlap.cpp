@@ -19,6 +19,7 @@
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/support/atomic_file.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {

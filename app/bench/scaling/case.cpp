@@ -1,6 +1,7 @@
 #include <lockstep/app/bench/scaling/case.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 

@@ -5,6 +5,7 @@
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/peer_notice.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;

@@ -1,5 +1,8 @@
 // What a configuration that repeats a run says.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <lockstep/tests/catch.h>
+
 #include <filesystem>
 #include <fstream>
 #include <string>

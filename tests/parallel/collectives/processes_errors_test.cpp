@@ -1,5 +1,7 @@
 // Errors of collectives between the replicas of several processes.
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
+
 #include <atomic>
 #include <future>
 #include <stdexcept>

@@ -1,5 +1,6 @@
 // Exercises 1 and 2: independent operators on one device.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
