@@ -1,16 +1,15 @@
-// Your own model and data, trained on two replicas with lockstep's Trainer, or on those of several processes.
-//
-//   own_model [DEVICES]                       default: cpux2
-//   lockstep launch -n 2 -- ./own_model cpu   in two processes; so do torchrun --no-python, mpirun and srun
+// Your own model and data, trained on two replicas with lockstep's Trainer, or on those of several processes:
+//   own_model [DEVICES [EPOCHS [FOLDER]]]     default: cpux2 10. FOLDER: a checkpoint, to which a later run
+//   returns lockstep launch -n 2 -- ./own_model cpu   in two processes; so do torchrun --no-python, mpirun
+//   and srun
 #include <torch/torch.h>
 
 #include <cstdio>
-#include <numeric>
 
+#include <lockstep/data/batch_order.h>
+#include <lockstep/data/train_checkpoint.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/parallel/world/world.h>
 #include <lockstep/support/classification.h>
 
 // Any LibTorch module that turns a batch into logits.
@@ -24,12 +23,12 @@ struct Net : torch::nn::Module {
 
 // The data on one device. A batch is gathered by row numbers.
 struct Rows : lockstep::BatchSource {
-  Rows(torch::Tensor images, torch::Tensor labels) : X(images), y(labels) {}
-  int64_t size() const override { return X.size(0); }
+  Rows(torch::Tensor X, torch::Tensor y) : all{X, y} {}
+  int64_t size() const override { return all.X.size(0); }
   void gather(const torch::Tensor& rows, lockstep::Inputs& into) const override {
-    into = {X.index_select(0, rows), y.index_select(0, rows)};
+    into = {all.X.index_select(0, rows), all.y.index_select(0, rows)};
   }
-  torch::Tensor X, y;
+  lockstep::Inputs all;
 };
 
 int main(int argc, char** argv) {
@@ -43,17 +42,18 @@ int main(int argc, char** argv) {
   options.lr.lr = .5;
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<Net>(int64_t{64}), data, data, options);
-  const bool prints = trainer.first_rank() == 0;
-
-  std::vector<int64_t> rows(4096);
-  std::iota(rows.begin(), rows.end(), 0);
-  for (int epoch = 1; epoch <= 10; ++epoch) {
-    for (size_t begin = 0; begin < rows.size(); begin += 256)
-      trainer.step(std::span(rows).subspan(begin, 256));
+  const std::filesystem::path folder = argc > 3 ? argv[3] : "";
+  if (exists(folder)) trainer.load(lockstep::read_train_state(lockstep::read_checkpoint(folder)));
+  const bool first = trainer.first_rank() == 0;  // one process prints and saves
+  for (int64_t epoch = trainer.steps_taken() / 16; epoch < (argc > 2 ? std::atoi(argv[2]) : 10); ++epoch) {
+    const auto order = lockstep::batch_order(/*seed=*/0, epoch, 4096);
+    for (size_t step = 0; step < 16; ++step) trainer.step(std::span(order).subspan(step * 256, 256));
     const auto sums = trainer.take_sums();
-    if (prints) std::printf("epoch %d: loss %.4f\n", epoch, sums.loss / static_cast<double>(sums.rows));
+    if (first) std::printf("epoch %d: loss %.9f\n", int(epoch + 1), sums.loss / double(sums.rows));
+    const auto state = trainer.state();
+    if (first && !folder.empty()) lockstep::write_checkpoint(folder, lockstep::to_checkpoint(state));
   }
   const auto test = trainer.evaluate();
-  if (prints) std::printf("accuracy %.3f on %d replicas\n", test.accuracy(), trainer.world_size());
+  if (first) std::printf("accuracy %.3f on %d replicas\n", test.accuracy(), trainer.world_size());
   return test.accuracy() > .95 ? 0 : 1;
 }

@@ -16,11 +16,11 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
-#include <lockstep/parallel/train_state.h>
 #include <lockstep/parallel/trainer_options.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {

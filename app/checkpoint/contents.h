@@ -1,9 +1,5 @@
-// What the files of a training run's checkpoint hold.
-//
-//   model.safetensors      weights and batch-norm statistics, as of `train --save`
-//   optimizer.safetensors  momentum, moments
-//   replicas.safetensors   RANK.buffers.NAME, RANK.rows_trained, RANK.host_generator, RANK.device_generator
-//   state.json             steps, shares of the batch, progress, plan, versions
+// What the files of a training run's checkpoint hold: those of data/train_checkpoint.h, where
+// model.safetensors is as of `train --save`, and state.json also has the progress, the plan and versions.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +9,7 @@
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/train/progress.h>
 #include <lockstep/data/checkpoint.h>
-#include <lockstep/parallel/train_state.h>
+#include <lockstep/support/train_state.h>
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/train_state.h>
+#include <lockstep/support/train_state.h>
 
 namespace lockstep {
 

@@ -18,10 +18,10 @@
 #include <lockstep/parallel/optimizer/optimizer.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
-#include <lockstep/parallel/train_state.h>
 #include <lockstep/parallel/training/captured_steps.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/notice.h>
+#include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 
 #include <torch/types.h>
 
-#include <lockstep/parallel/train_state.h>
+#include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace torch::nn {

@@ -71,7 +71,7 @@ TEST_CASE("files that are not a run's checkpoint are refused") {
   refused(with("/progress/epoch", "0"), "epoch 0");
   refused(with("/progress/epoch", "4611686018427387904"), "epoch 4611686018427387904");
   refused(with("/file_bytes/metrics.csv", "-1"), "-1 bytes of metrics.csv");
-  refused(with("/steps", "-3"), "after -3 in all");
+  refused(with("/steps", "-3"), "state.json has -3 steps");
   refused(with("/progress/accuracy", list_of("0", 250'001)), "JSON that is too long");
   refused(with("/environment", list_of("[]", 10'001)), "JSON that is too long");
   refused([](auto& c) { c.tensors.erase("optimizer.safetensors"); }, "it has no optimizer.safetensors");

@@ -1,5 +1,6 @@
 // All that the next step of a Trainer depends on. A Trainer that loads the state of another one goes on as
-// that one would have: Trainer::state() and Trainer::load().
+// that one would have: Trainer::state() and Trainer::load() (parallel/trainer.h). data/train_checkpoint.h
+// keeps it in files.
 #pragma once
 
 #include <torch/types.h>

@@ -1,0 +1,26 @@
+// A Trainer's state in the files of a checkpoint.
+//
+//   model.safetensors      weights and batch-norm statistics, by the module's names
+//   optimizer.safetensors  momentum, moments
+//   replicas.safetensors   RANK.buffers.NAME, RANK.rows_trained, RANK.host_generator, RANK.device_generator
+//   state.json             {"steps": ..., "split": [...]}
+//
+//   write_checkpoint("run/epoch-3", to_checkpoint(trainer.state()));            // in the process of rank 0
+//   trainer.load(read_train_state(read_checkpoint("run/epoch-3")));
+#pragma once
+
+#include <lockstep/data/checkpoint.h>
+#include <lockstep/support/train_state.h>
+
+namespace lockstep {
+
+inline constexpr const char* kModelFile = "model.safetensors";
+inline constexpr const char* kStateFile = "state.json";
+
+Checkpoint to_checkpoint(TrainState state);
+
+// The inverse. Other files, and other fields of state.json, are the caller's. Throws WeightsError if the
+// files are not those of a Trainer's state.
+TrainState read_train_state(Checkpoint checkpoint);
+
+}  // namespace lockstep
