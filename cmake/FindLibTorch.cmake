@@ -6,19 +6,7 @@
 set(_wanted 2.15)      # scripts/setup.sh downloads it
 set(_tried 2.11 2.15)  # tested versions; support/torch_compat.h says how they differ
 
-# Sets `out` to the group of `regex` in the first of these files that matches.
-function(_lockstep_read_version out regex)
-  set(${out} "" PARENT_SCOPE)
-  foreach(file IN LISTS ARGN)
-    if(EXISTS "${file}")
-      file(STRINGS "${file}" lines REGEX "${regex}" LIMIT_COUNT 1)
-      if(lines MATCHES "${regex}")
-        set(${out} "${CMAKE_MATCH_1}" PARENT_SCOPE)
-        return()
-      endif()
-    endif()
-  endforeach()
-endfunction()
+include(LockstepTorchFolder)
 
 set(_root "${LOCKSTEP_BUILD_TORCH}")
 if(NOT _root)
@@ -39,8 +27,7 @@ elseif(NOT _root)
 endif()
 
 set(_another "-DLOCKSTEP_BUILD_TORCH=<site-packages/torch or libtorch folder of ${_wanted}>, or leave it out and run scripts/setup.sh")
-_lockstep_read_version(LibTorch_VERSION "([0-9]+\\.[0-9]+\\.[0-9]+[^'\" ]*)"
-  "${_root}/version.py" "${_root}/build-version" "${_root}/include/torch/headeronly/version.h")
+lockstep_torch_version(LibTorch_VERSION "${_root}")
 if(NOT LibTorch_VERSION)
   lockstep_stop("${_root} is not a LibTorch folder: it has neither version.py nor build-version" "${_another}")
 endif()
@@ -54,25 +41,17 @@ if(LibTorch_UNTRIED AND NOT LOCKSTEP_BUILD_TORCH_UNTRIED)
   lockstep_stop("LibTorch ${LibTorch_VERSION} in ${_root}, but lockstep was tested only with ${_names}"
     "${_another}.\n       LOCKSTEP_BUILD_TORCH_UNTRIED=on builds with this one anyway")
 endif()
-foreach(_file include/ATen/ATen.h include/torch/csrc/api/include/torch/torch.h lib/libc10.so lib/libtorch_cpu.so)
-  if(NOT EXISTS "${_root}/${_file}")
-    lockstep_stop("LibTorch in ${_root} is incomplete: no ${_file}" "${_another}")
-  endif()
-endforeach()
-# The library's symbols show its ABI: __cxx11 is in the names of the new one.
-file(STRINGS "${_root}/lib/libc10.so" _new_abi REGEX "__cxx11" LIMIT_COUNT 1)
+lockstep_torch_missing(_missing "${_root}")
+if(_missing)
+  lockstep_stop("LibTorch in ${_root} is incomplete: no ${_missing}" "${_another}")
+endif()
+lockstep_torch_new_abi(_new_abi "${_root}")
 if(NOT _new_abi)
   lockstep_stop("LibTorch in ${_root} was built with the old C++ ABI (_GLIBCXX_USE_CXX11_ABI=0), which cannot be linked here"
     "${_another}")
 endif()
 
-set(LibTorch_CUDA_VERSION "")
-if(EXISTS "${_root}/lib/libtorch_cuda.so" AND EXISTS "${_root}/lib/libc10_cuda.so")
-  _lockstep_read_version(LibTorch_CUDA_VERSION "cuda.*([0-9][0-9]\\.[0-9])" "${_root}/version.py")
-  if(NOT LibTorch_CUDA_VERSION AND LibTorch_VERSION MATCHES "\\+cu([0-9][0-9])([0-9])")
-    set(LibTorch_CUDA_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}")
-  endif()
-endif()
+lockstep_torch_cuda_version(LibTorch_CUDA_VERSION "${_root}" "${LibTorch_VERSION}")
 if(LOCKSTEP_CUDA AND NOT LibTorch_CUDA_VERSION)
   if(LOCKSTEP_CUDA_CHOICE STREQUAL "on")
     lockstep_stop("CUDA is on, but LibTorch ${LibTorch_VERSION} in ${_root} is a CPU-only build"
@@ -87,15 +66,6 @@ set(LibTorch_ROOT_DIR "${_root}")
 # (LockstepLibraries fills it).
 set(LOCKSTEP_FMT_FIRST "${PROJECT_BINARY_DIR}/include_first")
 
-foreach(_library c10 torch_cpu)
-  add_library(LibTorch::${_library} SHARED IMPORTED)
-  set_target_properties(LibTorch::${_library} PROPERTIES IMPORTED_LOCATION "${_root}/lib/lib${_library}.so")
-endforeach()
-add_library(LibTorch::torch INTERFACE IMPORTED)
-target_include_directories(LibTorch::torch SYSTEM INTERFACE
-  "${LOCKSTEP_FMT_FIRST}" "${_root}/include" "${_root}/include/torch/csrc/api/include")
-target_compile_definitions(LibTorch::torch INTERFACE USE_DISTRIBUTED USE_C10D_GLOO)
-target_link_libraries(LibTorch::torch INTERFACE LibTorch::torch_cpu LibTorch::c10)
-# torch's libraries refer to CUDA libraries that a program without CUDA never loads.
-target_link_options(LibTorch::torch INTERFACE -Wl,--allow-shlib-undefined)
+lockstep_import_torch("${_root}")
+target_include_directories(LibTorch::torch SYSTEM BEFORE INTERFACE "${LOCKSTEP_FMT_FIRST}")
 set(LibTorch_FOUND TRUE)

@@ -28,6 +28,10 @@ if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     $<$<CONFIG:Release>:-munroll-only-small-loops> $<$<CONFIG:Release>:-mvzeroupper>)
 endif()
 
+# One compilation serves the program and liblockstep.so. As in a program, functions of one source may be inlined.
+add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
+                    $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)
+
 # Warnings are errors in lockstep's own code: torch and the other libraries are SYSTEM includes. With newer compilers than
 # CI's they stay warnings, since those may have new ones.
 set(_error "")

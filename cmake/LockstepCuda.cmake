@@ -56,11 +56,8 @@ add_library(LibTorch::cudart SHARED IMPORTED)
 set_target_properties(LibTorch::cudart PROPERTIES IMPORTED_LOCATION "${_cudart}")
 target_include_directories(LibTorch::cudart SYSTEM INTERFACE ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES})
 
-# lockstep refers to no symbol of libtorch_cuda: the linker would drop it, and torch would find no CUDA backend.
-set(_lib "${LibTorch_ROOT_DIR}/lib")
-target_link_libraries(LibTorch::torch INTERFACE
-  "-Wl,--push-state,--no-as-needed,${_lib}/libtorch_cuda.so,${_lib}/libc10_cuda.so,--pop-state" LibTorch::cudart)
-target_compile_definitions(LibTorch::torch INTERFACE USE_CUDA USE_C10D_NCCL)
+lockstep_import_torch_cuda("${LibTorch_ROOT_DIR}")
+target_link_libraries(LibTorch::torch INTERFACE LibTorch::cudart)
 
 # NCCL: the copy beside torch, which torch loads; else the one of setup.sh --cuda-compiler, to compile with; else the
 # system's. A build without NCCL lacks only --allreduce nccl.

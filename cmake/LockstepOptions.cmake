@@ -14,12 +14,18 @@ function(lockstep_stop problem remedy)
   message(FATAL_ERROR "\nlockstep: ${problem}\n  fix: ${remedy}\n")
 endfunction()
 
-# Sets `out` to the matches of `pattern` in the downloads that scripts/setup.sh has completed.
-function(lockstep_fetched out pattern)
+# Sets `out` to the folder of the downloads of scripts/setup.sh.
+function(lockstep_cache_folder out)
   set(cache "$ENV{HOME}/.cache/lockstep")
   if(NOT "$ENV{XDG_CACHE_HOME}" STREQUAL "")
     set(cache "$ENV{XDG_CACHE_HOME}/lockstep")
   endif()
+  set(${out} "${cache}" PARENT_SCOPE)
+endfunction()
+
+# Sets `out` to the matches of `pattern` in the downloads that scripts/setup.sh has completed.
+function(lockstep_fetched out pattern)
+  lockstep_cache_folder(cache)
   file(GLOB matches "${cache}/${pattern}")
   set(found "")
   foreach(match IN LISTS matches)

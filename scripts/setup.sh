@@ -8,6 +8,8 @@
 #   scripts/setup.sh --lint          also clang-format and clang-tidy (45 MB); scripts/test.sh --all passes this
 #   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
+#   scripts/setup.sh --install DIR   also builds lockstep and installs it into DIR (bin/, lib/, include/, ...), where it needs
+#                                    neither this folder nor the downloads; an older version there is replaced
 #   scripts/setup.sh --bundle DIR    libraries and data set for a machine without network (use: LOCKSTEP_BUILD_BUNDLE=DIR,
 #                                    LOCKSTEP_DATA=DIR/fashion-mnist, and LOCKSTEP_BUILD_TORCH=...)
 #   scripts/setup.sh --clean         removes all downloads
@@ -19,7 +21,7 @@
 #   LOCKSTEP_BUILD_TORCH_UNTRIED=on  accepts any version of it
 #   LOCKSTEP_BUILD_BUNDLE=PATH       uses the libraries of this bundle, installs none
 # Exit code: 0 when everything is there, 1 when something is missing (with a message what to do), 2 for a wrong argument.
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
 check_system() {
   if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
@@ -201,7 +203,24 @@ clean() {
   say "removed $size: $cache"
 }
 
-want_tests=no want_lint=no want_python=no want_nvcc=no quiet=no bundle=
+# Before anything is fetched or built. DIR need not exist.
+need_writable() {
+  local there=$1
+  while [ ! -e "$there" ]; do
+    there=$(dirname "$there")
+  done
+  [ -d "$there" ] || die "cannot install into $1: $there is not a folder" "name another folder"
+  [ -w "$there" ] || die "cannot install into $1: you may not write to $there" \
+    "name another folder, or as root: scripts/setup.sh --install $1"
+}
+
+build_and_install() {
+  build release "lockstep_cli lockstep_shared"
+  step "install" "the message above" cmake --install "$root/build/release" --prefix "$1"
+  say "installed: $1/bin/lockstep"
+}
+
+want_tests=no want_lint=no want_python=no want_nvcc=no quiet=no bundle='' install=''
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) want_tests=yes ;;
@@ -211,6 +230,11 @@ while [ $# -gt 0 ]; do
     --bundle)
       [ $# -ge 2 ] || { say "--bundle needs a folder"; exit 2; }
       bundle=$2 want_tests=yes
+      shift
+      ;;
+    --install)
+      [ $# -ge 2 ] || { say "--install needs a folder"; exit 2; }
+      install=$(realpath -m "$2")
       shift
       ;;
     --clean)
@@ -233,6 +257,7 @@ done
 
 check_system
 cuda_wanted || true  # exits for a wrong LOCKSTEP_BUILD_CUDA
+[ -z "$install" ] || need_writable "$install"
 if ! nothing_to_do; then
   locked "$cache.lock" set_up
 elif [ "$quiet" = no ]; then
@@ -242,4 +267,5 @@ if [ -n "$bundle" ]; then
   source "$root/scripts/bundle.sh"
   make_bundle "$bundle"
 fi
+[ -z "$install" ] || build_and_install "$install"
 [ "$want_python" = no ] || echo "$torch_full/bin/python"

@@ -90,7 +90,7 @@ build_cuda() {
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli compare_case cuda_tests") &&
+    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli lockstep_shared compare_case cuda_tests") &&
     summary+=("cuda: the program and its CUDA tests compiled and linked")
 }
 

@@ -256,6 +256,32 @@ case_tests_when_asked() {  # the program needs no test library; a folder configu
   "$tree/scripts/test.sh" >"$work/output" 2>&1 || fail "test.sh failed"
   called 2 "cmake --preset release"  # as it was
 }
+case_install() {  # sets up, builds the program and the library, and installs them
+  scripts_alone
+  cp "$root/scripts/setup.sh" "$tree/scripts/"
+  working_pip
+  "$tree/scripts/setup.sh" --install "$work/prefix" >"$work/output" 2>&1 || fail "setup.sh failed"
+  called 1 "--target $cpu"
+  called 1 "--target lockstep_cli lockstep_shared"
+  called 1 "cmake --install $tree/build/release --prefix $work/prefix"
+  [ "$(tail -n 1 "$calls")" = "cmake --install $tree/build/release --prefix $work/prefix" ] || fail "it installs too early"
+  says "lockstep: installed: $work/prefix/bin/lockstep"
+  (cd "$work" && "$tree/scripts/setup.sh" --install there) >"$work/output" 2>&1 || fail "setup.sh failed"
+  called 1 "--prefix $work/there"
+}
+case_install_refusals() {  # before anything is fetched
+  setup 2 --install
+  says "--install needs a folder"
+  touch "$work/file"
+  setup 1 --install "$work/file/prefix"
+  says "cannot install into $work/file/prefix: $work/file is not a folder" "fix: name another folder"
+  if [ "$(id -u)" -ne 0 ]; then
+    mkdir -m 500 "$work/closed"
+    setup 1 --install "$work/closed/prefix"
+    says "cannot install into $work/closed/prefix: you may not write to $work/closed" "as root: scripts/setup.sh --install"
+  fi
+  called 0 python3
+}
 case_bundle() {
   local folder=$work/bundle libraries="-lfmt -lz -lcrypto"
   if [ -n "${LOCKSTEP_BUILD_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then

@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# consumers.sh: the examples are built from the installed tree as programs of users, and run.
+source "$(dirname "$0")/installed.sh"
+
+# A program of a user's own project: own_model by find_package(lockstep), with CMake's defaults.
+builds_by_cmake() {
+  mkdir "$work/by_cmake"
+  cp "$root/examples/own_model.cpp" "$work/by_cmake/"
+  cat >"$work/by_cmake/CMakeLists.txt" <<'CMAKE'
+cmake_minimum_required(VERSION 3.25)
+project(consumer LANGUAGES CXX)
+find_package(lockstep 0.2 REQUIRED)
+add_executable(own_model own_model.cpp)
+target_link_libraries(own_model PRIVATE lockstep::lockstep)
+CMAKE
+  build "$work/by_cmake"
+}
+
+# The other one by hand.
+builds_by_pkg_config() {
+  local flags libraries
+  command -v pkg-config >/dev/null || { echo "not tested: no pkg-config"; return; }
+  export PKG_CONFIG_PATH=$prefix/$LIBDIR/pkgconfig
+  [ "$(pkg-config --modversion lockstep)" = "$VERSION" ] || fail "pkg-config names another version"
+  flags=$(pkg-config --cflags lockstep)
+  libraries=$(pkg-config --libs lockstep)
+  # shellcheck disable=SC2086  # several flags
+  (cd "$work" && quietly ${ccache:+"$ccache"} "$CXX" -std=c++20 $flags -c "$root/examples/own_loop.cpp" -o own_loop.o)
+  # shellcheck disable=SC2086
+  quietly "$CXX" "$work/own_loop.o" $libraries -o "$work/own_loop"
+}
+
+# Two replicas; the second half from the checkpoint of the first. The losses are those of one run, to the last digit.
+own_model_resumes() {
+  local program=$work/by_cmake/build/own_model folder=$work/checkpoint
+  "$program" cpux2 10 >"$work/whole"
+  "$program" cpux2 5 "$folder" >"$work/halves" || true  # its accuracy need not be reached yet
+  "$program" cpux2 10 "$folder" >"$work/second"
+  [ "$(head -n 1 "$work/second" | cut -d: -f1)" = "epoch 6" ] || fail "it did not go on: $(cat "$work/second")"
+  diff <(grep epoch "$work/whole") <(grep -h epoch "$work/halves" "$work/second") ||
+    fail "the resumed run is another one than the whole one (<)"
+}
+
+own_loop_runs_in_two_processes() {
+  [ -e "$work/own_loop" ] || return 0
+  "$prefix/bin/lockstep" launch -n 2 -- "$work/own_loop" cpu >"$work/two" 2>&1 || fail "$(cat "$work/two")"
+  grep -q 'on 2 replicas' "$work/two" || fail "expected two replicas: $(cat "$work/two")"
+}
+
+install_into "$prefix"
+run_checks builds_by_cmake builds_by_pkg_config own_model_resumes own_loop_runs_in_two_processes
