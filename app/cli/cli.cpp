@@ -21,6 +21,7 @@
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/cli/version.h>
+#include <lockstep/app/completion/completion.h>
 #include <lockstep/app/data_verify.h>
 #include <lockstep/app/demo.h>
 #include <lockstep/app/devices.h>
@@ -162,6 +163,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_help(*app);
   setup_version(*app);
   app->footer("'lockstep SUBCOMMAND --help' lists the flags of a subcommand. " + app->get_footer());
+  setup_completion(*app);
 
   apply_conventions(*app);
   app->parse_complete_callback([root = app.get()] {

@@ -5,7 +5,12 @@
 
 #include <string>
 
+#include <lockstep/app/cli/outline.h>
+
 namespace lockstep {
+
+// "lockstep help [SUBCOMMAND...] [FLAGS]"
+std::string usage_line(const CommandOutline& command);
 
 class HelpFormatter : public CLI::FormatterBase {
  public:

@@ -50,7 +50,7 @@ CLI::Validator known_recipe() {
         problem += problem.find('\n') == std::string::npos ? '\n' : ' ';
         return problem + "'lockstep recipes' describes all of them,";
       },
-      "");
+      known.get_description());
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ void add_run_folder_flags(CLI::App& train, TrainFlags& options) {
   train
       .add_option("--resume-anyway", options.resume_anyway,
                   "Take this setting from the command line although the checkpoint has another one")
-      ->check(CLI::Validator(one_of(changeable_settings()), ""))
+      ->check(one_of(changeable_settings()))
       ->type_name("SETTING");
   add_choice(train, "--on-nan", options.on_nan, kOnNanNames,
              "When a loss is not finite: stop, or go on from the newest checkpoint, with the batches behind "
