@@ -25,6 +25,7 @@
 #include <lockstep/app/data_verify.h>
 #include <lockstep/app/demo.h>
 #include <lockstep/app/devices.h>
+#include <lockstep/app/doctor/doctor.h>
 #include <lockstep/app/eval.h>
 #include <lockstep/app/launch/launch.h>
 #include <lockstep/app/list_recipes.h>
@@ -159,6 +160,7 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_demo(*app);
   setup_devices(*app);
   setup_checkpoint(*app);
+  setup_doctor(*app);
   setup_data(*app);
   setup_help(*app);
   setup_version(*app);

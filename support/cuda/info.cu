@@ -57,6 +57,12 @@ std::vector<CudaDevice> cuda_devices() {
 
 std::string cuda_build() { return "CUDA " + version_text(CUDART_VERSION); }
 
+std::string cuda_driver() {
+  const int version = driver_version();
+  cudaGetLastError();
+  return version > 0 ? version_text(version) : "";
+}
+
 std::optional<std::string> cuda_problem() {
   int count = 0;
   const cudaError_t status = cudaGetDeviceCount(&count);

@@ -25,6 +25,9 @@ std::vector<CudaDevice> cuda_devices();
 // "CUDA 13.0", the version this program was built with, or "without CUDA".
 std::string cuda_build();
 
+// The newest CUDA that the machine's driver knows, "13.0"; empty without a driver or in a build without CUDA.
+std::string cuda_driver();
+
 // One sentence that says why CUDA cannot be used; nullopt if it can.
 std::optional<std::string> cuda_problem();
 

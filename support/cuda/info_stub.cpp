@@ -7,6 +7,8 @@ std::vector<CudaDevice> cuda_devices() { return {}; }
 
 std::string cuda_build() { return "without CUDA"; }
 
+std::string cuda_driver() { return {}; }
+
 std::optional<std::string> cuda_problem() { return "this lockstep was built without CUDA"; }
 
 std::optional<Error> cuda_device_problem(int) { return std::nullopt; }

@@ -1,6 +1,9 @@
 // The built program: exit codes, standard output and standard error.
 #include <lockstep/tests/catch.h>
 #include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
@@ -134,6 +137,29 @@ TEST_CASE("misspelt words") {
   check_refused(program({"devces"}), "unknown subcommand 'devces'",
                 "did you mean 'devices'? see 'lockstep --help'");
   check_refused(program({"devices", "--colr", "never"}), "unknown flag '--colr' for 'lockstep devices'",
+TEST_CASE("lockstep doctor checks this machine, and its exit code says whether a check failed") {
+  const TempFolder folder;
+  std::ofstream(folder / "not-a-folder") << "x";
+  const auto run = [&](const Words& words) {
+    return run_process(program(Words{"doctor", "--output", folder.path().string()} + words));
+  };
+  const auto good = run({"--data", "synthetic", "--json"});
+  const auto found = nlohmann::json::parse(good.out);
+  CHECK(found.at("checks").size() >= 15);
+  CHECK(good.exit_code == (found.at("ok") == true ? 0 : 1));
+  for (const auto& check : found.at("checks")) {
+    if (check.at("name") == "data" || check.at("name") == "run folder") CHECK(check.at("health") != "fail");
+    if (check.at("name") == "data") CHECK(check.at("text") == "synthetic: no files");
+  }
+  const auto bad = run({"--data", (folder / "not-a-folder").string()});
+  CHECK(bad.exit_code == 1);
+  CHECK_THAT(bad.out, ContainsSubstring("\nfail  data           "));
+  CHECK_THAT(bad.err, StartsWith("lockstep: error: ") && ContainsSubstring(" checks failed: ") &&
+                          ContainsSubstring("data"));
+  CHECK(std::filesystem::is_regular_file(folder / "not-a-folder"));
+  CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
+}
+
                 "did you mean '--color'? see 'lockstep devices --help'");
   check_refused(program({"devices", "--color", "nevr"}), "--color must be auto, always or never, got 'nevr'",
                 "did you mean 'never'? see 'lockstep devices --help'");

@@ -4,8 +4,8 @@
 A command is a line of a block marked `sh` that begins with `lockstep` or `./scripts/run.sh`, or inline code that does
 and has a flag. scripts/experiments.py runs the commands of docs/experiments.md and compares what they print. The
 commands of a page run in its order in one folder, since some read what others have written. Data are synthetic, and
-sizes are replaced by small ones. A command for GPUs may end with 0 or 5, `data verify` with 0 or 3; any other one must
-end with 0.
+sizes are replaced by small ones. A command for GPUs may end with 0 or 5, `data verify` with 0 or 3, `doctor` with
+0 or 1; any other one must end with 0.
 
 Not run here, but by tests/launchers with the words of the page: a command with --rank, which waits for other processes,
 and lockstep under other launchers (torchrun, mpirun, srun).
@@ -36,6 +36,7 @@ SMALLER = {"--batch-size": "16", "--limit-train": "256", "--limit-test": "64", "
 WRITES = ("--save", "--metrics", "--trace", "--json", "--output", "plot", ">")
 GPU_REFUSED = 5  # exit code: no such device
 DATA_MISSING = 3  # exit code: the data set is not installed
+CHECK_FAILED = 1  # exit code: of this machine
 
 
 def shown(page):
@@ -68,6 +69,8 @@ def accepted(words):
     """The exit codes with which a command may end, and what is added to it."""
     if any("cuda" in word for word in words):
         return (0, GPU_REFUSED), ["--dry-run"] if words[0] == "train" and "--dry-run" not in words else []
+    if words[:1] == ["doctor"]:
+        return (0, CHECK_FAILED), []
     return ((0, DATA_MISSING) if words[:2] == ["data", "verify"] else (0,)), []
 
 

@@ -1,0 +1,41 @@
+// `lockstep doctor`: checks this machine for what makes runs fail or slow, and says what mends it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/app/doctor/checks.h>
+#include <lockstep/app/doctor/read_facts.h>
+#include <lockstep/app/terminal/terminal.h>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+// What a check found.
+struct Finished {
+  std::string_view name;
+  Judgement judgement;
+};
+
+// All checks, in order.
+std::vector<Finished> judge_all(const Facts& facts);
+
+// A line or more per check, and one that counts them; at most 80 columns where words allow it.
+std::string doctor_text(std::span<const Finished> all, const Style& style);
+
+// {"ok": whether no check failed, "counts": {"ok", "warn", "fail"},
+//  "checks": [{"name", "health": "ok", "warn" or "fail", "text", "hint": text or null}]}
+nlohmann::ordered_json doctor_json(std::span<const Finished> all);
+
+void setup_doctor(CLI::App& app);
+
+// Prints all checks. Throws FailedError, after that, if one failed.
+void run_doctor(const DoctorOptions& options, const Style& style);
+
+}  // namespace lockstep
