@@ -11,6 +11,7 @@
 #include <sstream>
 #include <string_view>
 
+#include <lockstep/app/cli/version.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/terminal/terminal.h>
@@ -96,7 +97,7 @@ Machine this_machine() {
                        {"MKL", version_in(at::get_mkl_version())},
                        {"CUDA", version_in(cuda_build())},
                        {"NCCL", version_in(nccl_version())},
-                       {"compiler", "g++ " __VERSION__}};
+                       {"compiler", compiler_text()}};
   return machine;
 }
 

@@ -131,8 +131,8 @@ void setup_help(CLI::App& app) {
 }
 
 void setup_version(CLI::App& app) {
-  auto* version = app.add_subcommand("version", "Show the version");
-  version->callback([] { write_stdout(version_text() + "\n"); });
+  auto* version = app.add_subcommand("version", "Show the versions, of LibTorch and the compiler, too");
+  version->callback([] { write_stdout(version_lines() + "\n"); });
 }
 
 }  // namespace
@@ -143,7 +143,8 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   app->formatter(std::make_shared<HelpFormatter>());
   app->option_defaults()->always_capture_default();  // the help shows each default
   app->set_help_flag("-h,--help", "Show this help");
-  app->set_version_flag("-V,--version", version_text, "Show the version");
+  app->set_version_flag("-V,--version", version_lines,
+                        "Show the versions, of LibTorch and the compiler, too");
   app->add_option("--color", "Colours; auto: only on a terminal")
       ->default_str("auto")
       ->check(one_of({"auto", "always", "never"}));
@@ -159,13 +160,13 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
   setup_sweep(*app);
   setup_demo(*app);
   setup_devices(*app);
-  setup_checkpoint(*app);
   setup_doctor(*app);
+  setup_checkpoint(*app);
   setup_data(*app);
+  setup_completion(*app);
   setup_help(*app);
   setup_version(*app);
   app->footer("'lockstep SUBCOMMAND --help' lists the flags of a subcommand. " + app->get_footer());
-  setup_completion(*app);
 
   apply_conventions(*app);
   app->parse_complete_callback([root = app.get()] {

@@ -10,6 +10,7 @@
 #include <iterator>
 #include <vector>
 
+#include <lockstep/app/cli/version.h>
 #include <lockstep/app/devices.h>
 #include <lockstep/support/counted.h>
 
@@ -44,6 +45,7 @@ nlohmann::ordered_json environment_json() {
   const auto machine = this_machine();
   nlohmann::ordered_json json{
       {"date", fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::chrono::system_clock::now()))},
+      {"commit", built_commit()},
       {"cpu", machine.cpu},
       {"cores", machine.cores},
       {"instructions", machine.instructions},
@@ -69,9 +71,9 @@ std::string environment_text() {
     text += fmt::format("# {:<10} {}, compute capability {}.{}\n", fmt::format("cuda:{}", i), gpu.name,
                         gpu.capability_major, gpu.capability_minor);
   }
-  std::string versions;
+  auto versions = fmt::format("commit {}", built_commit());
   for (const auto& [name, version] : machine.libraries) {
-    versions += fmt::format("{}{} {}", versions.empty() ? "" : ", ", name, version);
+    versions += fmt::format(", {} {}", name, version);
   }
   return text + fmt::format("# {:<10} {}\n", "versions", versions);
 }

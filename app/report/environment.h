@@ -9,7 +9,7 @@ namespace lockstep {
 // The command as typed, without the program's folder: "lockstep bench allreduce --devices cpux2".
 std::string command_line();
 
-// {"date" (UTC), "cpu", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries": {...}}
+// {"date" (UTC), "commit", "cpu", "cores", "instructions", "memory_bytes", "gpus": [...], "libraries": {...}}
 nlohmann::ordered_json environment_json();
 
 // The command and the environment as lines that begin with `#`.

@@ -53,7 +53,10 @@ TEST_CASE("help and version go to standard output") {
     CHECK(result.err.empty());
     CHECK_THAT(result.out,
                Catch::Matchers::Matches(
-                   "lockstep [0-9]+\\.[0-9]+\\.[0-9]+ \\(LibTorch 2\\.[0-9]+\\.[0-9]+.*, .*CUDA.*\\)\n"));
+                   "lockstep [0-9]+\\.[0-9]+\\.[0-9]+, commit [0-9a-z.-]+\n"
+                   "LibTorch 2\\.[0-9]+\\.[0-9]+.*, .*CUDA.*\n"
+                   "compiler (g|clang)\\+\\+ [0-9]+\\..*\n"
+                   "CPU (avx512, )?(avx2, )?portable; lockstep's kernels [a-z0-9]+, torch's .+\n"));
   }
 }
 

@@ -163,10 +163,12 @@ TEST_CASE("train --metrics says how, when and where the run was made") {
   REQUIRE(strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &date) == text.c_str() + text.size());
   CHECK(timegm(&date) >= before);
   CHECK(timegm(&date) <= std::time(nullptr));
-  const auto version = run_process(program({"--version"})).out;  // "lockstep 0.1.0 (LibTorch 2.15.0, ..."
+  const auto version = run_process(program({"--version"})).out;  // "lockstep 0.1.0, commit 1a2b3c4d5e..."
   const auto& libraries = environment.at("libraries");
-  CHECK_THAT(version, ContainsSubstring("lockstep " + libraries.at("lockstep").get<std::string>()) &&
-                          ContainsSubstring("LibTorch " + libraries.at("LibTorch").get<std::string>()));
+  CHECK_THAT(version,
+             ContainsSubstring("lockstep " + libraries.at("lockstep").get<std::string>()) &&
+                 ContainsSubstring("LibTorch " + libraries.at("LibTorch").get<std::string>()) &&
+                 ContainsSubstring(", commit " + environment.at("commit").get<std::string>() + "\n"));
   CHECK_THAT(libraries.at("compiler").get<std::string>(), ContainsSubstring(__VERSION__));
   CHECK(environment.at("cores") > 0);
 }
