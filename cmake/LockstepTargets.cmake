@@ -35,6 +35,7 @@ target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 add_library(lockstep_process INTERFACE)
 if(NOT LOCKSTEP_BUILD_SANITIZE)
   add_library(lockstep_process_objects OBJECT support/process/allocator.cpp support/process/openmp_wait.cpp)
+  target_include_directories(lockstep_process_objects PRIVATE "${LOCKSTEP_INCLUDE_DIR}")
   target_link_libraries(lockstep_process_objects PRIVATE jemalloc::jemalloc lockstep_warnings)
   target_link_libraries(lockstep_process
     INTERFACE $<TARGET_OBJECTS:lockstep_process_objects> jemalloc::jemalloc ${CMAKE_DL_LIBS})

@@ -12,6 +12,8 @@
 #include <climits>
 #include <cstring>
 
+#include <lockstep/support/process/text_command.h>
+
 namespace {
 
 constexpr char kShortSpin[] = "GOMP_SPINCOUNT=1000";
@@ -24,7 +26,8 @@ bool sets(const char* entry, const char* name) {
 
 // Returns if it cannot start the program again, which then runs as it is. Nothing is initialised yet, so this
 // only makes system calls.
-void spin_shortly(int, char** argv, char** environment) {
+void spin_shortly(int argc, char** argv, char** environment) {
+  if (lockstep::asks_for_text(argc, argv)) return;  // has no loops
   if (getauxval(AT_BASE) == 0) return;  // started through the dynamic loader: /proc/self/exe is the loader
   constexpr int kMost = 4096;           // entries
   static const char* entries[kMost + 2];

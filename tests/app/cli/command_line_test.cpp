@@ -12,6 +12,7 @@
 #include <lockstep/app/cli/help.h>
 #include <lockstep/app/cli/usage.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/support/process/text_command.h>
 #include <lockstep/tests/support/variable.h>
 
 using namespace lockstep;
@@ -292,4 +293,21 @@ TEST_CASE("the help of a command") {
         "      --quiet         Say less\n"
         "  -h, --help          Show this help\n"
         "      --color WHEN    Colours\n");
+}
+
+TEST_CASE("texts are told from commands that compute") {
+  const auto asks = [](std::vector<const char*> words) {
+    words.insert(words.begin(), "lockstep");
+    return asks_for_text(static_cast<int>(words.size()), words.data());
+  };
+  CHECK(asks({"--help"}));
+  CHECK(asks({"train", "--epochs", "2", "-h"}));
+  CHECK(asks({"-V"}));
+  CHECK(asks({"help", "train"}));
+  CHECK(asks({"completion", "bash"}));
+  CHECK(asks({"man"}));
+  CHECK_FALSE(asks({}));
+  CHECK_FALSE(asks({"train"}));
+  CHECK_FALSE(asks({"plot", "man"}));
+  CHECK_FALSE(asks({"launch", "-n", "2", "--", "train", "--help"}));
 }
