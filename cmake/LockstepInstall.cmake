@@ -66,13 +66,14 @@ install(FILES "${PROJECT_SOURCE_DIR}/examples/own_model.cpp" "${PROJECT_SOURCE_D
 # --- what the program prints: lockstep_install_printed(file folder word...) installs the output of `lockstep word...`
 function(lockstep_install_printed name folder)
   set(printed "${PROJECT_BINARY_DIR}/install/${name}")
-  install(CODE "execute_process(COMMAND [==[$<TARGET_FILE:lockstep_cli>]==] ${ARGN} OUTPUT_FILE [==[${printed}]==]
+  list(JOIN ARGN " " words)
+  install(CODE "execute_process(COMMAND [==[$<TARGET_FILE:lockstep_cli>]==] ${words} OUTPUT_FILE [==[${printed}]==]
     COMMAND_ERROR_IS_FATAL ANY)")
   install(FILES "${printed}" DESTINATION "${folder}")
 endfunction()
-# lockstep_install_printed(lockstep.1 "${CMAKE_INSTALL_MANDIR}/man1" man)
-# lockstep_install_printed(lockstep "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" completion bash)
-# lockstep_install_printed(_lockstep "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" completion zsh)
+lockstep_install_printed(lockstep.1 "${CMAKE_INSTALL_MANDIR}/man1" man)
+lockstep_install_printed(lockstep "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" completion bash)
+lockstep_install_printed(_lockstep "${CMAKE_INSTALL_DATADIR}/zsh/site-functions" completion zsh)
 
 # --- find_package(lockstep)
 set(LOCKSTEP_PACKAGE_CUDA "")

@@ -66,6 +66,16 @@ the_program_runs() {
     --epochs 1)
 }
 
+# Manual page and completions are what the installed program prints.
+has_what_the_program_prints() {
+  local words
+  for words in "man/man1/lockstep.1 man" "bash-completion/completions/lockstep completion bash" \
+    "zsh/site-functions/_lockstep completion zsh"; do
+    # shellcheck disable=SC2086  # several words
+    cmp <("$prefix/bin/lockstep" ${words#* }) "$prefix/share/${words%% *}" || fail "share/${words%% *} differs"
+  done
+}
+
 # configure ARGUMENT...: configures a project without a compiler that asks for lockstep.
 configure() {
   rm -rf "$work/asks/build"
@@ -132,4 +142,5 @@ CMAKE
     "-DLOCKSTEP_BUILD_TORCH=$work/fake"
 }
 
-run_checks replaces_an_older_version has_the_public_headers needs_nothing_else the_program_runs chooses_torch
+run_checks replaces_an_older_version has_the_public_headers needs_nothing_else the_program_runs has_what_the_program_prints \
+  chooses_torch
