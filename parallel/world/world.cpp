@@ -257,7 +257,7 @@ World find_world(const WorldFlags& flags, const Environment& environment, const 
                         resolves);
   }
   if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags);
-  if (world && world->processes == 1) return {.launcher = world->launcher};
+  if (world && world->processes == 1) return {.restart = world->restart, .launcher = world->launcher};
   return world.value_or(World{});
 }
 

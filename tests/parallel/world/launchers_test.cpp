@@ -44,6 +44,10 @@ TEST_CASE("without torchrun's agent process 0 serves the store, at torch's port 
 TEST_CASE("a restart by torchrun is another run") {
   const auto restarted = with(torchrun_variables(), {{"TORCHELASTIC_RESTART_COUNT", "2"}});
   CHECK(world_in(restarted).run == "night/2/");
+  CHECK(world_in(restarted).restart == 2);
+  CHECK(world_in(with(restarted,
+                      {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}}))
+            .restart == 2);
   const Variables bare{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
   CHECK(world_in(bare).run == "/0/");
 }
