@@ -85,6 +85,20 @@ TEST_CASE("what changes the last bits is told") {
   CHECK_FALSE(contains("devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]"));
 }
 
+TEST_CASE("other shares of the same batch change the last bits; another batch has other rows anyway") {
+  RunState state;
+  state.plan = {{"devices", {"cpu", "cpu"}}, {"batch_size", 128}, {"split", {64, 64}}};
+  auto planned = state.plan;
+  planned["split"] = {100, 28};
+  const auto split_is_told = [&] {
+    const auto found = other_bits(state, planned);
+    return std::find(found.begin(), found.end(), "split [100,28] instead of [64,64]") != found.end();
+  };
+  CHECK(split_is_told());
+  planned["batch_size"] = 256;
+  CHECK_FALSE(split_is_told());
+}
+
 // Of 640 images: 10 steps of 64, 5 of 128.
 TEST_CASE(
     "another batch size begins with an epoch, and counts the steps of those before in its own batches") {
