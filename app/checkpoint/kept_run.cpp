@@ -4,7 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <filesystem>
+#include <optional>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/same_run.h>
@@ -14,6 +17,7 @@
 #include <lockstep/app/train/fields.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
@@ -38,6 +42,11 @@ std::optional<std::string> named_output(const TrainFlags& options) {
 
 bool is_own_folder(const FoundCheckpoint& found, const std::string& output) {
   return fs::weakly_canonical(output) == fs::weakly_canonical(found.run.path());
+}
+
+// The folder of the run that this checkpoint is of.
+std::string run_of(const fs::path& checkpoint) {
+  return fs::proximate(fs::canonical(checkpoint)).parent_path().parent_path();
 }
 
 // The folder that the run writes to: the checkpoint's, or a new one.
@@ -97,7 +106,7 @@ void KeptRun::open(TrainFlags& options, bool restart) {
     found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
   }
   if (options.resume) {
-    reuses_folder = !found;
+    reuses_folder |= !found;
     if (!found) options.resume.reset();
   }
   if (found) return take_settings(found->state.plan, options);
@@ -108,6 +117,8 @@ void KeptRun::open(TrainFlags& options, bool restart) {
 // as it was told to, in the same folder.
 void KeptRun::find_after_restart(TrainFlags& options) {
   auto own = named_output(options);
+  // It may have newer ones than the named one.
+  if (!own && options.resume && is_checkpoint(*options.resume)) own = run_of(*options.resume);
   if (const auto runs = numbered_runs(options.recipe); !own && !options.resume && !runs.empty()) {
     own = runs.front().path();  // older ones are not this run's
   }
@@ -140,7 +151,7 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   const auto run = folder_of(found, options, reuses_folder, counts_anew);
   const bool same_folder = found && found->run.path() == run.path();
   lock.emplace(run.path());
-  if (same_folder) require_unchanged(*found);
+  require_unchanged(run, same_folder ? found->steps : std::vector<int64_t>());
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
   log->open(run.log());
@@ -154,13 +165,17 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
                          // It says how long the metrics are: they must be so after a power cut, too.
                          .before = [metrics = metrics.get()] { metrics->sync(); },
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
-  if (found && !same_folder && options.on_nan != OnNan::kStop) {  // something to go back to
-    auto first = found->state;
-    first.plan = plan_fields(plan);
-    first.file_bytes = metrics->sizes();
-    write_checkpoint(run.checkpoint(first.trainer.steps), to_checkpoint(std::move(first)));
-  }
+  if (found && !same_folder) keep_first(plan);
   tell_beginning(run, plan, options);
+}
+
+// So a run that is cut before its own first checkpoint does not begin from the start, and --on-nan has
+// something to go back to.
+void KeptRun::keep_first(const TrainPlan& plan) {
+  auto first = found->state;
+  first.plan = plan_fields(plan);
+  first.file_bytes = metrics->sizes();
+  checkpoints->save(std::move(first), std::nullopt, Stopwatch());
 }
 
 void KeptRun::tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {

@@ -41,6 +41,9 @@ struct KeptRun {
   // Makes the folder, or goes on in the checkpoint's. Tells both. Throws OutputError.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
+  // Keeps what the run goes on from in its new folder.
+  void keep_first(const TrainPlan& plan);
+
   void tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const;
 
   // Waits for the plots and the last checkpoint, and says where that is. Throws OutputError.

@@ -198,11 +198,11 @@ std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run, const War
   return std::nullopt;
 }
 
-void require_unchanged(const FoundCheckpoint& found) {
-  if (found.run.steps() == found.steps) return;
+void require_unchanged(const RunFolder& run, std::span<const int64_t> steps) {
+  if (std::ranges::equal(run.steps(), steps)) return;
   throw OutputError(
-      fmt::format("another process has written checkpoints to '{}' since this one has read its newest",
-                  found.run.path().native()),
+      fmt::format("another process has written checkpoints to '{}' since this one has looked for them",
+                  run.path().native()),
       "give the same command again");
 }
 

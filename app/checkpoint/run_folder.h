@@ -16,6 +16,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -77,8 +78,9 @@ std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
                                                  const std::function<void(const std::string&)>& warn);
 
 // Call it when the run's folder is locked, which is after its checkpoint was read: until then a run may be
-// looked at while it trains. Throws OutputError if there are other checkpoints now.
-void require_unchanged(const FoundCheckpoint& found);
+// looked at while it trains. steps: of the checkpoints that were there. Throws OutputError if there are
+// others now.
+void require_unchanged(const RunFolder& run, std::span<const int64_t> steps);
 
 // The checkpoint in this folder, or the newest one of the run in this folder. Throws WeightsError if there is
 // none, or if the named one is damaged.

@@ -41,6 +41,12 @@ TEST_CASE("a run that a launcher starts again goes on from its own checkpoint, n
   const auto flags = resuming(first.checkpoint(8), second.path());
   CHECK(step_of(flags, /*restart=*/false) == 8);
   CHECK(step_of(flags, /*restart=*/true) == 8);  // it had no checkpoint yet
+  for (const bool restart : {false, true}) {
+    auto options = flags;
+    KeptRun kept;
+    kept.open(options, restart);
+    CHECK(kept.reuses_folder == restart);  // what it has left there is its own
+  }
   write_checkpoint(second.checkpoint(12), to_checkpoint(state_of(12)));
   CHECK(step_of(flags, /*restart=*/true) == 12);
   CHECK(step_of(flags, /*restart=*/false) == 8);
@@ -54,4 +60,16 @@ TEST_CASE("a run that a launcher starts again goes on in its folder, with --resu
   write_checkpoint(run.checkpoint(4), to_checkpoint(state_of(4)));
   CHECK(step_of(resuming({}, run.path()), /*restart=*/true) == 4);
   CHECK(step_of(resuming("auto", run.path()), /*restart=*/true) == 4);
+}
+
+TEST_CASE(
+    "a run that goes on from a named checkpoint goes on from a newer one of the same run when restarted") {
+  const TempFolder folder;
+  const auto run = run_with(folder / "r", {8});
+  const auto flags = resuming(run.checkpoint(8), {});
+  CHECK(step_of(flags, /*restart=*/false) == 8);
+  CHECK(step_of(flags, /*restart=*/true) == 8);
+  write_checkpoint(run.checkpoint(12), to_checkpoint(state_of(12)));
+  CHECK(step_of(flags, /*restart=*/true) == 12);
+  CHECK_THROWS_AS(step_of(flags, /*restart=*/false), UsageError);
 }

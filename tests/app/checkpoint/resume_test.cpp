@@ -333,6 +333,7 @@ TEST_CASE("a run goes on with another batch size after an epoch, in a folder of 
         1e-6);  // step 10 of 30: cos(pi / 3) = 1/2
   CHECK(newest_step(first) == 5);
   CHECK(newest_step(second) == 30);
+  CHECK(fs::exists(second + "/checkpoints/step-00000010"));  // what it has begun with
 
   const auto again =
       run_process(train(words + Words{"--batch-size", "64", "--resume", "auto", "--output", second}));

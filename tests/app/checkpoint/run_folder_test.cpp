@@ -133,7 +133,12 @@ TEST_CASE("a run does not go on from a checkpoint that is no longer its newest")
   const auto run = run_with(folder / "r", {8, 16});
   const auto found = find_checkpoint("auto", run.path().native(), "lenet", warnings.add);
   REQUIRE(found);
-  require_unchanged(*found);
+  require_unchanged(found->run, found->steps);
   write_checkpoint(run.checkpoint(24), to_checkpoint(state_of(24)));
-  CHECK_THROWS_WITH(require_unchanged(*found), ContainsSubstring("another process has written checkpoints"));
+  CHECK_THROWS_WITH(require_unchanged(found->run, found->steps),
+                    ContainsSubstring("another process has written checkpoints"));
+  // Nor does one begin from the start where there are some now.
+  const std::vector<int64_t> none;
+  require_unchanged(run_with(folder / "empty", {}), none);
+  CHECK_THROWS_AS(require_unchanged(run, none), OutputError);
 }
