@@ -192,6 +192,7 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientS
   const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});
   workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {
     Net net(64);
+    net->to(endpoint.device());
     lockstep::GradientSyncOptions options;
     options.unused = lockstep::UnusedParameters::kZero;
     options.hook = lockstep::bf16_hook();
