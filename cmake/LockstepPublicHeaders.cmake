@@ -8,41 +8,36 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/safetensors.h
   data/synthetic.h
   data/train_checkpoint.h
-  models/bf16_weights.h
+  models/batch_norm.h
   models/factory.h
   models/initialize.h
   models/lenet.h
   models/load_weights.h
-  models/model_layer.h
   models/resnet18.h
   parallel/allreduce.h
+  parallel/batch_norm_sync.h
   parallel/communicator.h
   parallel/devices.h
   parallel/get_params.h
   parallel/gradient_sync.h
-  parallel/gradients/buckets.h
-  parallel/gradients/flat_tensors.h
-  parallel/gradients/micro_shards.h
+  parallel/gradients/bucket_hook.h
   parallel/main_thread.h
   parallel/optimizer/lr_schedule.h
-  parallel/optimizer/optimizer.h
+  parallel/optimizer/optimizer_options.h
   parallel/processes.h
   parallel/replica_workers.h
   parallel/split_batch.h
-  parallel/timing/phase_span.h
   parallel/timing/step_times.h
   parallel/timing/trace.h
   parallel/train_batch.h
   parallel/trainer.h
   parallel/trainer_options.h
-  parallel/training/batch_norm.h
-  parallel/training/captured_steps.h
-  parallel/training/evaluate.h
+  parallel/training/bn_policy.h
+  parallel/training/evaluation.h
   parallel/training/precision.h
-  parallel/training/replica.h
-  parallel/training/split_tuner.h
-  parallel/training/step_graph.h
+  parallel/training/replica_options.h
   parallel/world/world.h
+  support/batch_statistics.h
   support/choices.h
   support/classification.h
   support/cuda/profiler_range.h

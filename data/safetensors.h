@@ -1,5 +1,5 @@
 // Saves and loads named tensors in safetensors files. Such a file is data only: reading it runs no code from
-// it. (The format: formats/safetensors_header.h.)
+// it. (The format: https://huggingface.co/docs/safetensors.)
 #pragma once
 
 #include <torch/types.h>

@@ -1,5 +1,5 @@
 // torch's batch normalisations for own models, which can also take the statistics of the whole batch: with
-// BnPolicy::kSync (parallel/training/batch_norm.h), or in an own loop with a BatchNormSync.
+// BnPolicy::kSync (parallel/training/bn_policy.h), or in an own loop with a BatchNormSync.
 //
 //   lockstep::BatchNorm2d norm(64);    // instead of torch::nn::BatchNorm2d norm(64);
 //
@@ -50,6 +50,7 @@ class BatchNorm1dImpl : public BatchNormImpl<torch::nn::BatchNorm1dImpl, BatchNo
  public:
   using BatchNormImpl::BatchNormImpl;
 };
+extern template class BatchNormImpl<torch::nn::BatchNorm1dImpl, BatchNorm1dImpl>;
 TORCH_MODULE(BatchNorm1d);
 
 // (n, c, height, width)
@@ -57,6 +58,7 @@ class BatchNorm2dImpl : public BatchNormImpl<torch::nn::BatchNorm2dImpl, BatchNo
  public:
   using BatchNormImpl::BatchNormImpl;
 };
+extern template class BatchNormImpl<torch::nn::BatchNorm2dImpl, BatchNorm2dImpl>;
 TORCH_MODULE(BatchNorm2d);
 
 // (n, c, depth, height, width)
@@ -64,6 +66,7 @@ class BatchNorm3dImpl : public BatchNormImpl<torch::nn::BatchNorm3dImpl, BatchNo
  public:
   using BatchNormImpl::BatchNormImpl;
 };
+extern template class BatchNormImpl<torch::nn::BatchNorm3dImpl, BatchNorm3dImpl>;
 TORCH_MODULE(BatchNorm3d);
 
 }  // namespace lockstep

@@ -7,11 +7,12 @@
 #include <vector>
 
 #include <lockstep/models/initialize.h>
-#include <lockstep/models/model_layer.h>
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+struct ModelLayer;
 
 struct ModelSpec {
   std::string name;      // one of model_names()

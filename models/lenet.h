@@ -8,11 +8,12 @@
 #include <cstdint>
 #include <vector>
 
-#include <lockstep/models/model_layer.h>
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+struct ModelLayer;
 
 // Returns the logits (n, 10). params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3
 // (128), W4 (128,10), b4 (10)}; X (n, 1, 28, 28) has the same dtype and device; n may be 0.

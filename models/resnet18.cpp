@@ -12,10 +12,18 @@
 
 #include <lockstep/models/batch_norm.h>
 #include <lockstep/models/batch_norm_relu.h>
+#include <lockstep/models/bf16_weights.h>
 #include <lockstep/models/cpu/conv3x3/conv3x3.h>
+#include <lockstep/models/model_layer.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+
+// Shared by all layers of a network.
+struct LayerSettings {
+  Kernels kernels = Kernels::kAuto;
+  Bf16Weights bf16_weights;
+};
 
 namespace {
 
@@ -214,7 +222,7 @@ std::vector<ModelLayer> ResidualImpl::layers(int64_t height, int64_t width) cons
   return all;
 }
 
-ResNet18Impl::ResNet18Impl(const ResNet18Options& options) {
+ResNet18Impl::ResNet18Impl(const ResNet18Options& options) : settings(std::make_shared<LayerSettings>()) {
   check_options(options);
   settings->kernels = options.kernels;
   // Names are those of nested Sequentials in the chapters: the name of a layer is its place.

@@ -10,9 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/models/bf16_weights.h>
 #include <lockstep/models/initialize.h>
-#include <lockstep/models/model_layer.h>
 #include <lockstep/support/kernels.h>
 
 namespace torch::nn {
@@ -21,6 +19,9 @@ class LinearImpl;
 }  // namespace torch::nn
 
 namespace lockstep {
+
+struct LayerSettings;
+struct ModelLayer;
 
 class BatchNorm2dImpl;
 
@@ -46,12 +47,6 @@ inline constexpr int64_t kBlocksPerStage = 2;
 
 // Throws UsageError unless the sizes are positive and dtype is floating point.
 void check_options(const ResNet18Options& options);
-
-// Shared by all layers of a network.
-struct LayerSettings {
-  Kernels kernels = Kernels::kAuto;
-  Bf16Weights bf16_weights;
-};
 
 // relu(conv-bn-relu-conv-bn(X) + shortcut(X)), 3x3 convolutions. With stride 2 the first convolution halves
 // the image and the shortcut is a 1x1 convolution of stride 2; with stride 1 it is X itself.
@@ -105,7 +100,7 @@ class ResNet18Impl : public torch::nn::Module {
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
  private:
-  const std::shared_ptr<LayerSettings> settings = std::make_shared<LayerSettings>();
+  const std::shared_ptr<LayerSettings> settings;
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
   std::shared_ptr<BatchNorm2dImpl> stem_bn;
   std::vector<std::shared_ptr<ResidualImpl>> blocks;

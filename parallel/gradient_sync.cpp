@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include <lockstep/parallel/gradients/buckets.h>
+#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/torch_compat.h>
@@ -84,11 +86,20 @@ struct GradientSync::Nodes {
 };
 
 GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trace* trace)
-    : endpoint_(endpoint), options_(options), trace_(trace), nodes_(std::make_unique<Nodes>()) {}
+    : endpoint_(endpoint),
+      options_(options),
+      trace_(trace),
+      layout_(std::make_unique<FlatLayout>()),
+      gradients_(std::make_unique<FlatTensors>()),
+      nodes_(std::make_unique<Nodes>()) {}
 
 GradientSync::~GradientSync() {
   for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
 }
+
+torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
+
+const FlatLayout& GradientSync::layout() const { return *layout_; }
 
 void GradientSync::attach(torch::nn::Module& module) {
   if (progress_) throw UsageError("this GradientSync is attached to a module already");
@@ -104,13 +115,14 @@ void GradientSync::attach(torch::nn::Module& module) {
     params.push_back(item.value());
   }
   const auto numels = numels_of(params);
-  layout_ = flat_layout(numels);
-  gradients_ = flat_zeros_like(params, layout_);
-  const auto element_size = params.empty() ? 0 : gradients_.flat.element_size();
-  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_.flat, numels, layout_);
-  progress_.emplace(plan_buckets(numels, layout_, element_size, bounds_of(options_)));
+  *layout_ = flat_layout(numels);
+  *gradients_ = flat_zeros_like(params, *layout_);
+  const auto element_size = params.empty() ? 0 : gradients_->flat.element_size();
+  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_->flat, numels, *layout_);
+  progress_ =
+      std::make_unique<BucketProgress>(plan_buckets(numels, *layout_, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
-    params[i].mutable_grad() = gradients_.views[i];
+    params[i].mutable_grad() = gradients_->views[i];
     torch::autograd::impl::set_post_acc_grad_hooks(params[i],
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
@@ -139,7 +151,7 @@ void GradientSync::post_ready_buckets() {
 Work GradientSync::post(int bucket) {
   const auto& buckets = progress_->buckets();
   const auto& range = buckets[static_cast<size_t>(bucket)];
-  const auto gradients = gradients_.flat.narrow(0, range.begin, range.end - range.begin);
+  const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
   if (!options_.hook) return endpoint_.allreduce_gradients(gradients);
   return or_end_all(endpoint_, [&] {
     return options_.hook(
@@ -173,7 +185,7 @@ void GradientSync::require_all(const std::vector<int>& missing) {
 
 void GradientSync::reduce() {
   for (size_t i = 0; i < params_.size(); ++i) {
-    params_[i].mutable_grad() = gradients_.views[i];
+    params_[i].mutable_grad() = gradients_->views[i];
     progress_->mark(static_cast<int>(i));
   }
   post_and_wait();
@@ -193,9 +205,9 @@ void GradientSync::post_and_wait() {
 void GradientSync::make_view(int param) {
   const auto i = static_cast<size_t>(param);
   auto& grad = params_[i].mutable_grad();
-  if (grad.defined() && grad.is_alias_of(gradients_.flat)) return;
-  grad.defined() ? gradients_.views[i].copy_(grad) : gradients_.views[i].zero_();
-  grad = gradients_.views[i];
+  if (grad.defined() && grad.is_alias_of(gradients_->flat)) return;
+  grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
+  grad = gradients_->views[i];
 }
 
 void GradientSync::fail(const std::string& what, const std::string& hint) {

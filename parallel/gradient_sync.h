@@ -22,10 +22,14 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradients/bucket_hook.h>
-#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/support/choices.h>
+#include <lockstep/support/types.h>
 
 namespace lockstep {
+
+class BucketProgress;
+struct FlatLayout;
+struct FlatTensors;
 
 enum class SyncMode {
   kParameterwise,  // after backward, one parameter after the other, as in the chapter: the reference
@@ -104,9 +108,9 @@ class GradientSync {
   };
   NoSync no_sync() { return NoSync(*this); }
 
-  // (layout().size), all gradients and the gaps between them
-  torch::Tensor& flat_gradients() { return gradients_.flat; }
-  const FlatLayout& layout() const { return layout_; }
+  // (n): all gradients and the gaps between them
+  torch::Tensor& flat_gradients();
+  const FlatLayout& layout() const;                                 // of flat_gradients()
   const Params& parameters() const { return params_; }              // those that require a gradient
   const std::vector<std::string>& names() const { return names_; }  // of these parameters
 
@@ -127,16 +131,16 @@ class GradientSync {
   Trace* const trace_;
   std::vector<std::string> names_;
   Params params_;
-  FlatLayout layout_;
-  FlatTensors gradients_;
+  std::unique_ptr<FlatLayout> layout_;
+  std::unique_ptr<FlatTensors> gradients_;
   std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a hook that may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them
   // on the replica's stream, which capturing a graph needs.
   struct Nodes;
   std::unique_ptr<Nodes> nodes_;
-  std::optional<BucketProgress> progress_;
-  std::vector<Work> works_;  // posted since the last wait()
-  int paused_ = 0;           // NoSyncs that are alive
+  std::unique_ptr<BucketProgress> progress_;  // null before attach()
+  std::vector<Work> works_;                   // posted since the last wait()
+  int paused_ = 0;                            // NoSyncs that are alive
 };
 
 // A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,

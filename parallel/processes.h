@@ -37,7 +37,7 @@ class Processes {
   // when one does not within the time-out.
   virtual std::vector<std::string> gather(const std::string& own) = 0;
 
-  // Opens channels (parallel/collectives/channel.h), each with its own order of collectives. Throws as
+  // For communicators: opens channels, each with its own order of collectives. Throws as
   // gather() does.
   virtual std::vector<std::unique_ptr<Channel>> open_channels(int count) = 0;
 

@@ -18,12 +18,6 @@
 
 namespace lockstep {
 
-// The replicas do not have the same weights. Every process throws it after the same step, with the same text.
-class OutOfSyncError : public FailedError {
- public:
-  using FailedError::FailedError;
-};
-
 // Returns what is the same on every replica between two steps, in the module's order: all parameters, also
 // those that are not trained. With batch_norms also the running averages and counters of its batch norms,
 // which only invariant training and BnPolicy::kSync keep alike. Buffers of other modules are the module's own

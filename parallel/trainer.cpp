@@ -8,8 +8,12 @@
 #include <mutex>
 #include <utility>
 
+#include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/sync_check.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica.h>
+#include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stream.h>
 
@@ -65,6 +69,12 @@ std::vector<std::span<const int64_t>> cut(std::span<const int64_t> rows, const s
 
 }  // namespace
 
+struct Trainer::StepInFlight {
+  std::vector<int64_t> rows;
+  std::vector<ReplicaStep> steps;     // one per replica of this process, on parts of rows
+  std::vector<StepTimestamps> times;  // the same, each written by its replica
+};
+
 TrainSums& TrainSums::operator+=(const TrainSums& other) {
   loss += other.loss;
   top1 += other.top1;
@@ -83,7 +93,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
-  if (options_.auto_split) tuner_.emplace(world_size());
+  if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   build_models(factory);
   open_statistics();
   auto replica_options = options_.replica;
@@ -135,10 +145,11 @@ Trainer::~Trainer() {
 
 void Trainer::step(std::span<const int64_t> rows) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
-  StepInFlight next{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}};
-  next.steps = replica_steps(next.rows);
-  next.times.resize(next.steps.size());
-  auto& step = steps_under_way_.emplace_back(std::move(next));
+  auto next = std::make_unique<StepInFlight>(
+      StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
+  next->steps = replica_steps(next->rows);
+  next->times.resize(next->steps.size());
+  auto& step = *steps_under_way_.emplace_back(std::move(next));
   workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
   rows_ += static_cast<int64_t>(rows.size());
   ++steps_taken_;
@@ -160,8 +171,8 @@ void Trainer::step_replica(int local, StepInFlight& step) try {
 void Trainer::wait_for_steps(int under_way) {
   workers_.wait(under_way);
   for (; steps_under_way_.size() > static_cast<size_t>(under_way); steps_under_way_.pop_front()) {
-    times_ += slowest(steps_under_way_.front().times);
-    if (!split_settled()) tune_split(steps_under_way_.front());
+    times_ += slowest(steps_under_way_.front()->times);
+    if (!split_settled()) tune_split(*steps_under_way_.front());
   }
 }
 
@@ -208,6 +219,10 @@ std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) c
   }
   return steps;
 }
+
+const std::vector<double>& Trainer::split() const { return tuner_ ? tuner_->shares() : options_.split; }
+
+bool Trainer::split_settled() const { return !tuner_ || tuner_->settled(); }
 
 // Every process sees the times of all ranks, and finds the same shares.
 void Trainer::tune_split(const StepInFlight& step) {

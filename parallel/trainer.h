@@ -16,14 +16,17 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/trainer_options.h>
-#include <lockstep/parallel/training/evaluate.h>
-#include <lockstep/parallel/training/replica.h>
-#include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
+
+class Replica;
+struct ReplicaStep;
+class SplitTuner;
 
 // Sums over the rows that all processes have trained on since the last take_sums().
 struct TrainSums {
@@ -102,7 +105,7 @@ class Trainer {
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
   // other; with options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the
   // steps under way. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
-  // OutOfSyncError (sync_check.h) in every process if they differ, and the error that ended a collective.
+  // OutOfSyncError in every process if they differ, and the error that ended a collective.
   void check_sync();
 
   void synchronize();
@@ -113,19 +116,15 @@ class Trainer {
   double lr() const { return lr_at(options_.lr, steps_taken_); }  // of the next step
 
   // The shares in use, one per rank. With auto_split they change until split_settled().
-  const std::vector<double>& split() const { return tuner_ ? tuner_->shares() : options_.split; }
-  bool split_settled() const { return !tuner_ || tuner_->settled(); }
+  const std::vector<double>& split() const;
+  bool split_settled() const;
 
   // The replica's module, on its device. Do not use it while a step is under way. With bf16 weights, a change
   // of its parameters takes effect after the next step's update.
   const Model& model(int local) const { return models_[static_cast<size_t>(local)]; }
 
  private:
-  struct StepInFlight {
-    std::vector<int64_t> rows;
-    std::vector<ReplicaStep> steps;     // one per replica of this process, on parts of rows
-    std::vector<StepTimestamps> times;  // the same, each written by its replica
-  };
+  struct StepInFlight;
 
   void wait_for_steps(int under_way);
   void build_models(const ModelFactory& factory);
@@ -146,10 +145,10 @@ class Trainer {
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;
-  std::optional<SplitTuner> tuner_;
+  std::unique_ptr<SplitTuner> tuner_;  // with auto_split; else null
   const int in_flight_;
-  std::deque<StepInFlight> steps_under_way_;  // oldest first
-  StepTimes times_;                           // since the last take_times()
+  std::deque<std::unique_ptr<StepInFlight>> steps_under_way_;  // oldest first
+  StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
   int64_t rows_ = 0;  // since the last take_sums()
 };

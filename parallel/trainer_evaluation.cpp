@@ -8,6 +8,8 @@
 
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica.h>
 
 namespace lockstep {
 

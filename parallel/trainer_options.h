@@ -11,8 +11,8 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
 #include <lockstep/parallel/processes.h>
-#include <lockstep/parallel/training/batch_norm.h>
-#include <lockstep/parallel/training/replica.h>
+#include <lockstep/parallel/training/bn_policy.h>
+#include <lockstep/parallel/training/replica_options.h>
 
 namespace lockstep {
 

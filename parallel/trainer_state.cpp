@@ -9,7 +9,9 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/load_state.h>
+#include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_state.h>
+#include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
 
@@ -146,7 +148,7 @@ void Trainer::load(const TrainState& state) {
   rows_ = 0;
   times_ = {};
   if (!tuner_) return;
-  tuner_.emplace(world_size());  // starts again where no shares were found
+  tuner_ = std::make_unique<SplitTuner>(world_size());  // starts again where no shares were found
   if (!numbers.split.empty()) tuner_->settle(numbers.split);
 }
 

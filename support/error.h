@@ -1,8 +1,8 @@
 // Errors: what happened, what to do about it, and the program's exit code.
 //
-// The library throws these; only app/main.cpp turns them into an exit code. what() is one sentence without a
+// The library throws these; only the program turns them into an exit code. what() is one sentence without a
 // full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
-// be empty. Neither names a flag of the program: app/cli/flag_words.h adds flags to hints.
+// be empty. Neither names a flag of the program: the program adds its flags to hints.
 #pragma once
 
 #include <stdexcept>
@@ -57,5 +57,11 @@ using NumericError = ErrorOf<ExitCode::kNumeric>;
 using OutputError = ErrorOf<ExitCode::kOutput>;
 using MemoryError = ErrorOf<ExitCode::kMemory>;
 using PeerError = ErrorOf<ExitCode::kPeer>;
+
+// The replicas do not have the same weights. Every process throws it after the same step, with the same text.
+class OutOfSyncError : public FailedError {
+ public:
+  using FailedError::FailedError;
+};
 
 }  // namespace lockstep

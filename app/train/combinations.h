@@ -9,7 +9,7 @@
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/parallel/training/precision.h>
-#include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/parallel/training/replica_options.h>
 
 namespace lockstep {
 

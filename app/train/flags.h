@@ -10,10 +10,10 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
-#include <lockstep/parallel/optimizer/optimizer.h>
-#include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/optimizer/optimizer_options.h>
+#include <lockstep/parallel/training/bn_policy.h>
 #include <lockstep/parallel/training/precision.h>
-#include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/choices.h>
 #include <lockstep/support/kernels.h>
 

@@ -17,8 +17,10 @@
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 

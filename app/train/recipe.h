@@ -9,7 +9,7 @@
 
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
-#include <lockstep/parallel/optimizer/optimizer.h>
+#include <lockstep/parallel/optimizer/optimizer_options.h>
 
 namespace lockstep {
 

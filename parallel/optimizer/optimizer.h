@@ -7,25 +7,10 @@
 #include <cstdint>
 #include <vector>
 
-#include <lockstep/support/choices.h>
+#include <lockstep/parallel/optimizer/optimizer_options.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
-
-enum class OptimizerKind { kSgd, kAdamW };
-
-inline constexpr Choice<OptimizerKind> kOptimizerNames[] = {{"sgd", OptimizerKind::kSgd},
-                                                            {"adamw", OptimizerKind::kAdamW}};
-
-struct OptimizerOptions {
-  OptimizerKind kind = OptimizerKind::kSgd;
-  double momentum = 0;      // sgd only
-  bool nesterov = false;    // sgd only; requires momentum
-  double weight_decay = 0;  // sgd: L2, added to the gradient; adamw: decoupled
-  double beta1 = .9;        // adamw only
-  double beta2 = .999;      // adamw only
-  double epsilon = 1e-8;    // adamw only
-};
 
 // Computes the updates of torch::optim::SGD and AdamW. Not thread-safe. On a GPU everything that changes from
 // step to step is read from device memory, so a step can be captured into a graph and replayed.

@@ -10,19 +10,10 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/support/choices.h>
+#include <lockstep/parallel/training/bn_policy.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
-
-enum class BnPolicy {
-  kRoot,     // rank 0's
-  kAverage,  // the mean over the replicas, weighted by the rows that each has trained on
-  kSync,     // those of the whole batch, in training too (batch_norm_sync.h): the same on every replica
-};
-
-inline constexpr Choice<BnPolicy> kBnPolicyNames[] = {
-    {"root", BnPolicy::kRoot}, {"average", BnPolicy::kAverage}, {"sync", BnPolicy::kSync}};
 
 // Whether the module is one of torch's batch normalisations, or derives from one, as lockstep's do.
 bool is_batch_norm(const torch::nn::Module& module);

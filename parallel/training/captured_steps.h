@@ -14,6 +14,7 @@
 #include <vector>
 
 #include <lockstep/parallel/timing/step_times.h>
+#include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/parallel/training/step_graph.h>
 #include <lockstep/support/notice.h>
 #include <lockstep/support/types.h>

@@ -14,30 +14,17 @@
 
 #include <lockstep/parallel/batch_norm_sync.h>
 #include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/optimizer/optimizer.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/training/captured_steps.h>
-#include <lockstep/parallel/training/precision.h>
-#include <lockstep/support/notice.h>
+#include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
-
-struct ReplicaOptions {
-  GradientSyncOptions sync;  // its hook runs after a captured step's backward, and is not captured
-  OptimizerOptions optimizer;
-  double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
-  Precision precision = Precision::kFp32;
-  bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas (micro_shards.h)
-  bool wait_for_device = false;             // after each phase, so that a GPU's timestamps are its own
-  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device` or `trace`
-  int in_flight = 1;                        // steps queued on a GPU before the host waits for the oldest
-  Notice notice;                            // told when a step cannot be captured; may be empty
-  Trace* trace = nullptr;                   // of all threads and GPUs; outlives the replica
-};
 
 // A replica's part of one step.
 struct ReplicaStep {

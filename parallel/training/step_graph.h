@@ -7,20 +7,7 @@
 #include <functional>
 #include <memory>
 
-#include <lockstep/support/choices.h>
-
 namespace lockstep {
-
-// Whether a GPU's steps are captured and replayed. A replayed step runs no hooks: all buckets of gradients
-// are posted after its backward.
-enum class CudaGraph {
-  kAuto,  // where it can be done
-  kOn,    // an error where it cannot
-  kOff,
-};
-
-inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
-    {"auto", CudaGraph::kAuto}, {"on", CudaGraph::kOn}, {"off", CudaGraph::kOff}};
 
 // A replay reads and writes the memory that was used at capture. So all that changes from step to step must
 // be in tensors that stay in place, and the work must not wait for the GPU. Not thread-safe: use it from one

@@ -8,7 +8,7 @@ trap 'rm -rf "$work"' EXIT
 prefix=$work/prefix
 torch=$TORCH
 [ -z "$TORCH_COPY" ] || torch=$prefix/$TORCH_COPY
-IFS=";" read -ra headers <<<"$HEADERS"
+read -ra headers <<<"$HEADERS"
 unset LOCKSTEP_BUILD_TORCH CMAKE_PREFIX_PATH
 
 # Programs are compiled once, wherever the scratch folder is.

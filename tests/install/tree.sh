@@ -32,6 +32,9 @@ has_the_public_headers() {
   while read -r header; do
     [ -e "$prefix/include/$header" ] || fail "a public header includes $header, which is private"
   done < <(grep -rhoP '^\s*#\s*include\s*<\Klockstep/[^>]*' "$prefix/include/lockstep" | sort -u)
+  while read -r header; do
+    [ -n "$(find "$prefix/include/lockstep" -path "*/$header")" ] || fail "a public header speaks of $header, which is private"
+  done < <(grep -rhE '//' "$prefix/include/lockstep" | grep -oE '[a-z_0-9/]+\.h\b' | sort -u)
   ! flags=$(grep -rnE '//.*--[a-z]' "$prefix/include/lockstep") || fail "public headers name flags:" "$flags"
   ! grep -rnE '#\s*include\s*<(fmt|spdlog|CLI|nlohmann|openssl)/' "$prefix/include/lockstep" ||
     fail "a public header includes a library that users need not have"

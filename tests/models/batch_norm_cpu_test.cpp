@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/model_layer.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/statistics.h>

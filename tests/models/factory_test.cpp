@@ -1,5 +1,6 @@
 // Models by name, and their initialization.
 
+#include <lockstep/models/model_layer.h>
 #include <lockstep/tests/catch.h>
 #include <thread>
 
