@@ -7,6 +7,7 @@ import pty
 import re
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -61,13 +62,19 @@ def read_until(terminal, end, text=""):
     return text
 
 
+def await_prompt(terminal, said):
+    """Waits until a command has printed this, and for the prompt behind it. Until that comes the shell reads no keys: a
+    tab would be a blank."""
+    read_until(terminal, "$ ", read_until(terminal, f"\n{said}").split(f"\n{said}")[-1])
+
+
 def start_shell(folder):
     pid, terminal = pty.fork()
     if pid == 0:
         os.chdir(folder)
         environment = {"PATH": os.environ["PATH"], "TERM": "dumb", "PS1": "$ ", "HOME": folder, "INPUTRC": "/dev/null"}
         os.execvpe(SHELL, [SHELL, *ARGUMENTS[SHELL]], environment)
-    return terminal
+    return pid, terminal
 
 
 def shown(text):
@@ -85,8 +92,8 @@ def completed(terminal, line):
     """Types the line and a tab, then the mark, and gives the line up."""
     os.write(terminal, f"{line}\t{MARK}".encode())
     text = read_until(terminal, MARK)
-    os.write(terminal, b"\x15\n")  # Ctrl-U: an empty line
-    read_until(terminal, "$ ")
+    os.write(terminal, b"\x15echo next''line\n")  # Ctrl-U: gives the line up, and may show the prompt once more
+    await_prompt(terminal, "nextline")
     return shown(text[: text.index(MARK)]).split("$ ")[-1]
 
 
@@ -101,16 +108,17 @@ def main():
             with open(os.path.join(folder, name), "w") as file:
                 file.write(text)
         os.mkdir(os.path.join(folder, "runs"))
-        terminal = start_shell(folder)
+        pid, terminal = start_shell(folder)
         os.write(terminal, f"stty cols 200; {SET_UP[SHELL]}; echo read''y\n".encode())
-        read_until(terminal, "$ ", read_until(terminal, "\nready").split("\nready")[-1])
+        await_prompt(terminal, "ready")
         for line, wanted in LINES.items():
             if SHELL == "zsh" and re.search(" --[a-z]* $", wanted):
                 wanted = wanted[:-1] + "="  # which a blank replaces
             found = completed(terminal, line)
             if found != wanted:
                 wrong.append(f"{line!r} becomes {found!r}, not {wanted!r}")
-        os.write(terminal, b"exit\n")
+        os.kill(pid, signal.SIGKILL)  # at its own end it would write its history into the folder
+        os.waitpid(pid, 0)
     print("\n".join(wrong) if wrong else f"{len(LINES)} lines are completed")
     return 1 if wrong else 0
 
