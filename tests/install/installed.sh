@@ -25,7 +25,8 @@ quietly() {
   "$@" >"$work/output" 2>&1 || fail "$(cat "$work/output")" "this failed: $*"
 }
 
-install_into() { quietly cmake --install "$BUILD" --prefix "$1"; }
+# One at a time: an installation writes into the build's folder, too.
+install_into() { quietly flock "$BUILD/install.lock" cmake --install "$BUILD" --prefix "$1"; }
 
 # build PROJECT ARGUMENT...: configures and builds the folder PROJECT, which asks for lockstep.
 build() {
