@@ -25,6 +25,8 @@ std::string chosen_kernels() {
 
 }  // namespace
 
+const char* version_number() { return LOCKSTEP_VERSION; }
+
 std::string version_text() {
   return fmt::format("lockstep {} (LibTorch {}, {})", LOCKSTEP_VERSION, TORCH_VERSION, cuda_build());
 }

@@ -6,7 +6,10 @@
 
 namespace lockstep {
 
-// "lockstep 0.1.0 (LibTorch 2.15.0, without CUDA)"
+// "0.2.0"
+const char* version_number();
+
+// "lockstep 0.2.0 (LibTorch 2.15.0, without CUDA)"
 std::string version_text();
 
 // What --version prints: the same with the commit, the compiler, and the instruction sets of this CPU and of

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/cli/version.h>
 #include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
@@ -30,7 +31,7 @@ void setup_completion(CLI::App& app) {
 
   auto* man = app.add_subcommand("man", "Print the manual page, which man reads");
   man->footer("To read it: lockstep man | man -l -");
-  man->callback([&app] { write_stdout(man_page(outline_of(app, app.get_name()), LOCKSTEP_VERSION)); });
+  man->callback([&app] { write_stdout(man_page(outline_of(app, app.get_name()), version_number())); });
 }
 
 }  // namespace lockstep
