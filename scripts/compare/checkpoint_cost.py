@@ -3,8 +3,9 @@
 beside torch.save of the same tensors with fsync, in Python.
 
 Rounds take turns: in each, lockstep trains and writes checkpoints, then Python saves as often. Needs a Python with torch.
-For lockstep two times count: what training waited for, and what the writer's thread took beside training. Python trains
-nothing meanwhile; its training would wait for all of its time.
+For lockstep three times count: what training waited for, what the writer's thread of low priority took beside training,
+and what it took for the last checkpoint, when training was done. Python trains nothing while it saves; its training
+would wait for all of that time.
 """
 import argparse
 import os
@@ -23,14 +24,14 @@ COST = re.compile(r"checkpoint of step \d+: ([\d.]+) MB; training waited ([\d.]+
 
 
 def lockstep_costs(program, folder):
-    """Returns (MB, ms waited, ms written) of each checkpoint in the middle of the run."""
+    """Returns (MB, ms waited, ms written) of each checkpoint; the last is written when training is done."""
     run = os.path.join(folder, "run")
     subprocess.run([program, "train", "--recipe", "resnet18-warmup", "--devices", "cpu", "--batch-size", "128",
                     "--limit-steps", str(STEPS_BETWEEN * SAVES + 1), "--limit-test", "1", "--quiet", "--keep", "1",
                     "--checkpoint-every", str(STEPS_BETWEEN), "--output", run], check=True, stdout=subprocess.DEVNULL)
     with open(os.path.join(run, "train.log")) as log:
         costs = [tuple(map(float, found.groups())) for found in COST.finditer(log.read())]
-    return costs[:SAVES]
+    return costs
 
 
 def tensors():
@@ -59,19 +60,21 @@ def main():
     parser.add_argument("--rounds", type=int, default=5)
     args = parser.parse_args()
     state = tensors()
-    waited, wrote, python, ratios = [], [], [], []
+    waited, beside, alone, python, ratios = [], [], [], [], []
     for _ in range(args.rounds):
         with tempfile.TemporaryDirectory(dir=".") as folder:
             costs = lockstep_costs(args.lockstep, folder)
             saved = [torch_save_ms(state, folder) for _ in range(SAVES)]
         waited += [cost[1] for cost in costs]
-        wrote += [cost[2] for cost in costs]
+        beside += [cost[2] for cost in costs[:-1]]
+        alone.append(costs[-1][2])
         python += saved
-        ratios.append(statistics.median(cost[2] for cost in costs) / statistics.median(saved))
+        ratios.append(alone[-1] / statistics.median(saved))
     print(f"checkpoint {costs[0][0]:.1f} MB, {args.rounds} rounds of {SAVES}; ms, median (min - max)")
-    for name, ms in ("training waited", waited), ("writer's thread", wrote), ("torch.save, fsync", python):
-        print(f"  {name:18} {statistics.median(ms):7.1f} ({min(ms):.1f} - {max(ms):.1f})")
-    print(f"writer / torch.save: {statistics.median(ratios):.2f}; one checkpoint a minute costs training "
+    for name, ms in (("training waited", waited), ("writer beside training", beside), ("writer alone", alone),
+                     ("torch.save, fsync", python)):
+        print(f"  {name:22} {statistics.median(ms):7.1f} ({min(ms):.1f} - {max(ms):.1f})")
+    print(f"writer alone / torch.save: {statistics.median(ratios):.2f}; one checkpoint a minute costs training "
           f"{statistics.median(waited) / 600:.3f} %")
 
 
