@@ -12,6 +12,7 @@
 #include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_text.h>
 
 namespace lockstep {
 namespace {
@@ -80,12 +81,10 @@ int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch
 
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
   std::vector<torch::Device> devices;
-  for (size_t begin = 0; begin <= spec.size();) {
-    const auto end = std::min(spec.find(',', begin), spec.size());
-    const auto item = parse_item(spec.substr(begin, end - begin), spec, gpus);
+  for (const auto text : split_text(spec, ',')) {
+    const auto item = parse_item(text, spec, gpus);
     devices.insert(devices.end(), item.begin(), item.end());
     if (devices.size() > kMaxReplicas) refuse(spec, fmt::format("more than {} replicas", kMaxReplicas));
-    begin = end + 1;
   }
   return devices;
 }

@@ -132,9 +132,8 @@ void KeptRun::fit_to(const TrainPlan& plan, const TrainFlags& options) {
   auto& saved = found->state;
   const auto planned = plan_fields(plan);
   check_same_run(saved.plan, planned, options.resume_anyway);
-  counts_anew = other_batch_size(saved.plan, planned);
+  counts_anew = count_steps_anew(saved, planned);
   if (!counts_anew) return;
-  count_steps_anew(saved, planned);
   // Its checkpoints are ordered by their steps.
   if (const auto output = named_output(options); output && is_own_folder(*found, *output)) {
     throw UsageError(

@@ -72,6 +72,10 @@ bool contains(std::span<const std::string> names, const char* name) {
   return *name != '\0' && std::find(names.begin(), names.end(), name) != names.end();
 }
 
+bool other_batch_size(const Json& saved, const Json& planned) {
+  return value_of(saved, "batch_size") != value_of(planned, "batch_size");
+}
+
 }  // namespace
 
 std::vector<std::string> changeable_settings() {
@@ -101,12 +105,8 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   if (!constant && before != now && !contains(anyway, "epochs")) refuse("epochs", before, now, "epochs");
 }
 
-bool other_batch_size(const Json& saved, const Json& planned) {
-  return value_of(saved, "batch_size") != value_of(planned, "batch_size");
-}
-
-void count_steps_anew(RunState& state, const Json& planned) {
-  if (!other_batch_size(state.plan, planned)) return;
+bool count_steps_anew(RunState& state, const Json& planned) {
+  if (!other_batch_size(state.plan, planned)) return false;
   if (state.progress.step != 0) {
     throw WeightsError(
         fmt::format(
@@ -117,6 +117,7 @@ void count_steps_anew(RunState& state, const Json& planned) {
   }
   state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
   state.progress.left_out.clear();  // counted in the old steps, and all of them are done
+  return true;
 }
 
 std::vector<std::string> other_bits(const RunState& state, const Json& planned) {

@@ -23,12 +23,10 @@ void take_settings(const nlohmann::ordered_json& saved, TrainFlags& flags);
 void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned,
                     std::span<const std::string> anyway);
 
-// Whether the batch size of this run is not that of the checkpoint's.
-bool other_batch_size(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned);
-
 // With another batch size an epoch has another number of steps: the steps of the epochs done become those
-// that they would have had with it. Throws WeightsError if the checkpoint is from the middle of an epoch.
-void count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
+// that they would have had with it. Returns whether it is another one. Throws WeightsError if the checkpoint
+// is from the middle of an epoch.
+bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
 
 // What differs so that the next steps give other bits than without the break: "threads 1 instead of 2".
 // state: of the checkpoint. planned: plan_fields() of this run.

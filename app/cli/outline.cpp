@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/app/cli/launched_words.h>
+#include <lockstep/support/split_text.h>
 
 namespace lockstep {
 namespace {
@@ -30,18 +31,8 @@ const std::vector<UsualWords>& usual_words() {
   return words;
 }
 
-std::vector<std::string> parts_of(const std::string& text) {
-  std::vector<std::string> parts;
-  for (size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find('|', begin), text.size());
-    parts.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return parts;
-}
-
 // "auto", "fp32", "1"; not "N", "[DIR]", "Nepochs": these stand for something.
-bool is_word(const std::string& part) {
+bool is_word(std::string_view part) {
   return !part.empty() && part.front() != '[' && std::isupper(static_cast<unsigned char>(part.front())) == 0;
 }
 
@@ -66,15 +57,15 @@ ValueType value_type(const CLI::Option& option) {
 
 std::vector<std::string> known_words(const ValueType& type) {
   std::vector<std::string> words;
-  for (auto& part : parts_of(type.choice)) {
-    if (is_word(part)) words.push_back(std::move(part));
+  for (const auto part : split_text(type.choice, '|')) {
+    if (is_word(part)) words.emplace_back(part);
   }
   return words;
 }
 
 // name: "FILE", "[DIR]", "auto|DIR"
 bool stands_for(const std::string& name, std::string_view what) {
-  const auto parts = parts_of(name);
+  const auto parts = split_text(name, '|');
   return std::any_of(parts.begin(), parts.end(),
                      [&](const auto& part) { return part == what || part == fmt::format("[{}]", what); });
 }

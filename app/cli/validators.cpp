@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/split_text.h>
 
 namespace lockstep {
 namespace {
@@ -117,23 +118,14 @@ CLI::Validator fraction() {
 
 CLI::Validator list_of(CLI::Validator element) {
   auto check = [element = std::move(element)](const std::string& list) {
-    for (const auto& word : words_of(list)) {
+    for (const auto part : split_text(list, ',')) {
+      const std::string word(part);
       if (word.empty()) return fmt::format("has an empty value in {}", in_quotes(list));
       if (auto problem = element(word); !problem.empty()) return problem;
     }
     return kAccepted;
   };
   return CLI::Validator(std::move(check), "");
-}
-
-std::vector<std::string> words_of(const std::string& list) {
-  std::vector<std::string> words;
-  for (size_t begin = 0; begin <= list.size();) {
-    const auto end = std::min(list.find(',', begin), list.size());
-    words.push_back(list.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return words;
 }
 
 CLI::Validator boolean() {

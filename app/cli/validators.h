@@ -28,9 +28,6 @@ CLI::Validator fraction();
 // Comma-separated values, each accepted by `element`: ".1,.2".
 CLI::Validator list_of(CLI::Validator element);
 
-// The parts between the commas.
-std::vector<std::string> words_of(const std::string& list);
-
 // 1, 0, true or false: for a flag without a value, from the environment or as --flag=true.
 CLI::Validator boolean();
 

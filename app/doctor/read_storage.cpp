@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 #include <cstdint>
+#include <iterator>
 #include <system_error>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_text.h>
 #include <lockstep/support/stopwatch.h>
 #include <lockstep/support/temporary_file.h>
 
@@ -135,17 +137,13 @@ void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& 
 }
 
 std::vector<std::string> found_programs(const std::vector<std::string>& names, const std::string& path) {
+  const auto folders = split_text(path, ':');
   std::vector<std::string> found;
-  for (const auto& name : names) {
-    for (size_t begin = 0; begin <= path.size();) {
-      const auto end = std::min(path.find(':', begin), path.size());
-      const auto file = fs::path(path.substr(begin, end - begin)) / name;
-      begin = end + 1;
-      if (::access(file.c_str(), X_OK) != 0) continue;
-      found.push_back(name);
-      break;
-    }
-  }
+  std::copy_if(names.begin(), names.end(), std::back_inserter(found), [&](const auto& name) {
+    return std::any_of(folders.begin(), folders.end(), [&](const auto folder) {
+      return ::access((fs::path(folder) / name).c_str(), X_OK) == 0;
+    });
+  });
   return found;
 }
 

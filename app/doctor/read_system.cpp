@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <lockstep/app/doctor/read_facts.h>
+#include <lockstep/app/memory/memory_usage.h>
 
 namespace lockstep {
 namespace {
@@ -32,18 +33,6 @@ std::vector<std::string> names_in(const fs::path& folder) {
   }
   std::sort(names.begin(), names.end());
   return names;
-}
-
-// "NAME:  1234 kB" as bytes; 0 if there is no such line.
-int64_t kibibytes(const fs::path& file, const std::string& name) {
-  std::ifstream stream(file);
-  for (std::string line; std::getline(stream, line);) {
-    std::istringstream words(line);
-    std::string word;
-    int64_t number = 0;
-    if (words >> word >> number && word == name) return number * 1024;
-  }
-  return 0;
 }
 
 // The folders of this process's cgroup and of those above it, below sys/fs/cgroup.
@@ -125,8 +114,8 @@ void read_cpu_files(const fs::path& root, CpuFacts& cpu) {
 }
 
 void read_limit_files(const fs::path& root, LimitFacts& limits) {
-  limits.memory_bytes = kibibytes(root / "proc/meminfo", "MemTotal:");
-  limits.available_bytes = kibibytes(root / "proc/meminfo", "MemAvailable:");
+  limits.memory_bytes = bytes_in_file(root / "proc/meminfo", "MemTotal:");
+  limits.available_bytes = bytes_in_file(root / "proc/meminfo", "MemAvailable:");
   for (const auto& group : cgroup_folders(root)) {
     const auto threads = cgroup_number(group / "pids.max", kUnlimited);
     if (threads != kUnlimited) {

@@ -1,13 +1,10 @@
 #include <lockstep/app/memory/memory_usage.h>
 
 #include <fstream>
-#include <string>
 
 namespace lockstep {
-namespace {
 
-// A line of these files reads "VmRSS:     1234 kB".
-int64_t read_bytes(const char* file, const std::string& key) {
+int64_t bytes_in_file(const std::filesystem::path& file, const std::string& key) {
   std::ifstream lines(file);
   for (std::string word; lines >> word;) {
     if (word != key) continue;
@@ -18,11 +15,9 @@ int64_t read_bytes(const char* file, const std::string& key) {
   return 0;
 }
 
-}  // namespace
-
-int64_t resident_bytes() { return read_bytes("/proc/self/status", "VmRSS:"); }
-int64_t peak_resident_bytes() { return read_bytes("/proc/self/status", "VmHWM:"); }
-int64_t total_bytes() { return read_bytes("/proc/meminfo", "MemTotal:"); }
-int64_t available_bytes() { return read_bytes("/proc/meminfo", "MemAvailable:"); }
+int64_t resident_bytes() { return bytes_in_file("/proc/self/status", "VmRSS:"); }
+int64_t peak_resident_bytes() { return bytes_in_file("/proc/self/status", "VmHWM:"); }
+int64_t total_bytes() { return bytes_in_file("/proc/meminfo", "MemTotal:"); }
+int64_t available_bytes() { return bytes_in_file("/proc/meminfo", "MemAvailable:"); }
 
 }  // namespace lockstep

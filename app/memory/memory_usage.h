@@ -2,8 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
+#include <string>
 
 namespace lockstep {
+
+// The value of a line such as "VmRSS:     1234 kB" of a file there. key: "VmRSS:"
+int64_t bytes_in_file(const std::filesystem::path& file, const std::string& key);
 
 int64_t resident_bytes();       // of this process, now
 int64_t peak_resident_bytes();  // of this process, its maximum so far

@@ -9,12 +9,12 @@
 #include <cstdint>
 #include <utility>
 
-#include <lockstep/app/cli/validators.h>
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_text.h>
 
 namespace lockstep {
 namespace {
@@ -26,7 +26,8 @@ template <class T>
 std::vector<T> values_of(const std::string& list, const std::string& flag) {
   std::vector<T> values;
   std::vector<std::string> texts;  // equal values have equal texts
-  for (const auto& word : words_of(list)) {
+  for (const auto part : split_text(list, ',')) {
+    const std::string word(part);
     T value{};
     if (!CLI::detail::lexical_cast(word, value)) {
       throw UsageError(fmt::format("{} does not accept '{}'", flag, word));
@@ -93,7 +94,7 @@ std::vector<SweepCell> make_grid(const SweepOptions& options) {
 
 std::string grid_text(const SweepOptions& options) {
   const auto size = [](const std::optional<std::string>& list) {
-    return static_cast<int64_t>(list ? words_of(*list).size() : 1);
+    return static_cast<int64_t>(list ? split_text(*list, ',').size() : 1);
   };
   const auto lists = static_cast<int64_t>(std::max<size_t>(options.devices.size(), 1));
   const std::pair<int64_t, const char*> axes[] = {{lists, "device list"},

@@ -23,6 +23,7 @@
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_text.h>
 
 namespace lockstep {
 namespace {
@@ -189,16 +190,15 @@ std::vector<int64_t> step_sizes(const TrainPlan& plan) {
 
 std::vector<double> parse_shares(const std::string& text, int world) {
   std::vector<double> shares;
-  for (size_t begin = 0; begin <= text.size();) {
-    const auto end = std::min(text.find(':', begin), text.size());
+  for (const auto part : split_text(text, ':')) {
     double share = 0;
-    const auto [stop, error] = std::from_chars(text.data() + begin, text.data() + end, share);
-    if (error != std::errc() || stop != text.data() + end) {
+    const auto* const end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data(), end, share);
+    if (error != std::errc() || stop != end) {
       throw UsageError(fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)),
                        "give one number per replica, with ':' between them, or leave --split out");
     }
     shares.push_back(share);
-    begin = end + 1;
   }
   try {
     shard_sizes(0, world, shares);

@@ -10,6 +10,7 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 namespace lockstep::testing {
@@ -22,10 +23,6 @@ inline const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
                                            {17},
                                            {2, 4, 8, 16, 31, 5, 6, 7, 20, 21, 22, 23, 24, 25, 26, 0},
                                            {9, 8, 7, 6, 5, 4, 3}};
-
-struct Mishap : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 inline TrainerOptions options_for(int world) {
   TrainerOptions options;

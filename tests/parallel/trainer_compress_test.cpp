@@ -38,11 +38,7 @@ std::vector<CompressedRun> train_compressed(const Layout& layout, Compress compr
     const auto rows = source(std::make_shared<RowSource>(64));
     Trainer trainer(two_layers(), rows, rows, own);
     CompressedRun run;
-    for (int step = 0; step < 10; ++step) {
-      trainer.step(first_rows(32));
-      const auto sums = trainer.take_sums();
-      run.losses.push_back(sums.loss / static_cast<double>(sums.rows));
-    }
+    run.losses = mean_losses(trainer, 10, first_rows(32));
     run.evaluation = trainer.evaluate();
     const torch::NoGradGuard no_grad;
     for (int local = 0; local < trainer.local_size(); ++local) {

@@ -9,6 +9,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
@@ -16,10 +17,6 @@ using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-struct Mishap : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // One of its rows has pixels that are no numbers.
 class PoisonedRows : public RowSource {

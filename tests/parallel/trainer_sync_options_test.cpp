@@ -106,11 +106,7 @@ HookedRun train_hooked(const Layout& layout, const BucketHook& hook, SyncMode mo
     const auto rows = source(std::make_shared<RowSource>(64));
     Trainer trainer(two_layers(), rows, rows, own);
     HookedRun run;
-    for (int step = 0; step < 8; ++step) {
-      trainer.step(first_rows(24));
-      const auto sums = trainer.take_sums();
-      run.losses.push_back(sums.loss / static_cast<double>(sums.rows));
-    }
+    run.losses = mean_losses(trainer, 8, first_rows(24));
     run.weights = trainer.weights();
     return run;
   })[0];

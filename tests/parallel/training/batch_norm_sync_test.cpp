@@ -23,6 +23,7 @@
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/support/compare.h>
+#include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
@@ -30,10 +31,6 @@ using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
 namespace {
-
-struct Mishap : std::runtime_error {
-  using std::runtime_error::runtime_error;
-};
 
 // Batch norms of every rank, in the order of backward. looks: called between the first two of them.
 class NormsImpl : public torch::nn::Module {

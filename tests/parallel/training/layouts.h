@@ -33,6 +33,17 @@ inline Batch first_rows(int64_t count) {
   return rows;
 }
 
+// Takes so many steps of these rows. Returns the mean loss of each.
+inline std::vector<double> mean_losses(Trainer& trainer, int steps, const Batch& rows) {
+  std::vector<double> losses;
+  for (int step = 0; step < steps; ++step) {
+    trainer.step(rows);
+    const auto sums = trainer.take_sums();
+    losses.push_back(sums.loss / static_cast<double>(sums.rows));
+  }
+  return losses;
+}
+
 // Calls task(process, options of this process) in every process. Returns the results by process.
 template <class Task>
 auto in_processes(const Layout& layout, const TrainerOptions& options, const Task& task) {
