@@ -42,7 +42,8 @@ CHECK_FAILED = 1  # exit code: of this machine
 def shown(page):
     """The command lines of a page, in its order, and the scripts that it names."""
     text = page.read_text()
-    lines = [(match.start(), line) for match in BLOCKS.finditer(text) for line in match[1].splitlines()]
+    lines = [(match.start(), line) for match in BLOCKS.finditer(text)
+             for line in match[1].replace("\\\n", " ").splitlines()]
     prose = BLOCKS.sub(lambda block: " " * len(block[0]), text)
     lines += [(match.start(), match[1]) for match in INLINE.finditer(prose) if " --" in match[1]]
     commands, scripts = [], []
