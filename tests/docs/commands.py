@@ -21,11 +21,12 @@ import sys
 import tempfile
 import time
 
+from blocks import BLOCKS, command_lines
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [page for page in [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md"))]
          if page.name != "experiments.md"]
 PROGRAMS = ("lockstep", "./scripts/run.sh")
-BLOCKS = re.compile(r"^```sh\n(.*?)^```$", re.S | re.M)
 INLINE = re.compile(r"`((?:lockstep|\./scripts/run\.sh) [^`\n]+)`")
 # For flags that a command leaves open, through the environment.
 SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, LIMIT_TEST=64, BATCH_SIZE=16, LIMIT_STEPS=1, EPOCHS=2, ITERATIONS=2,
@@ -42,8 +43,7 @@ CHECK_FAILED = 1  # exit code: of this machine
 def shown(page):
     """The command lines of a page, in its order, and the scripts that it names."""
     text = page.read_text()
-    lines = [(match.start(), line) for match in BLOCKS.finditer(text)
-             for line in match[1].replace("\\\n", " ").splitlines()]
+    lines = command_lines(text)
     prose = BLOCKS.sub(lambda block: " " * len(block[0]), text)
     lines += [(match.start(), match[1]) for match in INLINE.finditer(prose) if " --" in match[1]]
     commands, scripts = [], []

@@ -18,6 +18,8 @@ import re
 import subprocess
 import sys
 
+from blocks import command_lines
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
 CODE = re.compile(r"^```.*?^```$", re.S | re.M)
@@ -102,13 +104,12 @@ def unknown_commands(page, text, flags):
 
 def unknown_script_flags(page, text, sources):
     found = []
-    for block in re.findall(r"^```sh\n(.*?)^```$", text, re.S | re.M):
-        for line in block.splitlines():
-            if not re.match(r"(\./)?scripts/(?!run\.sh)", line):
-                continue
-            for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", line.split(" #")[0]):
-                if not re.search(rf"{flag}(?![\w-])", sources):
-                    found.append(f"{page.name}: no script has {flag}")
+    for _, line in command_lines(text):
+        if not re.match(r"(\./)?scripts/(?!run\.sh)", line):
+            continue
+        for flag in re.findall(r"(?<![\w-])--[a-z][a-z-]*[a-z]", line.split(" #")[0]):
+            if not re.search(rf"{flag}(?![\w-])", sources):
+                found.append(f"{page.name}: no script has {flag}")
     return found
 
 
