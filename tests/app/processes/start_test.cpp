@@ -1,6 +1,7 @@
-// How the processes of a run begin: who has which ranks and cores, and what is refused in all of them.
+// How the processes of a run begin: what each learns of the others, and what is refused in all of them.
 #include <lockstep/tests/catch.h>
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,31 +17,20 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/combinations.h>
-#include <lockstep/app/train/fields.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/flags.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/app/processes/worlds.h>
 #include <lockstep/tests/support/thread_processes.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
 using lockstep::testing::run_processes;
+using lockstep::testing::world_of;
 using Values = nlohmann::ordered_json;
 
 namespace {
-
-// Process `process` of several, with this many CPU replicas each.
-TrainWorld world_of(int process, const std::vector<size_t>& replicas, const std::string& launcher = {}) {
-  TrainWorld world{.place = {.process = process, .processes = static_cast<int>(replicas.size())}};
-  world.place.launcher = launcher;
-  for (const auto count : replicas) {
-    world.devices.emplace_back(count, torch::Device(torch::kCPU));
-    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
-  }
-  return world;
-}
 
 TrainWorld world_on(const std::shared_ptr<Processes>& connection) {
   return {.place = connection->world(), .connection = connection};
@@ -75,61 +65,7 @@ Environment variables(std::map<std::string, std::string> values) {
   };
 }
 
-TrainFlags small_flags() {
-  TrainFlags flags;
-  flags.data = "synthetic";
-  flags.limit_train = 64;
-  flags.limit_test = 8;
-  flags.batch_size = 10;
-  flags.threads = 1;
-  return flags;
-}
-
 }  // namespace
-
-TEST_CASE("ranks are counted over the processes in order, and messages tell both") {
-  const auto first = world_of(0, {3, 1, 2}), last = world_of(2, {3, 1, 2});
-  CHECK(first.leads());
-  CHECK_FALSE(last.leads());
-  CHECK(last.first_rank() == 4);
-  CHECK(last.replicas() == 6);
-  CHECK(first.name() == "ranks 0-2 (process 0)");
-  CHECK(world_of(1, {3, 1, 2}).name() == "rank 3 (process 1)");
-  CHECK(last.name() == "ranks 4-5 (process 2)");
-  CHECK(last.replica_device(2) == "cpu of process 0");
-  CHECK(last.replica_device(3) == "cpu of process 1");
-  CHECK(last.replica_device(5) == "cpu of process 2");
-  CHECK(first.text() == "3, 6 replicas: [cpu x 3] + [cpu] + [cpu, cpu]");
-  CHECK(world_of(0, {2, 2}, "torchrun").text() == "2 (torchrun), 4 replicas: [cpu, cpu] + [cpu, cpu]");
-  CHECK(world_of(0, {1, 1, 1, 1}).device_lists() == "[cpu] x 4");
-  auto unknown = last;
-  unknown.devices.clear();
-  CHECK(unknown.name() == "process 2");
-  CHECK(TrainWorld{}.alone());
-  CHECK(TrainWorld{}.leads());
-}
-
-TEST_CASE("processes divide the cores by their replicas, and each gets one at least") {
-  using Cores = std::vector<int>;
-  const Cores cores = {2, 3, 5, 7, 8};
-  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 0) == Cores{2, 3});
-  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 1) == Cores{5, 7, 8});
-  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 0) == Cores{2, 3, 5});
-  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 1) == Cores{7, 8});
-  for (size_t own = 0; own < 7; ++own) {
-    const std::vector<size_t> replicas(7, 1);
-    CHECK(share_of_cores({4, 6}, replicas, own) == Cores{own < 4 ? 4 : 6});
-  }
-  CHECK(share_of_cores({9}, std::vector<size_t>{4, 2}, 1) == Cores{9});
-}
-
-TEST_CASE("auto is another GPU for each process of a host") {
-  const World third{.process = 6, .processes = 8, .local_process = 2, .local_processes = 4};
-  CHECK(local_spec("auto", third, 4) == "cuda:2");
-  CHECK(local_spec("auto", third, 2) == "cuda:0");
-  CHECK(local_spec("auto", third, 0) == "auto");
-  CHECK(local_spec("cpux2", third, 4) == "cpux2");
-}
 
 TEST_CASE("together() returns what every process has found") {
   std::vector<std::vector<Values>> found(3);
@@ -278,99 +214,6 @@ TEST_CASE("the first setting that differs is named with both values") {
   CHECK_THROWS_WITH(refuse_other_settings({first, model}),
                     "process 1 trains with model resnet18, process 0 with lenet");
   CHECK_THROWS_AS(refuse_other_settings({first, rate}), UsageError);
-}
-
-TEST_CASE("a plan has the replicas of all processes, and the memory of its own") {
-  auto flags = small_flags();
-  flags.split = "1:1:1:7";
-  const auto plan = make_train_plan(flags, {}, world_of(1, {3, 1}, "torchrun"));
-  CHECK(plan.world_size() == 4);
-  CHECK(plan.local_size() == 1);
-  CHECK(plan.trainer.split == std::vector<double>{1, 1, 1, 7});
-  CHECK(plan.trainer.allreduce == Allreduce::kGloo);
-  const auto text = describe(plan);
-  CHECK_THAT(text, ContainsSubstring("\n  processes  2 (torchrun), 4 replicas: [cpu x 3] + [cpu]\n") &&
-                       ContainsSubstring("\n  devices    [cpu]: 1 replica with 1 thread, in process 1\n") &&
-                       ContainsSubstring("10 images per step, split 1:1:1:7; ") &&
-                       ContainsSubstring("in each process, then between them (gloo: 0.52 MB a step)"));
-  const auto fields = plan_fields(plan);
-  CHECK(fields.at("processes") == 2);
-  CHECK(fields.at("launcher") == "torchrun");
-  CHECK(fields.at("replicas") == Values{3, 1});
-  CHECK(fields.at("devices") == Values{"cpu", "cpu", "cpu", "cpu"});
-  CHECK(plan.replica_device(3) == "cpu of process 1");
-
-  const auto others = make_train_plan(flags, {}, world_of(0, {3, 1}));
-  CHECK(agreed_fields(flags, others) == agreed_fields(flags, plan));  // whatever the devices
-  flags.threads = 2;
-  CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) == agreed_fields(flags, plan));
-  flags.split = "even";  // three shards of 2 or 3 images there, one of 2 here
-  CHECK(host_bytes(make_train_plan(flags, {}, world_of(0, {3, 1}))) >
-        2 * host_bytes(make_train_plan(flags, {}, world_of(1, {3, 1}))));
-  flags.split = "1:1:1:7";
-  flags.limit_train = 63;
-  CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) != agreed_fields(flags, plan));
-}
-
-TEST_CASE("a plan of one process says nothing of processes") {
-  auto flags = small_flags();
-  flags.devices = "cpux2";
-  const auto plan = make_train_plan(flags);
-  CHECK_THAT(describe(plan), !ContainsSubstring("process"));
-  CHECK(plan_fields(plan).at("processes") == 1);
-  CHECK(plan_fields(plan).at("replicas") == Values::array({2}));
-  CHECK(plan.device_lists() == "[cpu, cpu]");
-  CHECK(plan.replica_device(1) == "cpu");
-}
-
-TEST_CASE("algorithms of one process are refused between several, and gloo in one") {
-  const auto several = world_of(0, {1, 1});
-  for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing}) {
-    CHECK_NOTHROW(check_allreduce_of({}, allreduce));
-    CHECK_THROWS_AS(check_allreduce_of(several, allreduce), UsageError);
-  }
-  CHECK_THROWS_WITH(check_allreduce_of(several, Allreduce::kRing),
-                    "--allreduce ring sums within one process, and there are 2");
-  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kGloo));
-  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kAuto));
-  CHECK_NOTHROW(check_allreduce_of({}, Allreduce::kAuto));
-  CHECK_THROWS_AS(check_allreduce_of({}, Allreduce::kGloo), UsageError);
-}
-
-TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, else gloo") {
-  TrainWorld world{.place = {.process = 0, .processes = 2}};
-  world.devices.assign(2, {torch::Device(torch::kCUDA, 0)});  // each sees its own as the first one
-  const auto gpu = [](const std::string& uuid) {
-    return AllreduceWish{.wanted = "auto", .gpus = {{.uuid = uuid, .place = "node cuda:0"}}};
-  };
-  const auto by = [&](Allreduce wanted) { return allreduce_of(world, wanted, world.devices.front()); };
-  world.wishes = {gpu("a"), gpu("b")};
-  CHECK(by(Allreduce::kAuto) == Allreduce::kNccl);
-  CHECK(by(Allreduce::kNccl) == Allreduce::kNccl);
-  CHECK(by(Allreduce::kGloo) == Allreduce::kGloo);
-  world.wishes = {gpu("a"), gpu("a")};
-  CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
-  CHECK_THROWS_WITH(by(Allreduce::kNccl),
-                    "NCCL allows one replica per GPU, but processes 0 and 1 both drive GPU a");
-  world.wishes[1] = {.wanted = "auto", .nccl_problem = "cuda:0 is listed twice"};
-  CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
-  CHECK_THROWS_WITH(by(Allreduce::kNccl), "NCCL cannot join process 1: cuda:0 is listed twice");
-}
-
-TEST_CASE("processes tell each other, list by list, what NCCL can join") {
-  const std::vector<std::vector<torch::Device>> first{{torch::kCPU}, {torch::kCPU, torch::kCPU}};
-  auto second = member_with(first);
-  second["wishes"][1] = text_of_wish({.wanted = "auto", .gpus = {{.uuid = "u", .place = "p"}}});
-  TrainWorld world;
-  take_list({member_with(first), second}, 1, world);
-  CHECK(world.devices == std::vector{first[1], first[1]});
-  REQUIRE(world.wishes.size() == 2);
-  CHECK_FALSE(world.wishes[0].nccl_problem.empty());  // NCCL joins no CPU
-  CHECK(world.wishes[1].gpus.at(0).uuid == "u");
-  take_list({second}, 0, world);
-  REQUIRE(world.devices.size() == 1);
-  CHECK(world.devices[0] == first[0]);
-  CHECK(world.wishes.size() == 1);
 }
 
 TEST_CASE("half of a launcher's variables do not stop a command of one process") {

@@ -1,0 +1,200 @@
+// How safetensors files are saved: what is refused, and that a file is replaced whole or not at all.
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <lockstep/tests/catch.h>
+#include <atomic>
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <thread>
+
+#include <lockstep/data/safetensors.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/data/safetensors_files.h>
+#include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/file_limit.h>
+#include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+namespace fs = std::filesystem;
+
+namespace {
+
+// Returns the OutputError of saving to a path. check_can_save() must throw the same, and neither may leave
+// files.
+OutputError refusal(const fs::path& path, bool overwrite, const TensorFile& file = {}) {
+  const auto saving = error_of<OutputError>([&] { save_safetensors(path, file, overwrite); });
+  const auto looking = error_of<OutputError>([&] { check_can_save(path, overwrite); });
+  CHECK(saving.exit_code() == ExitCode::kOutput);
+  CHECK_THAT(looking.what(), Catch::Matchers::Equals(saving.what()));
+  CHECK(looking.hint() == saving.hint());
+  return saving;
+}
+
+TensorFile numbers(int64_t first, int64_t count) {
+  return {{{"x", torch::arange(first, first + count, torch::kInt32)}}, {}};
+}
+
+}  // namespace
+
+TEST_CASE("paths that cannot be written are refused before and while saving") {
+  const TempFolder folder;
+  write_file(folder / "file", "old");
+  REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  for (const bool overwrite : {false, true}) {
+    CHECK_THAT(refusal(folder.path(), overwrite).what(), ContainsSubstring("it is a folder"));
+    CHECK_THAT(refusal(folder / "none/a", overwrite).what(), ContainsSubstring("none' does not exist"));
+    CHECK_THAT(refusal(folder / "none/a", overwrite).hint(), ContainsSubstring("mkdir -p"));
+    CHECK_THAT(refusal(folder / "file/a", overwrite).what(), ContainsSubstring("Not a directory"));
+    CHECK_THAT(refusal(folder / "none/", overwrite).what(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal("", overwrite).what(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal(folder / std::string(300, 'a'), overwrite).what(), ContainsSubstring("name too long"));
+    CHECK_THAT(refusal(folder / "pipe", overwrite).what(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal("/dev/null", overwrite).what(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal(folder / "link", overwrite).what(), ContainsSubstring("No such file"));
+  }
+  CHECK_THAT(refusal(folder / "file", false).what(), ContainsSubstring("/file' already exists"));
+  CHECK_THAT(refusal(folder / "file", false).hint(), ContainsSubstring("overwrite = true"));
+  CHECK(read_file(folder / "file") == "old");
+  CHECK(files_in(folder) == 3);
+}
+
+TEST_CASE("files and folders that may not be written are refused") {
+  const TempFolder folder;
+  write_file(folder / "file", "old");
+  fs::create_directory(folder / "closed");
+  fs::permissions(folder / "file", fs::perms::owner_read | fs::perms::others_read);
+  fs::permissions(folder / "closed", fs::perms::owner_read | fs::perms::others_read | fs::perms::others_exec);
+  fs::permissions(folder.path(), fs::perms::all);
+  const uid_t user = geteuid();
+  constexpr uid_t kNobody = 65534;  // root may write everywhere
+  if (user == 0 && seteuid(kNobody) != 0) SKIP_CASE("cannot give up the rights of root");
+  const std::string file = refusal(folder / "file", true).what();
+  const std::string closed = refusal(folder / "closed/file", true).what();
+  CHECK(seteuid(user) == 0);
+  CHECK_THAT(file, ContainsSubstring("Permission denied"));
+  CHECK_THAT(closed, ContainsSubstring("Permission denied"));
+  CHECK(files_in(folder) == 2);
+}
+
+TEST_CASE("check_can_save() changes nothing") {
+  const TempFolder folder;
+  check_can_save(folder / "new", false);
+  CHECK(files_in(folder) == 0);
+  write_file(folder / "file", "old");
+  check_can_save(folder / "file", true);
+  CHECK(read_file(folder / "file") == "old");
+  CHECK(files_in(folder) == 1);
+  const auto here = fs::current_path();
+  fs::current_path(folder.path());
+  check_can_save("new", false);  // a name without a folder: in the working directory
+  save_safetensors("new", numbers(0, 3), false);
+  fs::current_path(here);
+  CHECK(files_in(folder) == 2);
+}
+
+TEST_CASE("a file is replaced whole, with its permissions, and a link stays one") {
+  const TempFolder folder;
+  const mode_t mask = umask(027);
+  save_safetensors(folder / "file", numbers(0, 1000), false);
+  umask(mask);
+  CHECK(fs::status(folder / "file").permissions() == fs::perms{0640});
+  fs::permissions(folder / "file", fs::perms{0600});
+  fs::create_symlink("file", folder / "link");
+  save_safetensors(folder / "link", numbers(7, 2), true);
+  CHECK(fs::is_symlink(folder / "link"));
+  CHECK(fs::status(folder / "file").permissions() == fs::perms{0600});
+  CHECK(torch::equal(load_safetensors(folder / "file").tensors.at(0).tensor,
+                     torch::tensor({7, 8}, torch::kInt32)));
+  CHECK(files_in(folder) == 2);
+}
+
+TEST_CASE("a full disk is an error that leaves the old file and nothing else") {
+  const TempFolder folder;
+  save_safetensors(folder / "file", numbers(0, 100), false);
+  const auto old = read_file(folder / "file");
+  for (const rlim_t bytes :
+       {0, 50, 300, 3000}) {  // nothing, a part of the header, of the values, most of them
+    INFO(bytes);
+    for (const char* name : {"file", "new"}) {
+      const FileLimit limit(bytes);
+      const auto error =
+          error_of<OutputError>([&] { save_safetensors(folder / name, numbers(0, 1000), true); });
+      CHECK_THAT(error.what(), ContainsSubstring(name) && ContainsSubstring("File too large"));
+    }
+    CHECK(read_file(folder / "file") == old);
+    CHECK(files_in(folder) == 1);
+  }
+  save_safetensors(folder / "file", numbers(0, 1000), true);
+  CHECK(load_safetensors(folder / "file").tensors.at(0).tensor.numel() == 1000);
+}
+
+TEST_CASE("a process that dies while it saves leaves the old file whole") {
+  const TempFolder folder;
+  save_safetensors(folder / "file", numbers(0, 100), false);
+  const auto old = read_file(folder / "file");
+  const auto file = numbers(0, 1000);
+  const pid_t child = fork();
+  if (child == 0) {
+    const rlimit none = {0, 0}, half = {2000, 2000};
+    setrlimit(RLIMIT_CORE, &none);
+    std::signal(SIGXFSZ, SIG_DFL);
+    setrlimit(RLIMIT_FSIZE, &half);
+    save_safetensors(folder / "file", file, true);
+    _exit(0);
+  }
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+  CHECK((WIFSIGNALED(status) && WTERMSIG(status) == SIGXFSZ));
+  CHECK(read_file(folder / "file") == old);
+}
+
+TEST_CASE("a reader sees the old file or the new one while it is replaced") {
+  const TempFolder folder;
+  const TensorFile files[] = {numbers(0, 100'000), numbers(5, 50'000)};
+  save_safetensors(folder / "file", files[0], false);
+  std::atomic<bool> done = false;
+  std::thread writer([&] {
+    for (size_t i = 1; i <= 20; ++i) save_safetensors(folder / "file", files[i % 2], true);
+    done = true;
+  });
+  size_t torn = 0;
+  do {
+    try {
+      const auto found = load_safetensors(folder / "file").tensors.at(0).tensor;
+      torn += !same(found, files[0].tensors[0].tensor) && !same(found, files[1].tensors[0].tensor);
+    } catch (const WeightsError&) {
+      ++torn;
+    }
+  } while (!done);
+  writer.join();
+  CHECK(torn == 0);
+}
+
+TEST_CASE("tensors that a file cannot hold are refused before anything is written") {
+  const TempFolder folder;
+  save_safetensors(folder / "file", numbers(0, 3), false);
+  const auto old = read_file(folder / "file");
+  const auto x = torch::ones({2});
+  const auto message = [&](const NamedTensor& named) {
+    const auto save = [&] { save_safetensors(folder / "file", {{{"x", x}, named}, {}}, true); };
+    return std::string(error_of<OutputError>(save).what());
+  };
+  CHECK_THAT(message({"y", {}}), ContainsSubstring("tensor 'y': it is undefined"));
+  CHECK_THAT(message({"y", x.to_sparse()}), ContainsSubstring("tensor 'y': it is not a dense tensor"));
+  CHECK_THAT(message({"y", x.to(torch::kMeta)}), ContainsSubstring("tensor 'y': it is not a dense tensor"));
+  CHECK_THAT(message({"y", x.to(torch::kComplexFloat)}), ContainsSubstring("no dtype ComplexFloat"));
+  CHECK_THAT(message({"x", x}), ContainsSubstring("tensor 'x': another one has the same name"));
+  CHECK_THAT(message({"__metadata__", x}), ContainsSubstring("__metadata__"));
+  CHECK(read_file(folder / "file") == old);
+  CHECK(files_in(folder) == 1);
+}
