@@ -112,6 +112,18 @@ std::vector<torch::Device> try_all_gpus(int gpus) {
   return devices;
 }
 
+std::string spec_of(std::span<const torch::Device> devices) {
+  std::string spec;
+  for (size_t begin = 0; begin < devices.size();) {
+    size_t end = begin + 1;
+    while (end < devices.size() && devices[end] == devices[begin]) ++end;
+    spec += (spec.empty() ? "" : ",") + devices[begin].str();
+    if (end - begin > 1) spec += fmt::format("x{}", end - begin);
+    begin = end;
+  }
+  return spec;
+}
+
 std::string to_string(std::span<const torch::Device> devices) {
   constexpr size_t kFewestCounted = 3;
   std::vector<std::string> names;

@@ -35,6 +35,9 @@ torch::Device try_gpu(int i = 0, int gpus = visible_gpus());
 // The chapter's try_all_gpus: all GPUs, or the CPU if there is none.
 std::vector<torch::Device> try_all_gpus(int gpus = visible_gpus());
 
+// The list as parse_devices() takes it: "cpux2", "cuda:0,cuda:1", "cuda:0x2,cpu".
+std::string spec_of(std::span<const torch::Device> devices);
+
 // For messages: "[cuda:0, cuda:1]". Three or more equal devices in a row are counted: "[cpu x 64]".
 std::string to_string(std::span<const torch::Device> devices);
 

@@ -16,7 +16,7 @@ namespace lockstep {
 struct RunState {
   TrainState trainer;
   TrainProgress progress;
-  nlohmann::ordered_json plan = {};         // plan_fields() (app/train/fields.h)
+  nlohmann::ordered_json plan = {};         // plan_fields() (app/train/settings/settings.h)
   nlohmann::ordered_json environment = {};  // environment_json() (app/report/environment.h)
   FileSizes file_bytes = {};                // of the run folder's metrics, up to here
 };

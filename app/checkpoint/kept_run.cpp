@@ -14,7 +14,7 @@
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/config_text.h>
-#include <lockstep/app/train/fields.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include <lockstep/app/report/environment.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -13,42 +14,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Setting {
-  const char* key;          // of plan_fields()
-  const char* anyway = "";  // the name for --resume-anyway; "": never
-};
-
-// What is trained, and how. Another value is another training.
-constexpr Setting kTraining[] = {
-    {"model"},
-    {"parameters"},
-    {"data"},
-    {"train_rows"},
-    {"seed"},
-    {"precision"},
-    {"optimizer"},
-    {"batch_size", "batch-size"},
-    {"lr", "lr"},
-    {"schedule", "schedule"},
-    {"warmup_epochs", "warmup-epochs"},
-    {"momentum", "momentum"},
-    {"nesterov", "nesterov"},
-    {"weight_decay", "weight-decay"},
-    {"clip_norm", "clip-norm"},
-    {"accumulate", "accumulate"},
-    {"bn", "bn"},
-    {"invariant", "invariant"},
-};
-
-// The order of sums, and which kernels compute.
-constexpr const char* kBits[] = {"threads",   "split",    "kernels",       "sync",      "bucket_bytes",
-                                 "allreduce", "compress", "deterministic", "cuda_graph"};
-
 std::string shown_value(const Json& value) {
   return value.is_string() ? value.get<std::string>() : value.dump();
 }
 
-Json value_of(const Json& fields, const char* key) {
+Json value_of(const Json& fields, const std::string& key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
 }
 
@@ -57,19 +27,24 @@ std::string setting_in_words(std::string key) {
   return key;
 }
 
-void refuse(const std::string& key, const Json& saved, const Json& planned, const std::string& anyway) {
-  const auto hint = anyway.empty() ? std::string("give the flags that the run was started with")
-                                   : fmt::format(
-                                         "give the flags that the run was started with, or change it "
-                                         "from here on with --resume-anyway {}",
-                                         anyway);
-  throw WeightsError(fmt::format("the checkpoint's run has {} {}, this one has {}", setting_in_words(key),
-                                 shown_value(saved), shown_value(planned)),
+void refuse(const Setting& setting, const Json& saved, const Json& planned) {
+  std::string hint = "give the flags that the run was started with";
+  if (setting.on_resume == OnResume::kRefusedUnnamed) {
+    hint += fmt::format(", or change it from here on with --resume-anyway {}", setting.name);
+  }
+  throw WeightsError(fmt::format("the checkpoint's run has {} {}, this one has {}",
+                                 setting_in_words(key_of(setting)), shown_value(saved), shown_value(planned)),
                      hint);
 }
 
-bool contains(std::span<const std::string> names, const char* name) {
-  return *name != '\0' && std::find(names.begin(), names.end(), name) != names.end();
+// Whether another value of this setting is another training.
+bool must_agree(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
+  // A constant rate does not depend on the length of the run.
+  const bool epochs = std::string_view(setting.name) == "epochs";
+  if (epochs && value_of(planned, "schedule") == "constant") return false;
+  if (setting.on_resume == OnResume::kRefused) return true;
+  return setting.on_resume == OnResume::kRefusedUnnamed &&
+         std::find(anyway.begin(), anyway.end(), setting.name) == anyway.end();
 }
 
 bool other_batch_size(const Json& saved, const Json& planned) {
@@ -80,10 +55,9 @@ bool other_batch_size(const Json& saved, const Json& planned) {
 
 std::vector<std::string> changeable_settings() {
   std::vector<std::string> names;
-  for (const auto& setting : kTraining) {
-    if (*setting.anyway != '\0') names.emplace_back(setting.anyway);
+  for (const auto& setting : all_settings()) {
+    if (setting.on_resume == OnResume::kRefusedUnnamed) names.emplace_back(setting.name);
   }
-  names.emplace_back("epochs");
   return names;
 }
 
@@ -95,14 +69,11 @@ void take_settings(const Json& saved, TrainFlags& flags) {
 }
 
 void check_same_run(const Json& saved, const Json& planned, std::span<const std::string> anyway) {
-  for (const auto& [key, name] : kTraining) {
+  for (const auto& setting : all_settings()) {
+    const auto key = key_of(setting);
     const auto before = value_of(saved, key), now = value_of(planned, key);
-    if (before != now && !contains(anyway, name)) refuse(key, before, now, name);
+    if (before != now && must_agree(setting, planned, anyway)) refuse(setting, before, now);
   }
-  // A constant rate does not depend on the length of the run.
-  const bool constant = value_of(planned, "schedule") == "constant";
-  const auto before = value_of(saved, "epochs"), now = value_of(planned, "epochs");
-  if (!constant && before != now && !contains(anyway, "epochs")) refuse("epochs", before, now, "epochs");
 }
 
 bool count_steps_anew(RunState& state, const Json& planned) {
@@ -122,7 +93,7 @@ bool count_steps_anew(RunState& state, const Json& planned) {
 
 std::vector<std::string> other_bits(const RunState& state, const Json& planned) {
   std::vector<std::string> differences;
-  const auto compare = [&](const char* key, const Json& before, const Json& now) {
+  const auto compare = [&](const std::string& key, const Json& before, const Json& now) {
     if (before == now) return;
     differences.push_back(
         fmt::format("{} {} instead of {}", setting_in_words(key), shown_value(now), shown_value(before)));
@@ -131,9 +102,10 @@ std::vector<std::string> other_bits(const RunState& state, const Json& planned) 
   // The rows of each replica.
   const bool same_rows = !other_batch_size(state.plan, planned) &&
                          value_of(state.plan, "devices").size() == value_of(planned, "devices").size();
-  for (const auto* key : kBits) {
-    if (std::string_view(key) != "split" || same_rows)
-      compare(key, value_of(state.plan, key), value_of(planned, key));
+  for (const auto& setting : all_settings()) {
+    const auto key = key_of(setting);
+    if (setting.on_resume != OnResume::kOtherBits || (key == "split" && !same_rows)) continue;
+    compare(key, value_of(state.plan, key), value_of(planned, key));
   }
   if (!invariant) compare("devices", value_of(state.plan, "devices"), value_of(planned, "devices"));
   const auto here = environment_json();

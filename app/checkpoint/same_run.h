@@ -18,8 +18,9 @@ std::vector<std::string> changeable_settings();
 // on the number of devices.
 void take_settings(const nlohmann::ordered_json& saved, TrainFlags& flags);
 
-// saved, planned: plan_fields() (fields.h) of the checkpoint's run and of this one. Throws WeightsError for
-// the first setting that changes the training, with both values, unless `anyway` names it.
+// saved, planned: plan_fields() (app/train/settings/settings.h) of the checkpoint's run and of this one.
+// Throws WeightsError for the first setting that changes the training, with both values, unless `anyway`
+// names it.
 void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned,
                     std::span<const std::string> anyway);
 

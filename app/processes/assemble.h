@@ -34,9 +34,9 @@ void take_list(const std::vector<Member>& members, size_t list, TrainWorld& worl
 // `check` only.
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check);
 
-// settings: what every process does, such as agreed_fields() (app/train/fields.h). Throws UsageError, the
-// same in every process, that names the first field in which a process differs from process 0, and both
-// values. verb: what the processes do with their settings.
+// settings: what every process does, such as agreed_fields() (app/train/settings/settings.h). Throws
+// UsageError, the same in every process, that names the first field in which a process differs from process
+// 0, and both values. verb: what the processes do with their settings.
 void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings,
                            const std::string& verb = "trains");
 

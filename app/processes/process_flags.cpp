@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/settings/help_group.h>
 
 namespace lockstep {
 namespace {
@@ -40,6 +41,7 @@ void add_process_flags(CLI::App& command, ProcessFlags& options) {
           "else the interface that leads to --master)")
       ->default_str("")
       ->type_name("ADDRESS");
+  set_group(command, HelpGroup::kProcesses, {"--rank", "--world-size", "--master", "--timeout", "--listen"});
 }
 
 JoinOptions join_options(const ProcessFlags& flags) {

@@ -58,18 +58,6 @@ std::string default_pair() {
   return gpus == 1 ? "cuda:0x2" : "cpux2";
 }
 
-std::string spec_of(std::span<const torch::Device> devices) {
-  std::string spec;
-  for (size_t begin = 0; begin < devices.size();) {
-    size_t end = begin + 1;
-    while (end < devices.size() && devices[end] == devices[begin]) ++end;
-    spec += (spec.empty() ? "" : ",") + devices[begin].str();
-    if (end - begin > 1) spec += fmt::format("x{}", end - begin);
-    begin = end;
-  }
-  return spec;
-}
-
 void need_devices(const std::vector<torch::Device>& devices, size_t count, const std::string& who) {
   if (devices.size() >= count) return;
   const auto device = devices.front().str();

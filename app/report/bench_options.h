@@ -3,7 +3,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -40,9 +39,6 @@ int threads_for(const BenchOptions& options, size_t replicas);
 
 // Default pair of devices: two GPUs, one GPU twice, or the CPU twice.
 std::string default_pair();
-
-// Returns the list in the syntax of --devices: "cpux2", "cuda:0,cuda:1", "cuda:0x2,cpu".
-std::string spec_of(std::span<const torch::Device> devices);
 
 // Throws UsageError if there are fewer than `count` devices. `who`: who needs them, for the message.
 void need_devices(const std::vector<torch::Device>& devices, size_t count, const std::string& who);

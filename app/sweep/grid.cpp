@@ -68,7 +68,8 @@ std::vector<SweepCell> make_grid(const SweepOptions& options) {
   const auto& recipe = find_recipe(options.train.recipe);
   const auto lists = device_axis(options.devices);
   const auto batch_sizes = axis<int64_t>(options.batch_size, recipe.batch_size, "--batch-size");
-  const auto rates = axis<double>(options.lr, rate_of(recipe, options.train.optimizer), "--lr");
+  const auto rates =
+      axis<double>(options.lr, rate_of(recipe, options.train.trainer.replica.optimizer.kind), "--lr");
   const auto epochs = axis<int64_t>(options.epochs, recipe.epochs, "--epochs");
   std::vector<SweepCell> cells;
   for (const auto& list : lists) {

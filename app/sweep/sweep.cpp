@@ -27,12 +27,12 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/run.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
@@ -218,14 +218,13 @@ void print_end(const std::vector<CellResult>& results, const std::vector<Finding
 void setup_sweep(CLI::App& app) {
   auto* sweep = app.add_subcommand("sweep", "Train over a grid of devices, batch sizes, rates and epochs");
   auto options = std::make_shared<SweepOptions>();
-  add_data_flags(*sweep, options->train);
+  add_setting_flags(*sweep, kSweep, options->train);
   add_axes(*sweep, *options);
-  add_run_flags(*sweep, options->train);
-  add_replica_flags(*sweep, options->train);
-  add_update_flags(*sweep, options->train);
-  add_engine_flags(*sweep, options->train);
   add_files(*sweep, *options);
-  group_flags(*sweep);
+  set_group(*sweep, HelpGroup::kTask, {"--epochs"});
+  set_group(*sweep, HelpGroup::kReplicas, {"--devices", "--batch-size", "--scale-batch"});
+  set_group(*sweep, HelpGroup::kOptimizer, {"--lr"});
+  set_group(*sweep, HelpGroup::kOutput, {"--json", "--resume", "--overwrite"});
   sweep->callback([options] {
     refuse_several_processes("sweep");
     run_sweep(*options);
@@ -244,7 +243,7 @@ void run_sweep(const SweepOptions& options) {
   auto record = open_record(options);
   const auto cells = plan_cells(options, grid);
   const auto& first = cells.front().plan;
-  record.begin(shared_fields(SettingsOf::kSweep, options.train, first));
+  record.begin(shared_fields(kInSweep, options.train, first));
   if (const auto other = record.other_environment()) {
     warn(fmt::format(
         "{} was begun in another environment ({}): its times cannot be compared with those of this run",

@@ -1,4 +1,5 @@
-// The flags that say what is trained and how: of `train`, and of every command that trains to measure.
+// The values of the flags that say what is trained and how: of `train`, and of every command that trains to
+// measure. The flags themselves: settings/.
 #pragma once
 
 #include <cstdint>
@@ -10,16 +11,14 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
-#include <lockstep/parallel/optimizer/optimizer_options.h>
-#include <lockstep/parallel/training/bn_policy.h>
-#include <lockstep/parallel/training/precision.h>
-#include <lockstep/parallel/training/replica_options.h>
+#include <lockstep/parallel/trainer_options.h>
 #include <lockstep/support/choices.h>
 #include <lockstep/support/kernels.h>
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace lockstep {
 
@@ -50,27 +49,17 @@ struct TrainFlags {
   std::string split = "even";  // or "auto", or shares: "3:1"
 
   // how
+  TrainerOptions trainer;  // what depends on neither the recipe nor the devices is parsed into it
   std::optional<double> lr;
   std::optional<double> momentum;
   std::optional<double> weight_decay;
-  std::optional<double> clip_norm;
-  bool nesterov = false;
-  OptimizerKind optimizer = OptimizerKind::kSgd;
   std::optional<Schedule> schedule;
   std::optional<int64_t> warmup_epochs;
-  Precision precision = Precision::kFp32;
-  int accumulate = 1;
-  BnPolicy bn = BnPolicy::kRoot;
   std::optional<SyncMode> sync;
   std::optional<int64_t> bucket_mb;
   std::optional<Allreduce> allreduce;
-  Compress compress = Compress::kNone;
   Kernels kernels = Kernels::kAuto;
-  CudaGraph cuda_graph = CudaGraph::kAuto;
-  std::optional<int> in_flight;  // steps
   bool deterministic = false;
-  bool invariant = false;
-  int64_t check_sync = 0;  // steps; 0: never
 
   // watch and keep
   int64_t log_every = 50;              // steps
@@ -96,47 +85,7 @@ struct TrainFlags {
 inline constexpr int64_t kMaxEpochs = 1'000'000;
 inline constexpr int64_t kMaxRows = int64_t{1} << 31;  // of a data set, of a batch
 
-// --recipe, --model, --data, --limit-train
-void add_data_flags(CLI::App& command, TrainFlags& options);
-
-// The same and --batch-size.
-void add_recipe_flags(CLI::App& command, TrainFlags& options);
-
-// --limit-test
-void add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
-
-// --epochs
-void add_epochs_flag(CLI::App& command, TrainFlags& options);
-
-// --seed, --limit-steps, --limit-test
-void add_run_flags(CLI::App& command, TrainFlags& options);
-
-// --devices
-void add_devices_flag(CLI::App& command, TrainFlags& options);
-
-// --threads, --split
-void add_replica_flags(CLI::App& command, TrainFlags& options);
-
-// --optimizer, --momentum, --nesterov, --weight-decay, --clip-norm, --schedule, --warmup-epochs
-void add_update_flags(CLI::App& command, TrainFlags& options);
-
-// The same and --lr.
-void add_optimizer_flags(CLI::App& command, TrainFlags& options);
-
-// --precision, --accumulate, --bn, --sync, --bucket-mb, --allreduce, --kernels, --cuda-graph, --in-flight,
-// --deterministic, --invariant
-void add_engine_flags(CLI::App& command, TrainFlags& options);
-
-// --compress
-void add_compress_flag(CLI::App& command, TrainFlags& options);
-
-// --check-sync
-void add_check_sync_flag(CLI::App& command, TrainFlags& options);
-
-// What train shows and keeps: --log-every, --metrics, --save, --output, --resume, --dry-run, ...
-void add_output_flags(CLI::App& command, TrainFlags& options);
-
-// Sorts the command's flags into the groups of its help. Call it when all flags are there.
-void group_flags(CLI::App& command);
+// --limit-test, for commands that only evaluate, too.
+CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
 
 }  // namespace lockstep

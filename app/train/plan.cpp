@@ -39,7 +39,7 @@ void set_where(const TrainFlags& options, TrainPlan& plan) {
   trainer.devices = world.alone() ? usable_devices(options.devices)
                                   : world.devices.at(static_cast<size_t>(world.place.process));
   // Invariant: always the same number, since bits depend on it.
-  const int threads = options.invariant ? 1 : default_threads(plan.local_size());
+  const int threads = trainer.replica.invariant ? 1 : default_threads(plan.local_size());
   trainer.threads = options.threads.value_or(threads);
   trainer.auto_split = options.split == "auto";
   if (!trainer.auto_split && options.split != "even") {
@@ -74,41 +74,36 @@ void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& pla
                      .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
 }
 
-void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+void set_sums(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
-  auto& replica = trainer.replica;
-  replica.optimizer = {
-      .kind = options.optimizer,
-      .momentum = options.momentum.value_or(options.optimizer == OptimizerKind::kSgd ? recipe.momentum : 0),
-      .nesterov = options.nesterov,
-      .weight_decay = options.weight_decay.value_or(recipe.weight_decay)};
-  replica.clip_norm = options.clip_norm.value_or(0);
-  replica.precision = options.precision;
-  replica.invariant = options.invariant;
-  if (options.sync) replica.sync.mode = *options.sync;
-  if (options.bucket_mb) replica.sync.bucket_bytes = *options.bucket_mb * kMegabyte;
+  auto& sync = trainer.replica.sync;
+  if (options.sync) sync.mode = *options.sync;
+  if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kMegabyte;
   const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);
-  check_compress_of(plan.world, options.compress);
-  const bool compresses = options.compress != Compress::kNone;  // which Gloo's sums can
+  check_compress_of(plan.world, trainer.compress);
+  const bool compresses = trainer.compress != Compress::kNone;  // which Gloo's sums can
   trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
-  trainer.compress = options.compress;
-  trainer.accumulate = options.accumulate;
-  trainer.bn = options.bn;
-  trainer.check_sync = options.check_sync;
+}
+
+void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  auto& replica = trainer.replica;
+  auto& optimizer = replica.optimizer;
+  optimizer.momentum = options.momentum.value_or(optimizer.kind == OptimizerKind::kSgd ? recipe.momentum : 0);
+  optimizer.weight_decay = options.weight_decay.value_or(recipe.weight_decay);
+  set_sums(options, plan);
   plan.deterministic = options.deterministic;
   plan.kernels = options.kernels;
   check_precision(replica.precision, trainer.devices);
-  trainer.in_flight = options.in_flight;
-  replica.cuda_graph = options.cuda_graph;
   check_cuda_graph(replica.cuda_graph, trainer.devices);
   const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
-  if (!any_gpu(trainer.devices) || options.trace || options.invariant || trainer.auto_split ||
+  if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
       exchanges_statistics) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
-  if (options.invariant) check_invariant(plan.world_size());
+  if (replica.invariant) check_invariant(plan.world_size());
 }
 
 // Of a weight, and of its gradient.
@@ -175,6 +170,7 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
   plan.recipe = recipe.name;
   plan.seed = options.seed;
   plan.keeps_checkpoints = options.checkpoint_every && world.leads();
+  plan.trainer = options.trainer;  // then what depends on the recipe and the devices
   set_where(options, plan);
   set_how(options, recipe, plan);
   set_epochs(options, recipe, plan);

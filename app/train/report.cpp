@@ -8,7 +8,7 @@
 
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
-#include <lockstep/app/train/fields.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 

@@ -7,8 +7,8 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/run.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 

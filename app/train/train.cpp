@@ -34,7 +34,6 @@
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/config_text.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/print_run.h>
@@ -42,6 +41,7 @@
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
@@ -236,19 +236,10 @@ void setup_train(CLI::App& app) {
   auto* train = app.add_subcommand("train", "Train a recipe on one device or several");
   auto options = std::make_shared<TrainFlags>();
   add_config_flag(*train);
-  add_recipe_flags(*train, *options);
-  add_epochs_flag(*train, *options);
-  add_run_flags(*train, *options);
-  add_devices_flag(*train, *options);
-  add_replica_flags(*train, *options);
-  add_optimizer_flags(*train, *options);
-  add_engine_flags(*train, *options);
-  add_output_flags(*train, *options);
+  set_group(*train, HelpGroup::kTask, {"--config"});
+  add_setting_flags(*train, kTrain, *options);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*train, *processes);
-  add_compress_flag(*train, *options);
-  add_check_sync_flag(*train, *options);
-  group_flags(*train);
   train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });
 }
 

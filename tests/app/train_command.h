@@ -1,4 +1,4 @@
-// The flags of `lockstep train` that say what is trained, without the program: parsing trains nothing.
+// The flags of `lockstep train` but for those of processes, without the program: parsing trains nothing.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -10,7 +10,7 @@
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/usage.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/settings/settings.h>
 
 namespace lockstep::testing {
 
@@ -22,17 +22,7 @@ inline TrainFlags parsed_flags(const std::vector<std::string>& words) {
   auto* train = app.add_subcommand("train", "");
   TrainFlags flags;
   add_config_flag(*train);
-  add_recipe_flags(*train, flags);
-  add_epochs_flag(*train, flags);
-  add_run_flags(*train, flags);
-  add_devices_flag(*train, flags);
-  add_replica_flags(*train, flags);
-  add_optimizer_flags(*train, flags);
-  add_engine_flags(*train, flags);
-  add_compress_flag(*train, flags);
-  add_check_sync_flag(*train, flags);
-  train->add_option("--log-every", flags.log_every, "");
-  train->add_flag("--dry-run", flags.dry_run, "");
+  add_setting_flags(*train, kTrain, flags);
   apply_conventions(app);
   std::vector<std::string> all(words.rbegin(), words.rend());  // CLI11 takes them from the back
   all.emplace_back("train");

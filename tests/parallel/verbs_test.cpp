@@ -55,6 +55,14 @@ TEST_CASE("a GPU that is not there is a device error") {
   CHECK_THROWS_WITH(parse_devices("cuda:7", 2), "cuda:7 does not exist: this machine has 2 GPUs");
 }
 
+TEST_CASE("spec_of() names a list of devices in the syntax of --devices") {
+  const torch::Device cpu(torch::kCPU), first(torch::kCUDA, 0), second(torch::kCUDA, 1);
+  CHECK(spec_of(std::vector{cpu}) == "cpu");
+  CHECK(spec_of(std::vector{cpu, cpu, cpu}) == "cpux3");
+  CHECK(spec_of(std::vector{first, second}) == "cuda:0,cuda:1");
+  CHECK(spec_of(std::vector{first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
+}
+
 TEST_CASE("the chapter's try_gpu and try_all_gpus") {
   CHECK(try_gpu(0, 0) == torch::Device(torch::kCPU));
   CHECK(try_gpu(1, 2) == torch::Device(torch::kCUDA, 1));

@@ -23,6 +23,7 @@
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/combinations.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>

@@ -16,6 +16,7 @@
 #include <lockstep/app/bench/partition/tensor_parallel.h>
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/data/synthetic.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/stopwatch.h>

@@ -13,6 +13,7 @@
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 

@@ -88,7 +88,8 @@ TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, cons
   const auto batch = options.train.batch_size.value_or(recipe.batch_size);
   planned.train.batch_size = std::max<int64_t>(1, batch / divisor) * times;
   planned.train.lr =
-      options.train.lr.value_or(rate_of(recipe, options.train.optimizer)) * static_cast<double>(times);
+      options.train.lr.value_or(rate_of(recipe, options.train.trainer.replica.optimizer.kind)) *
+      static_cast<double>(times);
   planned.train.epochs = options.epochs.value_or(1);
   if (replicas.count() == 1) planned.train.split = "even";
   auto plan = plan_on(planned, replicas.devices, threads, data, replicas.world);

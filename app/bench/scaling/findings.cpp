@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {

@@ -25,9 +25,10 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/run.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
@@ -149,7 +150,7 @@ struct Prepared {
 // What all processes must have in common. Their devices, threads and files may differ.
 Json agreed_settings(const BenchScalingOptions& options, const TrainPlan& plan) {
   Json settings = agreed_fields(options.train, plan);
-  const auto given = shared_fields(SettingsOf::kBench, options.train, plan);
+  const auto given = shared_fields(kInBench, options.train, plan);
   for (auto& field : settings.items()) {  // the batch of weak scaling is nobody's --batch-size
     if (given.contains(field.key())) field.value() = given.at(field.key());
   }
@@ -222,9 +223,7 @@ void setup_bench_scaling(CLI::App& bench) {
   auto* scaling = bench.add_subcommand(
       "scaling", "One training on more and more replicas, and its speed predicted for more");
   auto options = std::make_shared<BenchScalingOptions>();
-  add_recipe_flags(*scaling, options->train);
-  add_optimizer_flags(*scaling, options->train);
-  add_engine_flags(*scaling, options->train);
+  add_setting_flags(*scaling, kBench, options->train);
   scaling
       ->add_option("--scaling", options->scaling,
                    "strong: one batch for all replicas; weak: one batch for each, at n times the rate")
@@ -254,7 +253,11 @@ void setup_bench_scaling(CLI::App& bench) {
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*scaling, *processes);
-  group_flags(*scaling);
+  set_group(*scaling, HelpGroup::kReplicas, {"--devices", "--threads", "--split"});
+  set_group(*scaling, HelpGroup::kMeasuring,
+            {"--scaling", "--iterations", "--predict", "--link", "--repeat"});
+  set_group(*scaling, HelpGroup::kTask, {"--epochs", "--seed"});
+  set_group(*scaling, HelpGroup::kOutput, {"--json", "--overwrite"});
   scaling->callback([options, processes] {
     in_joined_world(*processes, BenchReport::kAwaited,
                     [&](TrainWorld& world) { run_bench_scaling(*options, world); });
@@ -267,7 +270,7 @@ void run_bench_scaling(const BenchScalingOptions& options, TrainWorld& world) {
   world.devices = all.world.devices;  // errors name the ranks
   std::optional<BenchReport> report;
   together(world, [&] {
-    auto settings = shared_fields(SettingsOf::kBench, options.train, all);
+    auto settings = shared_fields(kInBench, options.train, all);
     settings["scaling"] = options.scaling;
     settings["threads"] = prepared.threads;
     settings["processes"] = world.place.processes;

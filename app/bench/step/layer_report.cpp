@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <lockstep/app/bench/step/layers.h>
+#include <lockstep/parallel/devices.h>
 
 namespace lockstep {
 

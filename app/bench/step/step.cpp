@@ -14,9 +14,10 @@
 #include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/statistics.h>
 
 namespace lockstep {
@@ -72,7 +73,7 @@ TracedPhases trace_steps(const BenchStepOptions& options, const TrainPlan& plan)
 TrainPlan plan_for(const BenchStepOptions& options, const std::vector<torch::Device>& devices,
                    const std::optional<LoadedData>& data) {
   auto plan = plan_on(options, devices, threads_for(options.bench, devices.size()), data);
-  need_memory_for(std::vector<TrainPlan>(options.train.in_flight == 2 ? 2 : 1, plan));
+  need_memory_for(std::vector<TrainPlan>(options.train.trainer.in_flight == 2 ? 2 : 1, plan));
   return plan;
 }
 
@@ -216,16 +217,17 @@ void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
 void setup_bench_step(CLI::App& bench) {
   auto* step = bench.add_subcommand("step", "A training step: its time, its phases, its share of the peak");
   auto options = std::make_shared<BenchStepOptions>();
-  add_recipe_flags(*step, options->train);
-  add_optimizer_flags(*step, options->train);
-  add_engine_flags(*step, options->train);
+  add_setting_flags(*step, kBench, options->train);
   step->add_option("--iterations", options->iterations,
                    "Steps per repetition (default: as many as take half a second)")
       ->check(positive_int())
       ->default_str("");
   add_bench_flags(*step, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: auto)");
-  group_flags(*step);
+  set_group(*step, HelpGroup::kTask, {"--seed"});
+  set_group(*step, HelpGroup::kReplicas, {"--devices", "--threads"});
+  set_group(*step, HelpGroup::kMeasuring, {"--iterations", "--repeat"});
+  set_group(*step, HelpGroup::kOutput, {"--json", "--overwrite"});
   step->callback([options] {
     refuse_several_processes("bench step");
     run_bench_step(*options);
@@ -239,7 +241,7 @@ void run_bench_step(const BenchStepOptions& options) {
     plans.push_back(
         plan_for(options, devices, plans.empty() ? std::nullopt : std::optional(plans.front().data)));
   }
-  BenchReport report("step", options.bench, shared_fields(SettingsOf::kBench, options.train, plans.front()));
+  BenchReport report("step", options.bench, shared_fields(kInBench, options.train, plans.front()));
   report.note(
       "MFU: the step's arithmetic as a share of the peak, which is measured in this run: large matrix");
   report.note("products on all of the list's devices at once");
@@ -247,7 +249,7 @@ void run_bench_step(const BenchStepOptions& options) {
       "layers (on CPUs): each alone, in all replicas at once; of peak: of multiplications and sums in "
       "registers");
   report.note("alone. Arithmetic is counted as direct sums; Winograd's kernels do less and may exceed 100 %");
-  if (options.train.in_flight == 2) report.note("--in-flight 2 is also compared with 1");
+  if (options.train.trainer.in_flight == 2) report.note("--in-flight 2 is also compared with 1");
   report.run([&] {
     std::vector<Measured> all;
     report.table("step", step_columns());
@@ -260,7 +262,7 @@ void run_bench_step(const BenchStepOptions& options) {
     for (const auto& measured : all) report_phases(report, measured);
     report.stop_if_interrupted("after the steps that are shown");
     report_all_layers(report, all);
-    if (options.train.in_flight != 2) return;
+    if (options.train.trainer.in_flight != 2) return;
     for (const auto& measured : all) {
       compare_in_flight(report, options, measured.plan);
       report.stop_if_interrupted("after the steps in flight that are shown");

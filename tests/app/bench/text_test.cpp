@@ -33,14 +33,6 @@ TEST_CASE("numbers of bytes are read and written in powers of 1024") {
   CHECK(bytes_text(int64_t{3} << 30) == "3G");
 }
 
-TEST_CASE("spec_of() names a list of devices in the syntax of --devices") {
-  const torch::Device cpu(torch::kCPU), first(torch::kCUDA, 0), second(torch::kCUDA, 1);
-  CHECK(spec_of(std::vector{cpu}) == "cpu");
-  CHECK(spec_of(std::vector{cpu, cpu, cpu}) == "cpux3");
-  CHECK(spec_of(std::vector{first, second}) == "cuda:0,cuda:1");
-  CHECK(spec_of(std::vector{first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
-}
-
 TEST_CASE("a row is aligned with its titles") {
   const std::vector<Column> columns = {{.key = "way", .title = "way", .width = 6, .digits = kText},
                                        {.key = "bytes", .title = "size", .unit = "B", .width = 5},

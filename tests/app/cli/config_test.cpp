@@ -171,7 +171,7 @@ TEST_CASE("a configuration sets flags") {
   CHECK(flags.batch_size == 512);
   CHECK(flags.devices == "cpux2");
   CHECK(flags.deterministic);
-  CHECK_FALSE(flags.nesterov);
+  CHECK_FALSE(flags.trainer.replica.optimizer.nesterov);
   CHECK(flags.lr == .05);
   CHECK(flags.momentum == .9);
   CHECK(flags.sync == SyncMode::kParameterwise);

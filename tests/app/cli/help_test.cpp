@@ -57,7 +57,13 @@ TEST_CASE("the flags of train come in groups") {
   const auto app = build_cli();
   const auto train = help_text(*app->get_subcommand("train"), "lockstep train");
   check_headings(train, {"What to train", "Devices and batch", "Optimizer", "Gradients and arithmetic",
-                         "Watching and keeping", "Other flags"});
+                         "Watching and keeping", "Processes", "Other flags"});
+  // Every flag of train has a heading that says what it is for.
+  for (const auto* option : app->get_subcommand("train")->get_options()) {
+    const auto name = option->get_name();
+    INFO(name);
+    CHECK((option->get_group() != "Options") == (name != "--help" && name != "-h,--help"));
+  }
   const auto* step = app->get_subcommand("bench")->get_subcommand("step");
   check_headings(help_text(*step, "lockstep bench step"),
                  {"What to train", "Devices and batch", "Optimizer", "Gradients and arithmetic", "Measuring",
@@ -86,21 +92,21 @@ TEST_CASE("the help shows the choices and the default") {
 
 TEST_CASE("choices are parsed into enumerations") {
   const auto defaults = parsed_flags({});
-  CHECK(defaults.optimizer == OptimizerKind::kSgd);
+  CHECK(defaults.trainer.replica.optimizer.kind == OptimizerKind::kSgd);
   CHECK_FALSE(defaults.schedule);
   CHECK_FALSE(defaults.sync);
   CHECK_FALSE(defaults.allreduce);
   const auto flags =
       parsed_flags({"--optimizer", "adamw", "--schedule", "cosine", "--precision", "bf16", "--bn", "average",
                     "--sync", "bucketed", "--allreduce", "ring", "--kernels=torch", "--cuda-graph", "off"});
-  CHECK(flags.optimizer == OptimizerKind::kAdamW);
+  CHECK(flags.trainer.replica.optimizer.kind == OptimizerKind::kAdamW);
   CHECK(flags.schedule == Schedule::kCosine);
-  CHECK(flags.precision == Precision::kBf16);
-  CHECK(flags.bn == BnPolicy::kAverage);
+  CHECK(flags.trainer.replica.precision == Precision::kBf16);
+  CHECK(flags.trainer.bn == BnPolicy::kAverage);
   CHECK(flags.sync == SyncMode::kBucketed);
   CHECK(flags.allreduce == Allreduce::kRing);
   CHECK(flags.kernels == Kernels::kTorch);
-  CHECK(flags.cuda_graph == CudaGraph::kOff);
+  CHECK(flags.trainer.replica.cuda_graph == CudaGraph::kOff);
 }
 
 TEST_CASE("--kernels stock is still accepted as torch") {

@@ -110,16 +110,16 @@ TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients ar
 
 TEST_CASE("combinations that --cuda-graph on excludes") {
   TrainFlags options;
-  options.cuda_graph = CudaGraph::kOn;
+  options.trainer.replica.cuda_graph = CudaGraph::kOn;
   CHECK(refusal(options) == "taken");
   auto traced = options, invariant = options, tuned = options;
   traced.trace = "trace.json";
-  invariant.invariant = true;
+  invariant.trainer.replica.invariant = true;
   tuned.split = "auto";
   CHECK_THAT(refusal(traced), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--trace"));
   CHECK_THAT(refusal(invariant), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--invariant"));
   CHECK_THAT(refusal(tuned), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--split auto"));
-  traced.cuda_graph = CudaGraph::kAuto;
+  traced.trainer.replica.cuda_graph = CudaGraph::kAuto;
   CHECK(refusal(traced) == "taken");
   CHECK_THROWS_AS(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu}), UsageError);
   CHECK_NOTHROW(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu, kFirst}));

@@ -7,9 +7,9 @@
 
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/combinations.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;
@@ -47,10 +47,10 @@ TEST_CASE("a plan says what each process sends per step") {
     return make_train_plan(flags, {}, cpu_world(replicas));
   };
   const auto none = [](TrainFlags&) {};
-  const auto bf16 = [](TrainFlags& flags) { flags.compress = Compress::kBf16; };
-  const auto fp16 = [](TrainFlags& flags) { flags.compress = Compress::kFp16; };
-  const auto fp64 = [](TrainFlags& flags) { flags.precision = Precision::kFp64; };
-  const auto invariant = [](TrainFlags& flags) { flags.invariant = true; };
+  const auto bf16 = [](TrainFlags& flags) { flags.trainer.compress = Compress::kBf16; };
+  const auto fp16 = [](TrainFlags& flags) { flags.trainer.compress = Compress::kFp16; };
+  const auto fp64 = [](TrainFlags& flags) { flags.trainer.replica.precision = Precision::kFp64; };
+  const auto invariant = [](TrainFlags& flags) { flags.trainer.replica.invariant = true; };
   CHECK(plan_of({1, 1}, none).parameter_count == 129'068);
   CHECK(plan_of({1, 1}, none).wire_bytes() == 516'272);
   CHECK(plan_of({3, 1}, none).wire_bytes() == 516'272);
@@ -80,7 +80,7 @@ TEST_CASE("the memory estimate counts what compressed gradients travel in") {
     auto flags = lenet_flags();
     flags.sync = sync;
     const auto plain = host_bytes(make_train_plan(flags, {}, cpu_world(replicas)));
-    flags.compress = compress;
+    flags.trainer.compress = compress;
     return host_bytes(make_train_plan(flags, {}, cpu_world(replicas))) - plain;
   };
   for (const auto compress : {Compress::kBf16, Compress::kFp16}) {
@@ -98,7 +98,7 @@ TEST_CASE("the memory estimate counts what compressed gradients travel in") {
 TEST_CASE("--compress is refused where nothing travels or nothing may be rounded") {
   const auto refused = [](const auto& change) -> std::string {
     auto flags = lenet_flags();
-    flags.compress = Compress::kBf16;
+    flags.trainer.compress = Compress::kBf16;
     change(flags);
     try {
       check_combinations(flags, find_recipe(flags.recipe));
@@ -110,10 +110,10 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
   };
   CHECK(refused([](TrainFlags&) {}).empty());
   CHECK(refused([](TrainFlags& flags) { flags.allreduce = Allreduce::kGloo; }).empty());
-  CHECK(refused([](TrainFlags& flags) { flags.precision = Precision::kBf16; }).empty());
-  CHECK_THAT(refused([](TrainFlags& flags) { flags.invariant = true; }),
+  CHECK(refused([](TrainFlags& flags) { flags.trainer.replica.precision = Precision::kBf16; }).empty());
+  CHECK_THAT(refused([](TrainFlags& flags) { flags.trainer.replica.invariant = true; }),
              StartsWith("--invariant cannot be combined with --compress: "));
-  CHECK_THAT(refused([](TrainFlags& flags) { flags.precision = Precision::kFp64; }),
+  CHECK_THAT(refused([](TrainFlags& flags) { flags.trainer.replica.precision = Precision::kFp64; }),
              StartsWith("--compress cannot be combined with --precision fp64: "));
   CHECK_THAT(refused([](TrainFlags& flags) { flags.allreduce = Allreduce::kNccl; }),
              StartsWith("--compress cannot be combined with --allreduce nccl: "));
@@ -123,6 +123,6 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
   CHECK_THROWS_WITH(check_compress_of({}, Compress::kFp16),
                     "--compress fp16 rounds what travels between processes, and this process is alone");
   auto flags = lenet_flags();
-  flags.compress = Compress::kBf16;
+  flags.trainer.compress = Compress::kBf16;
   CHECK_THROWS_AS(make_train_plan(flags), UsageError);
 }

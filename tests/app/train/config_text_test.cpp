@@ -11,9 +11,9 @@
 #include <lockstep/app/cli/config_syntax.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/config_text.h>
-#include <lockstep/app/train/fields.h>
 #include <lockstep/app/train/plan.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_command.h>
 #include <lockstep/tests/support/temp_folder.h>

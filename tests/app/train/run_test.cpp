@@ -228,7 +228,7 @@ TEST_CASE("the last line of the metrics says how a run ended") {
 
 TEST_CASE("replicas that differ end the run, and the metrics say so") {
   auto options = small_run();
-  options.check_sync = 5;
+  options.trainer.check_sync = 5;
   auto plan = make_train_plan(options);
   int models = 0, steps = 0;
   std::string changed;

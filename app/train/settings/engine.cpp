@@ -1,0 +1,221 @@
+// How gradients are computed and summed.
+#include <lockstep/app/cli/add_choice.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/settings/setting.h>
+#include <lockstep/parallel/trainer.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kMaxMicroBatches = 1 << 16;
+constexpr int64_t kMaxBucketMb = 1 << 20;
+constexpr int64_t kBytesPerMb = 1 << 20;
+
+CLI::Option* add_precision(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.trainer.replica.precision, kPrecisionNames,
+                    "Arithmetic of the layers");
+}
+
+CLI::Option* add_accumulate(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.trainer.accumulate,
+                  "Micro-batches per step and replica; gradients are summed over the replicas once per step")
+      ->check(positive_int(kMaxMicroBatches));
+}
+
+CLI::Option* add_bn(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(
+      command, flag, flags.trainer.bn, kBnPolicyNames,
+      "Batch-norm statistics: each replica trains with its own rows', and evaluation uses the first "
+      "replica's (root) or the mean (average); or all use those of the whole batch (sync)");
+}
+
+CLI::Option* add_sync(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.sync, kSyncModeNames,
+                    "When gradients are summed over the replicas (default: overlapped with backward)");
+}
+
+CLI::Option* add_bucket_mb(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.bucket_mb, "Largest bucket of gradients, in MB (default: 25)")
+      ->check(positive_int(kMaxBucketMb));
+}
+
+CLI::Option* add_allreduce(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(
+      command, flag, flags.allreduce, kAllreduceNames,
+      "How gradients are summed (default: auto: nccl between distinct GPUs, else two_shot; gloo between "
+      "processes)");
+}
+
+CLI::Option* add_compress(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.trainer.compress, kCompressNames,
+                    "Round gradients to 16 bits on their way between processes");
+}
+
+CLI::Option* add_kernels(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.kernels, kKernelsNames,
+                    "Kernels of the layers: auto (lockstep's, where it has them), direct (the same without "
+                    "Winograd's tiles, which round more), torch (torch's alone). LOCKSTEP_CPU_CAPABILITY="
+                    "avx512|avx2|portable chooses the instructions of lockstep's kernels on CPUs");
+}
+
+CLI::Option* add_cuda_graph(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.trainer.replica.cuda_graph, kCudaGraphNames,
+                    "On GPUs, capture a step once and replay it (auto: where possible)");
+}
+
+CLI::Option* add_in_flight(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.trainer.in_flight,
+                  "Steps in flight, 1 or 2: how many are queued before the host waits for one (default: 1 on "
+                  "CPUs, 2 on GPUs)")
+      ->check(positive_int(2))
+      ->type_name("1|2");
+}
+
+CLI::Option* add_deterministic(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_flag(flag, flags.deterministic,
+                          "The same command gives the same bits, on GPUs too (slower there)");
+}
+
+CLI::Option* add_invariant(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_flag(flag, flags.trainer.replica.invariant,
+                          "1, 2, 4 and 8 replicas give the same bits (slower)");
+}
+
+// --invariant refuses the flags that say how sums are made.
+SettingValue unless_invariant(const TrainPlan& plan, SettingValue value) {
+  return plan.trainer.replica.invariant ? SettingValue() : value;
+}
+
+SettingValue planned_sync(const TrainPlan& plan) {
+  return named(kSyncModeNames, plan.trainer.replica.sync.mode);
+}
+
+SettingValue planned_allreduce(const TrainPlan& plan) {
+  return named(kAllreduceNames, plan.trainer.allreduce);
+}
+
+SettingValue configured_bucket_mb(const TrainFlags&, const TrainPlan& plan) {
+  const auto& sync = plan.trainer.replica.sync;
+  if (sync.mode == SyncMode::kParameterwise) return {};
+  return unless_invariant(plan, sync.bucket_bytes / kBytesPerMb);
+}
+
+SettingValue configured_compress(const TrainFlags&, const TrainPlan& plan) {
+  const auto compress = plan.trainer.compress;
+  return compress == Compress::kNone ? SettingValue() : named(kCompressNames, compress);
+}
+
+SettingValue configured_cuda_graph(const TrainFlags&, const TrainPlan& plan) {
+  if (!any_gpu(plan.trainer.devices)) return {};
+  return named(kCudaGraphNames, plan.trainer.replica.cuda_graph);
+}
+
+constexpr Setting kEngineSettings[] = {
+    {.name = "precision",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_precision,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kPrecisionNames, plan.trainer.replica.precision); },
+     .on_resume = OnResume::kRefused},
+    {.name = "accumulate",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_accumulate,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.accumulate; },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "bn",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_bn,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kBnPolicyNames, plan.trainer.bn); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "sync",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_sync,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = planned_sync,
+     .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_sync(plan)); },
+     .on_resume = OnResume::kOtherBits},
+    {.name = "bucket-mb",
+     .key = "bucket_bytes",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_bucket_mb,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.sync.bucket_bytes; },
+     .config = configured_bucket_mb,
+     .on_resume = OnResume::kOtherBits},
+    {.name = "allreduce",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_allreduce,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = planned_allreduce,
+     .given = [](const auto& flags,
+                 const auto&) { return named(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto)); },
+     .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_allreduce(plan)); },
+     .on_resume = OnResume::kOtherBits},
+    {.name = "compress",
+     .of = kTrain,
+     .group = HelpGroup::kEngine,
+     .add = add_compress,
+     .in = kInPlan | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kCompressNames, plan.trainer.compress); },
+     .config = configured_compress,
+     .on_resume = OnResume::kOtherBits},
+    {.name = "wire-bytes",
+     .in = kInPlan,
+     .planned = [](const auto& plan) { return if_given(plan.wire_bytes()); }},
+    {.name = "kernels",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_kernels,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kKernelsNames, plan.kernels); },
+     .on_resume = OnResume::kOtherBits},
+    {.name = "cuda-graph",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_cuda_graph,
+     .in = kInPlan | kInSweep | kInConfig,
+     .planned = [](const auto& plan) { return named(kCudaGraphNames, plan.trainer.replica.cuda_graph); },
+     .given = [](const auto& flags,
+                 const auto&) { return named(kCudaGraphNames, flags.trainer.replica.cuda_graph); },
+     .config = configured_cuda_graph,
+     .on_resume = OnResume::kOtherBits},
+    {.name = "in-flight",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_in_flight,
+     .in = kInPlan | kInSweep | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return steps_in_flight(plan.trainer); },
+     .given = [](const auto& flags, const auto&) { return if_given(flags.trainer.in_flight); },
+     .config = [](const auto& flags, const auto&) { return if_given(flags.trainer.in_flight); }},
+    {.name = "deterministic",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_deterministic,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.deterministic; },
+     .on_resume = OnResume::kOtherBits},
+    {.name = "invariant",
+     .of = kAllCommands,
+     .group = HelpGroup::kEngine,
+     .add = add_invariant,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.invariant; },
+     .on_resume = OnResume::kRefusedUnnamed},
+};
+
+}  // namespace
+
+std::span<const Setting> engine_settings() { return kEngineSettings; }
+
+}  // namespace lockstep

@@ -1,0 +1,74 @@
+// A setting of a training run. Each is one row of a table in this folder: its flag, and what becomes of its
+// value. Adding a setting is adding a row.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <cstddef>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <span>
+#include <string>
+
+#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/settings/help_group.h>
+#include <lockstep/support/choices.h>
+
+namespace lockstep {
+
+using SettingValue = nlohmann::ordered_json;
+
+// Where the value of a setting appears: in the JSON of a plan, in that of bench step and bench scaling, in
+// that of a sweep, in what all processes of a run must have in common, in a configuration.
+inline constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8, kInConfig = 16;
+
+// Which commands have the flag: train, bench step and bench scaling, sweep.
+inline constexpr unsigned kTrain = 1, kBench = 2, kSweep = 4;
+inline constexpr unsigned kAllCommands = kTrain | kBench | kSweep;
+
+// What another value means for a run that goes on from a checkpoint.
+enum class OnResume {
+  kTaken,           // nothing: the new value holds
+  kRefused,         // it would be another training
+  kRefusedUnnamed,  // the same, unless --resume-anyway names the setting
+  kOtherBits,       // the next steps may differ in their last bits
+};
+
+struct Setting {
+  const char* name;           // "bucket-mb": of the flag, of --resume-anyway, in a configuration
+  const char* key = nullptr;  // in JSON; null: the name with '_' instead of '-'
+  unsigned of = 0;            // kTrain, ...; 0: it has no flag
+  HelpGroup group = HelpGroup::kTask;
+  // Adds the flag, "--bucket-mb". It is parsed into the TrainFlags, which outlive the command.
+  CLI::Option* (*add)(CLI::App&, const std::string& flag, TrainFlags&) = nullptr;
+
+  unsigned in = 0;  // kInPlan, ...
+  SettingValue (*planned)(const TrainPlan&) = nullptr;
+  // The value where each plan derives its own: of benchmarks and sweeps. Null: the planned one.
+  SettingValue (*given)(const TrainFlags&, const Recipe&) = nullptr;
+  // The value in a configuration; JSON's null: it is left out. Null: the planned one.
+  SettingValue (*config)(const TrainFlags&, const TrainPlan&) = nullptr;
+  OnResume on_resume = OnResume::kTaken;
+};
+
+// The tables. All settings together: settings.h.
+std::span<const Setting> task_settings();
+std::span<const Setting> replica_settings();
+std::span<const Setting> update_settings();
+std::span<const Setting> engine_settings();
+std::span<const Setting> output_settings();
+
+template <class Enum, size_t kCount>
+SettingValue named(const Choice<Enum> (&choices)[kCount], Enum value) {
+  return name_of(choices, value);
+}
+
+// JSON's null for a value that is not given.
+template <class T>
+SettingValue if_given(const std::optional<T>& value) {
+  return value ? SettingValue(*value) : SettingValue();
+}
+
+}  // namespace lockstep

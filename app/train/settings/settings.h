@@ -1,0 +1,33 @@
+// All settings of a training run: the flags of the commands that train, and the values of a run by name.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train/settings/setting.h>
+
+namespace lockstep {
+
+// In the order of the help.
+const std::vector<Setting>& all_settings();
+
+// The setting's name in JSON.
+std::string key_of(const Setting& setting);
+
+// Adds the flags that this command has, each below its heading of the help. command_is: kTrain, kBench or
+// kSweep. flags: outlive the command.
+void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags);
+
+// All values of the run.
+nlohmann::ordered_json plan_fields(const TrainPlan& plan);
+
+// What all processes of a run must have in common. Their devices, threads and files may differ.
+nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& plan);
+
+// What all measurements of a benchmark (kInBench), or all cells of a sweep (kInSweep), have in common. A
+// value that each plan derives from its own devices is given as the flags have it, else as the recipe has it.
+// plan: any of the plans.
+nlohmann::ordered_json shared_fields(unsigned in, const TrainFlags& flags, const TrainPlan& plan);
+
+}  // namespace lockstep

@@ -1,0 +1,168 @@
+// What is trained, on which images, and for how long.
+#include <filesystem>
+
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/settings/setting.h>
+#include <lockstep/data/data_folder.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/models/initialize.h>
+
+namespace lockstep {
+namespace {
+
+// The hint names `lockstep recipes`, whatever the word.
+CLI::Validator known_recipe() {
+  const auto known = one_of(recipe_names());
+  return CLI::Validator(
+      [known](const std::string& name) {
+        auto problem = known(name);
+        if (problem.empty()) return problem;
+        problem += problem.find('\n') == std::string::npos ? '\n' : ' ';
+        return problem + "'lockstep recipes' describes all of them,";
+      },
+      known.get_description());
+}
+
+CLI::Option* add_recipe(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.recipe,
+                  "Named set of values, see 'lockstep recipes'; other flags take precedence")
+      ->check(known_recipe())
+      ->type_name("NAME");
+}
+
+CLI::Option* add_model(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.model, "Model to train instead of the recipe's")
+      ->check(one_of(model_names()));
+}
+
+CLI::Option* add_data(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.data,
+                  "Folder with the four files of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, else "
+                  "Debian's folder)")
+      ->type_name("DIR");
+}
+
+CLI::Option* add_limit_train(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.limit_train, "Use only the first N training images")
+      ->check(positive_int(kMaxRows));
+}
+
+CLI::Option* add_limit_test(CLI::App& command, const std::string&, TrainFlags& flags) {
+  return add_limit_test_flag(command, flags.limit_test);
+}
+
+CLI::Option* add_limit_steps(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.limit_steps, "Stop after N steps of the whole run, then evaluate as usual")
+      ->check(positive_int());
+}
+
+CLI::Option* add_epochs(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.epochs, "Passes over the training images (default: the recipe's)")
+      ->check(positive_int(kMaxEpochs));
+}
+
+CLI::Option* add_seed(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.seed, "Seed of the initial weights, the order of the images and synthetic data")
+      ->check(non_negative_int());
+}
+
+// With its whole path.
+SettingValue configured_data(const TrainFlags& flags, const TrainPlan&) {
+  const auto folder = data_folder(flags.data);
+  return folder == kSyntheticData ? folder : std::filesystem::absolute(folder).native();
+}
+
+constexpr Setting kTaskSettings[] = {
+    {.name = "recipe",
+     .of = kAllCommands,
+     .group = HelpGroup::kTask,
+     .add = add_recipe,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.recipe; }},
+    {.name = "model",
+     .of = kAllCommands,
+     .group = HelpGroup::kTask,
+     .add = add_model,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.model; },
+     .on_resume = OnResume::kRefused},
+    {.name = "parameters",
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue { return plan.parameter_count; },
+     .on_resume = OnResume::kRefused},
+    {.name = "initialization",
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue {
+       return plan.initialization ? initialization_name(*plan.initialization) : "model";
+     }},
+    {.name = "data",
+     .of = kAllCommands,
+     .group = HelpGroup::kTask,
+     .add = add_data,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.name; },
+     .config = configured_data,
+     .on_resume = OnResume::kRefused},
+    {.name = "data-origin",
+     .in = kInBench | kInSweep,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.origin; }},
+    {.name = "limit-train",
+     .key = "train_rows",
+     .of = kAllCommands,
+     .group = HelpGroup::kTask,
+     .add = add_limit_train,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.train.size(); },
+     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_train); },
+     .on_resume = OnResume::kRefused},
+    {.name = "limit-test",
+     .key = "test_rows",
+     .of = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_limit_test,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.test.size(); },
+     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_test); }},
+    {.name = "limit-steps",
+     .of = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_limit_steps,
+     .in = kInSweep | kInConfig,
+     .given = [](const auto& flags, const auto&) { return if_given(flags.limit_steps); },
+     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_steps); }},
+    {.name = "epochs",
+     .of = kTrain,
+     .group = HelpGroup::kTask,
+     .add = add_epochs,
+     .in = kInPlan | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.epochs; },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "steps-per-epoch",
+     .in = kInPlan,
+     .planned = [](const auto& plan) -> SettingValue { return plan.steps_per_epoch; }},
+    {.name = "total-steps",
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue { return plan.total_steps; }},
+    {.name = "seed",
+     .of = kTrain | kSweep,
+     .group = HelpGroup::kTask,
+     .add = add_seed,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.seed; },
+     .on_resume = OnResume::kRefused},
+};
+
+}  // namespace
+
+CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows) {
+  return command.add_option("--limit-test", rows, "Evaluate on the first N test images only")
+      ->check(positive_int(kMaxRows));
+}
+
+std::span<const Setting> task_settings() { return kTaskSettings; }
+
+}  // namespace lockstep

@@ -1,0 +1,141 @@
+// How gradients change the parameters: the optimizer and its learning rate.
+#include <lockstep/app/cli/add_choice.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/settings/setting.h>
+#include <lockstep/parallel/optimizer/lr_schedule.h>
+#include <lockstep/parallel/optimizer/optimizer_options.h>
+
+namespace lockstep {
+namespace {
+
+CLI::Option* add_lr(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.lr, "Learning rate (default: the recipe's for this optimizer)")
+      ->check(positive_number());
+}
+
+CLI::Option* add_optimizer(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.trainer.replica.optimizer.kind, kOptimizerNames, "Update rule");
+}
+
+CLI::Option* add_momentum(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_option(flag, flags.momentum, "Momentum of SGD (default: the recipe's)")
+      ->check(fraction());
+}
+
+CLI::Option* add_nesterov(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command.add_flag(flag, flags.trainer.replica.optimizer.nesterov, "Use Nesterov momentum");
+}
+
+CLI::Option* add_weight_decay(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.weight_decay, "L2 for sgd, decoupled for adamw (default: the recipe's)")
+      ->check(non_negative_number());
+}
+
+CLI::Option* add_clip_norm(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.trainer.replica.clip_norm,
+                  "Scale gradients down so that their norm over all parameters is at most X")
+      ->check(positive_number())
+      ->default_str("");  // 0 is none, and no value for the flag
+}
+
+CLI::Option* add_schedule(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return add_choice(command, flag, flags.schedule, kScheduleNames,
+                    "How the learning rate falls (default: the recipe's)");
+}
+
+CLI::Option* add_warmup_epochs(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.warmup_epochs,
+                  "Epochs in which the learning rate rises to its value (default: the recipe's)")
+      ->check(non_negative_int(kMaxEpochs));
+}
+
+const OptimizerOptions& optimizer_of(const TrainPlan& plan) { return plan.trainer.replica.optimizer; }
+
+// Null for a value of SGD where that is not the optimizer.
+template <class T>
+SettingValue if_sgd(const TrainPlan& plan, T value) {
+  return optimizer_of(plan).kind == OptimizerKind::kSgd ? SettingValue(value) : SettingValue();
+}
+
+SettingValue given_clip_norm(const TrainFlags& flags) {
+  const double norm = flags.trainer.replica.clip_norm;
+  return norm > 0 ? SettingValue(norm) : SettingValue();
+}
+
+constexpr Setting kUpdateSettings[] = {
+    {.name = "lr",
+     .of = kTrain | kBench,
+     .group = HelpGroup::kOptimizer,
+     .add = add_lr,
+     .in = kInPlan | kInBench | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.lr.lr; },
+     .given = [](const auto& flags, const auto& recipe) -> SettingValue {
+       return flags.lr.value_or(rate_of(recipe, flags.trainer.replica.optimizer.kind));
+     },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "optimizer",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_optimizer,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kOptimizerNames, optimizer_of(plan).kind); },
+     .on_resume = OnResume::kRefused},
+    {.name = "momentum",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_momentum,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).momentum; },
+     .config = [](const auto&, const auto& plan) { return if_sgd(plan, optimizer_of(plan).momentum); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "nesterov",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_nesterov,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).nesterov; },
+     .config = [](const auto&, const auto& plan) { return if_sgd(plan, optimizer_of(plan).nesterov); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "weight-decay",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_weight_decay,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).weight_decay; },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "clip-norm",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_clip_norm,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.clip_norm; },
+     .given = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
+     .config = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "schedule",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_schedule,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kScheduleNames, plan.trainer.lr.schedule); },
+     .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "warmup-epochs",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_warmup_epochs,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) -> SettingValue { return plan.warmup_epochs; },
+     .given = [](const auto& flags, const auto& recipe) -> SettingValue {
+       return flags.warmup_epochs.value_or(recipe.warmup_epochs);
+     },
+     .on_resume = OnResume::kRefusedUnnamed},
+};
+
+}  // namespace
+
+std::span<const Setting> update_settings() { return kUpdateSettings; }
+
+}  // namespace lockstep
