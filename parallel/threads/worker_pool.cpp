@@ -1,6 +1,5 @@
 #include <lockstep/parallel/threads/worker_pool.h>
 
-#include <chrono>
 #include <utility>
 
 #include <lockstep/parallel/threads/start_thread.h>
@@ -60,19 +59,8 @@ void WorkerPool::run(const Task& task) {
   wait();
 }
 
-// A step is a few short rounds in close succession, and waking a sleeping core can take longer than a round.
-// So a worker stays awake for a moment before it sleeps; it yields to any other thread meanwhile.
-void WorkerPool::await_round(uint64_t number) {
-  constexpr auto kAwake = std::chrono::milliseconds(2);
-  const auto deadline = std::chrono::steady_clock::now() + kAwake;
-  while (!stop_ && rounds_started_ < number && std::chrono::steady_clock::now() < deadline) {
-    std::this_thread::yield();
-  }
-}
-
 void WorkerPool::work(int worker) {
   for (uint64_t number = 1;; ++number) {  // number of the round
-    await_round(number);
     std::unique_lock lock(mutex_);
     started_.wait(lock, [&] { return stop_ || rounds_started_ >= number; });
     if (rounds_started_ < number) return;

@@ -1,7 +1,6 @@
 // A fixed set of threads that run tasks together, one round after another.
 #pragma once
 
-#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -48,15 +47,14 @@ class WorkerPool {
   };
 
   void work(int worker);
-  void await_round(uint64_t number);
   void join();
 
   std::mutex mutex_;
   std::condition_variable started_;            // a new round, or the end
   std::condition_variable finished_;           // the last worker of a round is done
   std::deque<std::shared_ptr<Round>> rounds_;  // not waited for yet, oldest first
-  std::atomic<uint64_t> rounds_started_ = 0;   // written with the mutex held
-  std::atomic<bool> stop_ = false;             // written with the mutex held
+  uint64_t rounds_started_ = 0;
+  bool stop_ = false;
   std::vector<std::thread> threads_;
 };
 
