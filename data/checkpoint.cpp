@@ -7,14 +7,15 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
+#include <deque>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <stdexcept>
 #include <system_error>
 #include <utility>
 
+#include <lockstep/data/digested_file.h>
 #include <lockstep/data/sha256.h>
-#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/temporary_file.h>
 
@@ -107,11 +108,6 @@ class FileToRead {
   std::array<char, 1 << 16> part_;
 };
 
-struct FileDigest {
-  uint64_t bytes = 0;
-  std::string sha256;
-};
-
 FileDigest digest_of(const fs::path& path) {
   FileToRead file(path);
   FileDigest digest;
@@ -138,12 +134,6 @@ std::string text_of(const fs::path& path, uint64_t most_bytes) {
 
 std::string text_of(const Json& manifest) { return manifest.dump(2) + "\n"; }
 
-void write_text(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, /*overwrite=*/false);
-  file.write(text);
-  file.commit();
-}
-
 // An error of a file in the temporary folder `made`, with the name that it would have got.
 [[noreturn]] void cannot_write_file(const OutputError& error, const fs::path& made, const fs::path& folder) {
   std::string text = error.what();
@@ -154,20 +144,22 @@ void write_text(const fs::path& path, const std::string& text) {
 }
 
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
+  std::deque<DigestedFile> written;  // all before the first sync(): the disk has them in one go
   Json files = Json::object();
-  const auto note = [&](const std::string& name) {
-    const auto digest = digest_of(folder / name);
+  const auto add = [&](const std::string& name, const auto& write) {
+    auto& file = written.emplace_back(folder / name);
+    write(file);
+    const auto digest = file.digest();
     files[name] = {{"bytes", digest.bytes}, {"sha256", digest.sha256}};
   };
-  for (const auto& [name, file] : checkpoint.tensors) {
-    save_safetensors(folder / name, file, /*overwrite=*/false);
-    note(name);
+  for (const auto& [name, tensors] : checkpoint.tensors) {
+    add(name, [&](auto& file) { write_safetensors(tensors, [&](auto bytes) { file.write(bytes); }); });
   }
   for (const auto& [name, text] : checkpoint.texts) {
-    write_text(folder / name, text);
-    note(name);
+    add(name, [&](auto& file) { file.write(text); });
   }
-  write_text(folder / kManifest, text_of({{"format", kFormat}, {"files", files}}));
+  written.emplace_back(folder / kManifest).write(text_of({{"format", kFormat}, {"files", files}}));
+  for (auto& file : written) file.sync();
 }
 
 Json parse_manifest(const fs::path& folder, const std::string& text) {

@@ -5,7 +5,7 @@
 //   manifest.json            {"format": 1, "files": {NAME: {"bytes": SIZE, "sha256": DIGEST}, ...}}, written
 //   last
 //
-// It is written under a temporary name beside the final one, file by file to the disk, and then renamed. So a
+// It is written under a temporary name beside the final one, synchronised to the disk, and then renamed. So a
 // folder with a checkpoint's name is complete, whenever the writer was killed; damage that comes later shows
 // in the manifest's digests. Nothing in it is executed when it is read.
 #pragma once

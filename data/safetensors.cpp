@@ -134,18 +134,22 @@ TensorFile load_safetensors(const fs::path& path) {
   return file;
 }
 
-void save_safetensors(const fs::path& path, const TensorFile& file, bool overwrite) {
+void write_safetensors(const TensorFile& file, const std::function<void(std::span<const std::byte>)>& write) {
   std::vector<TensorEntry> entries;
   for (const auto& named : file.tensors) entries.push_back(entry_of(named));
   const auto layout = lay_out_safetensors(entries, file.metadata);
-  need_regular_file(path);
-  AtomicFile out(path, overwrite);
-  out.write(std::as_bytes(std::span(layout.head)));
+  write(std::as_bytes(std::span(layout.head)));
   for (const size_t i : layout.order) {
     // One at a time, so that there is no second copy of all weights.
     const auto host = file.tensors[i].tensor.detach().resolve_neg().cpu().contiguous();
-    out.write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
+    write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
   }
+}
+
+void save_safetensors(const fs::path& path, const TensorFile& file, bool overwrite) {
+  need_regular_file(path);
+  AtomicFile out(path, overwrite);
+  write_safetensors(file, [&](auto bytes) { out.write(bytes); });
   out.commit();
 }
 

@@ -4,8 +4,11 @@
 
 #include <torch/types.h>
 
+#include <cstddef>
 #include <filesystem>
+#include <functional>
 #include <map>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -32,6 +35,10 @@ TensorFile load_safetensors(const std::filesystem::path& path);
 // `overwrite`), or the disk is full. Throws it before writing for tensors that the format cannot hold:
 // undefined, on no device (meta), of other dtypes or layouts, two with the same name.
 void save_safetensors(const std::filesystem::path& path, const TensorFile& file, bool overwrite);
+
+// Passes the bytes of such a file to `write`, piece by piece. Waits for the device. Throws OutputError for
+// tensors that the format cannot hold, before the first piece, and what `write` throws.
+void write_safetensors(const TensorFile& file, const std::function<void(std::span<const std::byte>)>& write);
 
 // Throws the OutputError that saving would throw because of the path. For a check before hours of work.
 // Changes nothing.
