@@ -78,6 +78,12 @@ std::string cost_text(const CheckpointCost& cost) {
                      1e3 * cost.wrote);
 }
 
+// "10 of 15 steps done". A run may go on with a lower limit than it had before.
+std::string done_text(int64_t steps, int64_t total) {
+  if (steps <= total) return fmt::format("{} of {} done", steps, counted(total, "step"));
+  return fmt::format("{} done, this run ends after {}", counted(steps, "step"), total);
+}
+
 // What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
 std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan& plan) {
   const bool done = state.progress.step == 0 && state.trainer.steps >= plan.total_steps;
@@ -181,8 +187,9 @@ void KeptRun::tell_beginning(const RunFolder& run, const TrainPlan& plan, const 
   if (found) {
     tell_differences(found->state, plan);
     tell(log.get(), options.quiet,
-         fmt::format("resumed from {} ({} of {} done{})\n", found->path.native(), found->state.trainer.steps,
-                     counted(plan.total_steps, "step"), counts_anew ? ", counted in the new batches" : ""));
+         fmt::format("resumed from {} ({}{})\n", found->path.native(),
+                     done_text(found->state.trainer.steps, plan.total_steps),
+                     counts_anew ? ", counted in the new batches" : ""));
   }
   tell(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
 }

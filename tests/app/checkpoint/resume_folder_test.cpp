@@ -96,6 +96,10 @@ TEST_CASE("a broken checkpoint is skipped with its name") {
   CHECK_THAT(resumed.err,
              ContainsSubstring("step-00000015' is damaged") && ContainsSubstring("it is skipped"));
   CHECK_THAT(resumed.out, ContainsSubstring("step-00000010 (10 of 15 steps done)"));
+  const auto shorter = run_process(train(words + Words{"--resume", "auto", "--limit-steps", "7"}));
+  CHECK(shorter.exit_code == 0);
+  CHECK_THAT(shorter.out, ContainsSubstring("step-00000015 (15 steps done, this run ends after 7)") &&
+                              ContainsSubstring("all 15 steps of this run are done"));
 }
 
 TEST_CASE("two processes go back together, and stop together when that does not help") {
