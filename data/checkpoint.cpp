@@ -144,7 +144,7 @@ std::string text_of(const Json& manifest) { return manifest.dump(2) + "\n"; }
 }
 
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
-  std::deque<DigestedFile> written;  // all before the first sync(): the disk has them in one go
+  std::deque<DigestedFile> written;
   Json files = Json::object();
   const auto add = [&](const std::string& name, const auto& write) {
     auto& file = written.emplace_back(folder / name);
@@ -159,6 +159,7 @@ void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
     add(name, [&](auto& file) { file.write(text); });
   }
   written.emplace_back(folder / kManifest).write(text_of({{"format", kFormat}, {"files", files}}));
+  // Only now: the disk works on all of them while sync() waits for one.
   for (auto& file : written) file.sync();
 }
 

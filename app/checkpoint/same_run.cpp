@@ -37,14 +37,12 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
                      hint);
 }
 
-// Whether another value of this setting is another training.
-bool must_agree(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
+// Whether --resume-anyway, or the schedule, allows another value.
+bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
   // A constant rate does not depend on the length of the run.
   const bool epochs = std::string_view(setting.name) == "epochs";
-  if (epochs && value_of(planned, "schedule") == "constant") return false;
-  if (setting.on_resume == OnResume::kRefused) return true;
-  return setting.on_resume == OnResume::kRefusedUnnamed &&
-         std::find(anyway.begin(), anyway.end(), setting.name) == anyway.end();
+  if (epochs && value_of(planned, "schedule") == "constant") return true;
+  return std::find(anyway.begin(), anyway.end(), setting.name) != anyway.end();
 }
 
 bool other_batch_size(const Json& saved, const Json& planned) {
@@ -69,10 +67,16 @@ void take_settings(const Json& saved, TrainFlags& flags) {
 }
 
 void check_same_run(const Json& saved, const Json& planned, std::span<const std::string> anyway) {
-  for (const auto& setting : all_settings()) {
-    const auto key = key_of(setting);
-    const auto before = value_of(saved, key), now = value_of(planned, key);
-    if (before != now && must_agree(setting, planned, anyway)) refuse(setting, before, now);
+  // First what no flag can allow: its hint must not lead to a second refusal.
+  for (const auto refused : {OnResume::kRefused, OnResume::kRefusedUnnamed}) {
+    for (const auto& setting : all_settings()) {
+      if (setting.on_resume != refused) continue;
+      const auto key = key_of(setting);
+      const auto before = value_of(saved, key), now = value_of(planned, key);
+      if (before == now) continue;
+      if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
+        refuse(setting, before, now);
+    }
   }
 }
 

@@ -49,7 +49,8 @@ struct TrainFlags {
   std::string split = "even";  // or "auto", or shares: "3:1"
 
   // how
-  TrainerOptions trainer;  // what depends on neither the recipe nor the devices is parsed into it
+  // What has no field of its own below is parsed straight into it. make_train_plan() sets the rest.
+  TrainerOptions trainer;
   std::optional<double> lr;
   std::optional<double> momentum;
   std::optional<double> weight_decay;

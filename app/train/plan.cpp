@@ -170,7 +170,7 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
   plan.recipe = recipe.name;
   plan.seed = options.seed;
   plan.keeps_checkpoints = options.checkpoint_every && world.leads();
-  plan.trainer = options.trainer;  // then what depends on the recipe and the devices
+  plan.trainer = options.trainer;  // as parsed; the rest follows from the recipe and the devices
   set_where(options, plan);
   set_how(options, recipe, plan);
   set_epochs(options, recipe, plan);

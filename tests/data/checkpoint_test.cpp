@@ -119,6 +119,16 @@ TEST_CASE("a checkpoint is read as it was written, and replaces one of its name"
   CHECK(names_in(folder.path()) == std::vector<std::string>{"step-1"});
 }
 
+TEST_CASE("a tensor that is written in many parts is read as it was") {
+  constexpr int64_t kOdd = (9 << 20) + (1 << 18) + 1;  // bytes: two early write-backs, and a rest
+  const TempFolder folder;
+  auto checkpoint = small_checkpoint(1);
+  auto& tensors = checkpoint.tensors["model.safetensors"].tensors;
+  tensors.push_back({"large", torch::arange(kOdd).remainder(251).to(torch::kUInt8)});
+  write_checkpoint(folder / "step", checkpoint);
+  CHECK(same(read_checkpoint(folder / "step"), checkpoint));
+}
+
 TEST_CASE("the manifest's digests are those of sha256sum") {
   const TempFolder folder;
   write_checkpoint(folder / "c", {.tensors = {}, .texts = {{"state.json", "abc"}}});

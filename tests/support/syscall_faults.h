@@ -40,10 +40,11 @@ struct FaultyRun {
 
 inline bool counts(Fault::Kind kind, long long call) {
   static const std::set<long long> kFileCalls = {
-      SYS_write,  SYS_pwrite64, SYS_open,      SYS_openat,     SYS_creat,     SYS_fsync,     SYS_ftruncate,
-      SYS_rename, SYS_renameat, SYS_renameat2, SYS_mkdir,      SYS_mkdirat,   SYS_unlink,    SYS_unlinkat,
-      SYS_rmdir,  SYS_flock,    SYS_fchmod,    SYS_symlink,    SYS_symlinkat, SYS_link,      SYS_linkat,
-      SYS_read,   SYS_pread64,  SYS_lseek,     SYS_getdents64, SYS_fstat,     SYS_newfstatat};
+      SYS_write,     SYS_pwrite64,   SYS_open,     SYS_openat,          SYS_creat,  SYS_fsync,
+      SYS_ftruncate, SYS_rename,     SYS_renameat, SYS_renameat2,       SYS_mkdir,  SYS_mkdirat,
+      SYS_unlink,    SYS_unlinkat,   SYS_rmdir,    SYS_flock,           SYS_fchmod, SYS_symlink,
+      SYS_symlinkat, SYS_link,       SYS_linkat,   SYS_sync_file_range, SYS_read,   SYS_pread64,
+      SYS_lseek,     SYS_getdents64, SYS_fstat,    SYS_newfstatat};
   if (kind == Fault::kKill) return true;
   return kind == Fault::kShortWrite ? call == SYS_write : kFileCalls.contains(call);
 }

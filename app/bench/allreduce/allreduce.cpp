@@ -23,6 +23,7 @@
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
@@ -243,6 +244,10 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->check(positive_int());
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*allreduce, *processes);
+  set_group(*allreduce, HelpGroup::kReplicas, {"--devices", "--threads"});
+  set_group(*allreduce, HelpGroup::kMeasuring,
+            {"--allreduce", "--min-bytes", "--max-bytes", "--iterations", "--repeat", "--seed"});
+  set_group(*allreduce, HelpGroup::kOutput, {"--json", "--overwrite"});
   allreduce->callback([options, processes] {
     in_joined_world(*processes, BenchReport::kAwaited,
                     [&](TrainWorld& world) { run_bench_allreduce(*options, world); });

@@ -1,4 +1,6 @@
 // How gradients are computed and summed.
+#include <CLI/CLI.hpp>
+
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/train/combinations.h>

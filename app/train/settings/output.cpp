@@ -1,4 +1,6 @@
-// What a run shows, checks and keeps. None of it changes the training.
+// What a run shows, checks and keeps.
+#include <CLI/CLI.hpp>
+
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>

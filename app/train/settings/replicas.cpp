@@ -1,4 +1,6 @@
 // Where it is trained: the replicas, and the batch that they share.
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 
 #include <lockstep/app/cli/validators.h>
@@ -116,6 +118,12 @@ constexpr Setting kReplicaSettings[] = {
      .given = [](const auto& flags, const auto&) -> SettingValue { return flags.split; },
      .config = [](const auto& flags, const auto&) -> SettingValue { return flags.split; },
      .on_resume = OnResume::kOtherBits},
+    {.name = "steps-per-epoch",
+     .in = kInPlan,
+     .planned = [](const auto& plan) -> SettingValue { return plan.steps_per_epoch; }},
+    {.name = "total-steps",
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue { return plan.total_steps; }},
 };
 
 }  // namespace

@@ -2,8 +2,6 @@
 // value. Adding a setting is adding a row.
 #pragma once
 
-#include <CLI/CLI.hpp>
-
 #include <cstddef>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -30,7 +28,7 @@ inline constexpr unsigned kAllCommands = kTrain | kBench | kSweep;
 
 // What another value means for a run that goes on from a checkpoint.
 enum class OnResume {
-  kTaken,           // nothing: the new value holds
+  kTaken,           // nothing
   kRefused,         // it would be another training
   kRefusedUnnamed,  // the same, unless --resume-anyway names the setting
   kOtherBits,       // the next steps may differ in their last bits
@@ -46,10 +44,13 @@ struct Setting {
 
   unsigned in = 0;  // kInPlan, ...
   SettingValue (*planned)(const TrainPlan&) = nullptr;
-  // The value where each plan derives its own: of benchmarks and sweeps. Null: the planned one.
+  // The value of a benchmark or a sweep, whose plans derive different ones. Null: the planned one. Processes
+  // agree on it where `planned` is null.
   SettingValue (*given)(const TrainFlags&, const Recipe&) = nullptr;
   // The value in a configuration; JSON's null: it is left out. Null: the planned one.
   SettingValue (*config)(const TrainFlags&, const TrainPlan&) = nullptr;
+  // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
+  // gives.
   OnResume on_resume = OnResume::kTaken;
 };
 

@@ -1,5 +1,7 @@
 #include <lockstep/app/train/settings/settings.h>
 
+#include <CLI/CLI.hpp>
+
 #include <algorithm>
 
 namespace lockstep {

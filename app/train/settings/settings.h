@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// In the order of the help.
+// In the order of the help. What follows from another setting comes after it: the first one in which
+// processes differ is named.
 const std::vector<Setting>& all_settings();
 
 // The setting's name in JSON.

@@ -1,4 +1,6 @@
 // What is trained, on which images, and for how long.
+#include <CLI/CLI.hpp>
+
 #include <filesystem>
 
 #include <lockstep/app/cli/validators.h>
@@ -141,12 +143,6 @@ constexpr Setting kTaskSettings[] = {
      .in = kInPlan | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.epochs; },
      .on_resume = OnResume::kRefusedUnnamed},
-    {.name = "steps-per-epoch",
-     .in = kInPlan,
-     .planned = [](const auto& plan) -> SettingValue { return plan.steps_per_epoch; }},
-    {.name = "total-steps",
-     .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue { return plan.total_steps; }},
     {.name = "seed",
      .of = kTrain | kSweep,
      .group = HelpGroup::kTask,

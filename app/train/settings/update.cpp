@@ -1,4 +1,6 @@
 // How gradients change the parameters: the optimizer and its learning rate.
+#include <CLI/CLI.hpp>
+
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/train/settings/setting.h>
@@ -66,6 +68,13 @@ SettingValue given_clip_norm(const TrainFlags& flags) {
 }
 
 constexpr Setting kUpdateSettings[] = {
+    {.name = "optimizer",
+     .of = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_optimizer,
+     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return named(kOptimizerNames, optimizer_of(plan).kind); },
+     .on_resume = OnResume::kRefused},
     {.name = "lr",
      .of = kTrain | kBench,
      .group = HelpGroup::kOptimizer,
@@ -76,13 +85,6 @@ constexpr Setting kUpdateSettings[] = {
        return flags.lr.value_or(rate_of(recipe, flags.trainer.replica.optimizer.kind));
      },
      .on_resume = OnResume::kRefusedUnnamed},
-    {.name = "optimizer",
-     .of = kAllCommands,
-     .group = HelpGroup::kOptimizer,
-     .add = add_optimizer,
-     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) { return named(kOptimizerNames, optimizer_of(plan).kind); },
-     .on_resume = OnResume::kRefused},
     {.name = "momentum",
      .of = kAllCommands,
      .group = HelpGroup::kOptimizer,

@@ -61,8 +61,14 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   for (const auto& setting : changeable_settings()) {
     CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{setting}), WeightsError);
   }
+  other["lr"] = .2;  // its hint would only lead to the next refusal
+  CHECK_THROWS_WITH(check_same_run(saved, other, none),
+                    "the checkpoint's run has model lenet, this one has resnet18");
   other = saved;
   other["epochs"] = 20;
+  other["seed"] = 3;
+  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has seed null, this one has 3");
+  other.erase("seed");
   CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
   check_same_run(saved, other, std::vector<std::string>{"epochs"});
   other["schedule"] = "constant";

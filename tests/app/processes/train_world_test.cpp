@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,24 @@ TEST_CASE("a plan has the replicas of all processes, and the memory of its own")
   flags.split = "1:1:1:7";
   flags.limit_train = 63;
   CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) != agreed_fields(flags, plan));
+}
+
+TEST_CASE("the first thing in which processes differ is the flag, not what follows from it") {
+  const auto first_difference = [](const std::function<void(TrainFlags&)>& change) {
+    auto flags = small_flags();
+    const auto here = agreed_fields(flags, make_train_plan(flags, {}, world_of(0, {1, 1})));
+    change(flags);
+    const auto there = agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {1, 1})));
+    for (auto field = here.begin(); field != here.end(); ++field) {
+      if (there.at(field.key()) != field.value()) return field.key();
+    }
+    return std::string("nothing");
+  };
+  CHECK(first_difference([](auto&) {}) == "nothing");
+  CHECK(first_difference([](auto& flags) { flags.batch_size = 20; }) == "batch_size");
+  CHECK(first_difference([](auto& flags) { flags.epochs = 3; }) == "epochs");
+  CHECK(first_difference([](auto& flags) { flags.trainer.replica.optimizer.kind = OptimizerKind::kAdamW; }) ==
+        "optimizer");
 }
 
 TEST_CASE("a plan of one process says nothing of processes") {

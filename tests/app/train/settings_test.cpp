@@ -1,4 +1,6 @@
 // The tables of settings: what a row must have.
+#include <CLI/CLI.hpp>
+
 #include <lockstep/tests/catch.h>
 
 #include <set>
