@@ -79,10 +79,10 @@ has_what_the_program_prints() {
   done
 }
 
-# configure ARGUMENT...: configures a project without a compiler that asks for lockstep.
+# configure ARGUMENT...: configures a project that asks for lockstep. Debian has Ninja with lockstep, and maybe no make.
 configure() {
   rm -rf "$work/asks/build"
-  cmake -S "$work/asks" -B "$work/asks/build" "-DCMAKE_PREFIX_PATH=$prefix" "$@" \
+  cmake -S "$work/asks" -B "$work/asks/build" -G Ninja "-DCMAKE_CXX_COMPILER=$CXX" "-DCMAKE_PREFIX_PATH=$prefix" "$@" \
     >"$work/asked" 2>&1
 }
 
