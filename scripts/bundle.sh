@@ -32,9 +32,28 @@ static_fmt() {
     rm "$folder/fmt.cpp" "$folder/fmt.o"
 }
 
+# copy_static LIBRARY PACKAGE FOLDER: copies the static library of this name.
+copy_static() {
+  local archive
+  archive=$(g++ -print-file-name="lib$1.a")
+  [ -e "$archive" ] || die "no static $1 on this machine" "apt-get install $2"
+  cp -L "$archive" "$3/"
+}
+
+# complete_crypto FOLDER: libcrypto.a there holds all that it calls, in any order of linking. Debian 13's calls zlib and
+# zstd.
+complete_crypto() {
+  local folder=$1 calls
+  calls=$(nm "$folder/libcrypto.a" 2>/dev/null)
+  [[ $calls == *" U ZSTD_"* ]] || return 0
+  copy_static zstd libzstd-dev "$folder"
+  (cd "$folder" && ar -M <<<$'create whole.a\naddlib libcrypto.a\naddlib libz.a\naddlib libzstd.a\nsave\nend') &&
+    mv "$folder/whole.a" "$folder/libcrypto.a" && rm "$folder/libzstd.a"
+}
+
 # make_bundle DIR: writes the bundle completely or not at all.
 make_bundle() {
-  local folder=$1 part library archive size
+  local folder=$1 part library size
   [ ! -e "$folder" ] || [ -e "$folder/include/fmt" ] || die "$folder exists and is not a bundle" "name another folder"
   part=$folder.part
   rm -rf "$part"
@@ -42,10 +61,9 @@ make_bundle() {
   cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,catch2,openssl,zlib.h,zconf.h} "$part/include/"
   cp -rL "/usr/include/$(g++ -print-multiarch)/openssl" "$part/include/"  # opensslconf.h, which depends on the CPU
   for library in z=zlib1g-dev crypto=libssl-dev jemalloc_pic=libjemalloc-dev; do
-    archive=$(g++ -print-file-name="lib${library%=*}.a")
-    [ -e "$archive" ] || die "no static ${library%=*} on this machine" "apt-get install ${library#*=}"
-    cp -L "$archive" "$part/lib/"
+    copy_static "${library%=*}" "${library#*=}" "$part/lib"
   done
+  complete_crypto "$part/lib"
   library=$(g++ -print-file-name=libCatch2.a)  # of version 3; version 2 is a header
   [ ! -e "$library" ] || cp -L "$library" "$part/lib/"
   cp -rL "$debian_data" "$part/fashion-mnist"

@@ -29,6 +29,14 @@ check_system() {
   fi
 }
 
+# Debian 13's static libcrypto, for bundles, calls zstd.
+crypto_needs_zstd() (
+  ID='' VERSION_ID=99  # Debian's unstable has no number
+  # shellcheck disable=SC1091  # not a file of this tree
+  [ -r /etc/os-release ] && source /etc/os-release
+  [ "$ID" = debian ] && [ "${VERSION_ID%%.*}" -ge 13 ]
+)
+
 # missing_packages FETCHES: prints the Debian packages whose file or command is missing. Files and commands, not packages:
 # they may come from elsewhere.
 missing_packages() {
@@ -44,6 +52,7 @@ missing_packages() {
     [ "$want_tests" = no ] || [ -n "$bundle" ] || [ "$(id -u)" -ne 0 ] ||
       needs+=" openmpi-bin=mpirun.openmpi mpich=mpirun.mpich slurmctld=slurmctld slurmd=slurmd slurm-client=srun
       munge=munged iproute2=ip"
+    [ "$want_tests" = no ] || ! crypto_needs_zstd || needs+=" libzstd-dev=zstd.h"
     [ -n "${LOCKSTEP_DATA:-}" ] || needs+=" dataset-fashion-mnist=$debian_data/train-images-idx3-ubyte.gz"
   fi
   [ -z "$fetches" ] || needs+=" python3-pip=pip3"
