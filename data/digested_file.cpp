@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/write_all.h>
 
 namespace lockstep {
 namespace {
@@ -41,12 +42,7 @@ void DigestedFile::write(std::span<const std::byte> bytes) {
 }
 
 void DigestedFile::write_part(std::span<const std::byte> part) {
-  for (auto rest = part; !rest.empty();) {
-    const auto count = ::write(fd_, rest.data(), rest.size());
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) fail(errno);
-    rest = rest.subspan(static_cast<size_t>(count));
-  }
+  if (const int error = write_all(fd_, part).error) fail(error);
   bytes_ += part.size();
   if (bytes_ - begun_ < kWritebackBytes) return;
   // Only a beginning: sync() reports what fails.

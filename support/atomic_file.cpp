@@ -12,6 +12,7 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/temporary_file.h>
+#include <lockstep/support/write_all.h>
 
 namespace lockstep {
 namespace {
@@ -98,17 +99,10 @@ void AtomicFile::discard() {
 
 void AtomicFile::write(std::span<const std::byte> bytes) {
   if (fd_ < 0) create();
-  size_t written = 0;
-  while (written < bytes.size()) {
-    const auto count = ::write(fd_, bytes.data() + written, bytes.size() - written);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int error = errno;
-      undo_write(written);
-      cannot_write(path_, message_of(error));
-    }
-    written += static_cast<size_t>(count);
-  }
+  const auto written = write_all(fd_, bytes);
+  if (written.error == 0) return;
+  undo_write(written.bytes);
+  cannot_write(path_, message_of(written.error));
 }
 
 // Removes the part of a line that was written before an error.

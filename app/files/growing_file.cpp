@@ -7,9 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <span>
 #include <system_error>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/write_all.h>
 
 namespace lockstep {
 
@@ -28,15 +30,9 @@ GrowingFile::GrowingFile(const std::filesystem::path& path, int64_t keep)
 GrowingFile::~GrowingFile() { ::close(fd_); }
 
 void GrowingFile::write(std::string_view text) {
-  for (size_t done = 0; done < text.size();) {
-    const auto count = ::write(fd_, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    if (count < 0) {
-      const int error = errno;
-      if (::ftruncate(fd_, size_) == 0) (void)::lseek(fd_, size_, SEEK_SET);
-      fail(error);
-    }
-    done += static_cast<size_t>(count);
+  if (const int error = write_all(fd_, std::as_bytes(std::span(text))).error) {
+    if (::ftruncate(fd_, size_) == 0) (void)::lseek(fd_, size_, SEEK_SET);
+    fail(error);
   }
   size_ += static_cast<int64_t>(text.size());
 }
