@@ -22,8 +22,8 @@
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/dataset.h>
 #include <lockstep/app/train/evaluation_notice.h>
-#include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/devices.h>

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
@@ -27,6 +28,12 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
   bench.add_option("--json", options.json, "Also write the results and the environment to this file")
       ->type_name("FILE");
   bench.add_flag("--overwrite", options.overwrite, "Replace existing output files");
+}
+
+void group_bench_flags(CLI::App& bench) {
+  set_group(bench, HelpGroup::kReplicas, {"--devices", "--threads"});
+  set_group(bench, HelpGroup::kMeasuring, {"--repeat"});
+  set_group(bench, HelpGroup::kOutput, {"--json", "--overwrite"});
 }
 
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,

@@ -26,6 +26,10 @@ struct BenchOptions {
 // `devices_help`: what a list is for, and the default.
 void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& devices_help);
 
+// Puts these flags but for --seed below headings of the help, in a benchmark whose other flags have headings,
+// too.
+void group_bench_flags(CLI::App& bench);
+
 // Returns the lists of --devices, or those of `otherwise` if there is none, as usable devices. Throws
 // UsageError if a list is given twice.
 std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options,

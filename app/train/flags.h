@@ -15,11 +15,6 @@
 #include <lockstep/support/choices.h>
 #include <lockstep/support/kernels.h>
 
-namespace CLI {
-class App;
-class Option;
-}  // namespace CLI
-
 namespace lockstep {
 
 // What a run shows while it trains.
@@ -83,10 +78,8 @@ struct TrainFlags {
   bool json = false;  // the plan of a dry run
 };
 
+inline constexpr int64_t kBytesPerMb = 1 << 20;  // of --bucket-mb
 inline constexpr int64_t kMaxEpochs = 1'000'000;
 inline constexpr int64_t kMaxRows = int64_t{1} << 31;  // of a data set, of a batch
-
-// --limit-test, for commands that only evaluate, too.
-CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
 
 }  // namespace lockstep

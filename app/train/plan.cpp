@@ -28,7 +28,6 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kMegabyte = 1 << 20;
 // Training keeps the activations of all layers, evaluation those of two or three at a time: about a sixth.
 constexpr int64_t kForwardShare = 6;
 
@@ -78,7 +77,7 @@ void set_sums(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   auto& sync = trainer.replica.sync;
   if (options.sync) sync.mode = *options.sync;
-  if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kMegabyte;
+  if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kBytesPerMb;
   const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
   check_allreduce_of(plan.world, allreduce);
   check_allreduce(allreduce, trainer.devices);

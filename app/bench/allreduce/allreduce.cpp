@@ -244,10 +244,9 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->check(positive_int());
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*allreduce, *processes);
-  set_group(*allreduce, HelpGroup::kReplicas, {"--devices", "--threads"});
+  group_bench_flags(*allreduce);
   set_group(*allreduce, HelpGroup::kMeasuring,
-            {"--allreduce", "--min-bytes", "--max-bytes", "--iterations", "--repeat", "--seed"});
-  set_group(*allreduce, HelpGroup::kOutput, {"--json", "--overwrite"});
+            {"--allreduce", "--min-bytes", "--max-bytes", "--iterations", "--seed"});
   allreduce->callback([options, processes] {
     in_joined_world(*processes, BenchReport::kAwaited,
                     [&](TrainWorld& world) { run_bench_allreduce(*options, world); });

@@ -253,11 +253,10 @@ void setup_bench_scaling(CLI::App& bench) {
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*scaling, *processes);
-  set_group(*scaling, HelpGroup::kReplicas, {"--devices", "--threads", "--split"});
-  set_group(*scaling, HelpGroup::kMeasuring,
-            {"--scaling", "--iterations", "--predict", "--link", "--repeat"});
+  group_bench_flags(*scaling);
   set_group(*scaling, HelpGroup::kTask, {"--epochs", "--seed"});
-  set_group(*scaling, HelpGroup::kOutput, {"--json", "--overwrite"});
+  set_group(*scaling, HelpGroup::kReplicas, {"--split"});
+  set_group(*scaling, HelpGroup::kMeasuring, {"--scaling", "--iterations", "--predict", "--link"});
   scaling->callback([options, processes] {
     in_joined_world(*processes, BenchReport::kAwaited,
                     [&](TrainWorld& world) { run_bench_scaling(*options, world); });

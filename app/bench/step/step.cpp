@@ -224,10 +224,9 @@ void setup_bench_step(CLI::App& bench) {
       ->default_str("");
   add_bench_flags(*step, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: auto)");
+  group_bench_flags(*step);
   set_group(*step, HelpGroup::kTask, {"--seed"});
-  set_group(*step, HelpGroup::kReplicas, {"--devices", "--threads"});
-  set_group(*step, HelpGroup::kMeasuring, {"--iterations", "--repeat"});
-  set_group(*step, HelpGroup::kOutput, {"--json", "--overwrite"});
+  set_group(*step, HelpGroup::kMeasuring, {"--iterations"});
   step->callback([options] {
     refuse_several_processes("bench step");
     run_bench_step(*options);

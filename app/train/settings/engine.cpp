@@ -3,6 +3,7 @@
 
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/trainer.h>
@@ -12,7 +13,6 @@ namespace {
 
 constexpr int64_t kMaxMicroBatches = 1 << 16;
 constexpr int64_t kMaxBucketMb = 1 << 20;
-constexpr int64_t kBytesPerMb = 1 << 20;
 
 CLI::Option* add_precision(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(command, flag, flags.trainer.replica.precision, kPrecisionNames,
@@ -174,7 +174,7 @@ constexpr Setting kEngineSettings[] = {
      .on_resume = OnResume::kOtherBits},
     {.name = "wire-bytes",
      .in = kInPlan,
-     .planned = [](const auto& plan) { return if_given(plan.wire_bytes()); }},
+     .planned = [](const auto& plan) { return or_null(plan.wire_bytes()); }},
     {.name = "kernels",
      .of = kAllCommands,
      .group = HelpGroup::kEngine,
@@ -198,8 +198,8 @@ constexpr Setting kEngineSettings[] = {
      .add = add_in_flight,
      .in = kInPlan | kInSweep | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return steps_in_flight(plan.trainer); },
-     .given = [](const auto& flags, const auto&) { return if_given(flags.trainer.in_flight); },
-     .config = [](const auto& flags, const auto&) { return if_given(flags.trainer.in_flight); }},
+     .given = [](const auto& flags, const auto&) { return or_null(flags.trainer.in_flight); },
+     .config = [](const auto& flags, const auto&) { return or_null(flags.trainer.in_flight); }},
     {.name = "deterministic",
      .of = kAllCommands,
      .group = HelpGroup::kEngine,

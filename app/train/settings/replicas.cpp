@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
@@ -72,7 +73,7 @@ SettingValue configured_devices(const TrainFlags&, const TrainPlan& plan) {
 }
 
 SettingValue configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
-  return plan.world.alone() ? SettingValue(plan.trainer.threads) : if_given(flags.threads);
+  return plan.world.alone() ? SettingValue(plan.trainer.threads) : or_null(flags.threads);
 }
 
 constexpr Setting kReplicaSettings[] = {
@@ -96,7 +97,7 @@ constexpr Setting kReplicaSettings[] = {
      .add = add_threads,
      .in = kInPlan | kInSweep | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.trainer.threads; },
-     .given = [](const auto& flags, const auto&) { return if_given(flags.threads); },
+     .given = [](const auto& flags, const auto&) { return or_null(flags.threads); },
      .config = configured_threads,
      .on_resume = OnResume::kOtherBits},
     {.name = "batch-size",

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <span>
 #include <string>
 
@@ -13,6 +12,11 @@
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/support/choices.h>
+
+namespace CLI {
+class App;
+class Option;
+}  // namespace CLI
 
 namespace lockstep {
 
@@ -64,12 +68,6 @@ std::span<const Setting> output_settings();
 template <class Enum, size_t kCount>
 SettingValue named(const Choice<Enum> (&choices)[kCount], Enum value) {
   return name_of(choices, value);
-}
-
-// JSON's null for a value that is not given.
-template <class T>
-SettingValue if_given(const std::optional<T>& value) {
-  return value ? SettingValue(*value) : SettingValue();
 }
 
 }  // namespace lockstep

@@ -1,7 +1,9 @@
 // All settings of a training run: the flags of the commands that train, and the values of a run by name.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -19,6 +21,9 @@ std::string key_of(const Setting& setting);
 // Adds the flags that this command has, each below its heading of the help. command_is: kTrain, kBench or
 // kSweep. flags: outlive the command.
 void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags);
+
+// Adds --limit-test, for a command that has no other of these flags. rows: outlives the command.
+CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);
 
 // All values of the run.
 nlohmann::ordered_json plan_fields(const TrainPlan& plan);

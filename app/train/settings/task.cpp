@@ -4,7 +4,8 @@
 #include <filesystem>
 
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/train/settings/setting.h>
+#include <lockstep/app/report/report.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
@@ -119,7 +120,7 @@ constexpr Setting kTaskSettings[] = {
      .add = add_limit_train,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.data.set.train.size(); },
-     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_train); },
+     .config = [](const auto& flags, const auto&) { return or_null(flags.limit_train); },
      .on_resume = OnResume::kRefused},
     {.name = "limit-test",
      .key = "test_rows",
@@ -128,14 +129,14 @@ constexpr Setting kTaskSettings[] = {
      .add = add_limit_test,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.data.set.test.size(); },
-     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_test); }},
+     .config = [](const auto& flags, const auto&) { return or_null(flags.limit_test); }},
     {.name = "limit-steps",
      .of = kTrain | kSweep,
      .group = HelpGroup::kTask,
      .add = add_limit_steps,
      .in = kInSweep | kInConfig,
-     .given = [](const auto& flags, const auto&) { return if_given(flags.limit_steps); },
-     .config = [](const auto& flags, const auto&) { return if_given(flags.limit_steps); }},
+     .given = [](const auto& flags, const auto&) { return or_null(flags.limit_steps); },
+     .config = [](const auto& flags, const auto&) { return or_null(flags.limit_steps); }},
     {.name = "epochs",
      .of = kTrain,
      .group = HelpGroup::kTask,
