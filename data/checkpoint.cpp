@@ -16,6 +16,7 @@
 
 #include <lockstep/data/digested_file.h>
 #include <lockstep/data/sha256.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/temporary_file.h>
 
@@ -30,8 +31,6 @@ constexpr int kFormat = 1;
 constexpr uint64_t kMostManifestBytes = 1 << 20;
 constexpr uint64_t kMostTextBytes = 8 << 20;
 constexpr int kManifestDepth = 3;  // of the values
-
-std::string message_of(int error) { return std::generic_category().message(error); }
 
 [[noreturn]] void cannot_write(const fs::path& folder, const std::string& why) {
   throw OutputError(fmt::format("cannot write the checkpoint '{}': {}", folder.native(), why));
@@ -235,7 +234,7 @@ void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
     if (error == EEXIST || error == ENOTEMPTY) {  // only one that was resumed from an older one has this step
       error = made.exchange_with(folder);
     }
-    if (error != 0) cannot_write(folder, message_of(error));
+    if (error != 0) cannot_write(folder, errno_text(error));
     sync_folder(parent);
   } catch (const std::system_error& error) {
     cannot_write(folder, error.code().message());
@@ -268,7 +267,7 @@ void link_checkpoint(const fs::path& folder, const std::string& name) {
     const NewFolder made(parent);
     const auto link = made.path() / name;
     fs::create_symlink(folder.filename(), link);
-    if (const int error = rename_over(link, parent / name)) cannot_write(parent / name, message_of(error));
+    if (const int error = rename_over(link, parent / name)) cannot_write(parent / name, errno_text(error));
     sync_folder(parent);
   } catch (const std::system_error& error) {
     cannot_write(parent / name, error.code().message());
@@ -281,7 +280,7 @@ void remove_checkpoint(const fs::path& folder) {
     const NewFolder made(parent_of(folder));
     if (const int error = rename_over(folder, made.path())) {
       throw OutputError(
-          fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), message_of(error)));
+          fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), errno_text(error)));
     }
   } catch (const std::system_error& error) {
     throw OutputError(

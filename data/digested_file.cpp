@@ -6,9 +6,9 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <system_error>
 #include <utility>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/write_all.h>
 
@@ -28,8 +28,7 @@ DigestedFile::DigestedFile(std::filesystem::path path)
 DigestedFile::~DigestedFile() { ::close(fd_); }
 
 void DigestedFile::fail(int error) const {
-  throw OutputError(
-      fmt::format("cannot write '{}': {}", path_.native(), std::generic_category().message(error)));
+  throw OutputError(fmt::format("cannot write '{}': {}", path_.native(), errno_text(error)));
 }
 
 void DigestedFile::write(std::span<const std::byte> bytes) {

@@ -10,11 +10,11 @@
 #include <bit>
 #include <cerrno>
 #include <span>
-#include <system_error>
 #include <utility>
 
 #include <lockstep/data/formats/safetensors_header.h>
 #include <lockstep/support/atomic_file.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -29,8 +29,6 @@ static_assert(std::endian::native == std::endian::little,
 constexpr std::array kTorchDtypes = {torch::kInt64,    torch::kFloat64, torch::kFloat32, torch::kInt32,
                                      torch::kBFloat16, torch::kFloat16, torch::kInt16,   torch::kInt8,
                                      torch::kUInt8,    torch::kBool};
-
-std::string message_of(int error) { return std::generic_category().message(error); }
 
 struct Descriptor {
   explicit Descriptor(int number) : fd(number) {}
@@ -51,7 +49,7 @@ class InputFile {
         file_(::open(path.c_str(), O_RDONLY | O_CLOEXEC |
                                        O_NONBLOCK)) {  // O_NONBLOCK: does not wait for the writer of a pipe
     struct stat status {};
-    if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail("cannot be read: " + message_of(errno));
+    if (file_.fd < 0 || ::fstat(file_.fd, &status) != 0) fail("cannot be read: " + errno_text(errno));
     if (!S_ISREG(status.st_mode)) fail("is not a regular file");
     size_ = static_cast<uint64_t>(status.st_size);
   }
@@ -63,7 +61,7 @@ class InputFile {
     while (!into.empty()) {
       const auto count = ::pread(file_.fd, into.data(), into.size(), static_cast<off_t>(offset));
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) fail("cannot be read: " + message_of(errno));
+      if (count < 0) fail("cannot be read: " + errno_text(errno));
       if (count == 0) fail(fmt::format("was cut from {} to {} bytes while it was read", size_, offset));
       offset += static_cast<uint64_t>(count);
       into = into.subspan(static_cast<size_t>(count));

@@ -10,6 +10,7 @@
 #include <system_error>
 #include <utility>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/temporary_file.h>
 #include <lockstep/support/write_all.h>
@@ -18,8 +19,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string message_of(int error) { return std::generic_category().message(error); }
 
 [[noreturn]] void cannot_write(const fs::path& path, const std::string& why, const std::string& hint = {}) {
   throw OutputError(fmt::format("cannot write '{}': {}", path.native(), why), hint);
@@ -46,7 +45,7 @@ fs::path target_of(const fs::path& path, bool overwrite) {
   }
   if (fs::exists(status)) {
     if (!overwrite) already_exists(path);
-    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, message_of(errno));
+    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, errno_text(errno));
   } else if (!target.has_filename()) {
     cannot_write(path, "the path names no file");
   } else if (const auto folder = folder_of(target);
@@ -73,7 +72,7 @@ AtomicFile::AtomicFile(const fs::path& path, bool overwrite)
     return;
   }
   fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd_ < 0) cannot_write(path_, message_of(errno));
+  if (fd_ < 0) cannot_write(path_, errno_text(errno));
 }
 
 AtomicFile::~AtomicFile() { discard(); }
@@ -102,7 +101,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   const auto written = write_all(fd_, bytes);
   if (written.error == 0) return;
   undo_write(written.bytes);
-  cannot_write(path_, message_of(written.error));
+  cannot_write(path_, errno_text(written.error));
 }
 
 // Removes the part of a line that was written before an error.
@@ -116,10 +115,10 @@ void AtomicFile::commit() {
   if (!regular_) return;
   if (fd_ < 0) create();  // an empty file
   // The content reaches the disk before the name changes: after a crash the old file is still whole.
-  if (::fsync(fd_) != 0) cannot_write(path_, message_of(errno));
+  if (::fsync(fd_) != 0) cannot_write(path_, errno_text(errno));
   const int error = overwrite_ ? rename_over(temporary_, target_) : rename_to_new(temporary_, target_);
   if (error == EEXIST) already_exists(path_);
-  if (error != 0) cannot_write(path_, message_of(error));
+  if (error != 0) cannot_write(path_, errno_text(error));
   temporary_.clear();
   sync_folder(folder_of(target_));
 }

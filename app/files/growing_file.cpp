@@ -8,8 +8,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <span>
-#include <system_error>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/write_all.h>
 
@@ -48,8 +48,7 @@ void GrowingFile::sync() const {
 }
 
 void GrowingFile::fail(int error) const {
-  throw OutputError(
-      fmt::format("cannot write '{}': {}", path_.native(), std::generic_category().message(error)));
+  throw OutputError(fmt::format("cannot write '{}': {}", path_.native(), errno_text(error)));
 }
 
 }  // namespace lockstep

@@ -4,10 +4,11 @@
 
 #include <array>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+
+#include <lockstep/support/errno_text.h>
 
 namespace lockstep {
 namespace {
@@ -39,7 +40,7 @@ std::string read_text_file(const std::string& path, int64_t most_bytes,
       refuse(fmt::format("it has more than {} MB", most_bytes >> 20));
     }
   }
-  if (!file.is_open() || file.bad()) refuse(std::strerror(errno));
+  if (!file.is_open() || file.bad()) refuse(errno_text(errno));
   return text;
 }
 

@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 
 #include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/launch/owned_fd.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -89,7 +89,7 @@ void wait_for_end(pid_t pid) {
 }
 
 Error cannot_start(const std::string& path, int error) {
-  const auto what = fmt::format("cannot start {}: {}", in_quotes(path), std::strerror(error));
+  const auto what = fmt::format("cannot start {}: {}", in_quotes(path), errno_text(error));
   if (error == EAGAIN || error == ENOMEM) {
     return {ExitCode::kMemory, what, "start fewer processes, or raise the limit on them (ulimit -u)"};
   }

@@ -5,12 +5,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/cli/suggest.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -34,7 +34,7 @@ void need_program(const std::string& path) {
     throw UsageError(fmt::format("{} is a folder, not a program", in_quotes(path)), "name a file in it");
   }
   if (::access(path.c_str(), X_OK) != 0) {
-    throw UsageError(fmt::format("cannot run {}: {}", in_quotes(path), std::strerror(errno)),
+    throw UsageError(fmt::format("cannot run {}: {}", in_quotes(path), errno_text(errno)),
                      "make it executable with chmod +x");
   }
 }

@@ -9,8 +9,8 @@
 #include <cerrno>
 #include <climits>
 #include <cstdint>
-#include <cstring>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -40,7 +40,7 @@ LaunchSignals::LaunchSignals() {
     if (!is_ignored(signal)) sigaddset(&read_here, signal);
   }
   fd_ = OwnedFd(::signalfd(-1, &read_here, SFD_CLOEXEC | SFD_NONBLOCK));
-  if (fd_.get() < 0) throw FailedError(fmt::format("cannot read signals: {}", std::strerror(errno)));
+  if (fd_.get() < 0) throw FailedError(fmt::format("cannot read signals: {}", errno_text(errno)));
   struct sigaction usual {};
   usual.sa_handler = SIG_DFL;  // ignored, it would let the kernel forget how processes have ended
   ::sigaction(SIGCHLD, &usual, &on_child_before_);

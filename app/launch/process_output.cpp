@@ -7,11 +7,11 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstddef>
-#include <cstring>
 #include <fstream>
 #include <ios>
 #include <system_error>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -31,7 +31,7 @@ ProcessOutput::ProcessOutput() {
   auto name = (where / "lockstep-launch-XXXXXX").string();
   if (!::mkdtemp(name.data())) {
     throw OutputError(fmt::format("cannot make a folder for the processes' output in {}: {}", where.string(),
-                                  std::strerror(errno)),
+                                  errno_text(errno)),
                       "set TMPDIR to a folder that can be written");
   }
   folder_ = name;
@@ -46,7 +46,7 @@ OwnedFd ProcessOutput::create(int process, int restart) const {
   const auto path = file(process, restart);
   OwnedFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
   if (fd.get() < 0) {
-    throw OutputError(fmt::format("cannot create {}: {}", path.string(), std::strerror(errno)));
+    throw OutputError(fmt::format("cannot create {}: {}", path.string(), errno_text(errno)));
   }
   return fd;
 }

@@ -7,11 +7,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <string_view>
 #include <utility>
 
 #include <lockstep/parallel/world/launch_environment.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -57,7 +57,7 @@ std::string random_hex(size_t bytes) {
   ssize_t count = 0;
   while ((count = ::getrandom(values.data(), values.size(), 0)) < 0 && errno == EINTR) continue;
   if (count != static_cast<ssize_t>(bytes)) {
-    throw FailedError(fmt::format("no random bytes from the kernel: {}", std::strerror(errno)));
+    throw FailedError(fmt::format("no random bytes from the kernel: {}", errno_text(errno)));
   }
   std::string text;
   for (const auto value : values) text += fmt::format("{:02x}", value);

@@ -10,9 +10,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
-#include <cstring>
 
 #include <lockstep/app/terminal/live_block.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -99,7 +99,7 @@ void write_stdout(std::string_view text) {
     const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      const auto what = fmt::format("cannot write to standard output: {}", std::strerror(errno));
+      const auto what = fmt::format("cannot write to standard output: {}", errno_text(errno));
       if (errno == EPIPE) throw ReaderGoneError(what);
       throw OutputError(what);
     }

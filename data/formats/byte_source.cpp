@@ -12,12 +12,11 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
-
-std::string message_of(int error) { return std::generic_category().message(error); }
 
 // An open regular file. Its functions throw DataError.
 class File {
@@ -29,7 +28,7 @@ class File {
     // Before opening, since opening a pipe waits for its writer.
     if (!std::filesystem::is_regular_file(status)) fail("is not a regular file");
     stream_.reset(std::fopen(path_.c_str(), "rb"));
-    if (!stream_) fail(fmt::format("cannot be opened: {}", message_of(errno)));
+    if (!stream_) fail(fmt::format("cannot be opened: {}", errno_text(errno)));
     std::setvbuf(stream_.get(), nullptr, _IONBF, 0);  // no buffer: reads are large
     size_ = std::filesystem::file_size(path, error);
     if (error) fail(fmt::format("cannot be read: {}", error.message()));
@@ -38,7 +37,7 @@ class File {
 
   size_t read(std::span<std::byte> into) {
     const size_t count = std::fread(into.data(), 1, into.size(), stream_.get());
-    if (std::ferror(stream_.get())) fail(fmt::format("cannot be read: {}", message_of(errno)));
+    if (std::ferror(stream_.get())) fail(fmt::format("cannot be read: {}", errno_text(errno)));
     return count;
   }
 

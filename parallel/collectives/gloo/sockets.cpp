@@ -8,12 +8,12 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <system_error>
 #include <thread>
 #include <vector>
 
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
+#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -26,8 +26,6 @@ constexpr milliseconds kNameLimit{10'000};
 constexpr milliseconds kShortestPause{10};
 constexpr milliseconds kLongestPause{500};
 constexpr milliseconds kLongestAttempt{5'000};  // an address that swallows packets leaves time for the next
-
-std::string socket_problem(int error) { return std::generic_category().message(error); }
 
 void set_flag(const Socket& socket, int level, int name, int value) {
   ::setsockopt(socket.get(), level, name, &value, sizeof value);
@@ -76,7 +74,7 @@ std::string knock_at_any(const Addresses& addresses, milliseconds limit) {
     error = knock_at(*address, limit);
     if (error == 0) return {};
   }
-  return socket_problem(error);
+  return errno_text(error);
 }
 
 }  // namespace
@@ -92,7 +90,7 @@ Socket listen_on(const std::string& address, uint16_t port) {
       Socket socket(::socket(entry->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
       const int error = socket.get() < 0 ? errno : listen_at(socket, *entry);
       if (error == 0) return socket;
-      problem = socket_problem(error);
+      problem = errno_text(error);
     }
   }
   const auto place =
@@ -105,7 +103,7 @@ uint16_t port_of(const Socket& socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (::getsockname(socket.get(), reinterpret_cast<sockaddr*>(&address), &size) != 0) {
-    throw DeviceError(fmt::format("a socket has no port: {}", socket_problem(errno)));
+    throw DeviceError(fmt::format("a socket has no port: {}", errno_text(errno)));
   }
   const auto* const port = address.ss_family == AF_INET6
                                ? &reinterpret_cast<const sockaddr_in6&>(address).sin6_port

@@ -81,14 +81,14 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = mak
   };
 }
 
-struct Ran {
+struct EndedRun {
   std::vector<NamedTensor> weights;
   std::vector<json> events;
   std::string csv = {};
   std::string error = {};
 };
 
-Ran ran(const TrainFlags& options, const TrainPlan& plan, const std::filesystem::path& path) {
+EndedRun run_once(const TrainFlags& options, const TrainPlan& plan, const std::filesystem::path& path) {
   const RunFolder folder(path);
   folder.create();
   RunMetrics metrics(path, {.per_epoch = plan.steps_per_epoch, .total = plan.total_steps}, FileSizes{});
@@ -96,7 +96,7 @@ Ran ran(const TrainFlags& options, const TrainPlan& plan, const std::filesystem:
   const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   TrainRun run(plan, options, terminal,
                RunOutputs{.run_metrics = &metrics, .checkpoints = &writer, .every = {{.steps = 4}}});
-  Ran result;
+  EndedRun result;
   try {
     run.run();
   } catch (const LossError& error) {
@@ -165,7 +165,7 @@ TEST_CASE(
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, 7);
   const TempFolder folder;
-  const auto run = ran(options, bad, folder / "run");
+  const auto run = run_once(options, bad, folder / "run");
   CHECK(run.error.empty());
   check_equal(run.weights, weights_after(plan, without(first, 7)));
   CHECK(steps_in(run.events) == without(first, 7));
@@ -185,7 +185,7 @@ TEST_CASE("a bad first step and a bad last one can be left out, too") {
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, step);
   const TempFolder folder;
-  const auto run = ran(options, bad, folder / "run");
+  const auto run = run_once(options, bad, folder / "run");
   CHECK(run.error.empty());
   check_equal(run.weights, weights_after(plan, without(step, step)));
 }
@@ -197,7 +197,7 @@ TEST_CASE("a resumed run leaves out what was left out before its break") {
   cut.factory = with_bad_rows(plan.factory, 7);
   cut.total_steps = 8;
   const TempFolder folder;
-  ran(options, cut, folder / "run");
+  run_once(options, cut, folder / "run");
   const auto found = newest_checkpoint(RunFolder(folder / "run"), [](const auto&) {});
   REQUIRE(found);
   CHECK(found->state.trainer.steps == 8);
@@ -216,7 +216,7 @@ TEST_CASE("a resumed run leaves the checkpoint that it goes on from as it was") 
   cut.total_steps = 6;
   const TempFolder path;
   const RunFolder folder(path / "run");
-  ran(options, cut, folder.path());
+  run_once(options, cut, folder.path());
   const auto state_file = folder.checkpoint(6) / "state.json";
   const auto before = read_file(state_file);
   const auto found = newest_checkpoint(folder, [](const auto&) {});
@@ -243,7 +243,7 @@ TEST_CASE(
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, step, make_gradient_infinite);
   const TempFolder folder;
-  const auto run = ran(options, bad, folder / "run");
+  const auto run = run_once(options, bad, folder / "run");
   CHECK(run.error.empty());
   check_equal(run.weights, weights_after(plan, without(first, last)));
 }
@@ -253,7 +253,7 @@ TEST_CASE("a run that has diverged stops after it has gone back ten times") {
   options.lr = 1e30;
   const auto plan = make_train_plan(options);
   const TempFolder folder;
-  const auto run = ran(options, plan, folder / "run");
+  const auto run = run_once(options, plan, folder / "run");
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("after the run had gone back 10 times"));
   CHECK(run.events.back().at("status") == "diverged");
 }
@@ -263,7 +263,7 @@ TEST_CASE("by default a run stops at the bad step, and no checkpoint has its wei
   auto plan = make_train_plan(options);
   plan.factory = with_bad_rows(plan.factory, 8);
   const TempFolder folder;
-  const auto run = ran(options, plan, folder / "run");
+  const auto run = run_once(options, plan, folder / "run");
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("not finite at epoch 1, step 8"));
   CHECK(RunFolder(folder / "run").steps() == std::vector<int64_t>{4});
 }
