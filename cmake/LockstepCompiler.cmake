@@ -28,6 +28,9 @@ if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
     $<$<CONFIG:Release>:-munroll-only-small-loops> $<$<CONFIG:Release>:-mvzeroupper>)
 endif()
 
+# For tests, which run once: Catch2's macros take half as long to compile.
+set(LOCKSTEP_NOT_OPTIMISED -O0)
+
 # One compilation serves the program and liblockstep.so. As in a program, functions of one source may be inlined.
 add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fPIC> $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-fno-semantic-interposition>
                     $<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=-fPIC>)

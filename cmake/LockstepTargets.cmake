@@ -20,6 +20,10 @@ target_compile_features(lockstep_core PUBLIC cxx_std_20)  # for all users of the
 target_link_libraries(lockstep_core
   PUBLIC fmt::fmt Threads::Threads PRIVATE OpenSSL::Crypto ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
 
+if(LOCKSTEP_BUILD_SANITIZE)
+  target_compile_options(lockstep_core PRIVATE -O1)  # loops of kernels would take minutes
+endif()
+
 add_library(lockstep STATIC)
 add_library(lockstep::lockstep ALIAS lockstep)
 target_link_libraries(lockstep PUBLIC lockstep_core PRIVATE lockstep_warnings)
@@ -61,9 +65,9 @@ if(LOCKSTEP_NCCL)
   target_link_libraries(lockstep PRIVATE LibTorch::nccl)
 endif()
 
-# Eight small sources are compiled together: a single one would spend most of its time on the precompiled header and on the
-# templates of CLI11, JSON and {fmt}.
-set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+# Small sources are compiled together: a single one would spend most of its time on templates of torch, whose precompiled
+# header does not hold their instances, of CLI11, JSON and {fmt}.
+set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
 
 # lockstep_twin_sources(target x ... [WHEN variable] [AS name]): adds one of two sources, x.cu or x_cuda.cpp in a build with
 # CUDA, x_stub.cpp in a build without (it throws a clear error).

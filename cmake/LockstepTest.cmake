@@ -5,6 +5,7 @@
 # such tests also run under ThreadSanitizer. Labels (cpu, the default; program, cuda, cuda2, multiprocess, torchrun,
 # slow, fault) are given for the whole executable, or to one case as a Catch2 tag: TEST_CASE("...", "[cuda]").
 # NEEDS_CUDA: all cases need CUDA; a build without CUDA leaves the executable out.
+# program: the cases start the program, often; builds with a sanitizer leave the executable out, it would take minutes.
 # slow: half a minute or more on two idle cores; ctest starts such tests first.
 # A case labelled cuda (cuda2) is skipped on a machine with no GPU (fewer than two). Other cases that cannot run
 # on a machine call SKIP_CASE("why") of <lockstep/tests/skip.h>.
@@ -13,7 +14,7 @@ function(lockstep_add_test)
   if(arg_UNPARSED_ARGUMENTS OR NOT arg_NAME OR NOT arg_SOURCES OR NOT arg_LIBRARIES)
     message(FATAL_ERROR "lockstep_add_test(NAME, SOURCES and LIBRARIES are required): ${ARGN}")
   endif()
-  if(arg_NEEDS_CUDA AND NOT LOCKSTEP_CUDA)
+  if((arg_NEEDS_CUDA AND NOT LOCKSTEP_CUDA) OR ("program" IN_LIST arg_LABELS AND LOCKSTEP_BUILD_SANITIZE))
     return()
   endif()
   set(needs_torch OFF)
@@ -29,17 +30,19 @@ function(lockstep_add_test)
 
   add_executable(${arg_NAME} ${arg_SOURCES})
   target_link_libraries(${arg_NAME} PRIVATE lockstep_test_main ${arg_LIBRARIES} Catch2::Catch2 lockstep_warnings)
-  target_compile_options(${arg_NAME} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})  # compiles faster, and runs only once
-  # Sources of a program share Catch2, torch and JSON: several are compiled together.
-  set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 5)
+  target_compile_options(${arg_NAME} PRIVATE ${LOCKSTEP_NOT_OPTIMISED})
+  set_target_properties(${arg_NAME} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
   foreach(source IN LISTS arg_SOURCES)
     file(STRINGS "${source}" cuda_cases REGEX "\\[cuda2?\\]")
     if(cuda_cases OR arg_LABELS MATCHES "cuda")
       add_dependencies(cuda_tests ${arg_NAME})
     endif()
   endforeach()
+  if(arg_NEEDS_CUDA)
+    add_dependencies(cuda_only_tests ${arg_NAME})
+  endif()
   if(needs_torch)
-    target_precompile_headers(${arg_NAME} REUSE_FROM lockstep)
+    target_precompile_headers(${arg_NAME} REUSE_FROM lockstep_test_headers)
   endif()
 
   # The cases are listed when ctest starts: a build with CUDA may link on a machine where it cannot run.
@@ -57,8 +60,9 @@ include([==[${PROJECT_SOURCE_DIR}/cmake/LockstepListCases.cmake]==])
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES "${script}")
 endfunction()
 
-# All test programs with a case that needs a GPU.
+# All test programs with a case that needs a GPU, and those of them that only a build with CUDA has.
 add_custom_target(cuda_tests)
+add_custom_target(cuda_only_tests)
 
 # lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): adds a script as one ctest
 # test. Exit code 77 means skipped; the last line of output then gives the reason.
@@ -91,7 +95,7 @@ function(lockstep_add_fuzz_test)
   set(program ${arg_NAME}_fuzz)
   add_executable(${program} ${program}.cpp)
   target_link_libraries(${program} PRIVATE lockstep_fuzz_driver ${arg_LIBRARIES} lockstep_warnings)
-  target_compile_options(${program} PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
+  target_compile_options(${program} PRIVATE ${LOCKSTEP_NOT_OPTIMISED})
   lockstep_add_script_test(NAME "fuzz: ${arg_NAME}" LABELS cpu fuzz TIMEOUT 86400
     COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> --iterations ${arg_ITERATIONS}
       --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_TOKENS}.dict"
@@ -99,5 +103,14 @@ function(lockstep_add_fuzz_test)
 endfunction()
 
 add_library(lockstep_test_main OBJECT "${PROJECT_SOURCE_DIR}/tests/catch_main.cpp")
-target_compile_options(lockstep_test_main PRIVATE -O0)  # halves the time to compile Catch2
+target_compile_options(lockstep_test_main PRIVATE ${LOCKSTEP_NOT_OPTIMISED})
 target_link_libraries(lockstep_test_main PUBLIC lockstep_core Catch2::Catch2 PRIVATE lockstep_warnings)
+
+# The headers of most tests, precompiled as the tests are compiled.
+if(NOT LOCKSTEP_BUILD_CORE_ONLY)
+  file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/test_headers.cpp" CONTENT "")
+  add_library(lockstep_test_headers OBJECT "${PROJECT_BINARY_DIR}/test_headers.cpp")
+  target_compile_options(lockstep_test_headers PRIVATE ${LOCKSTEP_NOT_OPTIMISED})
+  target_link_libraries(lockstep_test_headers PRIVATE lockstep nlohmann_json::nlohmann_json Catch2::Catch2 lockstep_warnings)
+  target_precompile_headers(lockstep_test_headers PRIVATE <torch/types.h> <nlohmann/json.hpp> <lockstep/tests/catch.h>)
+endif()

@@ -2,11 +2,13 @@
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.5 GB.
+# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.5 GB, or 2.2 GB
+# with three times as many sources as usual.
 build_jobs() {
-  local cores memory
+  local cores memory each=1500000
+  [ "${LOCKSTEP_BUILD_BATCH:-8}" -le 8 ] || each=2200000
   cores=$(nproc)
-  memory=$(awk '/^MemAvailable:/ { print int($2 / 1500000) }' /proc/meminfo)
+  memory=$(awk -v each="$each" '/^MemAvailable:/ { print int($2 / each) }' /proc/meminfo)
   [ "$memory" -ge 1 ] || memory=1
   echo $((cores < memory ? cores : memory))
 }
@@ -21,6 +23,7 @@ configure() {
   [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_TORCH=$(realpath -m "$LOCKSTEP_BUILD_TORCH")")
   [ -z "${LOCKSTEP_BUILD_TORCH_UNTRIED:-}" ] ||
     arguments+=("-DLOCKSTEP_BUILD_TORCH_UNTRIED=$LOCKSTEP_BUILD_TORCH_UNTRIED")
+  [ -z "${LOCKSTEP_BUILD_BATCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BATCH=$LOCKSTEP_BUILD_BATCH")
   [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BUNDLE=$(realpath -m "$LOCKSTEP_BUILD_BUNDLE")")
   configured=$(cat "$folder/configured_with" 2>/dev/null || true)
   if [ -n "${LOCKSTEP_BUILD_TESTS:-}" ]; then

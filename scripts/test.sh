@@ -82,16 +82,16 @@ build_and_test() {
   (build "$preset" all) && run_tests "$preset" "$@"
 }
 
-# Compiles and links what CUDA changes, for one generation of GPUs; other tests have the same sources as in the release
-# build. Needs no GPU, no driver and none of the 3.5 GB that torch needs on a GPU.
+# Compiles and links what CUDA changes, for one generation of GPUs; the program and other tests have the same sources as in
+# the release build. Needs no GPU, no driver and none of the 3.5 GB that torch needs on a GPU.
 build_cuda() {
   if cuda_wanted; then
     summary+=("cuda: on, in the release build")
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_cli lockstep_shared compare_case cuda_tests") &&
-    summary+=("cuda: the program and its CUDA tests compiled and linked")
+    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_shared cuda_only_tests") &&
+    summary+=("cuda: the library and its CUDA tests compiled and linked")
 }
 
 # clang-tidy on the sources that need no torch.
@@ -118,11 +118,12 @@ if [ "$everything" = no ]; then
   build release all
   run_tests release "$@"
 else
-  export LOCKSTEP_TEST_BATCH=8  # cases per program start
+  export LOCKSTEP_TEST_BATCH=8    # cases per program start
+  export LOCKSTEP_BUILD_BATCH=24  # sources per compilation: everything is built once
   part tidy check_tidy
   # These take minutes there, and the release build runs them. Tests of launchers, kills and full disks start the
   # sanitized program.
-  part asan build_and_test asan -LE "slow|program" "$@"
+  part asan build_and_test asan -LE slow "$@"
   part tsan build_and_test tsan "$@"
   part cuda build_cuda
   part release build_and_test release "$@"

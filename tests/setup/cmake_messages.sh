@@ -170,6 +170,7 @@ case_no_tests_without_catch() {
   configure -DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TESTS=off "${arguments[@]}" || show "expected it to configure"
   says "tests off: LOCKSTEP_BUILD_TESTS=off"
 }
+case_batch_value() { refuses "LOCKSTEP_BUILD_BATCH is 'many', expected a number from 1" -- -DLOCKSTEP_BUILD_BATCH=many; }
 case_tests_value() {
   make_torch
   refuses "LOCKSTEP_BUILD_TESTS is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_TESTS=maybe

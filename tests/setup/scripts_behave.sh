@@ -238,9 +238,9 @@ STUB
 }
 case_switches_are_passed_on() {
   scripts_alone
-  LOCKSTEP_BUILD_TORCH=/my/torch LOCKSTEP_BUILD_TORCH_UNTRIED=on "$tree/scripts/run.sh" train >"$work/output" 2>&1 ||
+  LOCKSTEP_BUILD_TORCH=/my/torch LOCKSTEP_BUILD_TORCH_UNTRIED=on LOCKSTEP_BUILD_BATCH=24 "$tree/scripts/run.sh" train >"$work/output" 2>&1 ||
     fail "run.sh failed"
-  called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on"
+  called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on -DLOCKSTEP_BUILD_BATCH=24"
 }
 case_tests_when_asked() {  # the program needs no test library; a folder configured with tests is kept
   scripts_alone
