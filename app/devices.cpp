@@ -11,7 +11,7 @@
 #include <sstream>
 #include <string_view>
 
-#include <lockstep/app/cli/version.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/terminal/terminal.h>

@@ -19,10 +19,10 @@
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/dataset.h>
-#include <lockstep/app/train/evaluation_notice.h>
-#include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/evaluation_notice.h>
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>

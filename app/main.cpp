@@ -14,9 +14,9 @@
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
+#include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/app/cli/help/usage.h>
 #include <lockstep/app/cli/launched_words.h>
-#include <lockstep/app/cli/suggest.h>
-#include <lockstep/app/cli/usage.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/support/error.h>

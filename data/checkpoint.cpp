@@ -16,9 +16,9 @@
 
 #include <lockstep/data/digested_file.h>
 #include <lockstep/data/sha256.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/temporary_file.h>
+#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/temporary_file.h>
 
 namespace lockstep {
 namespace {
@@ -179,7 +179,7 @@ Json parse_manifest(const fs::path& folder, const std::string& text) {
   return manifest;
 }
 
-// The names of the files, each of which is as the manifest says.
+// Returns the names of the files. Throws unless each is as the manifest says.
 std::vector<std::string> verified_files(const fs::path& folder) {
   std::error_code error;
   if (!fs::is_directory(folder, error)) {

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <utility>
 
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/write_all.h>
+#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/write_all.h>
 
 namespace lockstep {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/kernels/gather_images.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 
 namespace lockstep {
 namespace {

@@ -13,9 +13,9 @@
 #include <utility>
 
 #include <lockstep/data/formats/safetensors_header.h>
-#include <lockstep/support/atomic_file.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

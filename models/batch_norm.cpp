@@ -1,6 +1,6 @@
 #include <lockstep/models/batch_norm.h>
 
-#include <lockstep/models/whole_batch_norm.h>
+#include <lockstep/models/batch_norm/whole_batch_norm.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

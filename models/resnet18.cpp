@@ -11,7 +11,7 @@
 #include <string>
 
 #include <lockstep/models/batch_norm.h>
-#include <lockstep/models/batch_norm_relu.h>
+#include <lockstep/models/batch_norm/batch_norm_relu.h>
 #include <lockstep/models/bf16_weights.h>
 #include <lockstep/models/cpu/conv3x3/conv3x3.h>
 #include <lockstep/models/model_layer.h>

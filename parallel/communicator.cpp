@@ -5,13 +5,13 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/parallel/collectives/allreduce_choice.h>
+#include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
 #include <lockstep/parallel/collectives/local_communicator.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/collectives/rank_layout.h>
 #include <lockstep/parallel/processes.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/parallel/threads/worker_pool.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {

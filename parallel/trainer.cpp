@@ -10,12 +10,12 @@
 
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/split_tuner.h>
+#include <lockstep/parallel/training/sync_check.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {

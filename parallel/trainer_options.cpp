@@ -8,8 +8,8 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/parallel/training/replica_options.h>
-#include <lockstep/parallel/training/step_graph.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 
 namespace lockstep {
 

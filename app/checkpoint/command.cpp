@@ -13,7 +13,7 @@
 #include <vector>
 
 #include <lockstep/app/checkpoint/run_folder.h>
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>

@@ -7,7 +7,7 @@
 #include <string>
 
 #include <lockstep/app/run_files/run_metrics.h>
-#include <lockstep/app/train/progress.h>
+#include <lockstep/app/train/progress/progress.h>
 #include <lockstep/data/checkpoint.h>
 #include <lockstep/support/train_state.h>
 

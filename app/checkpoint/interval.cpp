@@ -5,7 +5,7 @@
 #include <charconv>
 #include <string_view>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/app/train/progress.h>
+#include <lockstep/app/train/progress/progress.h>
 
 namespace lockstep {
 

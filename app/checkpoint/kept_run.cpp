@@ -13,7 +13,7 @@
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/config_text.h>
+#include <lockstep/app/train/plan/config_text.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

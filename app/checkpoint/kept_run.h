@@ -11,7 +11,7 @@
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/run_files/run_plots.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 
 namespace lockstep {
 

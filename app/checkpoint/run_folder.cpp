@@ -7,12 +7,12 @@
 #include <system_error>
 #include <utility>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/report/environment.h>
-#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 namespace {

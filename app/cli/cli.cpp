@@ -15,12 +15,12 @@
 #include <lockstep/app/bench/bench.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/config_file.h>
-#include <lockstep/app/cli/help.h>
+#include <lockstep/app/cli/help/help.h>
+#include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/app/cli/help/usage.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/cli/renamed_values.h>
-#include <lockstep/app/cli/suggest.h>
-#include <lockstep/app/cli/usage.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/cli/version.h>
 #include <lockstep/app/completion/completion.h>
 #include <lockstep/app/data_verify.h>
 #include <lockstep/app/demo.h>

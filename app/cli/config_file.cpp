@@ -8,8 +8,8 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/app/cli/suggest.h>
-#include <lockstep/app/cli/usage.h>
+#include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/app/cli/help/usage.h>
 #include <lockstep/app/files/text_file.h>
 #include <lockstep/support/error.h>
 

@@ -10,7 +10,7 @@
 #include <sstream>
 #include <system_error>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <system_error>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/split_text.h>
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Checks of flags' values, for CLI::Option::check(). A refusal says what was expected and what was found;
-// app/cli/usage.h puts the name of the flag, or of the environment variable, before it.
+// app/cli/help/usage.h puts the name of the flag, or of the environment variable, before it.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include <lockstep/app/cli/outline.h>
+#include <lockstep/app/cli/help/outline.h>
 
 namespace CLI {
 class App;

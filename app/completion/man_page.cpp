@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/app/cli/help.h>
+#include <lockstep/app/cli/help/help.h>
 #include <lockstep/app/completion/completion.h>
 #include <lockstep/support/error.h>
 

@@ -18,9 +18,9 @@
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/temporary_file.h>
 #include <lockstep/support/split_text.h>
 #include <lockstep/support/stopwatch.h>
-#include <lockstep/support/temporary_file.h>
 
 namespace lockstep {
 namespace {

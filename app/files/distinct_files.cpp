@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <tuple>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -9,9 +9,9 @@
 #include <cerrno>
 #include <span>
 
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/write_all.h>
+#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/write_all.h>
 
 namespace lockstep {
 

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/text_file.h>
 #include <lockstep/support/error.h>
 

@@ -5,7 +5,7 @@
 #include <string_view>
 #include <variant>
 
-#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 

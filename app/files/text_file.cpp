@@ -8,7 +8,7 @@
 #include <fstream>
 #include <system_error>
 
-#include <lockstep/support/errno_text.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

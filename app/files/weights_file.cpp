@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <system_error>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/support/error.h>

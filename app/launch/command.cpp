@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <system_error>
 
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
-#include <lockstep/app/cli/suggest.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

@@ -12,8 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
-#include <lockstep/app/cli/suggest.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/launch/child.h>
 #include <lockstep/app/launch/command.h>
@@ -25,8 +25,8 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
+#include <lockstep/parallel/collectives/gloo/store_server.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/store_server.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/error.h>
 

@@ -10,8 +10,8 @@
 #include <climits>
 #include <cstdint>
 
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

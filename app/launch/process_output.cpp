@@ -11,8 +11,8 @@
 #include <ios>
 #include <system_error>
 
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,8 @@
 #include <utility>
 
 #include <lockstep/parallel/world/launch_environment.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

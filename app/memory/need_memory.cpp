@@ -5,7 +5,7 @@
 #include <map>
 
 #include <lockstep/app/memory/memory_usage.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>

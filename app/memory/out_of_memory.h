@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

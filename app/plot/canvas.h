@@ -4,7 +4,7 @@
 #include <span>
 #include <string>
 
-#include <lockstep/app/plot/figure.h>
+#include <lockstep/app/plot/figures/figure.h>
 
 namespace lockstep::plot {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <lockstep/app/plot/figure.h>
+#include <lockstep/app/plot/figures/figure.h>
 
 namespace lockstep::plot {
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/app/plot/canvas.h>
-#include <lockstep/app/plot/figure.h>
+#include <lockstep/app/plot/figures/figure.h>
 #include <lockstep/app/plot/layout.h>
 
 namespace lockstep::plot {

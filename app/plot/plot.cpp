@@ -9,15 +9,15 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/plot/draw.h>
-#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/source.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <sstream>
 #include <utility>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/support/error.h>
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/plot/figure.h>
+#include <lockstep/app/plot/figures/figure.h>
 
 namespace lockstep::plot {
 

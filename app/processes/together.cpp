@@ -9,7 +9,7 @@
 #include <utility>
 
 #include <lockstep/app/cli/as_error.h>
-#include <lockstep/app/cli/version.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 

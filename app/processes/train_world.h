@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/collectives/allreduce_choice.h>
+#include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
 #include <lockstep/parallel/processes.h>
 #include <lockstep/parallel/world/world.h>
 

@@ -10,7 +10,7 @@
 #include <iterator>
 #include <vector>
 
-#include <lockstep/app/cli/version.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/devices.h>
 #include <lockstep/support/counted.h>
 

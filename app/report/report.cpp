@@ -9,7 +9,7 @@
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 

@@ -24,7 +24,7 @@
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/train/step_agreement.h>
-#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 

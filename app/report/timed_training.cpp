@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/sync_check.h>
+#include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/stopwatch.h>
 #include <torch/nn/module.h>
 

@@ -7,7 +7,7 @@
 
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
 

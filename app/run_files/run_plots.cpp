@@ -9,13 +9,13 @@
 #include <utility>
 
 #include <lockstep/app/plot/draw.h>
-#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/source.h>
 #include <lockstep/app/run_files/low_priority.h>
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 namespace {

@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include <lockstep/app/train/line_timer.h>
+#include <lockstep/app/train/progress/line_timer.h>
 #include <lockstep/parallel/threads/task_thread.h>
 
 namespace lockstep {

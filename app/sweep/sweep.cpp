@@ -12,7 +12,7 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/memory/need_memory.h>
@@ -26,10 +26,10 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/notices.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/notices.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>

@@ -12,8 +12,8 @@
 #include <cstdlib>
 
 #include <lockstep/app/terminal/live_block.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

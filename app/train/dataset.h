@@ -12,7 +12,7 @@ namespace lockstep {
 struct LoadedData {
   Dataset set;
   std::string origin;         // the folder, or how it was made
-  int64_t all_test_rows = 0;  // of which `set` may hold only the first
+  int64_t all_test_rows = 0;  // `set` may hold only the first of them
 
   bool test_limited() const { return set.test.size() < all_test_rows; }
 

@@ -4,11 +4,11 @@
 
 #include <string>
 
-#include <lockstep/app/cli/version.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

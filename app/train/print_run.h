@@ -6,7 +6,7 @@
 #include <lockstep/app/run_files/run_log.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/report.h>
 
 namespace lockstep {

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/app/train/plan.h>
-#include <lockstep/app/train/progress.h>
+#include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/progress/progress.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {

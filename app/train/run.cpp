@@ -11,7 +11,7 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/evaluation_notice.h>
+#include <lockstep/app/train/plan/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/weights_hash.h>

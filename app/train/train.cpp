@@ -32,22 +32,22 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/combinations.h>
-#include <lockstep/app/train/config_text.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/config_text.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/print_run.h>
-#include <lockstep/app/train/progress_choice.h>
+#include <lockstep/app/train/progress/progress_choice.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/safetensors.h>
-#include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/atomic_file.h>
+#include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

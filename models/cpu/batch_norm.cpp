@@ -4,7 +4,7 @@
 #include <type_traits>
 #include <vector>
 
-#include <lockstep/models/batch_norm_fold.h>
+#include <lockstep/models/batch_norm/batch_norm_fold.h>
 #include <lockstep/support/cpu/parallel_parts.h>
 
 namespace lockstep {

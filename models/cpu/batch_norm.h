@@ -5,7 +5,7 @@
 #include <functional>
 #include <span>
 
-#include <lockstep/models/batch_norm_layers.h>
+#include <lockstep/models/batch_norm/batch_norm_layers.h>
 #include <lockstep/models/cpu/kernels.h>
 
 namespace lockstep {

@@ -3,7 +3,7 @@
 // lanes.h.
 #pragma once
 
-#include <lockstep/models/batch_norm_layers.h>
+#include <lockstep/models/batch_norm/batch_norm_layers.h>
 #include <lockstep/support/bf16_type.h>
 
 namespace lockstep {

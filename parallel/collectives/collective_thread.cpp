@@ -6,8 +6,8 @@
 #include <sstream>
 
 #include <lockstep/parallel/threads/replica_thread.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {

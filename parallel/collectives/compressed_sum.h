@@ -1,4 +1,4 @@
-// A sum of float numbers between processes of which 16 bits each travel.
+// A sum of float numbers between processes. Each number travels as 16 bits.
 //
 //   CompressedSum sum(channel, processes, Compress::kBf16, own);
 //   sum.send_total();

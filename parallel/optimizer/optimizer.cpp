@@ -6,7 +6,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include <lockstep/parallel/optimizer/flat_sgd.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/tensor_data.h>
 
 namespace lockstep {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/support/atomic_file.h>
+#include <lockstep/support/files/atomic_file.h>
 #include <lockstep/support/notice.h>
 
 namespace lockstep {

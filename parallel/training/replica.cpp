@@ -8,9 +8,9 @@
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/load_tensors.h>
 #include <lockstep/support/row_numbers.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,

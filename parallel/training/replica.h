@@ -19,7 +19,7 @@
 #include <lockstep/parallel/optimizer/optimizer.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
-#include <lockstep/parallel/training/captured_steps.h>
+#include <lockstep/parallel/training/graphs/captured_steps.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>

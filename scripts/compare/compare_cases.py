@@ -175,7 +175,7 @@ def make_cases(args, setting, folder):
 
 
 def make_witnesses(args, setting):
-    """Returns by role the cases of which only the first repetition's loss is needed. torch_two (like two, with torch's
+    """Returns by role the cases that only the first repetition runs, for their loss. torch_two (like two, with torch's
     kernels) computes what DistributedDataParallel's two processes compute; for ResNet-18, bit for bit."""
     if setting.model != "resnet18" or "ddp" not in args.against:
         return {}

@@ -9,7 +9,7 @@
 
 #include <lockstep/data/checkpoint.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/temporary_file.h>
+#include <lockstep/support/files/temporary_file.h>
 #include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/in_memory.h>

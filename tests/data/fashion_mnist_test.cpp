@@ -44,7 +44,7 @@ std::vector<File> small_set() {
 }
 constexpr size_t kTrainLabels = 1, kTestImages = 2, kTestLabels = 3;  // indices in it
 
-// A folder with the files of a small set, each of which can be replaced.
+// A folder with the files of a small set. A test can replace each file.
 class DataFolder {
  public:
   explicit DataFolder(bool gzip) : gzip_(gzip) {

@@ -8,7 +8,7 @@
 #include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/bench/scaling/model.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/tests/fuzz/harness.h>

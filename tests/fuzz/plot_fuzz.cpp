@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/app/plot/draw.h>
-#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;

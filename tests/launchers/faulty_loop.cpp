@@ -1,4 +1,4 @@
-// A loop of sums over several processes, of which one fails by itself.
+// A loop of sums over several processes. One process fails by itself.
 //
 //   faulty_loop FAULT PROCESS SUM DEVICES TIMEOUT
 //

@@ -2,7 +2,7 @@
 again and again, at random moments: while it starts, trains and saves. What it ends with must be what the run without
 kills ends with: the same weights and metrics, each step once and in order, and no temporary file.
 alone: one process with two replicas, started again by this test. launch: two processes under `PROGRAM launch
---max-restarts`, of which a random one is killed; nobody else starts anything again.
+--max-restarts`, a random one is killed; nobody else starts anything again.
 LOCKSTEP_KILLS of the environment overrides KILLS. The kills are spread over runs of at most 50."""
 
 import json

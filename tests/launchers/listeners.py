@@ -10,7 +10,7 @@ LISTENS = "0A"
 
 
 def address_in(text):
-    """The address of /proc/net/tcp or tcp6: words of 32 bits, of which the first byte comes last."""
+    """The address of /proc/net/tcp or tcp6: words of 32 bits, each with its first byte last."""
     parts = bytes.fromhex(text)
     address = ipaddress.ip_address(b"".join(parts[i:i + 4][::-1] for i in range(0, len(parts), 4)))
     return str(getattr(address, "ipv4_mapped", None) or address)

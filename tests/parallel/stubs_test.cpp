@@ -2,11 +2,11 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/data/kernels/gather_images.h>
-#include <lockstep/models/batch_norm_kernels.h>
+#include <lockstep/models/batch_norm/batch_norm_kernels.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>
-#include <lockstep/parallel/training/step_graph.h>
+#include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>

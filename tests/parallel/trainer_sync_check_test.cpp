@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/sync_check.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/training/layouts.h>

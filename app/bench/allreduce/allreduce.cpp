@@ -22,7 +22,7 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>

@@ -5,9 +5,9 @@
 #include <cstring>
 
 #include <lockstep/app/bench/allreduce/sent_bytes.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/statistics.h>
 #include <lockstep/support/stopwatch.h>
-#include <lockstep/support/stream.h>
 
 namespace lockstep {
 namespace {

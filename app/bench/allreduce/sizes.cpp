@@ -6,7 +6,7 @@
 #include <cctype>
 #include <charconv>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

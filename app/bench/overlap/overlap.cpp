@@ -17,9 +17,9 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
-#include <lockstep/support/atomic_file.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <numeric>
 
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 
 namespace lockstep {
 namespace {

@@ -9,7 +9,7 @@
 #include <cmath>
 #include <limits>
 
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <lockstep/app/bench/scaling/model.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 
 namespace lockstep {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 
 namespace lockstep {
 

@@ -4,7 +4,7 @@
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/combinations.h>
+#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/trainer.h>
 

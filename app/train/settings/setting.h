@@ -8,7 +8,7 @@
 #include <string>
 
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/recipe.h>
 #include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/support/choices.h>

@@ -13,8 +13,8 @@
 
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
-#include <lockstep/support/errno_text.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
 namespace {

@@ -1,4 +1,4 @@
-#include <lockstep/parallel/store_server.h>
+#include <lockstep/parallel/collectives/gloo/store_server.h>
 
 #include <c10/util/Exception.h>
 #include <fmt/format.h>

@@ -9,8 +9,8 @@
 
 #include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
-#include <lockstep/app/cli/help.h>
-#include <lockstep/app/cli/usage.h>
+#include <lockstep/app/cli/help/help.h>
+#include <lockstep/app/cli/help/usage.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/support/process/text_command.h>
 #include <lockstep/tests/support/variable.h>

@@ -8,7 +8,7 @@
 
 #include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/config_syntax.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/train_command.h>
 #include <lockstep/tests/support/temp_folder.h>

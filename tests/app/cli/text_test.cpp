@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/cli/flag_words.h>
-#include <lockstep/app/cli/suggest.h>
+#include <lockstep/app/cli/help/flag_words.h>
+#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/devices.h>
-#include <lockstep/app/train/curve.h>
+#include <lockstep/app/train/progress/curve.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;

@@ -2,10 +2,10 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/memory/out_of_memory.h>
-#include <lockstep/app/train/combinations.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/plan.h>
+#include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/peer_notice.h>
 #include <lockstep/support/error.h>
 
 using namespace lockstep;

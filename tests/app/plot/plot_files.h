@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/plot/figures.h>
+#include <lockstep/app/plot/figures/figures.h>
 
 namespace lockstep::testing {
 

@@ -8,9 +8,9 @@
 
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/combinations.h>
 #include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/plan.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/processes/worlds.h>

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/train/notices.h>
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/report.h>
 
 using namespace lockstep;

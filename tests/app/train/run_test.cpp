@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <lockstep/app/train/run.h>
-#include <lockstep/parallel/sync_check.h>
+#include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/redirect.h>

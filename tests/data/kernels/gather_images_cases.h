@@ -7,7 +7,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/data/kernels/gather_images.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 
 namespace lockstep::testing {
 

@@ -5,7 +5,7 @@
 
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/timing/phase_span.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 

@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>

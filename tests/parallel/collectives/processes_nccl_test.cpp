@@ -2,8 +2,8 @@
 // kernels: only the fake NCCL can have computed a sum.
 #include <lockstep/tests/catch.h>
 
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stream.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>

@@ -34,7 +34,7 @@ struct World {
   std::unique_ptr<Communicator> communicator;
 };
 
-// Six parameters of which a loss reaches those that it is told to. Their gradients are whole numbers below 50
+// Six parameters. A loss reaches those that it is told to. Their gradients are whole numbers below 50
 // that differ per rank, step, parameter and element: sums are exact.
 class WholeGradientsImpl : public torch::nn::Module {
  public:

@@ -8,7 +8,7 @@
 #include <type_traits>
 
 #include <lockstep/parallel/optimizer/flat_sgd.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/tests/support/compare.h>
 
 namespace lockstep::testing {

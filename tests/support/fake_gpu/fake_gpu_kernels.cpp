@@ -19,7 +19,7 @@
 #include <cstdlib>
 #include <set>
 
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 namespace lockstep::testing {

@@ -9,7 +9,7 @@
 
 #include <lockstep/app/bench/overlap/work_queue.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
-#include <lockstep/support/stream.h>
+#include <lockstep/support/cuda/stream.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
 using namespace lockstep;

@@ -3,7 +3,7 @@
 
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/parallel/collectives/gloo/addresses.h>
-#include <lockstep/parallel/store_server.h>
+#include <lockstep/parallel/collectives/gloo/store_server.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
 using namespace lockstep;

@@ -1,0 +1,66 @@
+#include <lockstep/app/train/plan/notices.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <lockstep/parallel/collectives/peer_notice.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+// Above this multiple of the usual rate there is a warning. SGD's .1 with AdamW, whose rate is .001, is 100
+// times.
+constexpr double kManyTimes = 30;
+
+}  // namespace
+
+std::optional<std::string> threads_notice(int threads) {
+  const auto cores = static_cast<int64_t>(allowed_cores().size());
+  if (threads <= cores) return std::nullopt;
+  return fmt::format(
+      "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
+      threads, counted(cores, "core"));
+}
+
+std::optional<std::string> rate_notice(const TrainPlan& plan) {
+  const double lr = plan.trainer.lr.lr;
+  if (lr < kManyTimes * plan.usual_lr) return std::nullopt;
+  return fmt::format(
+      "a learning rate of {:.6g} is {:.4g} times the {:.6g} that {} uses with {}: training may diverge", lr,
+      lr / plan.usual_lr, plan.usual_lr, plan.recipe,
+      name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
+}
+
+std::vector<std::string> batch_notices(const TrainPlan& plan) {
+  std::vector<std::string> notices;
+  const auto shards = step_sizes(plan);
+  const auto batch = std::reduce(shards.begin(), shards.end());
+  if (plan.world_size() > batch) {
+    notices.push_back(fmt::format("{} share a batch of {}: some of them compute nothing",
+                                  counted(plan.world_size(), "replica"), counted(batch, "image")));
+  }
+  int64_t smallest = batch;  // of the shards with images
+  for (const auto rows : shards) {
+    if (rows > 0) smallest = std::min(smallest, rows);
+  }
+  if (plan.trainer.accumulate > smallest) {
+    notices.push_back(fmt::format(
+        "--accumulate {} is more than the {} of the smallest shard: its micro-batches have one each",
+        plan.trainer.accumulate, counted(smallest, "image")));
+  }
+  return notices;
+}
+
+std::vector<std::string> machine_notices(const TrainPlan& plan) {
+  std::vector<std::string> notices;
+  if (auto notice = threads_notice(plan.trainer.threads)) notices.push_back(std::move(*notice));
+  if (auto notice = peer_notice(plan.trainer.devices)) notices.push_back(std::move(*notice));
+  return notices;
+}
+
+}  // namespace lockstep

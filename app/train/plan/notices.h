@@ -1,0 +1,24 @@
+// Warnings of values that are allowed but probably a mistake.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train/plan/plan.h>
+
+namespace lockstep {
+
+// A replica with more threads than this process has cores.
+std::optional<std::string> threads_notice(int threads);
+
+// A learning rate far above the recipe's for this optimizer.
+std::optional<std::string> rate_notice(const TrainPlan& plan);
+
+// Replicas without images, and more micro-batches than images, in a full batch.
+std::vector<std::string> batch_notices(const TrainPlan& plan);
+
+// Warnings about this machine: too many threads, GPUs that cannot read each other's memory.
+std::vector<std::string> machine_notices(const TrainPlan& plan);
+
+}  // namespace lockstep

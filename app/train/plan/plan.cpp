@@ -1,0 +1,282 @@
+#include <lockstep/app/train/plan/plan.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+#include <vector>
+
+#include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/wire_bytes.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/gradient_sync.h>
+#include <lockstep/parallel/gradients/micro_shards.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/split_text.h>
+
+namespace lockstep {
+namespace {
+
+// Training keeps the activations of all layers, evaluation those of two or three at a time: about a sixth.
+constexpr int64_t kForwardShare = 6;
+
+void set_where(const TrainFlags& options, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  const auto& world = plan.world;
+  trainer.processes = world.connection;
+  trainer.devices = world.alone() ? usable_devices(options.devices)
+                                  : world.devices.at(static_cast<size_t>(world.place.process));
+  // Invariant: always the same number, since bits depend on it.
+  const int threads = trainer.replica.invariant ? 1 : default_threads(plan.local_size());
+  trainer.threads = options.threads.value_or(threads);
+  trainer.auto_split = options.split == "auto";
+  if (!trainer.auto_split && options.split != "even") {
+    trainer.split = parse_shares(options.split, plan.world_size());
+  }
+}
+
+void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.epochs = options.epochs.value_or(recipe.epochs);
+  plan.warmup_epochs = options.warmup_epochs.value_or(recipe.warmup_epochs);
+  if (plan.warmup_epochs == 0 || plan.warmup_epochs < plan.epochs) return;
+  // A recipe's warm-up is dropped in a short run. A given one is an error.
+  if (options.warmup_epochs) {
+    throw UsageError(fmt::format("--warmup-epochs {} must be below --epochs, which is {}", plan.warmup_epochs,
+                                 plan.epochs),
+                     "warm up for fewer epochs than the run has");
+  }
+  plan.warmup_epochs = 0;
+}
+
+void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  const int64_t devices = recipe.per_device ? plan.world_size() : 1;
+  plan.batch_size = options.batch_size.value_or(recipe.batch_size * devices);
+  plan.steps_per_epoch = (plan.data.set.train.size() + plan.batch_size - 1) / plan.batch_size;
+  plan.total_steps = plan.steps_per_epoch * plan.epochs;
+  if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
+
+  plan.usual_lr = rate_of(recipe, plan.trainer.replica.optimizer.kind) * static_cast<double>(devices);
+  plan.trainer.lr = {.schedule = options.schedule.value_or(recipe.schedule),
+                     .lr = options.lr.value_or(plan.usual_lr),
+                     .total_steps = plan.steps_per_epoch * plan.epochs,
+                     .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
+}
+
+void set_sums(const TrainFlags& options, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  auto& sync = trainer.replica.sync;
+  if (options.sync) sync.mode = *options.sync;
+  if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kBytesPerMb;
+  const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
+  check_allreduce_of(plan.world, allreduce);
+  check_allreduce(allreduce, trainer.devices);
+  check_compress_of(plan.world, trainer.compress);
+  const bool compresses = trainer.compress != Compress::kNone;  // which Gloo's sums can
+  trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
+}
+
+void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  auto& trainer = plan.trainer;
+  auto& replica = trainer.replica;
+  auto& optimizer = replica.optimizer;
+  optimizer.momentum = options.momentum.value_or(optimizer.kind == OptimizerKind::kSgd ? recipe.momentum : 0);
+  optimizer.weight_decay = options.weight_decay.value_or(recipe.weight_decay);
+  set_sums(options, plan);
+  plan.deterministic = options.deterministic;
+  plan.kernels = options.kernels;
+  check_precision(replica.precision, trainer.devices);
+  check_cuda_graph(replica.cuda_graph, trainer.devices);
+  const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
+  if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
+      exchanges_statistics) {
+    replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
+  }
+  if (replica.invariant) check_invariant(plan.world_size());
+}
+
+// Of a weight, and of its gradient.
+int64_t element_bytes(const TrainPlan& plan) {
+  return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
+}
+
+// Sets the factory and the figures of the model. Returns one such model.
+Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+  plan.model = options.model.value_or(std::string(recipe.model));
+  const auto& images = plan.data.set.train.images;
+  ModelSpec spec{.name = plan.model,
+                 .channels = images.size(1),
+                 .classes = plan.data.set.classes,
+                 .seed = plan.seed,
+                 .initialization = {},
+                 .kernels = plan.kernels};
+  if (plan.model == recipe.model) spec.initialization = recipe.initialization;
+  plan.initialization = spec.initialization;
+  plan.factory = make_model_factory(spec);
+  auto model = plan.factory();
+  std::vector<int64_t> trained;  // the sizes of parameters
+  for (const auto& param : model.module->parameters()) {
+    plan.parameter_count += param.numel();
+    if (param.requires_grad()) trained.push_back(param.numel());
+  }
+  plan.largest_bucket = largest_bucket(trained, element_bytes(plan), plan.trainer.replica.sync);
+  plan.has_batch_norm = !model.module->buffers().empty();
+  return model;
+}
+
+// Runs a forward and a backward pass of two rows: from then on the memory of torch's kernels and libraries is
+// resident. In a thread of its own, since torch ties its number of threads to the thread that computes first.
+void touch_kernels(const TrainPlan& plan, const Model& model) {
+  ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
+  worker.run([&](int) {
+    const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
+    auto shape = plan.data.set.train.images.sizes().vec();  // (rows, channels, height, width)
+    shape[0] = 2;
+    model.loss_sum({.X = torch::zeros(shape), .y = torch::zeros({2}, torch::kInt64)}).loss.backward();
+  });
+}
+
+// Without rows the first replica's batch-norm statistics would stay those of the initial weights.
+void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
+  if (!plan.has_batch_norm || plan.trainer.bn != BnPolicy::kRoot || step_sizes(plan).front() > 0) return;
+  throw UsageError(
+      fmt::format(
+          "--split {} gives the first replica no image of a batch of {}, but {} is evaluated with that "
+          "replica's batch-norm statistics (--bn root)",
+          options.split, with_commas(plan.batch_size), plan.model),
+      "use --bn sync or --bn average, or give the first replica a share");
+}
+
+// What the optimizer keeps per parameter.
+int64_t moments_of(const OptimizerOptions& optimizer) {
+  return optimizer.kind == OptimizerKind::kAdamW ? 2 : optimizer.momentum > 0;
+}
+
+TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
+  const auto& recipe = find_recipe(options.recipe);
+  TrainPlan plan;
+  plan.world = world;
+  plan.recipe = recipe.name;
+  plan.seed = options.seed;
+  plan.keeps_checkpoints = options.checkpoint_every && world.leads();
+  plan.trainer = options.trainer;  // as parsed; the rest follows from the recipe and the devices
+  set_where(options, plan);
+  set_how(options, recipe, plan);
+  set_epochs(options, recipe, plan);
+  return plan;
+}
+
+}  // namespace
+
+std::vector<int64_t> step_sizes(const TrainPlan& plan) {
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  return shard_sizes(batch, plan.world_size(), plan.trainer.split);
+}
+
+std::vector<double> parse_shares(const std::string& text, int world) {
+  std::vector<double> shares;
+  for (const auto part : split_text(text, ':')) {
+    double share = 0;
+    const auto* const end = part.data() + part.size();
+    const auto [stop, error] = std::from_chars(part.data(), end, share);
+    if (error != std::errc() || stop != end) {
+      throw UsageError(fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)),
+                       "give one number per replica, with ':' between them, or leave --split out");
+    }
+    shares.push_back(share);
+  }
+  try {
+    shard_sizes(0, world, shares);
+  } catch (const UsageError& error) {
+    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
+  }
+  return shares;
+}
+
+void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }
+
+std::string TrainPlan::replica_device(int rank) const {
+  return world.alone() ? trainer.devices.at(static_cast<size_t>(rank)).str() : world.replica_device(rank);
+}
+
+std::string TrainPlan::device_lists() const {
+  return world.alone() ? to_string(trainer.devices) : world.device_lists();
+}
+
+std::optional<int64_t> TrainPlan::wire_bytes() const {
+  if (world.alone()) return 0;
+  if (trainer.allreduce == Allreduce::kNccl) return std::nullopt;
+  const int64_t bytes = parameter_count * element_bytes(*this);
+  if (!trainer.replica.invariant) {
+    return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
+  }
+  size_t most_replicas = 0;
+  for (const auto& list : world.devices) most_replicas = std::max(most_replicas, list.size());
+  return wire_bytes_of_gather(bytes, world.place.processes, static_cast<int>(most_replicas));
+}
+
+ModelSpec TrainPlan::spec() const {
+  return {
+      .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
+}
+
+int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
+  const auto& replica = plan.trainer.replica;
+  const int64_t element = element_bytes(plan);
+  const int64_t activations = activations_per_row(plan.spec(), device);
+  const int64_t halves =
+      replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
+  const int64_t partial_sums = replica.invariant ? 3 : 0;
+  return element * (2 + moments_of(replica.optimizer) + partial_sums) * plan.parameter_count +
+         (element * activations - element / 2 * halves) * rows +
+         working_bytes(plan.spec(), device, plan.trainer.threads);
+}
+
+int64_t host_bytes(const TrainPlan& plan) {
+  const auto& replica = plan.trainer.replica;
+  const auto sizes = step_sizes(plan);
+  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
+  int64_t bytes = 0;
+  for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {
+    if (!plan.trainer.devices[i].is_cpu()) continue;
+    const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
+    const int64_t rows = sizes[static_cast<size_t>(plan.world.first_rank()) + i];
+    const int64_t trained = (rows + parts - 1) / parts;
+    bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
+  }
+  if (plan.keeps_checkpoints)
+    bytes += element_bytes(plan) * (1 + moments_of(replica.optimizer)) * plan.parameter_count;
+  if (plan.trainer.compress == Compress::kNone) return bytes;
+  return bytes + compressed_sum_bytes(plan.largest_bucket, plan.world.place.processes);
+}
+
+TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data,
+                          const TrainWorld& world) {
+  const auto& recipe = find_recipe(options.recipe);
+  // First what needs no data: its errors come before the data are read.
+  auto plan = plan_without_data(options, world);
+  set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
+  plan.data = data ? std::move(*data)
+                   : load_data(options.data, options.seed, {options.limit_train, options.limit_test});
+  set_batches(options, recipe, plan);
+  {
+    const auto model = set_model(options, recipe, plan);
+    check_root_trains(options, plan);
+    touch_kernels(plan, model);
+  }  // frees the model before memory is measured
+  // Resident now: the program, its libraries, its kernels, the data.
+  plan.memory_estimate = resident_bytes() + host_bytes(plan);
+  return plan;
+}
+
+}  // namespace lockstep

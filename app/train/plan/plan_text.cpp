@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/recipe.h>
+#include <lockstep/parallel/collectives/nccl_version.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+std::string data_text(const LoadedData& data) {
+  return fmt::format("{}, {} training and {} test images ({})", data.set.name,
+                     with_commas(data.set.train.size()), data.test_count(), data.origin);
+}
+
+std::string batch_text(const TrainPlan& plan) {
+  const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
+  std::string shard;
+  if (plan.trainer.auto_split && plan.world_size() > 1) {
+    shard = "shares found by timing the first steps";
+  } else if (!plan.trainer.split.empty()) {
+    shard = fmt::format("split {}", fmt::join(sizes, ":"));
+  } else {
+    shard = sizes.front() == sizes.back() ? fmt::format("{} per replica", sizes.front())
+                                          : fmt::format("{} or {} per replica", sizes.front(), sizes.back());
+  }
+  const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
+  auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, "image"), shard,
+                          counted(plan.steps_per_epoch, "step"));
+  if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", last);
+  if (plan.steps_per_epoch == 1 && last < plan.batch_size) {
+    text += fmt::format(", with only {}", counted(last, "image"));
+  }
+  if (plan.trainer.accumulate > 1) {
+    text += fmt::format("; each shard in {} micro-batches", plan.trainer.accumulate);
+  }
+  return text;
+}
+
+std::string training_text(const TrainPlan& plan) {
+  const auto& optimizer = plan.trainer.replica.optimizer;
+  auto text = fmt::format("{} ({} in all), {}, lr {:.6g}", counted(plan.epochs, "epoch"),
+                          counted(plan.total_steps, "step"),
+                          optimizer.kind == OptimizerKind::kSgd ? "SGD" : "AdamW", plan.trainer.lr.lr);
+  if (plan.trainer.lr.schedule != Schedule::kConstant) {
+    text += fmt::format(" ({} schedule)", name_of(kScheduleNames, plan.trainer.lr.schedule));
+  }
+  if (plan.warmup_epochs > 0)
+    text += fmt::format(" after {} of warm-up", counted(plan.warmup_epochs, "epoch"));
+  if (optimizer.momentum > 0) {
+    text += fmt::format(", {}momentum {}", optimizer.nesterov ? "Nesterov " : "", optimizer.momentum);
+  }
+  if (optimizer.weight_decay > 0) text += fmt::format(", weight decay {}", optimizer.weight_decay);
+  if (plan.trainer.replica.clip_norm > 0) {
+    text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
+  }
+  return text + fmt::format(", seed {}", plan.seed);
+}
+
+bool on_cpus(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+}
+
+std::string arithmetic_text(const TrainPlan& plan) {
+  const auto precision = plan.trainer.replica.precision;
+  std::string text(name_of(kPrecisionNames, precision));
+  if (precision == Precision::kBf16) text += " in layers that gain by it, weights and sums in fp32";
+  if (precision == Precision::kBf16 && on_cpus(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+    text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
+  }
+  if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
+  if (plan.kernels == Kernels::kDirect) text += "; lockstep's kernels without Winograd tiles";
+  if (plan.deterministic) text += "; deterministic";
+  if (plan.trainer.replica.invariant) {
+    text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
+                        counted(plan.trainer.threads, "thread"));
+  }
+  return text;
+}
+
+// What each process sends per step.
+std::string sent_text(const TrainPlan& plan) {
+  if (const auto bytes = plan.wire_bytes()) {
+    return fmt::format("{:.2f} MB a step", static_cast<double>(*bytes) / 1e6);
+  }
+  return fmt::format("NCCL {}", nccl_version());
+}
+
+std::string gloo_text(const TrainPlan& plan) {
+  const auto compress = plan.trainer.compress;
+  const auto type = compress == Compress::kNone ? "" : fmt::format(", {}", name_of(kCompressNames, compress));
+  const auto staged = any_gpu(plan.trainer.devices) ? ", staged through pinned host memory" : "";
+  return fmt::format("gloo{}{}: {}", type, staged, sent_text(plan));
+}
+
+std::string allreduce_text(const TrainPlan& plan) {
+  switch (plan.trainer.allreduce) {
+    case Allreduce::kRoot:
+      return "on the first replica (root)";
+    case Allreduce::kRing:
+      return "around a ring (ring)";
+    case Allreduce::kNccl:
+      return fmt::format("by NCCL {} (nccl)", nccl_version());
+    case Allreduce::kGloo:
+      return fmt::format("in each process, then between them ({})", gloo_text(plan));
+    default:
+      return "each replica sums one part (two_shot)";
+  }
+}
+
+std::string gradients_text(const TrainPlan& plan) {
+  const auto& sync = plan.trainer.replica.sync;
+  if (plan.trainer.replica.invariant) {
+    const std::string tree = "of 8 parts of the batch, added in a fixed tree on every replica";
+    return plan.world.alone() ? tree : fmt::format("{} (between processes: {})", tree, sent_text(plan));
+  }
+  if (plan.world_size() == 1) return "one replica: nothing to sum";
+  const auto how = allreduce_text(plan);
+  if (sync.mode == SyncMode::kParameterwise) return fmt::format("summed parameter by parameter, {}", how);
+  const bool overlapped =
+      sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
+  return fmt::format("summed {} (buckets of at most {} MB), {}",
+                     overlapped ? "during backward" : "after backward", sync.bucket_bytes >> 20, how);
+}
+
+std::string devices_text(const TrainPlan& plan) {
+  const auto& devices = plan.trainer.devices;
+  auto text = fmt::format("{}: {}", to_string(devices), counted(plan.local_size(), "replica"));
+  if (on_cpus(plan)) {
+    const auto* each = plan.local_size() > 1 ? " each" : "";
+    text += fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
+  }
+  return plan.world.alone() ? text : text + fmt::format(", in process {}", plan.world.place.process);
+}
+
+// How a step is sent to a GPU.
+std::string queued_text(const TrainPlan& plan) {
+  if (plan.trainer.replica.cuda_graph == CudaGraph::kOff) return "queued kernel by kernel";
+  if (plan.world_size() == 1) return "captured once, then replayed as one CUDA graph";
+  return "captured once, then replayed as two CUDA graphs with the sums between them";
+}
+
+std::string steps_text(const TrainPlan& plan) {
+  const bool two = steps_in_flight(plan.trainer) == 2;
+  const std::string waits = two ? "the host waits for the previous step" : "the host waits for each step";
+  return any_gpu(plan.trainer.devices) ? queued_text(plan) + "; " + waits : waits;
+}
+
+std::string checks_text(const TrainPlan& plan) {
+  if (plan.world_size() == 1) return "one replica: nothing to compare";
+  const auto interval = plan.trainer.check_sync;
+  return interval == 1 ? "replicas are compared after every step"
+                       : fmt::format("replicas are compared every {}", counted(interval, "step"));
+}
+
+// Whose statistics batch norms use, where replicas may have different ones.
+template <class Row>
+void add_batch_norm_row(const TrainPlan& plan, const Row& row) {
+  switch (plan.trainer.bn) {
+    case BnPolicy::kRoot:
+      return row("evaluation", "with the first replica's batch-norm statistics");
+    case BnPolicy::kAverage:
+      return row("evaluation", "with the mean of the replicas' batch-norm statistics");
+    case BnPolicy::kSync:
+      return row("batch norm", "with the statistics of the whole batch, on all replicas");
+  }
+}
+
+}  // namespace
+
+std::string describe(const TrainPlan& plan, size_t width) {
+  constexpr size_t kValues = 13;  // the column where they begin
+  std::string text;
+  const auto row = [&](std::string_view name, const std::string& value) {
+    text += fmt::format("  {:<11}{}\n", name, wrapped(value, kValues, width));
+  };
+  row("recipe", plan.recipe);
+  const auto start =
+      plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
+  row("model", fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start));
+  row("data", data_text(plan.data));
+  if (!plan.world.alone()) row("processes", plan.world.text());
+  row("devices", devices_text(plan));
+  row("batch", batch_text(plan));
+  row("training", training_text(plan));
+  row("arithmetic", arithmetic_text(plan));
+  row("gradients", gradients_text(plan));
+  if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
+  if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
+  if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
+  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
+                            static_cast<double>(plan.memory_estimate) / 1e6));
+  return text;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+#include <lockstep/app/train/progress/progress_choice.h>
+
+#include <unistd.h>
+
+#include <lockstep/app/files/line_file.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+bool is_terminal(int fd) { return Terminal(fd, ColorMode::kNever).interactive(); }
+
+bool shows_bar(const TrainFlags& options) {
+  if (options.progress == Progress::kBar) return true;
+  return options.progress == Progress::kAuto && !options.quiet && is_terminal(STDOUT_FILENO) &&
+         is_terminal(STDERR_FILENO);
+}
+
+// The one that must have the terminal. lockstep launch gives each of its processes a group of its own.
+pid_t foreground_group(const TrainWorld& world) {
+  return world.place.launcher == "lockstep launch" ? ::getpgid(::getppid()) : ::getpgrp();
+}
+
+}  // namespace
+
+void check_progress(const TrainFlags& options) {
+  if (options.progress == Progress::kPlain && options.metrics == kStandardOutput) {
+    throw UsageError("--progress plain cannot be combined with --metrics -: both print to standard output",
+                     "leave one of them out");
+  }
+  if (options.progress != Progress::kBar || is_terminal(STDERR_FILENO)) return;
+  throw UsageError("--progress bar draws on standard error, which is no terminal that can show it",
+                   "leave it out: by default a bar is drawn where that is possible");
+}
+
+std::unique_ptr<LiveRun> live_display(const TrainPlan& plan, const TrainFlags& options, ColorMode color) {
+  if (!plan.world.leads() || !shows_bar(options)) return nullptr;
+  return std::make_unique<LiveRun>(plan, Terminal(STDERR_FILENO, color), foreground_group(plan.world));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+// Allreduce across processes. Every process cuts the tensor at the same boundaries into P chunks, where P is
+// the largest number of replicas in one process. Of a process's L replicas, replica i takes the chunks i, i+L
+// and so on: it sums each over the local replicas, in the order of their ranks, and posts it on that chunk's
+// own channel. When all of its chunks are posted it waits for each and copies it to the other local replicas.
+// So all connections are busy at the same time, even from a process with one replica, and no replica waits
+// for another one in between. All ranks get the same bits, which the channel gives every process.
+//
+// A compressed sum takes two exchanges per chunk. All of a replica's chunks are posted for the first one;
+// then each is added as it arrives and posted for the second one, while the next ones are still under way.
+#include <future>
+#include <vector>
+
+#include <lockstep/parallel/collectives/allreduce/sum_chunks.h>
+#include <lockstep/parallel/collectives/compressed_sum.h>
+#include <lockstep/parallel/collectives/local_round.h>
+#include <lockstep/parallel/collectives/process_exchange.h>
+
+namespace lockstep {
+namespace {
+
+struct PostedChunk {
+  int index;
+  torch::Tensor host;  // (n) what travels
+  std::future<void> done;
+};
+
+// Sums chunk `index` over the local replicas into this replica's tensor.
+void sum_locally(const LocalRound& round, int index, int count) {
+  if (round.size() == 1) return;
+  const auto chunks = round.chunks(index, count);
+  const auto& own = chunks[static_cast<size_t>(round.local)];
+  sum_chunks(chunks, {own}, own.device());
+}
+
+// Copies chunk `index` of this replica to the other local ones.
+void hand_out(const LocalRound& round, int index, int count) {
+  const auto own = round.chunk(round.local, index, count);
+  for (int other = 0; other < round.size(); ++other) {
+    if (other != round.local) round.chunk(other, index, count).copy_(own);
+  }
+}
+
+struct CompressedChunk {
+  int index;
+  CompressedSum sum;
+};
+
+}  // namespace
+
+void allreduce_gloo(const LocalRound& round) {
+  const auto& channels = round.exchange->channels;
+  const auto count = static_cast<int>(channels.size());
+  std::vector<PostedChunk> posted;
+  for (int index = round.local; index < count; index += round.size()) {
+    const auto own = round.chunk(round.local, index, count);
+    if (own.numel() == 0) continue;  // in every process
+    sum_locally(round, index, count);
+    auto host = on_host(own);
+    auto done = channels[static_cast<size_t>(index)]->allreduce_sum(host);
+    posted.push_back({index, std::move(host), std::move(done)});
+  }
+  for (auto& chunk : posted) {
+    chunk.done.get();
+    const auto own = round.chunk(round.local, chunk.index, count);
+    if (!own.is_cpu()) own.copy_(chunk.host, /*non_blocking=*/true);
+    hand_out(round, chunk.index, count);
+  }
+}
+
+void allreduce_compressed(const LocalRound& round, Compress compress) {
+  const auto& channels = round.exchange->channels;
+  const int processes = round.exchange->layout.processes();
+  const auto count = static_cast<int>(channels.size());
+  std::vector<CompressedChunk> chunks;
+  for (int index = round.local; index < count; index += round.size()) {
+    const auto own = round.chunk(round.local, index, count);
+    if (own.numel() == 0) continue;  // in every process
+    sum_locally(round, index, count);
+    chunks.push_back({index, CompressedSum(*channels[static_cast<size_t>(index)], processes, compress, own)});
+  }
+  for (auto& chunk : chunks) chunk.sum.send_total();
+  for (auto& chunk : chunks) {
+    const auto own = round.chunk(round.local, chunk.index, count);
+    // A GPU gets 16 bits of each number.
+    own.copy_(chunk.sum.total().to(own.device(), /*non_blocking=*/true));
+    hand_out(round, chunk.index, count);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,166 @@
+#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <fstream>
+#include <sstream>
+#include <thread>
+
+#include <lockstep/parallel/collectives/gloo/addresses.h>
+#include <lockstep/parallel/collectives/gloo/messages.h>
+#include <lockstep/parallel/world/host_names.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+using RollClock = std::chrono::steady_clock;
+
+constexpr milliseconds kLook{200};  // how often a waiting process looks for a refusal
+constexpr const char* kRefused = "roll/refused";
+constexpr const char* kRollHint = "start each process once, with the same number of processes in each";
+
+std::string roll_key(int process) { return fmt::format("roll/{}", process); }
+
+// The network namespace: containers of one machine have loopback interfaces of their own.
+std::string network_namespace() {
+  std::array<char, 64> name{};
+  const auto size = ::readlink("/proc/self/ns/net", name.data(), name.size());
+  return std::string(name.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
+}
+
+std::string boot_id() {
+  std::string id;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
+  return id;
+}
+
+std::string to_lines(const Presence& presence) {
+  return fmt::format("{}\n{}\n{}\n{}\n", presence.host, presence.machine, presence.pid, presence.address);
+}
+
+Presence from_lines(const std::string& text) {
+  std::istringstream in(text);
+  Presence presence;
+  std::string pid;
+  std::getline(in, presence.host);
+  std::getline(in, presence.machine);
+  std::getline(in, pid);
+  std::getline(in, presence.address);
+  presence.pid = std::stoi(pid);
+  return presence;
+}
+
+std::string name_of_pid(const Presence& presence) {
+  return fmt::format("pid {} on {}", presence.pid, presence.host);
+}
+
+// Throws; in process 0, whose end takes the store with it, after the others have had time to look.
+[[noreturn]] void refuse_roll(const ProcessStore& store, const std::string& why) {
+  if (store.is_served_here()) std::this_thread::sleep_for(2 * kLook);
+  throw DeviceError(why, kRollHint);
+}
+
+[[noreturn]] void refuse_for_all(const ProcessStore& store, const std::string& why) {
+  store.set(kRefused, why);
+  refuse_roll(store, why);
+}
+
+void agree_on_size(const ProcessStore& store, const World& world, const Presence& own) {
+  const auto size = std::to_string(world.processes);
+  const auto agreed = store.set_if_new("roll/size", size);
+  if (agreed == size) return;
+  refuse_for_all(store, fmt::format("process {} ({}) counts {} processes, another one {}", world.process,
+                                    name_of_pid(own), size, agreed));
+}
+
+void take_place(const ProcessStore& store, const World& world, const Presence& own) {
+  const auto key = roll_key(world.process);
+  if (store.add(key + "/claims", 1) == 1) return store.set(key, to_lines(own));
+  auto first = std::string("another process");
+  if (store.wait({key}, 10 * kLook)) first = name_of_pid(from_lines(store.get({key}).front()));
+  refuse_for_all(store,
+                 fmt::format("{} was claimed twice: by {} and by {}",
+                             name_processes({world.process}, world.processes), first, name_of_pid(own)));
+}
+
+std::vector<std::string> roll_keys(const World& world) {
+  std::vector<std::string> keys;
+  keys.reserve(static_cast<size_t>(world.processes));
+  for (int process = 0; process < world.processes; ++process) keys.push_back(roll_key(process));
+  return keys;
+}
+
+std::vector<int> missing_processes(const ProcessStore& store, const World& world) {
+  std::vector<int> missing;
+  for (int process = 0; process < world.processes; ++process) {
+    if (!store.has({roll_key(process)})) missing.push_back(process);
+  }
+  return missing;
+}
+
+void wait_for_all(const ProcessStore& store, const World& world, milliseconds timeout) {
+  const auto end = RollClock::now() + timeout;
+  while (!store.wait(roll_keys(world), kLook)) {
+    if (store.has({kRefused})) refuse_roll(store, store.get({kRefused}).front());
+    if (RollClock::now() < end) continue;
+    const auto missing = missing_processes(store, world);
+    if (missing.empty()) return;
+    throw DeviceError(fmt::format("{} did not come within {}", name_processes(missing, world.processes),
+                                  in_seconds(timeout)),
+                      "start all processes at about the same time, and see their messages");
+  }
+}
+
+}  // namespace
+
+Presence own_presence(const World& world) {
+  return {.host = own_host_name(),
+          .machine = fmt::format("{} {} {}", own_host_name(), boot_id(), network_namespace()),
+          .pid = ::getpid(),
+          .address = address_towards(world.host, world.port)};
+}
+
+std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
+                                milliseconds timeout) {
+  agree_on_size(store, world, own);
+  take_place(store, world, own);
+  wait_for_all(store, world, timeout);
+  std::vector<Presence> all;
+  for (const auto& text : store.get(roll_keys(world))) all.push_back(from_lines(text));
+  return all;
+}
+
+bool on_one_host(const std::vector<Presence>& all) {
+  return std::all_of(all.begin(), all.end(),
+                     [&](const Presence& one) { return one.machine == all.front().machine; });
+}
+
+void count_local_processes(World& world, const std::vector<Presence>& all) {
+  if (world.local_processes != 0) return;
+  const auto own = all.begin() + world.process;
+  const auto is_local = [&](const Presence& one) { return one.machine == own->machine; };
+  world.local_process = static_cast<int>(std::count_if(all.begin(), own, is_local));
+  world.local_processes = static_cast<int>(std::count_if(all.begin(), all.end(), is_local));
+}
+
+std::string channel_address(const World& world, const std::vector<Presence>& all, const std::string& listen) {
+  if (!listen.empty()) return listen;
+  if (on_one_host(all)) return "127.0.0.1";
+  const auto& own = all[static_cast<size_t>(world.process)];
+  auto address = own.address;
+  for (const auto& other : all) {
+    if (!address.empty() && !is_loopback(address)) break;
+    if (other.machine != own.machine) address = address_towards(other.address, world.port);
+  }
+  if (!address.empty() && !is_loopback(address)) return address;
+  throw DeviceError(fmt::format("process {} has no address that other hosts can reach: the way to {} is {}",
+                                world.process, world.host, address.empty() ? "unknown" : address),
+                    "give each process the address on which it is to listen");
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+// Who is to blame when processes cannot go on together.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+
+namespace lockstep {
+
+enum class ReportKind {
+  kWaits,  // for others: a collective has failed or passed its time-out, or was under way when one reported
+  kBusy,   // it waits for nobody
+  kError,  // it ends by an error of its own
+  kLeft,   // it was done, and has left
+};
+
+// What a process says of itself.
+struct FailureReport {
+  ReportKind kind = ReportKind::kBusy;
+  int64_t order = 0;            // in which the processes have reported
+  std::string name = {};        // for messages: "rank 4 (process 2)"; empty: by its number
+  std::string text = {};        // the sentence of its error; empty: none
+  int code = 0;                 // the exit code that goes with it
+  std::string collective = {};  // kWaits: "allreduce 17 of 25,600 float32"; empty: none that is known
+  uint64_t number = 0;          // of the collective on its channel
+  std::string channel = {};     // on which it was posted; the same name in all processes
+  double seconds = 0;           // how long it has waited
+};
+
+using FailureReports = std::vector<std::optional<FailureReport>>;  // by process; nullopt: it is silent
+
+// The store through which the reports have come.
+struct StoreStatus {
+  bool answers = true;
+  bool of_launcher = false;  // else process 0 serves it
+  std::string place = {};    // host and port
+};
+
+struct Verdict {
+  std::vector<int> blamed = {};  // processes; empty: none alone
+  std::string text = {};         // one sentence
+  std::string hint = {};
+};
+
+// Blames the process that was the first to report an error of its own; else, if the store does not answer,
+// its host; else those that are silent; else those that have left; else those that wait for nobody while
+// others wait for them. If all wait it says whether their calls differ. processes: as called in the roll, one
+// for each report.
+Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,
+              const StoreStatus& store);
+
+}  // namespace lockstep

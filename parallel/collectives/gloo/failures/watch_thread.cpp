@@ -1,0 +1,224 @@
+#include <lockstep/parallel/collectives/gloo/failures/watch_thread.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+
+#include <lockstep/parallel/collectives/gloo/messages.h>
+
+namespace lockstep {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr milliseconds kBriefPause{50};  // while reports come in
+constexpr int kLooksInLimit = 4;         // that every process takes within the grace and the silence
+
+// Of two collectives that have not ended, whether the first says more: the one that failed first; else the
+// one that has waited longer.
+bool says_more(const AwaitedCollective& a, const AwaitedCollective& b) {
+  if (a.failed != b.failed) return a.failed;
+  return a.failed ? a.end < b.end : a.collective.begin < b.collective.begin;
+}
+
+bool has_own_error(const FailureReports& reports) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const auto& report) { return report && report->kind == ReportKind::kError; });
+}
+
+class WatchThread {
+ public:
+  WatchThread(FailureBoard& board, WatchState& state) : board_(board), state_(state) {}
+
+  void run() {
+    while (!look()) {
+      if (!pause(time_between_looks())) return publish_own();  // it may have left just now
+    }
+    settle();
+  }
+
+ private:
+  // One store answers all processes.
+  milliseconds time_between_looks() const {
+    return std::max(limits_.look, milliseconds(state_.options.processes.size()));
+  }
+
+  // At least `limit`, and long enough for looks of all processes.
+  milliseconds long_enough(milliseconds limit) const {
+    return limit.count() == 0 ? limit : std::max(limit, kLooksInLimit * time_between_looks());
+  }
+
+  // Whether a process cannot go on.
+  bool look() {
+    publish_own();
+    const bool alarmed = board_.alarmed();
+    const auto& reports = board_.reports();  // of those that were done, and have left
+    note([&] {
+      state_.alarmed = alarmed;
+      take(reports);
+    });
+    if (alarmed) return true;
+    if (!next_is_silent() || !waits_in_store()) return false;
+    publish(report_now());
+    note([&] { state_.alarmed = true; });
+    return true;
+  }
+
+  // Gives a sign of life, and looks for one of the next process.
+  bool next_is_silent() {
+    const auto now = WatchClock::now();
+    if (now >= next_beat_) {
+      next_beat_ = now + limits_.beat;
+      board_.beat();
+      const auto beats = board_.beats(next_);
+      if (beats != std::exchange(beats_, beats)) heard_next_ = now;
+      note([] {});
+    }
+    return now >= heard_next_ + long_enough(limits_.silence);
+  }
+
+  bool waits_in_store() const {
+    const std::lock_guard lock(state_.mutex);
+    return std::any_of(state_.channels.begin(), state_.channels.end(), [](const auto& each) {
+      return each.kind == ChannelKind::kStore && each.posted->awaited();
+    });
+  }
+
+  void settle() {
+    const auto begin = WatchClock::now();
+    const auto grace = long_enough(limits_.grace);
+    if (!published_) publish(report_now());
+    end_channels();
+    while (!needs_nothing() && !judged(WatchClock::now() >= begin + grace)) {
+      if (!pause(kBriefPause)) return;
+      publish_own();
+    }
+    board_.leave();
+    const auto all_have_looked = begin + grace;
+    while (state_.options.serves_store && WatchClock::now() < all_have_looked + limits_.stay &&
+           is_needed(all_have_looked)) {
+      if (!pause(kBriefPause)) return;
+      publish_own();
+    }
+    note([&] { state_.settled = true; });
+  }
+
+  // Once this process has said what it did at the alarm, only an error of its own is news.
+  void publish(const FailureReport& report) {
+    if (published_ && report.kind != ReportKind::kError) return;
+    if (published_ == ReportKind::kError) return;
+    board_.publish(report, /*alarm=*/report.kind != ReportKind::kLeft);
+    published_ = report.kind;
+    if (needs_nothing()) board_.leave();
+    note([] {});
+  }
+
+  void publish_own() {
+    std::optional<FailureReport> own;
+    {
+      const std::lock_guard lock(state_.mutex);
+      if (std::exchange(state_.own_is_new, false)) own = state_.own;
+    }
+    if (own) publish(*own);
+  }
+
+  FailureReport report_now() const {
+    const std::lock_guard lock(state_.mutex);
+    return report_of_channels(state_.channels);
+  }
+
+  // Nobody waits any more for a process that cannot come.
+  void end_channels() {
+    const auto error = std::make_exception_ptr(another_cannot_go_on());
+    const std::lock_guard lock(state_.mutex);
+    state_.ends_channels = true;
+    for (const auto& each : state_.channels) each.posted->fail(error);
+  }
+
+  // It has told all, and has nothing to learn.
+  bool needs_nothing() const { return published_ == ReportKind::kError || published_ == ReportKind::kLeft; }
+
+  // Takes the verdict if there is one; finds it if it is time to, or if a process has reported its own error.
+  bool judged(bool is_time) {
+    auto verdict = board_.verdict();
+    if (!verdict) {
+      const auto reports = board_.reports();
+      note([&] { take(reports); });
+      if (!is_time && !has_own_error(reports)) return false;
+      verdict = board_.agree(judge(reports, state_.options.processes, state_.options.store));
+    }
+    note([&] { state_.verdict = verdict; });
+    return true;
+  }
+
+  // Whether another process may still ask the store. One that is silent for longer than the grace will not:
+  // the verdict may have come earlier, before all have looked.
+  bool is_needed(WatchClock::time_point all_have_looked) {
+    const auto& reports = board_.reports();
+    const bool all_may_ask = needs_nothing() || WatchClock::now() < all_have_looked;
+    bool needed = false;
+    for (int process = 0; process < static_cast<int>(reports.size()); ++process) {
+      const bool expected = all_may_ask || reports[static_cast<size_t>(process)].has_value();
+      needed = needed || (process != state_.options.process && expected && !board_.left(process));
+    }
+    note([] {});
+    return needed;
+  }
+
+  // This process may have a report that the store has not. The caller holds the mutex.
+  void take(const FailureReports& reports) {
+    state_.reports = reports;
+    if (state_.own) state_.reports[static_cast<size_t>(state_.options.process)] = state_.own;
+  }
+
+  // After answers of the store.
+  template <typename Change>
+  void note(const Change& change) {
+    {
+      const std::lock_guard lock(state_.mutex);
+      state_.heard = WatchClock::now();
+      change();
+    }
+    state_.changed.notify_all();
+  }
+
+  // Waits; not longer than until this process has something to report. False when the watch goes away.
+  bool pause(milliseconds time) {
+    std::unique_lock lock(state_.mutex);
+    state_.changed.wait_for(lock, time, [&] { return state_.stopped || state_.own_is_new; });
+    return !state_.stopped;
+  }
+
+  FailureBoard& board_;
+  WatchState& state_;
+  const WatchLimits limits_ = state_.options.limits;
+  const int next_ = (state_.options.process + 1) % static_cast<int>(state_.options.processes.size());
+  int64_t beats_ = 0;  // of the next process
+  WatchClock::time_point heard_next_ = WatchClock::now();
+  WatchClock::time_point next_beat_ = WatchClock::now();
+  std::optional<ReportKind> published_ = {};  // by this process
+};
+
+}  // namespace
+
+FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels) {
+  FailureReport report;
+  std::optional<AwaitedCollective> best;
+  for (const auto& each : channels) {
+    const auto awaited = each.posted->awaited();
+    if (!awaited || (best && !says_more(*awaited, *best))) continue;
+    best = awaited;
+    report.channel = each.name;
+  }
+  if (!best) return report;
+  report.kind = ReportKind::kWaits;
+  report.collective = text_of(best->collective);
+  report.number = best->collective.number;
+  report.seconds = std::chrono::duration<double>(best->end - best->collective.begin).count();
+  return report;
+}
+
+void watch_failures(FailureBoard& board, WatchState& state) { WatchThread(board, state).run(); }
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+// The thread of a FailureWatch, and what the watch shares with it.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/collectives/gloo/failures/failure_watch.h>
+
+namespace lockstep {
+
+using WatchClock = std::chrono::steady_clock;
+
+struct WatchState {
+  explicit WatchState(WatchOptions its_options)
+      : options(std::move(its_options)), reports(options.processes.size()) {}
+
+  struct WatchedChannel {
+    std::string name;
+    std::shared_ptr<PostedCollectives> posted;
+    ChannelKind kind;
+  };
+
+  const WatchOptions options;
+
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  // The rest is guarded by the mutex.
+  std::vector<WatchedChannel> channels = {};
+  std::optional<FailureReport> own = {};  // given by leave() or explain()
+  bool own_is_new = false;                // the thread has not seen it
+  bool explained = false;
+  bool stopped = false;    // the watch goes away
+  FailureReports reports;  // as far as they are known
+  std::optional<Verdict> verdict = {};
+  WatchClock::time_point heard = WatchClock::now();  // the store's last answer
+  bool alarmed = false;
+  bool ends_channels = false;  // those that are there, and those to come
+  bool settled = false;        // all is told and learnt
+  bool lost = false;           // the store
+  bool ended = false;          // the thread
+};
+
+// What this process does, seen from its channels. The caller holds the mutex.
+FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels);
+
+// Returns when the watch goes away, or when all is told and learnt. Only it uses the board. Throws c10d's
+// errors when the store is lost.
+void watch_failures(FailureBoard& board, WatchState& state);
+
+}  // namespace lockstep

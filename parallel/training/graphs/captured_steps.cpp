@@ -1,0 +1,94 @@
+#include <lockstep/parallel/training/graphs/captured_steps.h>
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// Eager steps before the first capture: libraries set themselves up and choose their kernels, the optimizer
+// makes its buffers, torch's allocator finds its sizes.
+constexpr int kEagerSteps = 3;
+
+const char* words_of(const std::exception& error) {
+  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
+  return torch_error ? torch_error->what_without_backtrace() : error.what();
+}
+
+}  // namespace
+
+CapturedSteps::CapturedSteps(CaptureOptions options, StepParts parts)
+    : options_(std::move(options)),
+      parts_(std::move(parts)),
+      enabled_(options_.mode != CudaGraph::kOff && StepGraph::available(options_.device)) {}
+
+StepShape& CapturedSteps::shape_of(int64_t batch_rows,
+                                   const std::vector<std::span<const int64_t>>& micro_batches) {
+  std::vector<int64_t> key{batch_rows};
+  for (const auto rows : micro_batches) key.push_back(static_cast<int64_t>(rows.size()));
+  auto& shape = shapes_[key];
+  shape.batch_rows = batch_rows;
+  shape.rows.resize(micro_batches.size());
+  shape.inputs.resize(micro_batches.size());
+  return shape;
+}
+
+void CapturedSteps::count_eager_step(StepShape& shape) {
+  ++shape.eager_steps;
+  ++eager_steps_;
+}
+
+std::optional<StepTimestamps> CapturedSteps::replay(StepShape& shape) {
+  if (!captured(shape)) return std::nullopt;
+  StepTimestamps times{.data = StepTimestamps::now()};
+  shape.graph->replay();
+  times.compute = StepTimestamps::now();
+  if (!options_.alone) parts_.sync();
+  times.sync = StepTimestamps::now();
+  if (!options_.alone) update_graph_->replay();
+  times.update = StepTimestamps::now();
+  return times;
+}
+
+// Whether this shape has a graph. Captures it when its time has come.
+bool CapturedSteps::captured(StepShape& shape) {
+  if (!enabled_ || shape.inputs.empty()) return false;
+  if (shape.graph) return true;
+  if (shape.eager_steps == 0 || eager_steps_ < kEagerSteps) return false;
+  try {
+    capture(shape);
+  } catch (const std::exception& error) {
+    const auto why = fmt::format("a step on {} cannot be captured as a CUDA graph: {}", options_.device.str(),
+                                 words_of(error));
+    if (options_.mode == CudaGraph::kOn) {
+      throw FailedError(why, "use CudaGraph::kAuto or CudaGraph::kOff");
+    }
+    if (options_.notice) options_.notice(why + "; it is queued kernel by kernel");
+    stop_replaying();
+  }
+  return enabled_;
+}
+
+// Runs nothing on the GPU. All graphs have one memory pool in common: they are replayed one after the other.
+void CapturedSteps::capture(StepShape& shape) {
+  const StepGraph* other_graph = nullptr;
+  for (const auto& [key, other] : shapes_) {
+    if (other.graph) other_graph = other.graph.get();
+  }
+  shape.graph = std::make_unique<StepGraph>([&] { parts_.compute(shape); }, other_graph);
+  if (!options_.alone && !update_graph_) {
+    update_graph_ = std::make_unique<StepGraph>(parts_.update, shape.graph.get());
+  }
+}
+
+// Destroys the graphs: their memory is needed.
+void CapturedSteps::stop_replaying() {
+  enabled_ = false;
+  for (auto& [key, shape] : shapes_) shape.graph.reset();
+  update_graph_.reset();
+}
+
+}  // namespace lockstep

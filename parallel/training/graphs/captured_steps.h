@@ -1,0 +1,79 @@
+// Steps of a replica on a GPU, captured as CUDA graphs. The first steps of each shape run kernel by kernel.
+// Then one is captured, and the later steps of this shape are replayed.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/types.h>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <lockstep/parallel/timing/step_times.h>
+#include <lockstep/parallel/training/graphs/step_graph.h>
+#include <lockstep/parallel/training/replica_options.h>
+#include <lockstep/support/notice.h>
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// What steps with the same numbers of rows share. The tensors stay in place, so that a captured step can be
+// replayed on them.
+struct StepShape {
+  int64_t batch_rows = 0;           // of the global batch
+  std::vector<torch::Tensor> rows;  // row numbers on the device, one tensor per micro-batch
+  std::vector<Inputs> inputs;       // one per micro-batch
+
+  // For CapturedSteps alone.
+  int eager_steps = 0;
+  std::unique_ptr<StepGraph> graph;  // of StepParts::compute
+};
+
+// The parts of a step. compute and update are captured: they must not wait for the GPU or post a collective.
+struct StepParts {
+  std::function<void(StepShape&)> compute;  // gather, forward and backward; of a lone replica update as well
+  std::function<void()> sync;               // sums the gradients over the replicas
+  std::function<void()> update;
+};
+
+struct CaptureOptions {
+  torch::Device device = torch::kCPU;
+  CudaGraph mode = CudaGraph::kOff;
+  bool alone = true;  // there is no other replica and no hook: sync and update are not called
+  Notice notice;      // told when a step cannot be captured; may be empty
+};
+
+// Not thread-safe. Call it from the replica's thread.
+class CapturedSteps {
+ public:
+  CapturedSteps(CaptureOptions options, StepParts parts);
+
+  // The shape of a step with this many rows in the global batch and in each micro-batch.
+  StepShape& shape_of(int64_t batch_rows, const std::vector<std::span<const int64_t>>& micro_batches);
+
+  // Replays a step of this shape and returns its timestamps, all but `start`. Captures it first when enough
+  // steps have run eagerly. Returns nothing when the step must run eagerly, kernel by kernel. When a step
+  // cannot be captured, CudaGraph::kOn throws FailedError; kAuto tells the notice and replays no more steps.
+  std::optional<StepTimestamps> replay(StepShape& shape);
+
+  // Call it after each eager step.
+  void count_eager_step(StepShape& shape);
+
+ private:
+  bool captured(StepShape& shape);
+  void capture(StepShape& shape);
+  void stop_replaying();
+
+  const CaptureOptions options_;
+  const StepParts parts_;
+  bool enabled_;
+  int eager_steps_ = 0;                               // of all shapes
+  std::map<std::vector<int64_t>, StepShape> shapes_;  // by rows of the batch and of each micro-batch
+  std::unique_ptr<StepGraph> update_graph_;           // for all shapes; null for a lone replica
+};
+
+}  // namespace lockstep

@@ -1,0 +1,14 @@
+// xxHash64 by Yann Collet (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0. Finds accidental changes
+// of bytes at the speed of memory. It is no protection against intended ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+namespace lockstep {
+
+// Returns the hash of the bytes. There may be none.
+uint64_t xxhash64(std::span<const std::byte> bytes);
+
+}  // namespace lockstep

@@ -1,0 +1,104 @@
+// How processes choose between NCCL and gloo, from what they might tell each other.
+#include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
+#include <lockstep/tests/catch.h>
+
+#include <lockstep/support/cuda/info.h>
+#include <lockstep/support/error.h>
+
+using namespace lockstep;
+
+namespace {
+
+constexpr const char* kFirst = "6d3b2a10-0000-1111-2222-333344445555";
+constexpr const char* kSecond = "6d3b2a10-0000-1111-2222-333344445556";
+constexpr const char* kThird = "0";
+
+// A process on this host with GPUs of these UUIDs, from cuda:0 on.
+AllreduceWish drives(const std::vector<std::string>& uuids, const std::string& host = "node1") {
+  AllreduceWish wish{.wanted = "auto"};
+  for (size_t i = 0; i < uuids.size(); ++i) {
+    wish.gpus.push_back({.uuid = uuids[i], .place = host + " cuda:" + std::to_string(i)});
+  }
+  return wish;
+}
+
+Allreduce automatic(const std::vector<AllreduceWish>& wishes) {
+  return choose_for_all(Allreduce::kAuto, wishes);
+}
+
+// The algorithm, or message and hint of the UsageError.
+std::string chosen(Allreduce wanted, std::vector<AllreduceWish> wishes) {
+  for (auto& wish : wishes) wish.wanted = name_of(kAllreduceNames, wanted);
+  try {
+    return std::string(name_of(kAllreduceNames, choose_for_all(wanted, wishes)));
+  } catch (const UsageError& error) {
+    return std::string(error.what()) + " | " + error.hint();
+  }
+}
+
+}  // namespace
+
+TEST_CASE("processes that see one GPU each, all as cuda:0, use NCCL if the UUIDs differ, else gloo") {
+  CHECK(automatic({drives({kFirst}), drives({kSecond})}) == Allreduce::kNccl);
+  CHECK(automatic({drives({kFirst}), drives({kFirst})}) == Allreduce::kGloo);
+  CHECK(automatic({drives({kFirst}), drives({kSecond}), drives({kFirst})}) == Allreduce::kGloo);
+  CHECK(automatic({drives({kFirst}), drives({kSecond}), drives({kThird})}) == Allreduce::kNccl);
+}
+
+TEST_CASE("one GPU that two processes know by different indices or host names is one GPU") {
+  CHECK(automatic({drives({kFirst, kSecond}), drives({kSecond})}) == Allreduce::kGloo);
+  CHECK(automatic({drives({kFirst, kSecond}), drives({kThird})}) == Allreduce::kNccl);
+  CHECK(automatic({drives({kFirst}, "container1"), drives({kFirst}, "container2")}) == Allreduce::kGloo);
+}
+
+TEST_CASE("without UUIDs GPUs are told apart by host and index") {
+  CHECK(automatic({drives({""}), drives({""})}) == Allreduce::kGloo);
+  CHECK(automatic({drives({""}, "node1"), drives({""}, "node2")}) == Allreduce::kNccl);
+  CHECK(automatic({drives({""}), drives({kFirst})}) == Allreduce::kNccl);
+  CHECK(chosen(Allreduce::kNccl, {drives({""}), drives({""})}) == "nccl");  // they may be two
+}
+
+TEST_CASE("NCCL is refused for a GPU that two processes drive, with both and the GPU") {
+  CHECK(chosen(Allreduce::kNccl, {drives({kFirst}), drives({kSecond})}) == "nccl");
+  CHECK(chosen(Allreduce::kNccl, {drives({kThird}), drives({kFirst}), drives({kSecond, kFirst})}) ==
+        std::string("NCCL allows one replica per GPU, but processes 1 and 2 both drive GPU ") + kFirst +
+            " | use allreduce gloo, which works on any devices");
+  CHECK(chosen(Allreduce::kGloo, {drives({kFirst}), drives({kFirst})}) == "gloo");
+}
+
+TEST_CASE("a process whose devices NCCL cannot join makes all use gloo, or ends them") {
+  auto on_cpu = drives({});
+  on_cpu.nccl_problem = "NCCL works on GPUs only";
+  CHECK(automatic({drives({kFirst}), on_cpu}) == Allreduce::kGloo);
+  CHECK(chosen(Allreduce::kNccl, {drives({kFirst}), on_cpu}) ==
+        "NCCL cannot join process 1: NCCL works on GPUs only | "
+        "use allreduce gloo, which works on any devices");
+}
+
+TEST_CASE("what a process says of its GPUs arrives as it was said") {
+  auto said = drives({kFirst, "", kSecond}, "a host");
+  said.nccl_problem = "no";
+  for (const auto& wish : {said, drives({kThird}), drives({}), AllreduceWish{}}) {
+    const auto heard = read_wish(text_of_wish(wish));
+    CHECK(heard.wanted == wish.wanted);
+    CHECK(heard.nccl_problem == wish.nccl_problem);
+    REQUIRE(heard.gpus.size() == wish.gpus.size());
+    for (size_t i = 0; i < heard.gpus.size(); ++i) {
+      CHECK(heard.gpus[i].uuid == wish.gpus[i].uuid);
+      CHECK(heard.gpus[i].place == wish.gpus[i].place);
+    }
+  }
+  for (const auto* other : {"", "\n", "x", "gather\n\n\n", "auto\n\n\t", "auto\n\nno tab"}) {
+    CHECK(read_wish(other).gpus.empty());
+  }
+}
+
+TEST_CASE("a process names its GPUs, and no CPU") {
+  const std::vector<torch::Device> devices{torch::kCPU, {torch::kCUDA, 1}, torch::kCPU};
+  const auto wish = own_wish(Allreduce::kNccl, devices);
+  CHECK(wish.wanted == "nccl");
+  CHECK(wish.nccl_problem == "NCCL works on GPUs only, but the devices include cpu");
+  REQUIRE(wish.gpus.size() == 1);
+  CHECK(wish.gpus.front().uuid == cuda_uuid(1));
+  CHECK(wish.gpus.front().place.ends_with(" cuda:1"));
+}

@@ -1,0 +1,62 @@
+#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+#include <lockstep/tests/catch.h>
+
+#include <lockstep/tests/parallel/collectives/gloo/joined.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+Presence on(const std::string& machine, const std::string& address = "10.0.0.1") {
+  return {.host = "node", .machine = machine, .pid = 1, .address = address};
+}
+
+World unknown_local(int process, int processes) {
+  return {
+      .process = process, .processes = processes, .local_processes = 0, .host = "192.0.2.1", .port = 29500};
+}
+
+}  // namespace
+
+TEST_CASE("processes are on one host if all are on the same machine") {
+  CHECK(on_one_host({on("a"), on("a"), on("a")}));
+  CHECK_FALSE(on_one_host({on("a"), on("a"), on("b")}));
+}
+
+TEST_CASE("local processes are counted in order, unless the launcher has said them") {
+  const std::vector<Presence> all{on("a"), on("b"), on("a"), on("b"), on("a")};
+  const std::vector<int> places{0, 0, 1, 1, 2};
+  const std::vector<int> counts{3, 2, 3, 2, 3};
+  for (int process = 0; process < 5; ++process) {
+    auto world = unknown_local(process, 5);
+    count_local_processes(world, all);
+    CHECK(world.local_process == places[static_cast<size_t>(process)]);
+    CHECK(world.local_processes == counts[static_cast<size_t>(process)]);
+  }
+  auto known = unknown_local(4, 5);
+  known.local_process = 1;
+  known.local_processes = 2;
+  count_local_processes(known, all);
+  CHECK(known.local_process == 1);
+  CHECK(known.local_processes == 2);
+}
+
+TEST_CASE("channels listen on the wanted address, on loopback on one host, else towards the others") {
+  const auto world = unknown_local(1, 2);
+  CHECK(channel_address(world, {on("a"), on("a")}, "eth7") == "eth7");
+  CHECK(channel_address(world, {on("a"), on("a")}, "") == "127.0.0.1");
+  CHECK(channel_address(world, {on("a"), on("b", "10.0.0.2")}, "") == "10.0.0.2");
+  CHECK(channel_address(world, {on("a"), on("b", "10.0.0.2")}, "10.9.9.9") == "10.9.9.9");
+}
+
+TEST_CASE("a process that finds no address for other hosts says so") {
+  const auto world = unknown_local(1, 2);
+  // The store is on its own host, and the other process has no address either.
+  const auto message = message_of<DeviceError>([&] {
+    channel_address(world, {on("a", "127.0.0.1"), on("b", "127.0.1.1")}, "");
+  });
+  CHECK_THAT(message, ContainsSubstring("process 1 has no address that other hosts can reach"));
+  CHECK_THAT(message, ContainsSubstring("192.0.2.1"));
+}

@@ -1,0 +1,162 @@
+// Who is blamed for what the processes have reported.
+#include <lockstep/parallel/collectives/gloo/failures/verdict.h>
+#include <lockstep/tests/catch.h>
+
+#include <fmt/format.h>
+
+using namespace lockstep;
+
+namespace {
+
+using Blamed = std::vector<int>;
+
+// Process i is on host node<i>, or on node<i / per_host>.
+std::vector<Presence> presences(int count, int per_host = 1) {
+  std::vector<Presence> all;
+  for (int i = 0; i < count; ++i) {
+    all.push_back({.host = fmt::format("node{}", i / per_host), .machine = "m", .pid = 100 + i});
+  }
+  return all;
+}
+
+FailureReport waits(int64_t order, const std::string& collective = "allreduce 17 of 25,600 float32") {
+  return {.kind = ReportKind::kWaits,
+          .order = order,
+          .text = "words of Gloo",
+          .code = 10,
+          .collective = collective,
+          .seconds = 0.24};
+}
+
+FailureReport failed(int64_t order, const std::string& name = {}) {
+  return {.kind = ReportKind::kError, .order = order, .name = name, .text = "out of memory", .code = 8};
+}
+
+FailureReport simply(ReportKind kind) { return {.kind = kind}; }
+
+Verdict judged(const FailureReports& reports, const StoreStatus& store = {}) {
+  return judge(reports, presences(static_cast<int>(reports.size())), store);
+}
+
+constexpr const char* kWaited = "; process 0 waited for allreduce 17 of 25,600 float32 for 0.2 s";
+
+}  // namespace
+
+TEST_CASE("the first error of a process's own is to blame, whoever is silent or waits") {
+  const auto first = judged({waits(0), failed(2), std::nullopt, failed(1, "rank 4 (process 3)")});
+  CHECK(first.blamed == Blamed{3});
+  CHECK(first.text == "rank 4 (process 3) failed first: out of memory");
+  CHECK(first.hint == "it ended with code 8: see its own message");
+  CHECK(judged({failed(5), waits(0), simply(ReportKind::kLeft)}).text ==
+        "process 0 failed first: out of memory");
+  CHECK(judged({std::nullopt, failed(0)}, {.answers = false}).blamed == Blamed{1});
+}
+
+TEST_CASE("a silent process is to blame, and not those that left on its account") {
+  const auto one = judged({waits(1), waits(0, "allreduce 16 of 5 int64"), std::nullopt});
+  CHECK(one.blamed == Blamed{2});
+  CHECK(one.text ==
+        "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
+        "16 of 5 int64 for 0.2 s");
+  CHECK(one.hint.find("use a longer time-out") != std::string::npos);
+
+  const auto first = judged({std::nullopt, waits(0), simply(ReportKind::kBusy)});
+  CHECK(first.blamed == Blamed{0});
+
+  const auto two = judged({waits(0), std::nullopt, simply(ReportKind::kLeft), std::nullopt});
+  CHECK(two.blamed == Blamed{1, 3});
+  CHECK(two.text == std::string("processes 1 and 3 of 4 (node1, pid 101; node3, pid 103) do not answer: they "
+                                "ended or hang") +
+                        kWaited);
+
+  FailureReports many(8);
+  many[0] = waits(0);
+  many[1] = waits(1);
+  CHECK(judge(many, presences(8, 4), {}).text ==
+        std::string("processes 2, 3, 4, 5, 6 and 7 of 8 (node0, node1) do not answer: they ended or hang") +
+            kWaited);
+}
+
+TEST_CASE("a store that does not answer takes its host along") {
+  const StoreStatus of_process{.answers = false, .place = "10.0.0.1:29500"};
+  const auto host = judged({std::nullopt, waits(0), std::nullopt}, of_process);
+  CHECK(host.blamed == Blamed{0});
+  CHECK(host.text ==
+        "process 0 of 3 (node0, pid 100) does not answer, nor does the store that it serves: it ended or "
+        "hangs; process 1 waited for allreduce 17 of 25,600 float32 for 0.2 s");
+
+  const StoreStatus of_launcher{.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"};
+  const auto nobody = judged({waits(0), std::nullopt}, of_launcher);
+  CHECK(nobody.blamed.empty());
+  CHECK(nobody.text == std::string("the launcher's store at 10.0.0.1:29500 does not answer") + kWaited);
+}
+
+TEST_CASE("a process that has left is to blame, else one that takes no part") {
+  const auto left = judged({waits(0), simply(ReportKind::kLeft), simply(ReportKind::kBusy)});
+  CHECK(left.blamed == Blamed{1});
+  CHECK(left.text == std::string("process 1 of 3 (node1, pid 101) left before the others") + kWaited);
+
+  const auto busy = judged({waits(0), waits(1), simply(ReportKind::kBusy)});
+  CHECK(busy.blamed == Blamed{2});
+  CHECK(
+      busy.text ==
+      std::string("process 2 of 3 (node2, pid 102) answers but takes no part: it still computes, or hangs") +
+          kWaited);
+
+  const auto both = judged({waits(0), simply(ReportKind::kBusy), simply(ReportKind::kBusy)});
+  CHECK(both.blamed == Blamed{1, 2});
+  CHECK(both.text.find("answer but take no part: they still compute, or hang") != std::string::npos);
+}
+
+TEST_CASE("a store's host that was done has left: it does not hang") {
+  const FailureReports reports{simply(ReportKind::kLeft), waits(0), std::nullopt};
+  const auto left = judged(reports, {.answers = false, .place = "10.0.0.1:29500"});
+  CHECK(left.blamed == Blamed{0});
+  CHECK(left.text ==
+        "process 0 of 3 (node0, pid 100) left before the others; process 1 waited for allreduce "
+        "17 of 25,600 float32 for 0.2 s");
+  const auto launcher = judged(reports, {.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"});
+  CHECK_THAT(launcher.text, Catch::Matchers::StartsWith("the launcher's store at 10.0.0.1:29500"));
+}
+
+TEST_CASE("if all wait, nobody is to blame: for different collectives, each other, or lost connections") {
+  const auto differ = judged({waits(0), waits(1, "broadcast 17 from process 0 of 3 float32")});
+  CHECK(differ.blamed.empty());
+  CHECK(differ.text ==
+        "the processes wait for different collectives: process 0 for allreduce 17 of 25,600 float32, process "
+        "1 for broadcast 17 from process 0 of 3 float32");
+  CHECK(differ.hint == "all processes make the same calls in the same order");
+
+  // Other channels, and other places on one channel, are no contradiction.
+  const std::string each_other = "all processes answer, and wait for each other: words of Gloo";
+  auto other_channel = waits(1, "allreduce 17 of 2 int64");
+  other_channel.channel = "1";
+  CHECK(judged({waits(0), other_channel}).text == each_other);
+  CHECK(judged({waits(0), other_channel}).hint.find("same order") != std::string::npos);
+  auto next = waits(1, "allreduce 18 of 2 int64");
+  next.number = 1;
+  CHECK(judged({waits(0), next}).text == each_other);
+  CHECK(judged({waits(0), waits(1)}).text == each_other);
+
+  auto wordless = waits(0);
+  wordless.text.clear();
+  CHECK(judged({wordless, waits(1)}).text ==
+        std::string("all processes answer, and wait for each other") + kWaited);
+
+  auto lost = waits(0);
+  for (const std::string words : {"Connection closed by peer [10.0.0.2]:40412", "writev: Broken pipe"}) {
+    lost.text = words;
+    CHECK(judged({lost, other_channel}).text ==
+          "all processes answer, but they have lost their connections: " + words);
+    CHECK(judged({lost, waits(1)}).hint == "check the network between the hosts");
+  }
+  CHECK(judged({simply(ReportKind::kBusy), simply(ReportKind::kBusy)}).blamed.empty());
+}
+
+TEST_CASE("a process that does not know its collective says nothing of it") {
+  CHECK(judged({waits(0, ""), std::nullopt}).text ==
+        "process 1 of 2 (node1, pid 101) does not answer: it ended or hangs");
+  CHECK(judged({waits(0, ""), waits(1), std::nullopt}).text ==
+        "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
+        "17 of 25,600 float32 for 0.2 s");
+}
