@@ -24,8 +24,8 @@ class BatchNormImpl : public Torch, public WholeBatchLayer {
  public:
   using Torch::Torch;
 
-  // Returns the normalised input, of the same shape. In training mode with an exchange a collective, as
-  // whole_batch_norm(): the batch may have 0 rows here, and UsageError is thrown where it says so.
+  // Returns the normalised input, of the same shape. In training mode with an exchange it is a collective,
+  // accepts 0 rows, and throws UsageError as whole_batch_norm() does.
   torch::Tensor forward(const torch::Tensor& input);
 
   // A deep copy, of lockstep's type and without an exchange.

@@ -36,7 +36,7 @@ ModelFactory make_model_factory(const ModelSpec& spec);
 // a batch X (n, 1, 28, 28). Throws UsageError for an unknown name.
 int64_t activations_per_row(const ModelSpec& spec, torch::DeviceType device);
 
-// How many of them are float under autocast to bfloat16, too. Throws UsageError for an unknown name.
+// How many of these elements stay float under autocast to bfloat16. Throws UsageError for an unknown name.
 int64_t floats_per_row(const ModelSpec& spec, torch::DeviceType device);
 
 // Bytes that lockstep's kernels hold beside the activations, whatever the number of rows, in a replica with

@@ -114,7 +114,7 @@ TORCH_MODULE(ResNet18);
 int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
                                      int64_t width = 28);
 
-// How many of them are float under autocast to bfloat16, too: sums of a convolution that a batch
+// How many of these elements stay float under autocast to bfloat16: convolution sums that a batch
 // normalisation takes unrounded.
 int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height = 28,
                                 int64_t width = 28);

@@ -23,8 +23,8 @@ class WholeBatchLayer {
  public:
   virtual ~WholeBatchLayer() = default;
 
-  // exchange: outlives the passes, forward and backward, that begin while it is set; null: statistics of this
-  // replica's rows alone, as at first.
+  // Sets the exchange, null at first. It must outlive the forward and backward passes that begin while it is
+  // set. Null: statistics of this replica's rows alone.
   virtual void exchange_statistics(StatisticsExchange* exchange) = 0;
 };
 

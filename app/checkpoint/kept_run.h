@@ -34,11 +34,12 @@ struct KeptRun {
 
   void find_after_restart(TrainFlags& options);
 
-  // Throws WeightsError if this run would not train as the checkpoint's. With another batch size it counts
-  // the checkpoint's steps anew; throws UsageError if the checkpoint's own folder is named for them.
+  // Throws WeightsError if this run would train differently from the checkpoint's. With another batch size it
+  // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder.
   void fit_to(const TrainPlan& plan, const TrainFlags& options);
 
-  // Makes the folder, or goes on in the checkpoint's. Tells both. Throws OutputError.
+  // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError, and
+  // UsageError as config_text() does.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
   // Keeps what the run goes on from in its new folder.

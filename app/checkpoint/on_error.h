@@ -7,8 +7,8 @@ namespace lockstep {
 
 enum class OnNan {
   kStop,
-  kRollback,  // goes on from the newest checkpoint with the batches behind the bad one
-  kSkip,      // takes the steps since the newest checkpoint again, but for the bad one
+  kRollback,  // goes back to the newest checkpoint and leaves out the steps up to the bad one
+  kSkip,      // goes back to the newest checkpoint and leaves out the bad step
 };
 
 inline constexpr Choice<OnNan> kOnNanNames[] = {

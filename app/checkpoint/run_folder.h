@@ -77,19 +77,19 @@ std::optional<TrainProgress> progress_of(const std::filesystem::path& checkpoint
 std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,
                                                  const std::function<void(const std::string&)>& warn);
 
-// Call it when the run's folder is locked, which is after its checkpoint was read: until then a run may be
-// looked at while it trains. steps: of the checkpoints that were there. Throws OutputError if there are
-// others now.
+// Call it after locking the run's folder: another process may have written to it since its checkpoint was
+// read. steps: of the checkpoints that were there then. Throws OutputError if there are others now.
 void require_unchanged(const RunFolder& run, std::span<const int64_t> steps);
 
 // The checkpoint in this folder, or the newest one of the run in this folder. Throws WeightsError if there is
 // none, or if the named one is damaged.
 FoundCheckpoint open_checkpoint(const std::string& path, const std::function<void(const std::string&)>& warn);
 
-// What --resume names. "auto": the newest checkpoint that verifies of `output`, or of the newest run of this
-// name that has one; nothing if no run has any. Otherwise a run's folder or a checkpoint's. Damaged ones are
-// named to `warn` and skipped. Throws WeightsError if a named one has none, or if a run has only damaged
-// ones.
+// Returns the checkpoint that --resume names. "auto": the newest that verifies in `output`, or without
+// `output` in the newest run of this name that has checkpoints; nothing if there are none. Otherwise the
+// folder of a run or of a checkpoint. Names damaged ones to `warn` and skips them. Throws WeightsError if a
+// named folder has none, or if a run has only damaged ones, and UsageError if the named checkpoint is not the
+// newest of a run and `output` names no other folder.
 std::optional<FoundCheckpoint> find_checkpoint(const std::string& resume,
                                                const std::optional<std::string>& output,
                                                std::string_view name,

@@ -24,9 +24,9 @@ void take_settings(const nlohmann::ordered_json& saved, TrainFlags& flags);
 void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned,
                     std::span<const std::string> anyway);
 
-// With another batch size an epoch has another number of steps: the steps of the epochs done become those
-// that they would have had with it. Returns whether it is another one. Throws WeightsError if the checkpoint
-// is from the middle of an epoch.
+// Returns whether the planned batch size differs from the checkpoint's. If so, sets the state's steps to
+// those that its finished epochs take with the planned size. Throws WeightsError if so and the checkpoint is
+// from the middle of an epoch.
 bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
 
 // What differs so that the next steps give other bits than without the break: "threads 1 instead of 2".

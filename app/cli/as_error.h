@@ -11,9 +11,9 @@ namespace lockstep {
 // The exception as an error with an exit code, and a hint that names flags.
 Error as_error(const std::exception_ptr& thrown);
 
-// An error that has ended one of several processes. Its text begins with who that is: "rank 2 (process 1)".
-// The program then leaves without the usual clean-up, which could destroy what threads still use that wait
-// for a lost process.
+// An error that ends one of several processes. Its text begins with the process: "rank 2 (process 1)". The
+// program then exits without clean-up, which could destroy objects that threads use while they wait for a
+// lost process.
 class ProcessError : public Error {
  public:
   ProcessError(const std::string& who, const Error& error)

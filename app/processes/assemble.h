@@ -40,7 +40,7 @@ void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()
 void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings,
                            const std::string& verb = "trains");
 
-// The device list of a process: with several GPUs `auto` is another one for each process of a host.
+// Returns the device list of a process. `auto` with GPUs becomes cuda:N, N = local process modulo gpus.
 std::string local_spec(const std::string& spec, const World& place, int gpus);
 
 // Divides cores among processes by their number of replicas. Returns those of process `own`: at least one,

@@ -12,8 +12,8 @@ namespace lockstep {
 // Finds the world that the flags or a launcher name, connects its processes, and runs `action` in it. Throws
 // as find_world() does; then, as as_process() does, what join_processes() and the action throw.
 //
-// From the joining on the first SIGINT, SIGTERM or SIGHUP is only noted, as by an InterruptGuard that says
-// what is awaited.
+// With several processes, from joining on, an InterruptGuard only notes the first SIGINT, SIGTERM or SIGHUP.
+// awaited: for its message.
 void in_joined_world(const ProcessFlags& flags, const std::string& awaited,
                      const std::function<void(TrainWorld& world)>& action);
 

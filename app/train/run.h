@@ -44,11 +44,10 @@ class TrainRun {
   TrainRun(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal,
            const RunOutputs& outputs, const RunState* resume = nullptr, SecondsClock clock = steady_seconds);
 
-  // Throws after the current step: NumericError if the loss is not finite (and, with --on-nan, going back did
-  // not help), InterruptedError if a signal
-  // came, OutputError if standard output or the metrics cannot be written. Of several processes all throw
-  // these after the same step, whichever of them got the signal. Also throws what training throws. The last
-  // line of the metrics always says how the run ended.
+  // Throws after the current step: NumericError if the loss is not finite (and --on-nan did not help),
+  // InterruptedError if a signal came, OutputError if standard output or the metrics cannot be written. All
+  // processes throw these after the same step, whichever got the signal. Also throws what training throws.
+  // The last line of the metrics always says how the run ended.
   RunReport run();
 
   // Valid after run() has returned or has thrown InterruptedError or OutputError.

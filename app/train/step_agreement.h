@@ -33,18 +33,18 @@ class StepAgreement {
 
   bool alone() const { return channel_ == nullptr; }
 
-  // At the end of a step: tells the others `own`, and returns what all told at the end of the step before,
-  // nothing after settle(). Alone: returns `own`. Throws PeerError when a process is lost.
+  // At the end of a step: sends `own`, and returns the news that all processes sent at the end of the
+  // previous step (none right after settle()). Alone: returns `own`. Throws PeerError when a process is lost.
   StepNews after_step(const StepNews& own);
 
-  // Returns what all tell now, and what they told before. Waits for the slowest process: call it before work
-  // that has no steps, and after it.
+  // Sends `own` and waits for the news of all processes. Returns it together with news not returned before.
+  // Call it before and after work that has no steps.
   StepNews settle(const StepNews& own);
 
-  // A line has been printed: what was told before, that one is due, counts no more.
+  // Call it when a line was printed. A line_due that was sent before no longer counts.
   void line_printed();
 
-  // The same for a checkpoint that was made.
+  // The same for a checkpoint and checkpoint_due.
   void checkpoint_made();
 
  private:

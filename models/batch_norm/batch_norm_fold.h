@@ -21,13 +21,13 @@ LOCKSTEP_HOST_DEVICE void finish_normalisation(const BatchNormForward<T, In>& la
   shifts[channel] = static_cast<float>(layer.bias[channel] - centre * scale);
 }
 
-// The sum of squares about the mean divided by n, from the sums of x - origin and of its square.
+// Returns the biased variance. centre: mean of x - origin. squares: sum of its squares over n rows.
 LOCKSTEP_HOST_DEVICE inline double variance_of(double n, double centre, double squares) {
   const double difference = squares / n - centre * centre;
   return difference < 0 ? 0 : difference;  // NaN stays
 }
 
-// The mean of what the convolution computes with its bias. centre: without it, from the origin.
+// Returns the mean of x plus the convolution's bias. centre: the mean of x - origin.
 template <class T, class In>
 LOCKSTEP_HOST_DEVICE double mean_with_bias(const BatchNormForward<T, In>& layer, int64_t channel,
                                            double centre) {
@@ -63,8 +63,8 @@ LOCKSTEP_HOST_DEVICE double finish_weight_gradients(const BatchNormBackward<T, I
   return dweight;
 }
 
-// Writes the factors of the gradient of each of the n rows behind dbias and dweight. With x and mean counted
-// from the origin, so that mean is centre,
+// Writes the factors of dx. dbias and dweight are sums over n rows. Here x and mean are counted from the
+// origin, so mean is centre:
 //   dx = weight invstd (dz - dbias / n - (x - mean) invstd dweight / n)
 //      = of_dz dz + of_x x + constant
 template <class T, class In>

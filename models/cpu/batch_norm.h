@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-// Where several replicas share a batch. Replaces the means (with the convolution's bias) and the variances of
-// a replica's rows, (c) each, by those of the whole batch. Empty: the rows are all there are.
+// For replicas that share a batch. Replaces the means (with the convolution's bias) and variances of this
+// replica's rows, (c) each, by the whole batch's. Empty: this replica has all rows.
 using MergeMoments = std::function<void(std::span<double> means, std::span<double> variances)>;
 
 // The same for the sums that make dbias and dweight, (c) each. Returns the number of rows of the whole batch.

@@ -133,8 +133,8 @@ inline void store_some(const Lanes<T>& values, int count, T* to) {
   for (int i = 0; i < count; ++i) to[i] = values[i];
 }
 
-// Two registers in pieces of `width` lanes. even_pieces: the even pieces of both, a's first, b's first, a's
-// third, b's third, ... odd_pieces: the odd ones in the same order.
+// Cuts registers a and b into pieces of `width` lanes, numbered from 0. even_pieces: a's 0, b's 0, a's 2, b's
+// 2, ... odd_pieces: a's 1, b's 1, a's 3, b's 3, ...
 template <int width, class V, int... lane>
 inline V even_pieces(const V& a, const V& b, NumberList<lane...>) {
   return __builtin_shufflevector(a, b, ((lane & ~width) + ((lane & width) == 0 ? 0 : kLanes))...);

@@ -35,9 +35,9 @@ std::optional<std::string> cuda_problem();
 // when it can.
 std::optional<Error> cuda_device_problem(int index);
 
-// The number that CUDA gives this one GPU of all, as "d8f4b1c2-...-0a1b2c3d4e5f" (32 hex digits in five
-// groups, as nvidia-smi prints it after "GPU-" or "MIG-"): the same in every process, whatever index the GPU
-// has there. A part of a GPU (MIG) has one of its own. Empty if CUDA does not tell.
+// The GPU's UUID, such as "d8f4b1c2-...-0a1b2c3d4e5f" (32 hex digits in five groups; nvidia-smi prints it
+// after "GPU-" or "MIG-"). It is the same in every process, whatever the GPU's index there. Each part of a
+// GPU (MIG) has its own. Empty if CUDA does not tell.
 std::string cuda_uuid(int index);
 
 // Whether GPU `index` can read GPU `peer`'s memory directly. If not, copies go through the host.

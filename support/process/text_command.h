@@ -1,5 +1,5 @@
-// Command lines of `lockstep` that only ask for a text. They start and end without what computing needs: half
-// of their time would go into it.
+// Command lines of `lockstep` that only print a text. They skip set-up and clean-up for computing, which
+// would take half of their time.
 #pragma once
 
 #include <cstring>

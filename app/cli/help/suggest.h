@@ -27,8 +27,8 @@ std::string printable(std::string_view text);
 // with more than 100 bytes it shows both ends, with "..." between them.
 std::string in_quotes(std::string_view word);
 
-// The message with both ends of each word that has more than 100 bytes, and of the whole if it has more than
-// 2,000: an error may repeat a value of any length.
+// Cuts each word of more than 100 bytes, then a message of more than 2,000, down to its two ends: an error
+// may repeat a value of any length.
 std::string shortened(std::string_view message);
 
 }  // namespace lockstep

@@ -25,8 +25,8 @@ void check_invariant(int replicas);
 // where there is one.
 void check_allreduce_of(const TrainWorld& world, Allreduce allreduce);
 
-// The algorithm that sums between these replicas, which are all that the world's processes have. devices: of
-// this process. Throws UsageError for one that cannot.
+// Returns `wanted`, with kAuto resolved, for sums over all replicas of the world. devices: of this process.
+// Throws UsageError or DeviceError if `wanted` cannot sum over them.
 Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<const torch::Device> devices);
 
 // Throws UsageError for compression where this process is alone: it sends nothing.

@@ -8,12 +8,11 @@
 
 namespace lockstep {
 
-// Returns the text of a file for --config, with all that the weights and the evaluation depend on: what was
-// derived from the recipe, the devices and the machine is written as a value. The first lines are comments.
-// Flags that name files, or say what is printed and kept, are left out but for log-every. Of several
-// processes each has devices and threads of its own: devices are written if all have the same, threads if
-// they were given. flags: the ones that the plan was made from. Throws UsageError if the folder of the data
-// has a name that a configuration cannot hold.
+// Returns the text of a file for --config. It has every value that the weights and the evaluation depend on,
+// also those derived from the recipe, the devices and the machine. It begins with comments. It leaves out
+// flags that name files, or say what is printed and kept, except log-every. For several processes it has
+// devices only if all have the same, and threads only if they were given. flags: those of the plan. Throws
+// UsageError if a configuration cannot hold the name of the data folder.
 std::string config_text(const TrainFlags& flags, const TrainPlan& plan);
 
 }  // namespace lockstep

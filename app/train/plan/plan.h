@@ -70,8 +70,8 @@ void check_train_values(const TrainFlags& options);
 // Returns an estimate of the bytes that one replica needs on such a device for a step of this many rows.
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device);
 
-// Returns an estimate of the bytes that this process's replicas on the CPU need, and compressed gradients on
-// their way. Else replicas on GPUs need little host memory.
+// Returns an estimate of the host memory, in bytes, of this process's replicas on the CPU, checkpoints and
+// compressed sums. Replicas on GPUs need little.
 int64_t host_bytes(const TrainPlan& plan);
 
 // Images of each replica in the largest step: a small data set may not fill a batch.

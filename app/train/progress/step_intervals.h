@@ -18,8 +18,8 @@ class StepIntervals {
   void add_sums(const TrainSums& sums);
   void add_times(const StepTimes& times);
 
-  // The run's first step also does what is done only once. Its time is left out of the means, but not of its
-  // own line. has_line: that line has been taken.
+  // Takes the run's first step, which includes one-time work, out of the mean times. has_line: the step's own
+  // line was taken, with its time.
   void leave_out_first_step(double now, bool has_line);
 
   // Return the means since the last call, or since begin(); epoch and step stay 0.

@@ -30,12 +30,12 @@ inline constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8, 
 inline constexpr unsigned kTrain = 1, kBench = 2, kSweep = 4;
 inline constexpr unsigned kAllCommands = kTrain | kBench | kSweep;
 
-// What another value means for a run that goes on from a checkpoint.
+// What a resumed run does if its value differs from the checkpoint's.
 enum class OnResume {
-  kTaken,           // nothing
-  kRefused,         // it would be another training
-  kRefusedUnnamed,  // the same, unless --resume-anyway names the setting
-  kOtherBits,       // the next steps may differ in their last bits
+  kTaken,           // takes it
+  kRefused,         // throws: it would be another training
+  kRefusedUnnamed,  // throws, unless --resume-anyway names the setting
+  kOtherBits,       // warns: the next steps may differ in their last bits
 };
 
 struct Setting {
@@ -48,8 +48,8 @@ struct Setting {
 
   unsigned in = 0;  // kInPlan, ...
   SettingValue (*planned)(const TrainPlan&) = nullptr;
-  // The value of a benchmark or a sweep, whose plans derive different ones. Null: the planned one. Processes
-  // agree on it where `planned` is null.
+  // The value for benchmarks and sweeps, whose plans derive different values. Null: `planned`. Processes
+  // compare this value if `planned` is null.
   SettingValue (*given)(const TrainFlags&, const Recipe&) = nullptr;
   // The value in a configuration; JSON's null: it is left out. Null: the planned one.
   SettingValue (*config)(const TrainFlags&, const TrainPlan&) = nullptr;

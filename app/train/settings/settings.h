@@ -11,8 +11,8 @@
 
 namespace lockstep {
 
-// In the order of the help. What follows from another setting comes after it: the first one in which
-// processes differ is named.
+// In the order of the help. A setting comes after those that it depends on: an error names the first setting
+// in which processes differ.
 const std::vector<Setting>& all_settings();
 
 // The setting's name in JSON.
@@ -31,8 +31,8 @@ nlohmann::ordered_json plan_fields(const TrainPlan& plan);
 // What all processes of a run must have in common. Their devices, threads and files may differ.
 nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& plan);
 
-// What all measurements of a benchmark (kInBench), or all cells of a sweep (kInSweep), have in common. A
-// value that each plan derives from its own devices is given as the flags have it, else as the recipe has it.
+// Returns the settings that all measurements of a benchmark (kInBench) or all cells of a sweep (kInSweep)
+// share. For a value that plans derive from their devices, it gives the flag's value, else the recipe's.
 // plan: any of the plans.
 nlohmann::ordered_json shared_fields(unsigned in, const TrainFlags& flags, const TrainPlan& plan);
 

@@ -46,8 +46,8 @@ struct Conv3x3Kernels {
   void (*input_gradient)(const Number* dy, const void* prepared, Range tiles, const Conv3x3Shape& shape,
                          void* scratch, T* dx);
 
-  // Adds up for the gradient of some filters (outputs: multiples of kChannels) over some tiles, at least one.
-  // filter_gradient() turns the sums over all tiles into dfilters (out, 3, 3, in).
+  // Sets `sums` for the gradient of the filters `outputs` (multiples of kChannels) to sums over `tiles`, at
+  // least one. filter_gradient() turns the sums over all tiles into dfilters (out, 3, 3, in).
   void (*filter_sums)(const T* x, const Number* dy, Range tiles, Range outputs, const Conv3x3Shape& shape,
                       void* scratch, void* sums);
   // sums: `parts` of them, sums_bytes() apart, each over other tiles. They are added in that order.

@@ -74,9 +74,9 @@ struct WinogradConvPool {
     }
   }
 
-  // Adds to `sums` and leaves in `scratch` what input_gradient() needs, each if its layer is wanted. One row
-  // of points after another: with all points the transformed gradients of several groups would not fit into
-  // the second-level cache.
+  // If layer2 is wanted, adds to `sums`. If layer1 is wanted, writes what input_gradient() needs to
+  // `scratch`. Takes one row of points at a time: the transformed gradients of several groups at all points
+  // would not fit into the second-level cache.
   static void backward(const Lanes<T>* x, const Lanes<T>* dconv, int groups, const T* transformed,
                        LeNetWanted wanted, T* sums, Lanes<T>* scratch) {
     const auto [outputs, inputs, back, halves] = backward_parts(scratch);

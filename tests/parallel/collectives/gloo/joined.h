@@ -85,8 +85,8 @@ inline std::vector<World> worlds_of(int count) {
   return worlds;
 }
 
-// Runs two processes with a time-out of a second. Process 1 is silent once all channels are open. Returns what
-// task(channel, processes), in process 0, has thrown. (A name server that is slow can make them miss
+// Runs two processes with a time-out of a second. Process 1 is silent once all channels are open. Returns
+// what task(channel, processes), in process 0, has thrown. (A name server that is slow can make them miss
 // each other: then they try again.)
 using TaskBesideSilence = std::function<void(Channel& channel, Processes& processes)>;
 inline std::exception_ptr run_beside_silence(const TaskBesideSilence& task) {
