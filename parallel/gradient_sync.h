@@ -149,9 +149,9 @@ class GradientSync {
 // collective.
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
 
-// The same for the buffers alone, such as the running averages of batch norms. While it trains, each replica has
-// its own averages: GradientSync broadcasts no buffers after attach(). DistributedDataParallel does so before
-// each forward pass, unless broadcast_buffers is false.
+// The same for the buffers alone, such as the running averages of batch norms. While it trains, each replica
+// has its own averages: GradientSync broadcasts no buffers after attach(). DistributedDataParallel does so
+// before each forward pass, unless broadcast_buffers is false.
 void broadcast_buffers(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
 
 }  // namespace lockstep

@@ -38,8 +38,8 @@ struct KeptRun {
   // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder.
   void fit_to(const TrainPlan& plan, const TrainFlags& options);
 
-  // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError, and
-  // UsageError as config_text() does.
+  // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,
+  // and UsageError as config_text() does.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
   // Keeps what the run goes on from in its new folder.

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-// What a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"], ["cpu"]]. It
-// uses one list at a time. "wishes": for each list, whether NCCL can join it.
+// What a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"], ["cpu"]].
+// It uses one list at a time. "wishes": for each list, whether NCCL can join it.
 using Member = nlohmann::ordered_json;
 
 // Of a process with these lists.

@@ -73,8 +73,8 @@ Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool ove
   return measured_link(small, seconds_of(gradient_bytes), static_cast<double>(gradient_bytes), n, overlaps);
 }
 
-// Measures sums of the plan's gradients between all processes of its world. Each process calls it. If all are on
-// one machine and compute on CPUs, sums do not overlap with computing.
+// Measures sums of the plan's gradients between all processes of its world. Each process calls it. If all are
+// on one machine and compute on CPUs, sums do not overlap with computing.
 Link measure_process_link(const TrainPlan& plan) {
   const auto& place = plan.world.place;
   AllreduceRanks ranks(plan.trainer.devices, plan.trainer.threads, {plan.trainer.allreduce},
