@@ -90,8 +90,8 @@ class GradientSync {
   // ended a collective; and what the hook throws.
   void wait();
 
-  // Like wait(), for gradients in the flat buffer that no hook has seen: of a replayed graph, or the zeros of
-  // a replica that has no rows in this step.
+  // Like wait(), for gradients in the flat buffer that autograd's hooks have not seen: of a replayed graph,
+  // or the zeros of a replica that has no rows in this step.
   void reduce();
 
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
@@ -133,7 +133,7 @@ class GradientSync {
   Params params_;
   std::unique_ptr<FlatLayout> layout_;
   std::unique_ptr<FlatTensors> gradients_;
-  std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a hook that may have written there
+  std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a bucket hook, which may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them
   // on the replica's stream, which capturing a graph needs.
   struct Nodes;

@@ -1,4 +1,4 @@
-// The processes that train together, connected.
+// The processes that train together, connected. Defined in collectives/gloo/gloo_processes.cpp.
 //
 //   const auto processes = join_processes(find_world());    // parallel/world/world.h
 //   options.processes = processes;                          // of a Trainer or of make_communicator()

@@ -37,7 +37,7 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
   pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
     streams_[static_cast<size_t>(local)] =
-        set_up_replica_thread({.rank = local, .devices = devices_, .threads = threads});
+        set_up_replica_thread({.local = local, .devices = devices_, .threads = threads});
   });
 }
 

@@ -45,7 +45,7 @@ TrainerOptions validated(TrainerOptions options) {
   return options;
 }
 
-// Joins the other processes. Then the checks can be made that need the number of all replicas.
+// Connects the replicas of all processes. Their number is then known, and the other options can be checked.
 std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options) {
   auto communicator = make_communicator({.devices = options.devices,
                                          .threads = options.threads,
@@ -101,8 +101,9 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   replica_options.in_flight = in_flight_;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
-    replicas_[i] = std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options,
-                                             statistics_ ? &statistics_->endpoint(local) : nullptr);
+    replicas_[i] =
+        std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options,
+                                  norm_communicator_ ? &norm_communicator_->endpoint(local) : nullptr);
   });
 }
 
@@ -119,16 +120,16 @@ void Trainer::build_models(const ModelFactory& factory) {
   generator.set_state(state);
 }
 
-// With one replica its rows are the whole batch. Several GPUs of one process copy the few numbers themselves:
-// two NCCL communicators at work on one GPU can wait for each other.
+// With one replica its rows are the whole batch. Never NCCL: two of its communicators at work on one GPU can
+// wait for each other.
 void Trainer::open_statistics() {
   if (options_.bn != BnPolicy::kSync || !has_whole_batch_norms(*models_.front().module)) return;
   if (world_size() == 1) return;
   const bool one_process = world_size() == local_size();
-  statistics_ = make_communicator({.devices = options_.devices,
-                                   .threads = options_.threads,
-                                   .algorithm = one_process ? Allreduce::kTwoShot : options_.allreduce,
-                                   .processes = options_.processes});
+  norm_communicator_ = make_communicator({.devices = options_.devices,
+                                          .threads = options_.threads,
+                                          .algorithm = one_process ? Allreduce::kTwoShot : Allreduce::kGloo,
+                                          .processes = options_.processes});
 }
 
 // Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
@@ -158,12 +159,13 @@ void Trainer::step(std::span<const int64_t> rows) {
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
 }
 
-// In the replica's thread, which ends the gradients' collectives if this throws.
+// Runs in the replica's thread. If it throws, ReplicaWorkers ends the gradients' collectives; those of the
+// batch norms are ended here.
 void Trainer::step_replica(int local, StepInFlight& step) try {
   const auto i = static_cast<size_t>(local);
   step.times[i] = replicas_[i]->step(step.steps[i]);
 } catch (...) {
-  if (statistics_) statistics_->endpoint(local).abort(std::current_exception());
+  if (norm_communicator_) norm_communicator_->endpoint(local).abort(std::current_exception());
   throw;
 }
 
@@ -201,7 +203,7 @@ std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) c
     }
     return steps;
   }
-  if (statistics_) {
+  if (norm_communicator_) {
     // Micro-batches first, so that they hold the same rows for any number of replicas.
     for (const auto micro_batch : cut(rows, shard_sizes(count(rows), options_.accumulate))) {
       if (micro_batch.empty()) continue;
@@ -282,7 +284,7 @@ void Trainer::check_sync() {
   if (world_size() == 1) return;
   const int process = options_.processes ? options_.processes->world().process : 0;
   const auto tensors = [&](size_t i) {
-    return replicated_tensors(*models_[i].module, options_.replica.invariant || statistics_);
+    return replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);
   };
   const auto reports =
       gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
@@ -292,7 +294,7 @@ void Trainer::check_sync() {
 // Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs
 // first.
 void Trainer::throw_if_aborted() {
-  for (auto* communicator : {communicator_.get(), statistics_.get()}) {
+  for (auto* communicator : {communicator_.get(), norm_communicator_.get()}) {
     if (!communicator) continue;
     if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
   }

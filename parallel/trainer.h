@@ -1,8 +1,10 @@
-// Trains a model on several replicas, one step at a time. `lockstep train` uses it.
+// Trains a model on several replicas, one step at a time. `lockstep train` uses it. (Evaluation, and what is
+// saved and loaded, are defined in training/trainer_*.cpp.)
 //
 // The way of a gradient: Trainer::step splits the rows into shards, Replica::step computes on its shard,
-// GradientSync posts each bucket of gradients when backward has filled it, Endpoint::allreduce_sum adds them.
-// Captured GPU steps (CUDA graphs) run no hooks: all buckets are posted after the replayed backward.
+// GradientSync posts each bucket of gradients when backward has filled it, Endpoint::allreduce_gradients sums
+// them. Captured GPU steps (CUDA graphs) run no autograd hooks: all buckets are posted after the replayed
+// backward.
 #pragma once
 
 #include <cstdint>
@@ -61,10 +63,10 @@ class Trainer {
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
-  ~Trainer();  // waits for the steps under way, and for the devices
+  ~Trainer();  // waits for the steps in flight, and for the devices
 
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
-  // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are under way;
+  // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
   // no rows, the error that ended this or an earlier step, and what check_sync() throws where
   // options.check_sync asks for it.
@@ -104,7 +106,7 @@ class Trainer {
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
   // other; with options.replica.invariant or BnPolicy::kSync also the batch-norm statistics. Waits for the
-  // steps under way. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
+  // steps in flight. Costs a pass over the weights, and on a GPU a copy of them to the host. Throws
   // OutOfSyncError in every process if they differ, and the error that ended a collective.
   void check_sync();
 
@@ -119,7 +121,7 @@ class Trainer {
   const std::vector<double>& split() const;
   bool split_settled() const;
 
-  // The replica's module, on its device. Do not use it while a step is under way. With bf16 weights, a change
+  // The replica's module, on its device. Do not use it while a step is in flight. With bf16 weights, a change
   // of its parameters takes effect after the next step's update.
   const Model& model(int local) const { return models_[static_cast<size_t>(local)]; }
 
@@ -140,8 +142,8 @@ class Trainer {
   const TrainerOptions options_;
   ReplicaWorkers workers_;
   std::unique_ptr<Communicator> communicator_;
-  std::unique_ptr<Communicator> statistics_;  // of batch norms, with BnPolicy::kSync; else null
-  std::vector<Model> models_;                 // these four: one per local replica
+  std::unique_ptr<Communicator> norm_communicator_;  // for batch norms, with BnPolicy::kSync; else null
+  std::vector<Model> models_;                        // these four: one per local replica
   std::vector<std::shared_ptr<const BatchSource>> train_sources_;  // shared by replicas on one device
   std::vector<std::shared_ptr<const BatchSource>> test_sources_;
   std::vector<std::unique_ptr<Replica>> replicas_;

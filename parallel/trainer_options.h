@@ -30,7 +30,7 @@ struct TrainerOptions {
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.
   int accumulate = 1;
-  // Steps under way before step() waits for the oldest one. 1: step() returns when its step is done. 2: it
+  // Steps in flight before step() waits for the oldest one. 1: step() returns when its step is done. 2: it
   // returns when the step before is done, so that a GPU does not idle between steps. Empty: 2 if there is a
   // GPU, else 1.
   std::optional<int> in_flight;

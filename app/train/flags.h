@@ -44,7 +44,8 @@ struct TrainFlags {
   std::string split = "even";  // or "auto", or shares: "3:1"
 
   // how
-  // What has no field of its own below is parsed straight into it. make_train_plan() sets the rest.
+  // Options without a field of their own in TrainFlags are parsed straight into it. make_train_plan() sets
+  // the rest.
   TrainerOptions trainer;
   std::optional<double> lr;
   std::optional<double> momentum;

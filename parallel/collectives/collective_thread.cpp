@@ -24,7 +24,7 @@ CollectiveThread::CollectiveThread(Endpoint& endpoint, CollectiveThreadOptions o
 // The first collective reports an error of the set-up: the thread itself cannot.
 void CollectiveThread::set_up() noexcept try {
   stream_ = set_up_replica_thread(
-      {.rank = options_.local, .devices = options_.devices, .threads = options_.threads});
+      {.local = options_.local, .devices = options_.devices, .threads = options_.threads});
   if (stream_ && options_.trace) clock_.emplace(*stream_, *options_.trace);
   // A second set of intra-op threads would compete with the replica's own for its cores.
   at::set_num_threads(1);

@@ -1,5 +1,5 @@
-// Collectives of the local replicas, without NCCL: among themselves by root, two_shot or ring, and with those
-// of other processes by gloo.
+// The communicator for everything but NCCL: replicas of one process (root, two_shot, ring) or of several
+// (gloo).
 #pragma once
 
 #include <memory>

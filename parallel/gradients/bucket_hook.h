@@ -18,10 +18,10 @@
 
 namespace lockstep {
 
-// A part of a replica's gradients that is summed as one. It lives during the call: a hook copies it.
+// A part of a replica's gradients that is summed as one. Valid during the call alone: copy it to keep it.
 struct GradientBucket {
-  // (n), contiguous, on the endpoint's device, of the parameters' dtype: this replica's gradients. What they
-  // are when the work of the hook has been waited for, GradientSync::wait() leaves in the parameters' .grad.
+  // (n), contiguous, on the endpoint's device, of the parameters' dtype: this replica's gradients. The
+  // hook's work changes them in place, and GradientSync::wait() leaves the result in the parameters' .grad.
   // A part of GradientSync::flat_gradients(), gaps between parameters included; what is written into gaps is
   // dropped.
   torch::Tensor gradients;

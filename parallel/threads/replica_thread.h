@@ -10,7 +10,7 @@
 namespace lockstep {
 
 struct ReplicaThreadOptions {
-  int rank = 0;
+  int local = 0;                         // index of the replica in this process
   std::span<const c10::Device> devices;  // of all local replicas
   int threads = 1;                       // intra-op threads of the replica's worker; they decide its cores
 };

@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Whether a GPU's steps are captured and replayed. A replayed step runs no hooks: all buckets of gradients
-// are posted after its backward.
+// Whether a GPU's steps are captured and replayed. A replayed step runs no autograd hooks: all buckets of
+// gradients are posted after its backward.
 enum class CudaGraph {
   kAuto,  // where it can be done
   kOn,    // an error where it cannot
@@ -22,7 +22,7 @@ inline constexpr Choice<CudaGraph> kCudaGraphNames[] = {
 
 // How each replica of a Trainer computes its steps.
 struct ReplicaOptions {
-  GradientSyncOptions sync;  // its hook runs after a captured step's backward, and is not captured
+  GradientSyncOptions sync;  // its bucket hook runs after a captured step's backward, and is not captured
   OptimizerOptions optimizer;
   double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
   Precision precision = Precision::kFp32;

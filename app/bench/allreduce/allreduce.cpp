@@ -42,7 +42,7 @@ constexpr double kLeastSeconds = 2e-3;  // of a repetition of small sums
 // (two) and as floats.
 constexpr int64_t kTensorsPerRank = 6;
 
-// Of several processes each has one replica.
+// With several processes, each has one replica.
 std::string default_devices(const TrainWorld& world) {
   if (!world.alone()) return "auto";
   return cuda_devices().size() > 1 ? "cuda" : default_pair();
@@ -203,11 +203,10 @@ void print_notes(const BenchReport& report, const BenchOptions& options,
                  const std::vector<BenchReplicas>& lists) {
   report.note("time       of one sum, median over repetitions; IQR: interquartile range / median");
   report.note("algbw      size / time; busbw: algbw x 2 (n-1)/n, what each of n links carries (nccl-tests)");
-  report.note(
-      "copying    all replicas at once copy 2 (n-1)/n of the size each: the least that a sum must move");
+  report.note("copying    for comparison: all replicas at once copy 2 (n-1)/n of the size each");
   const bool alone = lists.front().world.alone();
   if (!alone) {
-    report.note("on wire    bytes that a process sends to others for one sum, as its kernel counts them");
+    report.note("on wire    bytes that a process sends to others for one sum, as Linux counts them");
   }
   for (const auto& replicas : lists) {
     if (!alone) report.note("processes  " + replicas.world.text());
@@ -233,10 +232,11 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->default_str("");
   allreduce
       ->add_option("--min-bytes", options->min_bytes,
-                   "Smallest sum; sizes grow by a factor of four (default: 8; of several processes 1K)")
+                   "Smallest sum; sizes grow by a factor of four (default: 8; with several processes 1K)")
       ->check(byte_size(kSmallest));
   allreduce
-      ->add_option("--max-bytes", options->max_bytes, "Largest sum (default: 128M; of several processes 64M)")
+      ->add_option("--max-bytes", options->max_bytes,
+                   "Largest sum (default: 128M; with several processes 64M)")
       ->check(byte_size(kSmallest));
   allreduce
       ->add_option("--iterations", options->iterations,

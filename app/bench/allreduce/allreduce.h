@@ -15,8 +15,8 @@ namespace lockstep {
 struct BenchAllreduceOptions {
   BenchOptions bench;
   std::vector<std::string> algorithms;   // empty: all that these devices can use
-  std::optional<std::string> min_bytes;  // empty: 8; of several processes 1K
-  std::optional<std::string> max_bytes;  // empty: 128M; of several processes 64M
+  std::optional<std::string> min_bytes;  // empty: 8; with several processes 1K
+  std::optional<std::string> max_bytes;  // empty: 128M; with several processes 64M
   int64_t iterations = 200;              // most repetitions per row
 };
 

@@ -13,8 +13,8 @@
 
 namespace lockstep {
 
-// Of several processes each runs the ranks on its own devices. All make the same calls in the same order and
-// get the same values.
+// With several processes, each runs the ranks on its own devices. All make the same calls in the same order
+// and get the same values.
 class AllreduceRanks {
  public:
   // processes: null for this process alone. Throws as make_communicator() does.
@@ -40,7 +40,7 @@ class AllreduceRanks {
   std::optional<int64_t> bytes_on_wire(size_t algorithm);
 
   // Seconds in which all ranks at once copy 2 (n-1)/n of the tensor from the memory of the process's next
-  // rank into their own: the least that each rank must move in a sum.
+  // rank into their own, as a sum by two_shot or ring moves.
   double copy_seconds();
 
  private:

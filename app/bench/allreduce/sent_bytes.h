@@ -1,4 +1,4 @@
-// What this process sends to others, as the kernel counts it.
+// What this process sends to others, as Linux counts it.
 #pragma once
 
 #include <cstdint>

@@ -243,7 +243,7 @@ void setup_bench_scaling(CLI::App& bench) {
       ->check(positive_int(kMaxEpochs));
   scaling
       ->add_option("--predict", options->predict,
-                   "Also predict the time of a step on up to N devices; of several processes, in up to N")
+                   "Also predict the time of a step on up to N devices; with several processes, in up to N")
       ->check(positive_int(kMostReplicas));
   scaling
       ->add_option("--link", options->link,

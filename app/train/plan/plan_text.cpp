@@ -111,9 +111,12 @@ std::string allreduce_text(const TrainPlan& plan) {
       return fmt::format("by NCCL {} (nccl)", nccl_version());
     case Allreduce::kGloo:
       return fmt::format("in each process, then between them ({})", gloo_text(plan));
-    default:
+    case Allreduce::kTwoShot:
       return "each replica sums one part (two_shot)";
+    case Allreduce::kAuto:
+      break;  // a plan has another one
   }
+  return "auto";
 }
 
 std::string gradients_text(const TrainPlan& plan) {

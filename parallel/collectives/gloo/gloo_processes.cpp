@@ -8,9 +8,9 @@
 
 #include <lockstep/parallel/collectives/gloo/exchange_texts.h>
 #include <lockstep/parallel/collectives/gloo/failures/failure_watch.h>
-#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 #include <lockstep/parallel/collectives/gloo/process_store.h>
+#include <lockstep/parallel/collectives/gloo/roll_call.h>
 #include <lockstep/parallel/processes.h>
 #include <lockstep/support/error.h>
 

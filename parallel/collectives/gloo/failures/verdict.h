@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+#include <lockstep/parallel/collectives/gloo/roll_call.h>
 
 namespace lockstep {
 

@@ -1,4 +1,4 @@
-#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+#include <lockstep/parallel/collectives/gloo/roll_call.h>
 
 #include <fmt/format.h>
 #include <unistd.h>

@@ -1,4 +1,4 @@
-#include <lockstep/parallel/collectives/gloo/failures/roll_call.h>
+#include <lockstep/parallel/collectives/gloo/roll_call.h>
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
