@@ -8,10 +8,12 @@
 #include <set>
 #include <thread>
 
+#include <lockstep/models/batch_norm.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
 #include <lockstep/tests/parallel/training/graphs/fake_torch_cuda/fake_torch_cuda.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
@@ -106,6 +108,12 @@ void check_tidy(const FakeTorchCuda& torch_cuda) {
 bool capturing(const torch::Tensor& tensor) {
   return tensor.is_privateuseone() && stream_is_capturing(fake_stream(current_stream(tensor.device())));
 }
+
+// Has a batch norm that no step uses.
+class NormBesideImpl : public TwoLayersImpl {
+ public:
+  NormBesideImpl() : TwoLayersImpl({}) { register_module("norm", BatchNorm1d(6)); }
+};
 
 }  // namespace
 
@@ -283,4 +291,18 @@ TEST_CASE("at most 16 replicas share a GPU, each with its own stream") {
   CHECK(streams.size() == 16);
   CHECK_THROWS_WITH(ReplicaWorkers(Devices(17, fake_gpu(2)), 1),
                     ContainsSubstring("is listed 17 times but has streams for only 16 replicas"));
+}
+
+TEST_CASE("between processes the statistics of batch norms take no second communicator of NCCL") {
+  start();
+  auto options = options_for({}, CudaGraph::kOff);
+  options.bn = BnPolicy::kSync;
+  options.allreduce = Allreduce::kNccl;
+  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+    auto own = options;
+    own.devices = {fake_gpu(process)};
+    own.processes = processes;
+    const Trainer trainer(model_factory<NormBesideImpl>(), rows_on_device(kRows), rows_on_device(kRows), own);
+  });
+  CHECK(fake_nccl().destroyed == 2);  // one per GPU
 }
