@@ -90,7 +90,7 @@ void check_goes_on(const Run& run, std::span<const int> from) {
 
 }  // namespace
 
-TEST_CASE("LeNet goes on from every step of forty with the same bits") {
+TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][slow]") {
   std::vector<int> every(40);
   for (int step = 0; step < 40; ++step) every[static_cast<size_t>(step)] = step;
   for (const int world : {1, 2, 4}) {
