@@ -22,8 +22,6 @@ namespace fs = std::filesystem;
 
 namespace {
 
-std::string hash_in(const std::string& out) { return found_in(out, "weights sha256: ([0-9a-f]{64})\n"); }
-
 const std::set<std::string> kTimes = {"step_ms",   "images_per_second", "resident_bytes",
                                       "data_ms",   "compute_ms",        "sync_ms",
                                       "update_ms", "train_seconds",     "test_seconds"};

@@ -90,4 +90,9 @@ inline std::string found_in(const std::string& text, const std::string& pattern)
   return std::regex_search(text, match, std::regex(pattern)) ? match[1].str() : "";
 }
 
+// The weights' hash that the program has printed.
+inline std::string hash_in(const std::string& out) {
+  return found_in(out, "weights sha256: ([0-9a-f]{64})\n");
+}
+
 }  // namespace lockstep::testing

@@ -17,8 +17,6 @@ namespace {
 
 Words on_devices(const std::string& list) { return {"--devices", list}; }
 
-std::string hash_in(const std::string& out) { return found_in(out, "weights sha256: ([0-9a-f]{64})\n"); }
-
 // One replica in each of two processes, without end.
 std::vector<Process> endless(const Words& words) {
   return small_world(Words{"--epochs", "1000000", "--log-every", "1"} + words,

@@ -13,7 +13,7 @@ using nlohmann::json;
 
 namespace {
 
-struct Values {
+struct RecipeValues {
   std::string recipe;
   std::string model;   // with its number of parameters
   std::string starts;  // the initial weights
@@ -23,7 +23,7 @@ struct Values {
   std::string rest;    // of the plan's line on training, after the rate
 };
 
-const std::vector<Values> kRecipes = {
+const std::vector<RecipeValues> kRecipes = {
     {"lenet-scratch", "lenet, 129,068 parameters", "weights N(0, .01), biases 0", 256, .2, false, ""},
     {"resnet18-pytorch", "resnet18, 11,175,818 parameters", "weights N(0, .01), biases as torch draws them",
      256, .1, true, ""},
