@@ -64,6 +64,17 @@ endfunction()
 add_custom_target(cuda_tests)
 add_custom_target(cuda_only_tests)
 
+# lockstep_give_program(test...): the cases of these executables start the program, whose path is LOCKSTEP_PROGRAM. Skips those
+# that this build leaves out.
+function(lockstep_give_program)
+  foreach(test IN LISTS ARGN)
+    if(TARGET ${test})
+      target_compile_definitions(${test} PRIVATE LOCKSTEP_PROGRAM="$<TARGET_FILE:lockstep_cli>")
+      add_dependencies(${test} lockstep_cli)
+    endif()
+  endforeach()
+endfunction()
+
 # lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): adds a script as one ctest
 # test. Exit code 77 means skipped; the last line of output then gives the reason.
 function(lockstep_add_script_test)
