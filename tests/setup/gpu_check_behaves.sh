@@ -2,7 +2,6 @@
 # gpu_check_behaves.sh CASE: runs scripts/gpu_check.sh in a copy of the scripts, with a fake GPU, build,
 # tests, program and Python torch, and checks what it runs, reports and leaves behind.
 source "$(dirname "$0")/stand_ins.sh"
-unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_BUNDLE LOCKSTEP_DATA LOCKSTEP_GPU_SECONDS
 tree=$work/tree report=$work/report
 if ! python3=$(type -P python3); then
   echo "skipped: the report is made by python3, which is not here"

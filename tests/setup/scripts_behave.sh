@@ -3,7 +3,6 @@
 # need the network (apt-get, pip, uname, sudo, ...), and checks what they print, run and leave behind.
 source "$(dirname "$0")/stand_ins.sh"
 export XDG_CACHE_HOME=$work/cache LOCKSTEP_BUILD_CUDA=off
-unset LOCKSTEP_BUILD_TORCH LOCKSTEP_BUILD_TESTS
 cpu=$XDG_CACHE_HOME/lockstep/torch-2.15.0-cpu
 
 # Hides all other commands of the machine.
@@ -284,7 +283,7 @@ case_install_refusals() {  # before anything is fetched
 }
 case_bundle() {
   local folder=$work/bundle libraries="-lfmt -lz -lcrypto"
-  if [ -n "${LOCKSTEP_BUILD_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
+  if [ -n "${BUILT_WITH_BUNDLE:-}" ] || [ ! -e /usr/share/datasets/fashion-mnist ]; then
     echo "skipped: bundles are made of Debian's packages, which are not in use here"
     exit 77
   fi

@@ -1,6 +1,8 @@
 # Sourced by the tests of scripts: a scratch folder, fake commands, and checks of output.
 # shellcheck shell=bash
 set -euo pipefail
+# Scripts read these, and the caller's may be set: a build of all tests compiles in larger batches, for example.
+for name in ${!LOCKSTEP_@}; do unset "$name"; done
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
