@@ -3,9 +3,9 @@
 
 A command is a line of a block marked `sh` that begins with `lockstep` or `./scripts/run.sh`, or inline code that does
 and has a flag. scripts/experiments.py runs the commands of docs/experiments.md and compares what they print. The
-commands of a page run in its order in one folder, since some read what others have written. Data are synthetic, and
-sizes are replaced by small ones. A command for GPUs may end with 0 or 5, `data verify` with 0 or 3, `doctor` with
-0 or 1; any other one must end with 0.
+commands of a page run in its order in one folder, since some read what others have written. Data are synthetic, sizes
+are replaced by small ones, and bf16 by fp32 on a CPU without AVX-512, where it takes minutes. A command for GPUs may end
+with 0 or 5, `data verify` with 0 or 3, `doctor` with 0 or 1; any other one must end with 0.
 
 Not run here, but by tests/launchers with the words of the page: a command with --rank, which waits for other processes,
 and lockstep under other launchers (torchrun, mpirun, srun).
@@ -34,6 +34,8 @@ SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, LIMIT_TEST=64, BATCH_SIZE=16, LI
 # For flags that a command gives.
 SMALLER = {"--batch-size": "16", "--limit-train": "256", "--limit-test": "64", "--epochs": "2", "--limit-steps": "1",
            "--repeat": "3", "--threads": "1", "--min-bytes": "1K", "--max-bytes": "32K"}
+if "avx512f" not in pathlib.Path("/proc/cpuinfo").read_text():
+    SMALLER["--precision"] = "fp32"
 WRITES = ("--save", "--metrics", "--trace", "--json", "--output", "plot", ">")
 GPU_REFUSED = 5  # exit code: no such device
 DATA_MISSING = 3  # exit code: the data set is not installed

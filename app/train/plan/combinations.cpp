@@ -97,6 +97,10 @@ bool any_gpu(std::span<const torch::Device> devices) {
   return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cuda(); });
 }
 
+bool any_cpu(std::span<const torch::Device> devices) {
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
+}
+
 void check_invariant(int replicas) {
   if (kMicroShards % replicas == 0) return;
   throw UsageError(

@@ -17,6 +17,7 @@ namespace lockstep {
 void check_combinations(const TrainFlags& options, const Recipe& recipe);
 
 bool any_gpu(std::span<const torch::Device> devices);
+bool any_cpu(std::span<const torch::Device> devices);
 
 // Throws UsageError unless --invariant works with this number of replicas.
 void check_invariant(int replicas);

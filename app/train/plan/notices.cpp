@@ -5,10 +5,13 @@
 #include <algorithm>
 #include <numeric>
 
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/models/factory.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/cpu/capability.h>
 
 namespace lockstep {
 namespace {
@@ -36,6 +39,14 @@ std::optional<std::string> rate_notice(const TrainPlan& plan) {
       name_of(kOptimizerNames, plan.trainer.replica.optimizer.kind));
 }
 
+std::optional<std::string> bf16_notice(const TrainPlan& plan) {
+  if (!any_cpu(plan.trainer.devices) || plan.trainer.replica.precision != Precision::kBf16 ||
+      stays_in_fp32(plan.spec(), torch::kCPU) || has_capability(CpuCapability::kAvx512))
+    return std::nullopt;
+  return "--precision bf16 on a CPU without AVX-512: torch computes convolutions in bf16 many times slower "
+         "than in fp32 there";
+}
+
 std::vector<std::string> batch_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
   const auto shards = step_sizes(plan);
@@ -59,6 +70,7 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 std::vector<std::string> machine_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
   if (auto notice = threads_notice(plan.trainer.threads)) notices.push_back(std::move(*notice));
+  if (auto notice = bf16_notice(plan)) notices.push_back(std::move(*notice));
   if (auto notice = peer_notice(plan.trainer.devices)) notices.push_back(std::move(*notice));
   return notices;
 }

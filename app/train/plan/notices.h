@@ -15,10 +15,13 @@ std::optional<std::string> threads_notice(int threads);
 // A learning rate far above the recipe's for this optimizer.
 std::optional<std::string> rate_notice(const TrainPlan& plan);
 
+// bf16 on a CPU that has no instructions for it. LeNet computes in fp32 there.
+std::optional<std::string> bf16_notice(const TrainPlan& plan);
+
 // Replicas without images, and more micro-batches than images, in a full batch.
 std::vector<std::string> batch_notices(const TrainPlan& plan);
 
-// Warnings about this machine: too many threads, GPUs that cannot read each other's memory.
+// Warnings about this machine: too many threads, slow bf16, GPUs that cannot read each other's memory.
 std::vector<std::string> machine_notices(const TrainPlan& plan);
 
 }  // namespace lockstep

@@ -64,16 +64,12 @@ std::string training_text(const TrainPlan& plan) {
   return text + fmt::format(", seed {}", plan.seed);
 }
 
-bool on_cpus(const TrainPlan& plan) {
-  const auto& devices = plan.trainer.devices;
-  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-}
-
 std::string arithmetic_text(const TrainPlan& plan) {
   const auto precision = plan.trainer.replica.precision;
   std::string text(name_of(kPrecisionNames, precision));
   if (precision == Precision::kBf16) text += " in layers that gain by it, weights and sums in fp32";
-  if (precision == Precision::kBf16 && on_cpus(plan) && stays_in_fp32(plan.spec(), torch::kCPU)) {
+  if (precision == Precision::kBf16 && any_cpu(plan.trainer.devices) &&
+      stays_in_fp32(plan.spec(), torch::kCPU)) {
     text += fmt::format("; {} in fp32 on CPUs, which is faster", plan.model);
   }
   if (plan.kernels == Kernels::kTorch) text += "; torch's kernels only";
@@ -137,7 +133,7 @@ std::string gradients_text(const TrainPlan& plan) {
 std::string devices_text(const TrainPlan& plan) {
   const auto& devices = plan.trainer.devices;
   auto text = fmt::format("{}: {}", to_string(devices), counted(plan.local_size(), "replica"));
-  if (on_cpus(plan)) {
+  if (any_cpu(plan.trainer.devices)) {
     const auto* each = plan.local_size() > 1 ? " each" : "";
     text += fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
   }

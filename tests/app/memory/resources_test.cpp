@@ -3,9 +3,11 @@
 #include <filesystem>
 #include <iterator>
 
+#include <lockstep/support/cpu/capability.h>
 #include <lockstep/tests/app/train_process.h>
 #include <lockstep/tests/skip.h>
 
+using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
@@ -57,6 +59,19 @@ TEST_CASE("more threads than cores, or a rate far above the recipe's, give a war
   CHECK(warnings({"--optimizer", "adamw"}).empty());
   CHECK_THAT(warnings({"--optimizer", "adamw", "--lr", ".2"}),
              ContainsSubstring("0.2 is 200 times the 0.001 that lenet-scratch uses with adamw"));
+}
+
+TEST_CASE("bf16 on a CPU without AVX-512 gives a warning, unless the model computes in fp32 there") {
+  const auto warns = [](const Words& words) {
+    const auto result =
+        run_process(train(words + Words{"--precision", "bf16", "--devices", "cpu", "--dry-run"}));
+    CHECK(result.exit_code == 0);
+    return result.err.find("warning: --precision bf16 on a CPU without AVX-512") != std::string::npos;
+  };
+  const bool slow = !has_capability(CpuCapability::kAvx512);
+  CHECK_FALSE(warns({}));
+  CHECK(warns({"--kernels", "torch"}) == slow);
+  CHECK(warns({"--recipe", "resnet18-pytorch"}) == slow);
 }
 
 #ifndef __SANITIZE_ADDRESS__  // it has stacks of its own, and frees memory late

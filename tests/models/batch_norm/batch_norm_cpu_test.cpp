@@ -178,6 +178,7 @@ TEST_CASE("ResNet-18 by lockstep's kernels in fp32 is no further from double tha
 TEST_CASE(
     "ResNet-18 by lockstep's kernels in bfloat16 is no further from double than by torch's under autocast",
     "[cpu][slow]") {
+  NEEDS_CAPABILITY(CpuCapability::kAvx512);  // torch's convolutions in bfloat16 take minutes without it
   check_no_further_from_double(Initialization::kNormal, /*seeds=*/3, /*autocast=*/true);
   check_no_further_from_double(Initialization::kTorch, /*seeds=*/9,
                                /*autocast=*/true);  // a tenth closer to double
