@@ -140,8 +140,14 @@ void KeptRun::fit_to(const TrainPlan& plan, const TrainFlags& options) {
   check_same_run(saved.plan, planned, options.resume_anyway);
   counts_anew = count_steps_anew(saved, planned);
   if (!counts_anew) return;
+  const auto output = named_output(options);
+  if (!output && plan.world.place.max_restarts > 0) {
+    throw UsageError(
+        "--resume-anyway batch-size goes on in a new folder, which a restart by the launcher would not find",
+        "name the new folder: --output DIR");
+  }
   // Its checkpoints are ordered by their steps.
-  if (const auto output = named_output(options); output && is_own_folder(*found, *output)) {
+  if (output && is_own_folder(*found, *output)) {
     throw UsageError(
         fmt::format(
             "'{}' has a run whose steps are batches of {}, this one has {}: it needs a folder of its own",

@@ -35,7 +35,8 @@ struct KeptRun {
   void find_after_restart(TrainFlags& options);
 
   // Throws WeightsError if this run would train differently from the checkpoint's. With another batch size it
-  // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder.
+  // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder, or
+  // none while the launcher may start the run again.
   void fit_to(const TrainPlan& plan, const TrainFlags& options);
 
   // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,

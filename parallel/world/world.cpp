@@ -88,8 +88,9 @@ std::optional<World> torchrun(const Environment& environment) {
   auto world = place_of(variables, "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE");
   take_master(world, variables);
   world.store_runs = variables.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
-  world.restart =
-      variables.optional_number("TORCHELASTIC_RESTART_COUNT", 0, std::numeric_limits<int>::max()).value_or(0);
+  constexpr int kMax = std::numeric_limits<int>::max();
+  world.restart = variables.optional_number("TORCHELASTIC_RESTART_COUNT", 0, kMax).value_or(0);
+  world.max_restarts = variables.optional_number("TORCHELASTIC_MAX_RESTARTS", 0, kMax).value_or(0);
   world.run = fmt::format("{}/{}/{}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
                           variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                           variables.text(kTokenVariable).value_or(""));
@@ -257,7 +258,9 @@ World find_world(const WorldFlags& flags, const Environment& environment, const 
                         resolves);
   }
   if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags);
-  if (world && world->processes == 1) return {.restart = world->restart, .launcher = world->launcher};
+  if (world && world->processes == 1) {
+    return {.restart = world->restart, .max_restarts = world->max_restarts, .launcher = world->launcher};
+  }
   return world.value_or(World{});
 }
 

@@ -24,6 +24,7 @@ struct World {
   bool store_runs = false;  // the launcher serves the store; otherwise process 0 does
   std::string run = {};     // prefix of the store's keys: differs between runs and between restarts
   int restart = 0;          // how often the launcher has started all processes again
+  int max_restarts = 0;     // how often it does so at most
   std::string launcher =
       {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
 };

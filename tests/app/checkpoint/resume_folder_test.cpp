@@ -130,6 +130,13 @@ TEST_CASE("a run goes on with another batch size after an epoch, in a folder of 
   CHECK(refused.exit_code == 2);
   CHECK_THAT(refused.err, ContainsSubstring("it needs a folder of its own"));
 
+  // A restart would go on from the first run again.
+  auto under_launcher = train(changed);
+  under_launcher.environment.insert({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"TORCHELASTIC_MAX_RESTARTS", "1"}});
+  const auto unnamed = run_process(under_launcher);
+  CHECK(unnamed.exit_code == 2);
+  CHECK_THAT(unnamed.err, ContainsSubstring("name the new folder: --output DIR"));
+
   const auto result = run_process(train(changed + Words{"--output", second, "--log-every", "1"}));
   INFO(result.err);
   REQUIRE(result.exit_code == 0);

@@ -16,7 +16,7 @@ namespace lockstep {
 
 inline auto fields_of(const World& world) {
   return std::tie(world.process, world.processes, world.local_process, world.local_processes, world.host,
-                  world.port, world.store_runs, world.run, world.launcher);
+                  world.port, world.store_runs, world.run, world.restart, world.max_restarts, world.launcher);
 }
 
 inline bool operator==(const World& a, const World& b) { return fields_of(a) == fields_of(b); }

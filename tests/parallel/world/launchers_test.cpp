@@ -29,6 +29,7 @@ TEST_CASE("torchrun tells the place, the local place, the master, and that its a
                        .port = 29511,
                        .store_runs = true,
                        .run = "night/0/",
+                       .max_restarts = 3,
                        .launcher = "torchrun"};
   CHECK(world_in(torchrun_variables()) == expected);
 }
@@ -45,9 +46,10 @@ TEST_CASE("a restart by torchrun is another run") {
   const auto restarted = with(torchrun_variables(), {{"TORCHELASTIC_RESTART_COUNT", "2"}});
   CHECK(world_in(restarted).run == "night/2/");
   CHECK(world_in(restarted).restart == 2);
-  CHECK(world_in(with(restarted,
-                      {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}}))
-            .restart == 2);
+  const auto alone = world_in(
+      with(restarted, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}}));
+  CHECK(alone.restart == 2);
+  CHECK(alone.max_restarts == 3);
   const Variables bare{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
   CHECK(world_in(bare).run == "/0/");
 }
@@ -92,6 +94,8 @@ TEST_CASE("lockstep launch tells as torchrun does, and a secret that is part of 
                        .port = 40123,
                        .store_runs = true,
                        .run = "launch/1/0123456789abcdef",
+                       .restart = 1,
+                       .max_restarts = 1,
                        .launcher = "lockstep launch"};
   CHECK(world_in(variables) == expected);
   CHECK(refusal(without(variables, "WORLD_SIZE")) ==
