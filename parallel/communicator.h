@@ -51,7 +51,7 @@ class Work {
 // calling thread's current stream. wait() throws all errors, such as UsageError for a wrong argument or a
 // mismatch between the ranks of this process, and PeerError when another process is lost. After an error
 // every collective of every rank of this process fails with it; other processes notice when it leaves, or by
-// their time-outs. Between processes calls are not compared: if they differ, the result is wrong or a
+// their timeouts. Between processes calls are not compared: if they differ, the result is wrong or a
 // PeerError.
 class Endpoint {
  public:

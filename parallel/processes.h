@@ -34,7 +34,7 @@ class Processes {
   virtual std::chrono::milliseconds timeout() const { return kPeerTimeout; }
 
   // Returns the texts of all processes, by process. Waits until every process has called it. Throws PeerError
-  // when one does not within the time-out.
+  // when one does not within the timeout.
   virtual std::vector<std::string> gather(const std::string& own) = 0;
 
   // For communicators: opens channels, each with its own order of collectives. Throws as

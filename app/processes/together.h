@@ -11,7 +11,7 @@ namespace lockstep {
 
 // Runs `action` in every process and returns the results of all, by process. If it fails in one process, all
 // throw with the same exit code: that process its own error, the others one that names it. So bad input ends
-// all at once, and none waits until the time-out. Throws UsageError if processes run different versions of
+// all at once, and none waits until the timeout. Throws UsageError if processes run different versions of
 // the program, and PeerError if one does not answer.
 std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
                                              const std::function<nlohmann::ordered_json()>& action);

@@ -11,7 +11,7 @@ namespace lockstep {
 // All processes post the same collectives in the same order, on tensors of the same shape and dtype that are
 // contiguous and on a CPU. Posting returns at once, so that several channels work side by side. Use a channel
 // from one thread at a time. A future's get() returns when the result is there, and throws PeerError when
-// the collective failed or passed the time-out, or the error given to abort(). Do not touch the tensors
+// the collective failed or passed the timeout, or the error given to abort(). Do not touch the tensors
 // before. After an error the channel cannot be used.
 class Channel {
  public:

@@ -1,5 +1,5 @@
 """faults.py PROGRAM LOOP [TRIALS] [SEED]: in each trial one of two to four processes fails in the middle of a run.
-Every other one must name it and leave with code 10: within 5 seconds of its end, or of the time-out if it was stopped.
+Every other one must name it and leave with code 10: within 5 seconds of its end, or of the timeout if it was stopped.
 Then nothing may be left running. PROGRAM trains and is killed or stopped from outside; LOOP (faulty_loop.cpp) fails by
 itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the environment overrides TRIALS."""
 
@@ -17,7 +17,7 @@ from training import endless_training
 
 TIMEOUT = {"stop": 8}  # seconds by fault; processes must also start within this time of each other
 LONG_TIMEOUT = 60  # where it does not matter
-ENDED_WITHIN = 5  # seconds after a process has ended, or after the time-out
+ENDED_WITHIN = 5  # seconds after a process has ended, or after the timeout
 LAUNCH_ENDS_WITHIN = 15  # it waits for others that have lost one, and from SIGTERM to SIGKILL
 SILENT = r"process {process} of {count} \([^()]*pid {pid}\) does not answer(, nor does the store that it serves)?: "
 BLAMED = {"error": r"process {process} failed first: the fault of process {process}",

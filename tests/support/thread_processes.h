@@ -6,7 +6,7 @@
 //   });
 //
 // Channels work in memory. A collective happens when the last process posts it; a sum is taken in the order
-// of processes. There is no time-out: only vanish(), abort() and the destruction of a channel end a wait.
+// of processes. There is no timeout: only vanish(), abort() and the destruction of a channel end a wait.
 // Peers do not notice an aborted channel, as if the process still ran; a destroyed one ends their waits with
 // a PeerError, as if the process had left. What breaks a channel's rules, or differs between processes, is a
 // std::logic_error.

@@ -53,7 +53,7 @@ void require_all(const ProcessStore& store, const World& world, const std::vecto
   if (missing.empty()) return;
   throw PeerError(
       fmt::format("{} did not answer within {}", name_processes(missing, world.processes), in_seconds(limit)),
-      "it ended, hangs or is slower than the time-out: see its own message");
+      "it ended, hangs or is slower than the timeout: see its own message");
 }
 
 }  // namespace

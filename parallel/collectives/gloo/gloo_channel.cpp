@@ -1,6 +1,6 @@
 // Each channel has a ProcessGroupGloo of its own, since a group matches the collectives of the processes by a
 // counter of its own, and runs them one after the other in a thread of its own. That thread may wait for a
-// peer for the whole time-out, so nothing else ever waits for it: when a collective ends it fulfils a
+// peer for the whole timeout, so nothing else ever waits for it: when a collective ends it fulfils a
 // promise, and after an error the group is abandoned.
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 
@@ -23,7 +23,7 @@ namespace {
 using GlooGroup = c10::intrusive_ptr<c10d::ProcessGroupGloo>;
 
 constexpr const char* kPeerHint = "another process ended, hangs or cannot be reached: see its own message";
-constexpr std::chrono::seconds kConnectGrace{10};  // over Gloo's own time-out
+constexpr std::chrono::seconds kConnectGrace{10};  // over Gloo's own timeout
 
 struct GlooType {
   torch::ScalarType type;

@@ -33,7 +33,7 @@ struct GlooChannel {
 };
 
 // Connects to the same channel of all other processes. Throws DeviceError when this process cannot listen on
-// the address, and PeerError when the others cannot be reached within the time-out, or are given up.
+// the address, and PeerError when the others cannot be reached within the timeout, or are given up.
 GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const GlooChannelOptions& options);
 
 }  // namespace lockstep

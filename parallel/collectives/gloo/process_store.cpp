@@ -157,7 +157,7 @@ std::vector<std::string> ProcessStore::get(const Keys& keys) const {
   });
 }
 
-// c10d's own wait() prints warnings when its time-out passes.
+// c10d's own wait() prints warnings when its timeout passes.
 bool ProcessStore::wait(const Keys& keys, milliseconds limit) const {
   const auto end = std::chrono::steady_clock::now() + limit;
   for (auto pause = kFirstPause; !has(keys); pause = std::min(2 * pause, kLastPause)) {

@@ -21,7 +21,7 @@ class ProcessStore {
   using Keys = std::vector<std::string>;
 
   // Throws DeviceError that names host and port when the store cannot be served, or not be reached within the
-  // time-out. The server listens on the loopback interface if all processes are known to be on one host or
+  // timeout. The server listens on the loopback interface if all processes are known to be on one host or
   // meet at a loopback address; else on `listen`; if that is empty on the master's address, or on all
   // interfaces when the master is given by name, which may mean another address on another host.
   ProcessStore(const World& world, const std::string& listen, std::chrono::milliseconds timeout);

@@ -21,7 +21,7 @@ Presence own_presence(const World& world);
 
 // Takes this process's place and returns what all processes say, by process. Throws DeviceError when two
 // processes claim one place or count different worlds, the same in every process that still waits; and when
-// some do not come within the time-out, which it names.
+// some do not come within the timeout, which it names.
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
                                 std::chrono::milliseconds timeout);
 

@@ -38,7 +38,7 @@ Socket listen_on(const std::string& address, uint16_t port);
 uint16_t port_of(const Socket& socket);
 
 // Returns when somebody listens there. Throws DeviceError that names host and port when nobody does within
-// the time-out; after ten seconds if the name does not resolve, which it may do only a moment after the start
+// the timeout; after ten seconds if the name does not resolve, which it may do only a moment after the start
 // of a cluster's job.
 void wait_for_listener(const std::string& host, uint16_t port, std::chrono::milliseconds timeout);
 

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kMostPlaces = 3;  // processes that are named with their pids
 constexpr const char* kSilentHint =
     "see its last output, and whether the system killed it, for want of memory for example (dmesg); if it is "
-    "only slow use a longer time-out";
+    "only slow use a longer timeout";
 
 // The report of this kind that came first; null: none.
 const FailureReport* first_report(const FailureReports& reports, ReportKind kind) {
@@ -179,7 +179,7 @@ Verdict judge(const FailureReports& reports, const std::vector<Presence>& proces
     const auto what = fmt::format("{} {}", with_places(busy, processes),
                                   busy.size() == 1 ? "answers but takes no part: it still computes, or hangs"
                                                    : "answer but take no part: they still compute, or hang");
-    return blame(busy, what, reports, "if a process is only slow use a longer time-out");
+    return blame(busy, what, reports, "if a process is only slow use a longer timeout");
   }
   return blame_nobody(reports);
 }

@@ -11,7 +11,7 @@
 namespace lockstep {
 
 enum class ReportKind {
-  kWaits,  // for others: a collective has failed or passed its time-out, or was under way when one reported
+  kWaits,  // for others: a collective has failed or passed its timeout, or was under way when one reported
   kBusy,   // it waits for nobody
   kError,  // it ends by an error of its own
   kLeft,   // it was done, and has left

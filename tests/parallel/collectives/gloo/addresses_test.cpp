@@ -91,7 +91,7 @@ TEST_CASE("a listener without an address takes connections from all interfaces")
   CHECK_NOTHROW(wait_for_listener("127.0.0.1", port_of(listener), std::chrono::seconds(30)));
 }
 
-TEST_CASE("a listener is waited for, and missed within the time-out") {
+TEST_CASE("a listener is waited for, and missed within the timeout") {
   const auto port = free_loopback_port();
   const auto message =
       message_of<DeviceError>([&] { wait_for_listener("127.0.0.1", port, std::chrono::milliseconds(100)); });

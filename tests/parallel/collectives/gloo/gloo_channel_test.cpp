@@ -215,7 +215,7 @@ TEST_CASE("a process that leaves ends the collectives of the others, which name 
   CHECK(second == first);
 }
 
-TEST_CASE("a collective that another process never posts ends with the time-out") {
+TEST_CASE("a collective that another process never posts ends with the timeout") {
   const auto error =
       run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
   CHECK_THAT(

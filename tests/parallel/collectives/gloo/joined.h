@@ -57,7 +57,7 @@ inline std::vector<std::exception_ptr> call_side_by_side(const Calls& calls) {
 }
 
 // The first connection of c10d asks the name servers for a name, and gives up asking if none answers. No
-// test's time-out is to pass meanwhile.
+// test's timeout is to pass meanwhile.
 inline void ask_name_servers_before() {
   static const bool kAsked = (StoreServer(), true);
   static_cast<void>(kAsked);
@@ -85,7 +85,7 @@ inline std::vector<World> worlds_of(int count) {
   return worlds;
 }
 
-// Runs two processes with a time-out of a second. Process 1 is silent once all channels are open. Returns
+// Runs two processes with a timeout of a second. Process 1 is silent once all channels are open. Returns
 // what task(channel, processes), in process 0, has thrown. (A name server that is slow can make them miss
 // each other: then they try again.)
 using TaskBesideSilence = std::function<void(Channel& channel, Processes& processes)>;

@@ -58,7 +58,7 @@ TEST_CASE("a silent process is to blame, and not those that left on its account"
   CHECK(one.text ==
         "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
         "16 of 5 int64 for 0.2 s");
-  CHECK(one.hint.find("use a longer time-out") != std::string::npos);
+  CHECK(one.hint.find("use a longer timeout") != std::string::npos);
 
   const auto first = judged({std::nullopt, waits(0), simply(ReportKind::kBusy)});
   CHECK(first.blamed == Blamed{0});
