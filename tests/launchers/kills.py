@@ -75,7 +75,9 @@ class Run:
         return found and found[1], [timeless(json.loads(line)) for line in lines]
 
     def temporary(self):
-        return [path for path in self.folder.rglob("*") if re.search(r"^\.|tmp|damaged", path.name)]
+        """Another process may be writing and deleting meanwhile: os.walk() passes over folders that vanish."""
+        return [os.path.join(folder, name) for folder, folders, files in os.walk(self.folder)
+                for name in folders + files if re.search(r"^\.|tmp|damaged", name)]
 
     def check(self, out, whole):
         weights, metrics = self.result(out)
