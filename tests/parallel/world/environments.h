@@ -24,8 +24,8 @@ inline bool operator==(const World& a, const World& b) { return fields_of(a) == 
 inline std::ostream& operator<<(std::ostream& out, const World& world) {
   return out << world.process << " of " << world.processes << ", on its host " << world.local_process
              << " of " << world.local_processes << ", at '" << world.host << "' port " << world.port
-             << (world.store_runs ? " (served)" : "") << ", run '" << world.run << "', launcher '"
-             << world.launcher << "'";
+             << (world.store_runs ? " (served)" : "") << ", run '" << world.run << "', restart "
+             << world.restart << " of " << world.max_restarts << ", launcher '" << world.launcher << "'";
 }
 
 namespace testing {
