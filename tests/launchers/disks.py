@@ -10,7 +10,7 @@ import subprocess
 import sys
 
 from processes import Running, fail, run_test, skip, until
-from training import SIZES
+from training import SIZES, temporary_files
 
 IN_NAMESPACE = "LAUNCHERS_TEST_NAMESPACE"
 ENOUGH = 20  # steps of the run that goes on
@@ -51,7 +51,7 @@ def check_failed(running, run, why):
 
 
 def check_clean(run):
-    if left := [path for path in run.rglob("*") if re.search(r"^\.|tmp|damaged", path.name)]:
+    if left := temporary_files(run):
         fail(f"left behind: {left}")
 
 

@@ -15,7 +15,7 @@ import sys
 import time
 
 from processes import PATIENCE, Running, fail, marked, run_test, started, until
-from training import SIZES
+from training import SIZES, temporary_files
 
 KILLS = 10
 MOST_KILLS = 50  # of one run
@@ -74,14 +74,9 @@ class Run:
         lines = (self.folder / "metrics.jsonl").read_text().splitlines()
         return found and found[1], [timeless(json.loads(line)) for line in lines]
 
-    def temporary(self):
-        """Another process may be writing and deleting meanwhile: os.walk() passes over folders that vanish."""
-        return [os.path.join(folder, name) for folder, folders, files in os.walk(self.folder)
-                for name in folders + files if re.search(r"^\.|tmp|damaged", name)]
-
     def check(self, out, whole):
         weights, metrics = self.result(out)
-        if left := self.temporary():
+        if left := temporary_files(self.folder):
             fail(f"left behind: {left}")
         steps = [(line["epoch"] - 1) * STEPS_PER_EPOCH + line["step"] for line in metrics if line["event"] == "step"]
         if steps != self.steps():
@@ -123,7 +118,7 @@ class Killer:
         wait(running, known, step + BEHIND, self.chance.uniform(0, BEHIND * self.step_seconds))
 
     def note_save(self):
-        self.saving += bool(self.run.temporary())
+        self.saving += bool(temporary_files(self.run.folder))
 
     def kill_alone(self):
         for life in range(self.kills):

@@ -1,5 +1,6 @@
 """A small training of LeNet, what it must print in several processes, and the commands of docs/scaling-out.md."""
 
+import os
 import pathlib
 import re
 import shlex
@@ -27,6 +28,13 @@ def hash_alone(program, replicas):
     out = Running([program, *SIZES, *EXACT, "--devices", f"cpux{replicas}"]).end()
     found = re.search(r"^weights sha256: ([0-9a-f]{64})$", out, re.M)
     return found[1] if found else fail("a process alone has printed no hash")
+
+
+def temporary_files(run):
+    """What a save that was cut leaves in a run's folder. A process may be writing and deleting meanwhile: os.walk()
+    passes over folders that vanish."""
+    return [os.path.join(folder, name) for folder, folders, files in os.walk(run)
+            for name in folders + files if re.search(r"^\.|tmp|damaged", name)]
 
 
 def once(out, pattern):
