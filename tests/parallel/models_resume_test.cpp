@@ -19,7 +19,7 @@ namespace {
 
 struct Run {
   std::string model;
-  int64_t batch = 0;
+  int64_t batch = 16;
   int steps = 0;
   int world = 1;
   OptimizerKind optimizer = OptimizerKind::kSgd;
@@ -89,15 +89,7 @@ void check_goes_on(const Run& run, std::span<const int> from) {
   CHECK_FALSE(same_weights(weights.at(1)[0], weights.at(2)[0]));
 }
 
-void check_resnet18_goes_on(int world, OptimizerKind optimizer, Precision precision) {
-  check_goes_on({.model = "resnet18",
-                 .batch = 16,
-                 .steps = 12,
-                 .world = world,
-                 .optimizer = optimizer,
-                 .precision = precision},
-                std::vector{0, 1, 4, 9});
-}
+const std::vector<int> kResNet18Steps = {0, 1, 4, 9};
 
 }  // namespace
 
@@ -107,25 +99,23 @@ TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][sl
   for (const int world : {1, 2, 4}) {
     for (const auto optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
       for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
-        check_goes_on({.model = "lenet",
-                       .batch = 16,
-                       .steps = 40,
-                       .world = world,
-                       .optimizer = optimizer,
-                       .precision = precision},
-                      every);
+        check_goes_on(
+            {.model = "lenet", .steps = 40, .world = world, .optimizer = optimizer, .precision = precision},
+            every);
       }
     }
   }
 }
 
 TEST_CASE("ResNet-18 goes on with the same bits", "[cpu][slow]") {
-  check_resnet18_goes_on(1, OptimizerKind::kSgd, Precision::kFp32);
-  check_resnet18_goes_on(2, OptimizerKind::kAdamW, Precision::kFp32);
-  check_resnet18_goes_on(4, OptimizerKind::kSgd, Precision::kFp32);
+  check_goes_on({.model = "resnet18", .steps = 12}, kResNet18Steps);
+  check_goes_on({.model = "resnet18", .steps = 12, .world = 2, .optimizer = OptimizerKind::kAdamW},
+                kResNet18Steps);
+  check_goes_on({.model = "resnet18", .steps = 12, .world = 4}, kResNet18Steps);
 }
 
 TEST_CASE("ResNet-18 in bfloat16 goes on with the same bits", "[cpu][slow]") {
   NEEDS_CAPABILITY(CpuCapability::kAvx512);  // torch's convolutions in bfloat16 take minutes without it
-  check_resnet18_goes_on(2, OptimizerKind::kSgd, Precision::kBf16);
+  check_goes_on({.model = "resnet18", .steps = 12, .world = 2, .precision = Precision::kBf16},
+                kResNet18Steps);
 }

@@ -15,7 +15,7 @@ std::optional<std::string> threads_notice(int threads);
 // A learning rate far above the recipe's for this optimizer.
 std::optional<std::string> rate_notice(const TrainPlan& plan);
 
-// bf16 on a CPU that has no instructions for it. LeNet computes in fp32 there.
+// bf16 on a CPU without AVX-512, unless the model computes in fp32 there.
 std::optional<std::string> bf16_notice(const TrainPlan& plan);
 
 // Replicas without images, and more micro-batches than images, in a full batch.
