@@ -4,7 +4,9 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <csignal>
 #include <string_view>
 #include <utility>
 
@@ -15,6 +17,20 @@ namespace {
 
 std::mutex block_mutex;  // of all that is drawn or written above
 LiveBlock* shown_block = nullptr;
+
+// For the handler of Ctrl-Z.
+std::atomic<int> drawn_on = -1;         // the terminal of the block that is drawn; -1: none is
+std::atomic<pid_t> drawing_group = 0;   // must have the terminal
+std::atomic<bool> drawing_now = false;  // a thread draws or erases: the stop comes when it is done
+std::atomic<bool> stop_wanted = false;  // from SIGTSTP until the process goes on: nothing is drawn
+std::atomic<bool> stopping = false;     // one thread stops the process
+static_assert(std::atomic<int>::is_always_lock_free && std::atomic<bool>::is_always_lock_free);
+
+// Async-signal-safe. A terminal that does not control this process has no foreground group.
+bool has_terminal(int fd, pid_t group) {
+  const pid_t foreground = ::tcgetpgrp(fd);
+  return foreground < 0 || foreground == group;
+}
 
 // In one call if possible, so that a signal's message does not get into the middle.
 void write_to(int fd, std::string_view text) {
@@ -35,16 +51,71 @@ std::string drawing_of(const std::vector<std::string>& lines) {
   return text;
 }
 
+void on_stop(int);
+
+void handle_stop(void (*handler)(int)) {
+  struct sigaction action {};
+  action.sa_handler = handler;
+  action.sa_flags = SA_RESTART;
+  sigaction(SIGTSTP, &action, nullptr);
+}
+
+// Erases the block and stops the process, as SIGTSTP does without a handler. Async-signal-safe.
+void erase_and_stop() {
+  if (!stop_wanted || stopping.exchange(true)) return;
+  if (const int fd = drawn_on.exchange(-1); fd >= 0 && has_terminal(fd, drawing_group)) {
+    write_to(fd, kEraseBlock);
+  }
+  InterruptGuard::begin_message_with(nullptr);
+  handle_stop(SIG_DFL);
+  sigset_t stop, before;
+  sigemptyset(&stop);
+  sigaddset(&stop, SIGTSTP);
+  raise(SIGTSTP);
+  pthread_sigmask(SIG_UNBLOCK, &stop, &before);  // stops here, until SIGCONT
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  handle_stop(on_stop);
+  stop_wanted = false;
+  stopping = false;
+}
+
+// The handler of Ctrl-Z.
+void on_stop(int) {
+  const int error = errno;
+  stop_wanted = true;
+  if (!drawing_now) erase_and_stop();
+  errno = error;
+}
+
+// While it lives, SIGTSTP waits: it must not come between the look at who has the terminal and the drawing.
+// Blocking the signal would not do, since the kernel would hand it to another thread.
+class Drawing {
+ public:
+  Drawing() { drawing_now = true; }
+  ~Drawing() {
+    drawing_now = false;
+    erase_and_stop();
+  }
+  Drawing(const Drawing&) = delete;
+  Drawing& operator=(const Drawing&) = delete;
+
+  bool comes_too_late() const { return stop_wanted; }  // the handler has found nobody drawing
+};
+
 }  // namespace
 
 LiveBlock::LiveBlock(int fd, pid_t group) : fd_(fd), group_(group) {
   const std::lock_guard lock(block_mutex);
   shown_block = this;
+  drawing_group = group;
+  sigaction(SIGTSTP, nullptr, &stop_before_);
+  if (stop_before_.sa_handler == SIG_DFL) handle_stop(on_stop);
 }
 
 LiveBlock::~LiveBlock() {
   const std::lock_guard lock(block_mutex);
   wipe();
+  sigaction(SIGTSTP, &stop_before_, nullptr);
   shown_block = nullptr;
 }
 
@@ -61,12 +132,6 @@ void LiveBlock::erase() {
   lines_.clear();
 }
 
-// A terminal that does not control this process has no foreground group.
-bool LiveBlock::has_terminal() const {
-  const pid_t foreground = ::tcgetpgrp(fd_);
-  return foreground < 0 || foreground == group_;
-}
-
 LiveBlock::Size LiveBlock::size() const {
   winsize size{};
   if (::ioctl(fd_, TIOCGWINSZ, &size) != 0) return {};
@@ -76,19 +141,25 @@ LiveBlock::Size LiveBlock::size() const {
 // After a resize the next show() draws.
 void LiveBlock::draw() {
   if (lines_.empty() || InterruptGuard::noted()) return;
-  if (size() != made_for_) return wipe();
-  if (!has_terminal()) return wipe();
-  drawn_ = true;
+  if (size() != made_for_ || !write_block()) return wipe();
+  if (InterruptGuard::noted()) wipe();  // its message may have come before the drawing
+}
+
+bool LiveBlock::write_block() {
+  const Drawing drawing;
+  if (drawing.comes_too_late()) return true;
+  if (!has_terminal(fd_, group_)) return false;
+  drawn_on = fd_;
   InterruptGuard::begin_message_with(kEraseBlock.data());
   write_to(fd_, drawing_of(lines_));
-  if (InterruptGuard::noted()) wipe();  // its message may have come before the drawing
+  return true;
 }
 
 // What another group has the cursor of is not touched.
 void LiveBlock::wipe() {
-  if (drawn_ && has_terminal()) write_to(fd_, kEraseBlock);
+  const Drawing drawing;
+  if (drawn_on.exchange(-1) >= 0 && has_terminal(fd_, group_)) write_to(fd_, kEraseBlock);
   InterruptGuard::begin_message_with(nullptr);
-  drawn_ = false;
 }
 
 AboveBlock::AboveBlock(int fd) : lock_(block_mutex), concerned_(shown_block && ::isatty(fd)) {

@@ -4,6 +4,7 @@
 
 #include <sys/types.h>
 
+#include <csignal>
 #include <mutex>
 #include <string>
 #include <string_view>
@@ -20,7 +21,9 @@ inline constexpr std::string_view kEraseBlock = "\r\x1b[J";
 //
 // Nothing is drawn after InterruptGuard has noted a signal: its message erases the block. Nothing is drawn
 // either while another process group has the terminal, as when the shell has put the program into the
-// background. At most one block exists at a time. Thread-safe.
+// background. Ctrl-Z (SIGTSTP) erases the block before the process stops; it is drawn again by the next
+// show() or line above. A program that ignores or handles SIGTSTP keeps doing so. At most one block exists at
+// a time. Thread-safe.
 class LiveBlock {
  public:
   // fd: a terminal. group: the process group that must have the terminal.
@@ -41,16 +44,16 @@ class LiveBlock {
 
   using Size = std::pair<int, int>;  // columns, rows
 
-  bool has_terminal() const;
   Size size() const;
   void draw();
+  bool write_block();  // false: another group has the terminal
   void wipe();
 
   const int fd_;
   const pid_t group_;
   std::vector<std::string> lines_;
   Size made_for_{};  // the terminal's size when lines_ were shown: on another one they may not fit
-  bool drawn_ = false;
+  struct sigaction stop_before_ {};
 };
 
 // While it lives, whole lines can be written to `fd`: if that is a terminal, a block is erased before and

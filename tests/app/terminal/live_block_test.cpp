@@ -1,14 +1,10 @@
 // Lines drawn in place on a pseudo terminal, whose bytes a small emulator turns into a screen.
-#include <fcntl.h>
-#include <poll.h>
-#include <stdlib.h>
 #include <sys/ioctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <lockstep/tests/catch.h>
 
-#include <array>
 #include <csignal>
 #include <string>
 #include <vector>
@@ -17,70 +13,15 @@
 #include <lockstep/app/terminal/live_block.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
+#include <lockstep/tests/app/terminal/pseudo_terminal.h>
 #include <lockstep/tests/app/terminal/screen.h>
 #include <lockstep/tests/support/redirect.h>
 
 using namespace lockstep;
+using lockstep::testing::PseudoTerminal;
 using lockstep::testing::Redirect;
 using lockstep::testing::Screen;
 using Lines = std::vector<std::string>;
-
-namespace {
-
-// Takes the place of standard output and standard error while it lives.
-class PseudoTerminal {
- public:
-  PseudoTerminal() : master_(::posix_openpt(O_RDWR | O_NOCTTY)) {
-    REQUIRE((master_ >= 0 && ::grantpt(master_) == 0 && ::unlockpt(master_) == 0));
-    slave_ = ::open(::ptsname(master_), O_RDWR | O_NOCTTY);
-    REQUIRE(slave_ >= 0);
-    for (const int fd : {STDOUT_FILENO, STDERR_FILENO}) {
-      kept_.push_back(::dup(fd));
-      ::dup2(slave_, fd);
-    }
-  }
-  ~PseudoTerminal() {
-    restore();
-    ::close(slave_);
-    ::close(master_);
-  }
-  PseudoTerminal(const PseudoTerminal&) = delete;
-  PseudoTerminal& operator=(const PseudoTerminal&) = delete;
-
-  // What has been written since the last call.
-  std::string written() {
-    std::string text;
-    for (pollfd ready{master_, POLLIN, 0}; ::poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN);) {
-      std::array<char, 4096> buffer;
-      const auto count = ::read(master_, buffer.data(), buffer.size());
-      if (count <= 0) break;
-      text.append(buffer.data(), static_cast<size_t>(count));
-    }
-    return text;
-  }
-
-  void resize(int columns, int rows) const {
-    winsize size{};
-    size.ws_col = static_cast<unsigned short>(columns);
-    size.ws_row = static_cast<unsigned short>(rows);
-    ::ioctl(slave_, TIOCSWINSZ, &size);
-  }
-
-  void restore() {
-    for (size_t i = 0; i < kept_.size(); ++i) {
-      ::dup2(kept_[i], i == 0 ? STDOUT_FILENO : STDERR_FILENO);
-      ::close(kept_[i]);
-    }
-    kept_.clear();
-  }
-
- private:
-  int master_;
-  int slave_ = -1;
-  std::vector<int> kept_;
-};
-
-}  // namespace
 
 // What Catch2 prints must not go into the terminal, which would fill up: checks come after the end of one.
 TEST_CASE("lines scroll above a block that is drawn in place, and nothing of it remains") {
