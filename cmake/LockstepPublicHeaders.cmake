@@ -24,7 +24,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/main_thread.h
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
-  parallel/processes.h
+  parallel/process_group.h
   parallel/replica_workers.h
   parallel/split_batch.h
   parallel/timing/step_times.h

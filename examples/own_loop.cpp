@@ -10,7 +10,7 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/world/world.h>
 
@@ -20,9 +20,9 @@ int main(int argc, char** argv) {
   const auto X = torch::rand({kRows, 3}), y = X.matmul(torch::tensor({{1.f}, {-2.f}, {3.f}})) + .5f;
 
   const auto devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
-  const auto processes = lockstep::join_processes(lockstep::find_world());                              // >>
+  const auto group = lockstep::join_process_group(lockstep::find_world());                              // >>
   lockstep::ReplicaWorkers workers(devices, /*threads=*/1);                                             // >
-  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});  // >
+  const auto communicator = lockstep::make_communicator({.devices = devices, .process_group = group});  // >
   double last_loss = 1;
   workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {  // >
     const auto device = endpoint.device();

@@ -38,7 +38,7 @@ int main(int argc, char** argv) {
   const auto data = [&](torch::Device device) { return std::make_shared<Rows>(X.to(device), y.to(device)); };
   lockstep::TrainerOptions options;
   options.devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
-  options.processes = lockstep::join_processes(lockstep::find_world());  // null if there are no others
+  options.process_group = lockstep::join_process_group(lockstep::find_world());  // null: no other process
   options.lr.lr = .5;
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<Net>(int64_t{64}), data, data, options);

@@ -6,10 +6,10 @@
 #include <utility>
 
 #include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
-#include <lockstep/parallel/collectives/local_communicator.h>
+#include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/collectives/rank_layout.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 
@@ -17,15 +17,15 @@ namespace lockstep {
 namespace {
 
 Allreduce choose_between_processes(Allreduce wanted, std::span<const torch::Device> devices,
-                                   Processes& processes) {
+                                   ProcessGroup& group) {
   std::vector<AllreduceWish> wishes;
-  for (const auto& text : processes.gather(text_of_wish(own_wish(wanted, devices)))) {
+  for (const auto& text : group.gather(text_of_wish(own_wish(wanted, devices)))) {
     wishes.push_back(read_wish(text));
   }
   return choose_for_all(wanted, wishes);
 }
 
-bool are_several(const Processes* processes) { return processes && processes->world().processes > 1; }
+bool are_several(const ProcessGroup* group) { return group && group->world().processes > 1; }
 
 std::string to_hex(const std::string& bytes) {
   std::string hex;
@@ -42,17 +42,17 @@ std::string from_hex(const std::string& hex) {
 }
 
 // Process 0 makes the id and gives it to the others.
-std::string shared_nccl_id(Processes* processes) {
-  if (!processes) return make_nccl_id();
-  const bool is_first = processes->world().process == 0;
-  return from_hex(processes->gather(is_first ? to_hex(make_nccl_id()) : std::string()).front());
+std::string shared_nccl_id(ProcessGroup* group) {
+  if (!group) return make_nccl_id();
+  const bool is_first = group->world().process == 0;
+  return from_hex(group->gather(is_first ? to_hex(make_nccl_id()) : std::string()).front());
 }
 
 // Throws UsageError where processes compress differently, and where nothing is sent that could be compressed.
 void check_compressible(const CommunicatorOptions& options) {
   const std::string own(name_of(kCompressNames, options.compress));
-  if (options.processes) {
-    const auto all = options.processes->gather("compress " + own);
+  if (options.process_group) {
+    const auto all = options.process_group->gather("compress " + own);
     for (size_t process = 1; process < all.size(); ++process) {
       if (all[process] == all.front()) continue;
       throw UsageError(
@@ -61,7 +61,7 @@ void check_compressible(const CommunicatorOptions& options) {
     }
   }
   if (options.compress == Compress::kNone) return;
-  if (!options.processes) {
+  if (!options.process_group) {
     throw UsageError(
         fmt::format("compress {} rounds what travels between processes, but this process is alone", own),
         "use Compress::kNone");
@@ -94,8 +94,8 @@ Work Work::then(std::function<void()> next) {
   return result;
 }
 
-Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, Processes* processes) {
-  if (are_several(processes)) return choose_between_processes(wanted, devices, *processes);
+Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, ProcessGroup* group) {
+  if (are_several(group)) return choose_between_processes(wanted, devices, *group);
   if (wanted == Allreduce::kGloo) {
     throw UsageError("allreduce gloo sums across processes, but this process is alone",
                      "use allreduce two_shot or auto");
@@ -109,17 +109,17 @@ Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devi
 
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   if (options.devices.empty()) throw UsageError("a communicator needs at least one device");
-  if (!are_several(options.processes.get())) options.processes = nullptr;
-  const auto processes = options.processes;
-  options.algorithm = choose_allreduce(options.algorithm, options.devices, processes.get());
-  const auto layout = gather_layout(static_cast<int>(options.devices.size()), processes.get());
+  if (!are_several(options.process_group.get())) options.process_group = nullptr;
+  const auto group = options.process_group;
+  options.algorithm = choose_allreduce(options.algorithm, options.devices, group.get());
+  const auto layout = gather_layout(static_cast<int>(options.devices.size()), group.get());
   check_compressible(options);
-  if (options.algorithm != Allreduce::kNccl) return make_local_communicator(std::move(options), layout);
+  if (options.algorithm != Allreduce::kNccl) return make_host_communicator(std::move(options), layout);
   return make_nccl_communicator({.devices = options.devices,
                                  .first_rank = layout.first_rank(),
                                  .world_size = layout.world_size(),
-                                 .id = shared_nccl_id(processes.get()),
-                                 .timeout = processes ? processes->timeout() : kPeerTimeout,
+                                 .id = shared_nccl_id(group.get()),
+                                 .timeout = group ? group->timeout() : kPeerTimeout,
                                  .trace = options.trace});
 }
 

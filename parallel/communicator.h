@@ -19,7 +19,7 @@
 
 namespace lockstep {
 
-class Processes;
+class ProcessGroup;
 class Trace;
 
 // Handle of a posted collective. Use it from one thread.
@@ -106,10 +106,10 @@ inline constexpr Choice<Allreduce> kAllreduceNames[] = {
 
 // Resolves kAuto for the devices of this process and returns any other choice as it is. Throws UsageError for
 // an algorithm that does not span the processes, and for kGloo in one process; UsageError or DeviceError when
-// `wanted` is kNccl and NCCL cannot join the devices. processes (null: this process is alone): every process
-// calls it with the same choice, else all get a UsageError; it also throws as Processes::gather() does.
+// `wanted` is kNccl and NCCL cannot join the devices. group (null: this process is alone): every process
+// calls it with the same choice, else all get a UsageError; it also throws as ProcessGroup::gather() does.
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices,
-                           Processes* processes = nullptr);
+                           ProcessGroup* group = nullptr);
 
 // What travels between processes for a sum of float gradients (Endpoint::allreduce_gradients). With kBf16 and
 // kFp16 each process rounds its own sum to 16 bits, these are added in float, and the total is rounded once
@@ -126,17 +126,17 @@ struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
   int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
   Allreduce algorithm = Allreduce::kAuto;
-  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
-  Compress compress = Compress::kNone;             // others: between processes, by kGloo
+  std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
+  Compress compress = Compress::kNone;                    // others: between processes, by kGloo
   // Gets one span per collective and rank, except for sums in a world of one. Must outlive the communicator.
   Trace* trace = nullptr;
 };
 
-// A communicator between the replicas of this process and, with options.processes, of the others: every
+// A communicator between the replicas of this process and, with options.process_group, of the others: every
 // process calls it at the same point. The numbers of devices may differ between processes, and ranks follow
 // from them. Each replica gets a thread that does its part of every collective and sleeps in between.
 // Endpoints live as long as the communicator. Wait for every posted collective before you destroy it;
-// destruction may end the rest unfinished. Throws as choose_allreduce() and Processes::open_channels() do,
+// destruction may end the rest unfinished. Throws as choose_allreduce() and ProcessGroup::open_channels() do,
 // UsageError for an empty list, for `compress` in one process or with NCCL, and where processes compress
 // differently, and MemoryError if the system cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);

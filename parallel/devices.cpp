@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <charconv>
 #include <optional>
 
@@ -110,6 +111,14 @@ std::vector<torch::Device> try_all_gpus(int gpus) {
   for (int i = 0; i < gpus; ++i) devices.push_back(try_gpu(i, gpus));
   if (devices.empty()) devices.emplace_back(torch::kCPU);
   return devices;
+}
+
+bool any_gpu(std::span<const torch::Device> devices) {
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
+}
+
+bool any_cpu(std::span<const torch::Device> devices) {
+  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
 }
 
 std::string spec_of(std::span<const torch::Device> devices) {

@@ -35,6 +35,10 @@ torch::Device try_gpu(int i = 0, int gpus = visible_gpus());
 // The chapter's try_all_gpus: all GPUs, or the CPU if there is none.
 std::vector<torch::Device> try_all_gpus(int gpus = visible_gpus());
 
+// Whether a device of the list is a GPU (anything but the CPU), or the CPU.
+bool any_gpu(std::span<const torch::Device> devices);
+bool any_cpu(std::span<const torch::Device> devices);
+
 // The list as parse_devices() takes it: "cpux2", "cuda:0,cuda:1", "cuda:0x2,cpu".
 std::string spec_of(std::span<const torch::Device> devices);
 

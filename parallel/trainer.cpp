@@ -50,7 +50,7 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
   auto communicator = make_communicator({.devices = options.devices,
                                          .threads = options.threads,
                                          .algorithm = options.allreduce,
-                                         .processes = options.processes,
+                                         .process_group = options.process_group,
                                          .compress = options.compress,
                                          .trace = options.replica.trace});
   options.validate(communicator->world_size());
@@ -129,7 +129,7 @@ void Trainer::open_statistics() {
   norm_communicator_ = make_communicator({.devices = options_.devices,
                                           .threads = options_.threads,
                                           .algorithm = one_process ? Allreduce::kTwoShot : Allreduce::kGloo,
-                                          .processes = options_.processes});
+                                          .process_group = options_.process_group});
 }
 
 // Waits for the devices: what is queued on their streams still uses data and buffers that are freed here.
@@ -282,7 +282,7 @@ TrainSums Trainer::take_sums() {
 void Trainer::check_sync() {
   wait_for_steps(0);
   if (world_size() == 1) return;
-  const int process = options_.processes ? options_.processes->world().process : 0;
+  const int process = options_.process_group ? options_.process_group->world().process : 0;
   const auto tensors = [&](size_t i) {
     return replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);
   };

@@ -51,8 +51,8 @@ struct TrainSums {
 // distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
-// With options.processes the replicas of all processes train together. Every process makes the same calls in
-// the same order, but for take_times, synchronize and what is const; step gets the same rows everywhere.
+// With options.process_group the replicas of all processes train together. Every process makes the same calls
+// in the same order, but for take_times, synchronize and what is const; step gets the same rows everywhere.
 // Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.
 class Trainer {
  public:

@@ -19,10 +19,6 @@ void refuse_if(bool wrong, const std::string& what, const std::string& hint) {
   if (wrong) throw UsageError(what, hint);
 }
 
-bool any_gpu(const std::vector<torch::Device>& devices) {
-  return std::any_of(devices.begin(), devices.end(), [](auto device) { return !device.is_cpu(); });
-}
-
 bool is_default(const GradientSyncOptions& sync) {
   const GradientSyncOptions normal;
   return sync.mode == normal.mode && sync.bucket_bytes == normal.bucket_bytes &&
@@ -112,7 +108,7 @@ void check_compress(const TrainerOptions& options) {
     refuse_if(wrong, fmt::format("compress is {}, {}", name_of(kCompressNames, options.compress), why),
               "use Compress::kNone");
   };
-  refuse(!options.processes || options.processes->world().processes == 1,
+  refuse(!options.process_group || options.process_group->world().processes == 1,
          "but this process is alone: it sends nothing");
   refuse(options.allreduce == Allreduce::kNccl, "but NCCL sends gradients as they are");
   refuse(options.replica.precision == Precision::kFp64, "but the gradients are fp64, which is not rounded");
@@ -134,7 +130,7 @@ void check_optimizer(const OptimizerOptions& optimizer) {
 }  // namespace
 
 void TrainerOptions::validate(std::optional<int> world_size) const {
-  if (!world_size && !processes) world_size = static_cast<int>(devices.size());
+  if (!world_size && !process_group) world_size = static_cast<int>(devices.size());
   check_ranges(*this);
   check_split(*this, world_size);
   check_invariant(*this, world_size);

@@ -10,7 +10,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/lr_schedule.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/training/bn_policy.h>
 #include <lockstep/parallel/training/replica_options.h>
 
@@ -20,9 +20,9 @@ namespace lockstep {
 // in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace. Hooks must keep what
 // gradients/bucket_hook.h says.
 struct TrainerOptions {
-  std::vector<torch::Device> devices;              // of this process, one replica each
-  std::shared_ptr<Processes> processes = nullptr;  // null: this process alone
-  int threads = 1;                                 // intra-op threads of each replica
+  std::vector<torch::Device> devices;                     // of this process, one replica each
+  std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
+  int threads = 1;                                        // intra-op threads of each replica
   Allreduce allreduce = Allreduce::kAuto;
   Compress compress = Compress::kNone;  // of the gradients, between processes
   ReplicaOptions replica;

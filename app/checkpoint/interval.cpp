@@ -11,11 +11,11 @@
 namespace lockstep {
 
 CheckpointInterval parse_interval(const std::string& text) {
-  constexpr int64_t kMost = 1'000'000'000;
+  constexpr int64_t kMaxCount = 1'000'000'000;
   int64_t count = 0;
   const auto [stop, error] = std::from_chars(text.data(), text.data() + text.size(), count);
   const std::string_view unit(stop, static_cast<size_t>(text.data() + text.size() - stop));
-  if (error == std::errc() && count > 0 && count <= kMost) {
+  if (error == std::errc() && count > 0 && count <= kMaxCount) {
     if (unit.empty() || unit == "step" || unit == "steps") return {.steps = count};
     if (unit == "epoch" || unit == "epochs") return {.epochs = count};
     if (unit == "s") return {.seconds = static_cast<double>(count)};

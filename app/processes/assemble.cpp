@@ -127,7 +127,7 @@ void take_list(const std::vector<Member>& members, size_t list, TrainWorld& worl
 }
 
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
-  if (world.alone()) return check();
+  if (world.single_process()) return check();
   const auto members = meet(world, [&] {
     check();
     return introduction(options, world.place);

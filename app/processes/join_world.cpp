@@ -4,7 +4,7 @@
 
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/terminal/interrupt.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/world/world.h>
 
 namespace lockstep {
@@ -16,9 +16,9 @@ void in_joined_world(const ProcessFlags& flags, const std::string& awaited,
   // which one it was.
   std::optional<InterruptGuard> until_explained;
   as_process(world, [&] {
-    world.connection = join_processes(world.place, join_options(flags));
-    if (world.connection) {
-      world.place = world.connection->world();
+    world.process_group = join_process_group(world.place, join_options(flags));
+    if (world.process_group) {
+      world.place = world.process_group->world();
       until_explained.emplace(awaited);
     }
     action(world);

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 // Finds the world that the flags or a launcher name, connects its processes, and runs `action` in it. Throws
-// as find_world() does; then, as as_process() does, what join_processes() and the action throw.
+// as find_world() does; then, as as_process() does, what join_process_group() and the action throw.
 //
 // With several processes, from joining on, an InterruptGuard only notes the first SIGINT, SIGTERM or SIGHUP.
 // awaited: for its message.

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/world/world.h>
 
 namespace CLI {

@@ -62,9 +62,9 @@ void throw_error_of(const std::vector<Told>& all) {
 
 // The error that a process ends by: where it has lost another one, with what all of them know.
 Error explained(const TrainWorld& world, const Error& error) {
-  if (!world.connection) return error;
+  if (!world.process_group) return error;
   const auto own = std::make_exception_ptr(error);
-  const auto common = world.connection->explain(own, world.name());
+  const auto common = world.process_group->explain(own, world.name());
   return common == own ? error : as_error(common);
 }
 
@@ -73,7 +73,7 @@ Error explained(const TrainWorld& world, const Error& error) {
 std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
                                              const std::function<nlohmann::ordered_json()>& action) {
   std::vector<nlohmann::ordered_json> values;
-  if (world.alone()) {
+  if (world.single_process()) {
     values.push_back(action());
     return values;
   }
@@ -88,7 +88,7 @@ std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
   }
   std::vector<Told> all;
   try {
-    for (const auto& text : world.connection->gather(told_text(own))) all.push_back(read_told(text));
+    for (const auto& text : world.process_group->gather(told_text(own))) all.push_back(read_told(text));
   } catch (const std::exception&) {
     if (!failed) throw;
   }
@@ -100,15 +100,15 @@ std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
 }
 
 void leave_together(const TrainWorld& world) noexcept {
-  if (world.alone()) return;
+  if (world.single_process()) return;
   try {
-    world.connection->gather("done");
+    world.process_group->gather("done");
   } catch (const std::exception&) {  // a process that has failed meanwhile
   }
 }
 
 void as_process(const TrainWorld& world, const std::function<void()>& action) {
-  if (world.alone()) return action();
+  if (world.single_process()) return action();
   // When a process is lost c10d prints warnings with a stack: only errors that end the program are left.
   FLAGS_caffe2_log_level = c10::GLOG_FATAL;
   try {

@@ -22,7 +22,7 @@ void leave_together(const TrainWorld& world) noexcept;
 
 // Runs `action`. In a world of several processes it throws errors as ProcessError, which names this process,
 // and sends them to the others. If this process lost another one, the error says which one failed
-// (Processes::explain). ReaderGoneError is thrown on unchanged.
+// (ProcessGroup::explain). ReaderGoneError is thrown on unchanged.
 void as_process(const TrainWorld& world, const std::function<void()>& action);
 
 }  // namespace lockstep

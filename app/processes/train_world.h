@@ -8,20 +8,20 @@
 #include <vector>
 
 #include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/world/world.h>
 
 namespace lockstep {
 
 // Ranks are replicas, counted over the processes in order: with 3 and 1 replicas process 1 has rank 3.
 struct TrainWorld {
-  World place = {};                                 // of this process
-  std::shared_ptr<Processes> connection = nullptr;  // null: this process alone
+  World place = {};                                       // of this process
+  std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
   // By process, one replica each. Empty for a process alone, and before assemble() has asked all processes.
   std::vector<std::vector<torch::Device>> devices = {};
   std::vector<AllreduceWish> wishes = {};  // by process: whether NCCL can join these devices
 
-  bool alone() const { return place.processes == 1; }
+  bool single_process() const { return place.processes == 1; }
   bool leads() const { return place.process == 0; }  // it prints, and writes the files
   int replicas() const { return replicas_before(place.processes); }
   int first_rank() const { return replicas_before(place.process); }

@@ -37,7 +37,7 @@ void refuse_other_numbers_of_lists(const std::vector<Member>& members) {
 
 std::string BenchReplicas::spec() const {
   constexpr size_t kFewestCounted = 3;  // as in TrainWorld::device_lists()
-  if (world.alone()) return spec_of(devices);
+  if (world.single_process()) return spec_of(devices);
   const auto& lists = world.devices;
   std::string text;
   for (size_t begin = 0; begin < lists.size();) {
@@ -58,7 +58,7 @@ std::string BenchReplicas::spec() const {
 std::vector<BenchReplicas> bench_replicas(const TrainWorld& world, const BenchOptions& options,
                                           const std::vector<std::string>& otherwise) {
   std::vector<BenchReplicas> all;
-  if (world.alone()) {
+  if (world.single_process()) {
     for (auto& devices : device_lists(options, otherwise)) {
       all.push_back({.world = world, .devices = std::move(devices)});
     }

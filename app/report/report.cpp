@@ -83,7 +83,7 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
 }
 
 void BenchReport::run(const std::function<void()>& measurements) {
-  agreement_ = std::make_unique<StepAgreement>(world_.connection.get());
+  agreement_ = std::make_unique<StepAgreement>(world_.process_group.get());
   try {
     measurements();
     stop_if_interrupted("after the last measurement");  // which may be incomplete

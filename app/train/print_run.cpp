@@ -44,7 +44,8 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags&
   }
   tell(log, options.quiet,
        fmt::format("peak memory{}: {:.0f} MB resident ({:.0f} MB estimated)\n",
-                   plan.world.alone() ? "" : " of process 0", static_cast<double>(report.peak_bytes) / 1e6,
+                   plan.world.single_process() ? "" : " of process 0",
+                   static_cast<double>(report.peak_bytes) / 1e6,
                    static_cast<double>(plan.memory_estimate) / 1e6));
   if (report.weights_sha256) tell(log, unseen, fmt::format("weights sha256: {}\n", *report.weights_sha256));
   tell(log, unseen, closing_line(report, plan) + "\n");

@@ -15,6 +15,7 @@
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/weights_hash.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
 
@@ -22,10 +23,7 @@ namespace lockstep {
 namespace {
 
 // On a GPU a call returns before its work is done, so that the host cannot time the phases.
-bool phases_known(const TrainPlan& plan) {
-  return std::all_of(plan.trainer.devices.begin(), plan.trainer.devices.end(),
-                     [](const auto& device) { return device.is_cpu(); });
-}
+bool phases_known(const TrainPlan& plan) { return !any_gpu(plan.trainer.devices); }
 
 }  // namespace
 
@@ -41,7 +39,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       output_(options.quiet, step_lines_wanted_, outputs),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
-      agreement_(plan.world.connection.get()),
+      agreement_(plan.world.process_group.get()),
       clock_(std::move(clock)),
       schedule_(outputs.every) {
   schedule_.made(-1, clock_());
@@ -151,7 +149,7 @@ EpochReport TrainRun::run_epoch(int64_t epoch) {
     const auto all = step == steps ? agreement_.settle(news) : agreement_.after_step(news);
     if (recorded || all.line_due) report_steps(epoch, step, recorded);
     if (steps_done_ == resumed_steps_ + 1) leave_out_first_step(recorded);
-    stop_after_step(agreement_.alone() ? own_news() : all, epoch, step);
+    stop_after_step(agreement_.single_process() ? own_news() : all, epoch, step);
     if (step < steps && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_if_new();
   }
   take_sums(epoch);  // waits for the last step
@@ -177,13 +175,13 @@ void TrainRun::evaluate(EpochReport& report) {
   report.test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     if (live_) live_->evaluation(rows_done, rows);
     if (step_lines_wanted_) notice(rows_done, rows);
-    if (agreement_.alone()) stop_if_asked(own_news(), where);
+    if (agreement_.single_process()) stop_if_asked(own_news(), where);
   });
   if (!std::isfinite(report.test.loss_sum)) {  // no step has used the weights after the last step
     throw LossError(fmt::format("the test loss after epoch {} was not finite", report.epoch),
                     diverged_hint(plan_), steps_done_);
   }
-  if (!agreement_.alone()) stop_if_asked(agreement_.settle(own_news()), where);
+  if (!agreement_.single_process()) stop_if_asked(agreement_.settle(own_news()), where);
 }
 
 // Reading the clock costs nothing. A line, or a drawing, waits for the step.

@@ -18,8 +18,8 @@ namespace lockstep {
 void TrainRun::go_on_from(const RunState& state) {
   trainer_.load(state.trainer);
   progress_ = state.progress;
-  if (plan_.world.connection) {
-    const auto told = plan_.world.connection->gather(to_json(progress_).dump());
+  if (plan_.world.process_group) {
+    const auto told = plan_.world.process_group->gather(to_json(progress_).dump());
     progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
   }
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
@@ -114,8 +114,8 @@ void TrainRun::require_finite(const TrainState& state) {
   };
   bool good = std::all_of(state.model.begin(), state.model.end(), finite) &&
               std::all_of(state.optimizer.begin(), state.optimizer.end(), finite);
-  if (plan_.world.connection)
-    good = plan_.world.connection->gather(good ? "finite" : "bad").front() == "finite";
+  if (plan_.world.process_group)
+    good = plan_.world.process_group->gather(good ? "finite" : "bad").front() == "finite";
   if (good) return;
   throw LossError(fmt::format("the weights after step {} of the run are not finite", steps_done_),
                   diverged_hint(plan_), steps_done_);

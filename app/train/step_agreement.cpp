@@ -39,25 +39,25 @@ StepNews news_of(const torch::Tensor& slots) {
   return news;
 }
 
-std::unique_ptr<Channel> channel_between(Processes* processes) {
-  if (!processes) return nullptr;
-  auto channels = processes->open_channels(1);
+std::unique_ptr<Channel> channel_between(ProcessGroup* group) {
+  if (!group) return nullptr;
+  auto channels = group->open_channels(1);
   return std::move(channels.front());
 }
 
 }  // namespace
 
-StepAgreement::StepAgreement(Processes* processes) : channel_(channel_between(processes)) {}
+StepAgreement::StepAgreement(ProcessGroup* group) : channel_(channel_between(group)) {}
 
 StepNews StepAgreement::after_step(const StepNews& own) {
-  if (alone()) return own;
+  if (single_process()) return own;
   const auto before = read();
   tell(own);
   return before;
 }
 
 StepNews StepAgreement::settle(const StepNews& own) {
-  if (alone()) return own;
+  if (single_process()) return own;
   const auto before = read();
   tell(own);
   auto all = read();

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include <lockstep/parallel/collectives/channel.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 
 namespace lockstep {
 
@@ -28,10 +28,10 @@ struct StepNews {
 // All processes make the same calls in the same order. Not thread-safe.
 class StepAgreement {
  public:
-  // processes: null for a process alone. Throws as Processes::open_channels() does.
-  explicit StepAgreement(Processes* processes);
+  // group: null for a process alone. Throws as ProcessGroup::open_channels() does.
+  explicit StepAgreement(ProcessGroup* group);
 
-  bool alone() const { return channel_ == nullptr; }
+  bool single_process() const { return channel_ == nullptr; }
 
   // At the end of a step: sends `own`, and returns the news that all processes sent at the end of the
   // previous step (none right after settle()). Alone: returns `own`. Throws PeerError when a process is lost.

@@ -138,7 +138,7 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
     plan = make_train_plan(options, {}, world);
     files.kept.fit_to(plan, options);
     need_memory_for(std::span(&plan, 1));
-    if (!world.alone()) interrupt.stop_if_signalled("before the first step");
+    if (!world.single_process()) interrupt.stop_if_signalled("before the first step");
     return agreed_fields(options, plan);
   });
   refuse_other_settings(settings);
@@ -209,7 +209,7 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   const Terminal terminal(STDOUT_FILENO, color);
   auto* const log = files.kept.log.get();
   if (world.leads()) print_plan(plan, options, terminal, log);
-  if (world.alone()) interrupt.stop_if_signalled("before the first step");
+  if (world.single_process()) interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) return leave_together(world);
 
   together(world, [&] {
@@ -227,7 +227,7 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   const auto report = logged_run(run, plan, options, files);
   if (world.leads()) print_end(report, plan, options, log);
   // Several processes have agreed for the last time before they left each other.
-  if (world.alone()) interrupt.stop_if_signalled("after the run was done");
+  if (world.single_process()) interrupt.stop_if_signalled("after the run was done");
 }
 
 }  // namespace

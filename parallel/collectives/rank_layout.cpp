@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -39,13 +39,13 @@ int RankLayout::process_of(int rank) const {
   return process;
 }
 
-RankLayout gather_layout(int replicas, Processes* processes) {
-  if (!processes) return {{replicas}, 0};
+RankLayout gather_layout(int replicas, ProcessGroup* group) {
+  if (!group) return {{replicas}, 0};
   std::vector<int> all;
-  for (const auto& text : processes->gather(std::to_string(replicas))) {
+  for (const auto& text : group->gather(std::to_string(replicas))) {
     all.push_back(replicas_in(text, static_cast<int>(all.size())));
   }
-  return {std::move(all), processes->world().process};
+  return {std::move(all), group->world().process};
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-class Processes;
+class ProcessGroup;
 
 class RankLayout {
  public:
@@ -29,8 +29,8 @@ class RankLayout {
   int first_rank_ = 0;
 };
 
-// The layout of a process with this many replicas among these processes (null: it is alone). All processes
-// call it. Throws as Processes::gather() does, and UsageError when a process has called something else.
-RankLayout gather_layout(int replicas, Processes* processes);
+// The layout of a process with this many replicas in this group (null: it is alone). All processes call it.
+// Throws as ProcessGroup::gather() does, and UsageError when a process has called something else.
+RankLayout gather_layout(int replicas, ProcessGroup* group);
 
 }  // namespace lockstep

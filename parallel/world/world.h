@@ -14,7 +14,7 @@ namespace lockstep {
 struct World {
   int process = 0;  // this process, 0 .. processes - 1
   int processes = 1;
-  // This process among those of its host. local_processes is 0 while nobody has said so: join_processes()
+  // This process among those of its host. local_processes is 0 while nobody has said so: join_process_group()
   // counts them then.
   int local_process = 0;
   int local_processes = 1;

@@ -29,11 +29,11 @@ bool sets(const char* entry, const char* name) {
 void spin_shortly(int argc, char** argv, char** environment) {
   if (lockstep::asks_for_text(argc, argv)) return;  // has no loops
   if (getauxval(AT_BASE) == 0) return;  // started through the dynamic loader: /proc/self/exe is the loader
-  constexpr int kMost = 4096;           // entries
-  static const char* entries[kMost + 2];
+  constexpr int kMaxEntries = 4096;
+  static const char* entries[kMaxEntries + 2];
   int count = 0;
   for (char** entry = environment; *entry != nullptr; ++entry) {
-    if (count == kMost || sets(*entry, "OMP_WAIT_POLICY") || sets(*entry, "GOMP_SPINCOUNT")) return;
+    if (count == kMaxEntries || sets(*entry, "OMP_WAIT_POLICY") || sets(*entry, "GOMP_SPINCOUNT")) return;
     entries[count++] = *entry;
   }
   entries[count] = kShortSpin;

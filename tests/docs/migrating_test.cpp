@@ -13,7 +13,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/parallel/trainer.h>
@@ -144,8 +144,8 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
   double accuracy = 0;
 
   lockstep::TrainerOptions options;
-  options.devices = lockstep::parse_devices("cpu");                      // of this process
-  options.processes = lockstep::join_processes(lockstep::find_world());  // null if it is alone
+  options.devices = lockstep::parse_devices("cpu");                              // of this process
+  options.process_group = lockstep::join_process_group(lockstep::find_world());  // null if it is alone
   options.lr.lr = .1;
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<NetImpl>(int64_t{64}), data, data, options);
@@ -187,9 +187,9 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientS
   const std::vector<lockstep::Inputs> micro_batches = {page_rows(4), page_rows(4, 5)};
   std::vector<std::vector<torch::Tensor>> trained(devices.size());
 
-  const auto processes = lockstep::join_processes(lockstep::find_world());
+  const auto group = lockstep::join_process_group(lockstep::find_world());
   lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
-  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});
+  const auto communicator = lockstep::make_communicator({.devices = devices, .process_group = group});
   workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {
     Net net(64);
     net->to(endpoint.device());

@@ -19,7 +19,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/error.h>
@@ -43,12 +43,12 @@ bool go_on(const Fault& fault, int process, int local, int sum) {
   throw std::runtime_error("the fault of process " + std::to_string(process));
 }
 
-void add_up(const std::shared_ptr<lockstep::Processes>& processes, const Fault& fault,
+void add_up(const std::shared_ptr<lockstep::ProcessGroup>& group, const Fault& fault,
             const std::string& list) {
   const auto devices = lockstep::parse_devices(list);
   lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
-  const auto communicator = lockstep::make_communicator({.devices = devices, .processes = processes});
-  const int process = processes->world().process;
+  const auto communicator = lockstep::make_communicator({.devices = devices, .process_group = group});
+  const int process = group->world().process;
   workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {
     const auto tensor = torch::ones({10'007});
     for (int sum = 0; go_on(fault, process, local, sum); ++sum) {
@@ -71,13 +71,13 @@ int main(int argc, char** argv) {
   if (argc != 6) return 2;
   std::signal(SIGTERM, SIG_IGN);  // of a launcher that has seen another process end
   const Fault fault{.kind = argv[1], .process = std::atoi(argv[2]), .sum = std::atoi(argv[3])};
-  const auto processes =
-      lockstep::join_processes(lockstep::find_world(), {.timeout = std::chrono::seconds(std::atoi(argv[5]))});
+  const auto group = lockstep::join_process_group(lockstep::find_world(),
+                                                  {.timeout = std::chrono::seconds(std::atoi(argv[5]))});
   try {
-    add_up(processes, fault, argv[4]);
+    add_up(group, fault, argv[4]);
   } catch (...) {
     try {
-      std::rethrow_exception(processes->explain(std::current_exception()));
+      std::rethrow_exception(group->explain(std::current_exception()));
     } catch (const lockstep::Error& error) {
       end_by(error.what(), static_cast<int>(error.exit_code()));
     } catch (const std::exception& error) {

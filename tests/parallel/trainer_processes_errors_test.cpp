@@ -150,12 +150,12 @@ TEST_CASE("options that do not suit the world are refused when it is known") {
   }
 
   // validate() alone knows the number of this process's devices only.
-  options.processes = thread_processes(2)[0];
+  options.process_group = thread_process_groups(2)[0];
   options.devices = std::vector<torch::Device>(3, torch::kCPU);
   CHECK_NOTHROW(options.validate());
   CHECK_NOTHROW(options.validate(4));
   CHECK_THROWS_AS(options.validate(5), UsageError);
-  options.processes = nullptr;
+  options.process_group = nullptr;
   CHECK_THROWS_AS(options.validate(), UsageError);
 }
 

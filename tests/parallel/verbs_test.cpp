@@ -63,6 +63,19 @@ TEST_CASE("spec_of() names a list of devices in the syntax of --devices") {
   CHECK(spec_of(std::vector{first, first, cpu, first}) == "cuda:0x2,cpu,cuda:0");
 }
 
+TEST_CASE("any_gpu() and any_cpu() say what a list of devices has") {
+  const auto cpus = parse_devices("cpux3", 2), gpus = parse_devices("cuda", 2),
+             both = parse_devices("cuda:1,cpu", 2);
+  CHECK(any_cpu(cpus));
+  CHECK_FALSE(any_gpu(cpus));
+  CHECK_FALSE(any_cpu(gpus));
+  CHECK(any_gpu(gpus));
+  CHECK(any_cpu(both));
+  CHECK(any_gpu(both));
+  CHECK_FALSE(any_cpu({}));
+  CHECK_FALSE(any_gpu({}));
+}
+
 TEST_CASE("the chapter's try_gpu and try_all_gpus") {
   CHECK(try_gpu(0, 0) == torch::Device(torch::kCPU));
   CHECK(try_gpu(1, 2) == torch::Device(torch::kCUDA, 1));

@@ -1,7 +1,7 @@
 // Processes that are threads of one test, so that a test sees what several processes do.
 //
-//   run_processes(2, [](int process, const std::shared_ptr<Processes>& processes) {
-//     const auto communicator = make_communicator({.devices = {torch::kCPU}, .processes = processes});
+//   run_processes(2, [](int process, const std::shared_ptr<ProcessGroup>& group) {
+//     const auto communicator = make_communicator({.devices = {torch::kCPU}, .process_group = group});
 //     ...  // collect here and assert afterwards: Catch2's assertions are not thread-safe
 //   });
 //
@@ -30,27 +30,27 @@
 #include <vector>
 
 #include <lockstep/parallel/collectives/channel.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/threads/barrier.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep::testing {
 
-// One Processes per process; for one process a null, as from join_processes(). Use each from a thread of its
-// own.
-std::vector<std::shared_ptr<Processes>> thread_processes(int count);
+// One ProcessGroup per process; for one process a null, as from join_process_group(). Use each from a thread
+// of its own.
+std::vector<std::shared_ptr<ProcessGroup>> thread_process_groups(int count);
 
-// From now on the process of this Processes is gone: every wait of every process, now and later, ends with a
+// From now on the process of this group is gone: every wait of every process, now and later, ends with a
 // PeerError that names it. What the process still does has no effect on the others. Thread-safe.
-void vanish(Processes& processes);
+void vanish(ProcessGroup& group);
 
-// Returns when the process of this Processes has posted so many collectives, on all of its channels together.
+// Returns when the process of this group has posted so many collectives, on all of its channels together.
 // Thread-safe.
-void await_posts(Processes& processes, int count);
+void await_posts(ProcessGroup& group, int count);
 
-// Runs task(process, its Processes) in one thread per process, and returns when all have ended. A process
+// Runs task(process, its group) in one thread per process, and returns when all have ended. A process
 // whose task throws vanishes. Rethrows the first error.
-void run_processes(int count, const std::function<void(int, const std::shared_ptr<Processes>&)>& task);
+void run_processes(int count, const std::function<void(int, const std::shared_ptr<ProcessGroup>&)>& task);
 
 namespace detail {
 
@@ -243,9 +243,9 @@ class ThreadChannel : public Channel {
   const int number_;
 };
 
-class ThreadProcesses : public Processes {
+class ThreadProcessGroup : public ProcessGroup {
  public:
-  ThreadProcesses(std::shared_ptr<ThreadWorld> shared, int process, int processes)
+  ThreadProcessGroup(std::shared_ptr<ThreadWorld> shared, int process, int processes)
       : shared_(std::move(shared)),
         world_({.process = process,
                 .processes = processes,
@@ -284,25 +284,25 @@ class ThreadProcesses : public Processes {
 
 }  // namespace detail
 
-inline std::vector<std::shared_ptr<Processes>> thread_processes(int count) {
+inline std::vector<std::shared_ptr<ProcessGroup>> thread_process_groups(int count) {
   if (count == 1) return {nullptr};
   const auto shared = std::make_shared<detail::ThreadWorld>(count);
-  std::vector<std::shared_ptr<Processes>> all;
+  std::vector<std::shared_ptr<ProcessGroup>> all;
   for (int process = 0; process < count; ++process) {
-    all.push_back(std::make_shared<detail::ThreadProcesses>(shared, process, count));
+    all.push_back(std::make_shared<detail::ThreadProcessGroup>(shared, process, count));
   }
   return all;
 }
 
-inline void vanish(Processes& processes) { dynamic_cast<detail::ThreadProcesses&>(processes).vanish(); }
+inline void vanish(ProcessGroup& group) { dynamic_cast<detail::ThreadProcessGroup&>(group).vanish(); }
 
-inline void await_posts(Processes& processes, int count) {
-  dynamic_cast<detail::ThreadProcesses&>(processes).await_posts(count);
+inline void await_posts(ProcessGroup& group, int count) {
+  dynamic_cast<detail::ThreadProcessGroup&>(group).await_posts(count);
 }
 
 inline void run_processes(int count,
-                          const std::function<void(int, const std::shared_ptr<Processes>&)>& task) {
-  const auto world = thread_processes(count);
+                          const std::function<void(int, const std::shared_ptr<ProcessGroup>&)>& task) {
+  const auto world = thread_process_groups(count);
   std::mutex mutex;
   std::exception_ptr first;
   {

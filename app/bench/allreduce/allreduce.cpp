@@ -33,7 +33,7 @@
 namespace lockstep {
 namespace {
 
-constexpr int64_t kSmallest = sizeof(float);
+constexpr int64_t kFloatBytes = sizeof(float);
 constexpr int64_t kGrowth = 4;          // factor from row to row
 constexpr double kStable = .03;         // a row ends when its median is known to this relative error ...
 constexpr double kMostSeconds = 2;      // ... or after this long
@@ -44,7 +44,7 @@ constexpr int64_t kTensorsPerRank = 6;
 
 // With several processes, each has one replica.
 std::string default_devices(const TrainWorld& world) {
-  if (!world.alone()) return "auto";
+  if (!world.single_process()) return "auto";
   return cuda_devices().size() > 1 ? "cuda" : default_pair();
 }
 
@@ -54,29 +54,29 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, con
   std::vector<std::string> chosen;
   for (const auto& name : names) {
     const auto named = value_of(kAllreduceNames, name);
-    check_allreduce_of(replicas.world, named);
+    check_allreduce(replicas.world, named, replicas.devices);
     algorithms.push_back(allreduce_of(replicas.world, named, replicas.devices));
     chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
   const auto automatic = allreduce_of(replicas.world, Allreduce::kAuto, replicas.devices);
-  if (!replicas.world.alone()) return {automatic};
+  if (!replicas.world.single_process()) return {automatic};
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
   if (automatic == Allreduce::kNccl) algorithms.push_back(automatic);
   return algorithms;
 }
 
-std::vector<int64_t> counts_of(const BenchAllreduceOptions& options, bool alone) {
-  const auto smallest = options.min_bytes.value_or(alone ? "8" : "1K");
-  const auto largest = options.max_bytes.value_or(alone ? "128M" : "64M");
+std::vector<int64_t> counts_of(const BenchAllreduceOptions& options, bool single_process) {
+  const auto smallest = options.min_bytes.value_or(single_process ? "8" : "1K");
+  const auto largest = options.max_bytes.value_or(single_process ? "128M" : "64M");
   const auto least = parse_bytes(smallest), most = parse_bytes(largest);
   if (least > most) {
     throw UsageError(fmt::format("--min-bytes {} is above --max-bytes {}", smallest, largest),
                      "give a smaller --min-bytes or a larger --max-bytes");
   }
   std::vector<int64_t> counts;
-  for (auto bytes = least; bytes <= most; bytes *= kGrowth) counts.push_back(bytes / kSmallest);
+  for (auto bytes = least; bytes <= most; bytes *= kGrowth) counts.push_back(bytes / kFloatBytes);
   return counts;
 }
 
@@ -144,35 +144,35 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
                 const std::vector<int64_t>& counts) {
   const auto algorithms = algorithms_for(options.algorithms, replicas);
   const int threads = threads_for(options.bench, replicas.devices.size());
-  AllreduceRanks ranks(replicas.devices, threads, algorithms, replicas.world.connection);
+  AllreduceRanks ranks(replicas.devices, threads, algorithms, replicas.world.process_group);
   int64_t all_wrong = 0;
   SumTimes times;
   for (const auto count : counts) {
     report.stop_if_interrupted(
-        fmt::format("before {} bytes on {}", bytes_text(count * kSmallest), replicas.spec()));
+        fmt::format("before {} bytes on {}", bytes_text(count * kFloatBytes), replicas.spec()));
     ranks.set_count(count);
     std::vector<SumFacts> facts;
     for (size_t a = 0; a < algorithms.size(); ++a) {
       facts.push_back({.threads = threads, .wrong = ranks.wrong(a)});
-      if (replicas.world.alone()) facts.back().wire_bytes = 0;
+      if (replicas.world.single_process()) facts.back().wire_bytes = 0;
       if (algorithms[a] == Allreduce::kGloo) facts.back().wire_bytes = ranks.bytes_on_wire(a);
     }
     times = time_sums(ranks, algorithms.size(), options, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
       report.row(
-          allreduce_row(replicas, algorithms[a], count * kSmallest, facts[a], times.sums[a], times.copies));
+          allreduce_row(replicas, algorithms[a], count * kFloatBytes, facts[a], times.sums[a], times.copies));
       all_wrong += facts[a].wrong;
     }
   }
-  compare_with_root(report, replicas.spec(), algorithms, times, counts.back() * kSmallest);
+  compare_with_root(report, replicas.spec(), algorithms, times, counts.back() * kFloatBytes);
   leave_together(replicas.world);  // before the first process closes its connections
   return all_wrong;
 }
 
 // What all processes must have in common. Their devices, threads and files may differ.
 Json agreed_settings(const BenchAllreduceOptions& options, const std::vector<int64_t>& counts) {
-  return {{"min_bytes", counts.front() * kSmallest},
-          {"max_bytes", counts.back() * kSmallest},
+  return {{"min_bytes", counts.front() * kFloatBytes},
+          {"max_bytes", counts.back() * kFloatBytes},
           {"allreduce", options.algorithms},
           {"iterations", options.iterations},
           {"repeat", options.bench.repeat}};
@@ -182,15 +182,15 @@ Json agreed_settings(const BenchAllreduceOptions& options, const std::vector<int
 std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const TrainWorld& world,
                                    std::vector<int64_t>& counts) {
   together(world, [&] {
-    counts = counts_of(options, world.alone());
+    counts = counts_of(options, world.single_process());
     return Json();
   });
   auto lists = bench_replicas(world, options.bench, {default_devices(world)});
   const auto settings = together(world, [&] {
     for (const auto& replicas : lists) {
-      if (world.alone()) need_devices(replicas.devices, 2, "a sum over replicas");
+      if (world.single_process()) need_devices(replicas.devices, 2, "a sum over replicas");
       algorithms_for(options.algorithms, replicas);
-      need_memory(replicas.devices, counts.back() * kSmallest, world.place.local_processes);
+      need_memory(replicas.devices, counts.back() * kFloatBytes, world.place.local_processes);
     }
     return agreed_settings(options, counts);
   });
@@ -204,14 +204,15 @@ void print_notes(const BenchReport& report, const BenchOptions& options,
   report.note("time       of one sum, median over repetitions; IQR: interquartile range / median");
   report.note("algbw      size / time; busbw: algbw x 2 (n-1)/n, what each of n links carries (nccl-tests)");
   report.note("copying    for comparison: all replicas at once copy 2 (n-1)/n of the size each");
-  const bool alone = lists.front().world.alone();
-  if (!alone) {
+  const bool single_process = lists.front().world.single_process();
+  if (!single_process) {
     report.note("on wire    bytes that a process sends to others for one sum, as Linux counts them");
   }
   for (const auto& replicas : lists) {
-    if (!alone) report.note("processes  " + replicas.world.text());
+    if (!single_process) report.note("processes  " + replicas.world.text());
     report.note(fmt::format("threads    {}: {} per replica{}", replicas.spec(),
-                            threads_for(options, replicas.devices.size()), alone ? "" : " of process 0"));
+                            threads_for(options, replicas.devices.size()),
+                            single_process ? "" : " of process 0"));
   }
 }
 
@@ -233,11 +234,11 @@ void setup_bench_allreduce(CLI::App& bench) {
   allreduce
       ->add_option("--min-bytes", options->min_bytes,
                    "Smallest sum; sizes grow by a factor of four (default: 8; with several processes 1K)")
-      ->check(byte_size(kSmallest));
+      ->check(byte_size(kFloatBytes));
   allreduce
       ->add_option("--max-bytes", options->max_bytes,
                    "Largest sum (default: 128M; with several processes 64M)")
-      ->check(byte_size(kSmallest));
+      ->check(byte_size(kFloatBytes));
   allreduce
       ->add_option("--iterations", options->iterations,
                    "Most repetitions of a row whose median is not stable (at least --repeat)")
@@ -260,8 +261,8 @@ void run_bench_allreduce(const BenchAllreduceOptions& options, TrainWorld& world
   std::optional<BenchReport> report;
   together(world, [&] {
     report.emplace("allreduce", options.bench,
-                   Json{{"min_bytes", counts.front() * kSmallest},
-                        {"max_bytes", counts.back() * kSmallest},
+                   Json{{"min_bytes", counts.front() * kFloatBytes},
+                        {"max_bytes", counts.back() * kFloatBytes},
                         {"processes", world.place.processes}},
                    world);
     return Json();

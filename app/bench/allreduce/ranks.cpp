@@ -68,11 +68,11 @@ void copy(torch::Tensor& to, const torch::Tensor& from, int64_t count) {
 
 AllreduceRanks::AllreduceRanks(const std::vector<torch::Device>& devices, int threads,
                                const std::vector<Allreduce>& algorithms,
-                               const std::shared_ptr<Processes>& processes)
+                               const std::shared_ptr<ProcessGroup>& group)
     : workers_(devices, threads), tensors_(devices.size()), copies_(devices.size()) {
   for (const auto algorithm : algorithms) {
     communicators_.push_back(make_communicator(
-        {.devices = devices, .threads = threads, .algorithm = algorithm, .processes = processes}));
+        {.devices = devices, .threads = threads, .algorithm = algorithm, .process_group = group}));
   }
 }
 

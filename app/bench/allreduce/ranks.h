@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_workers.h>
 
 namespace lockstep {
@@ -17,10 +17,10 @@ namespace lockstep {
 // and get the same values.
 class AllreduceRanks {
  public:
-  // processes: null for this process alone. Throws as make_communicator() does.
+  // group: null for this process alone. Throws as make_communicator() does.
   AllreduceRanks(const std::vector<torch::Device>& devices, int threads,
                  const std::vector<Allreduce>& algorithms,
-                 const std::shared_ptr<Processes>& processes = nullptr);
+                 const std::shared_ptr<ProcessGroup>& group = nullptr);
 
   int world_size() const { return communicators_.front()->world_size(); }
 

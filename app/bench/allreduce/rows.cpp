@@ -18,7 +18,9 @@ std::vector<Column> allreduce_columns(const TrainWorld& world) {
       {.key = "copy_us", .title = "copying", .unit = "us", .width = 9, .digits = 1},
       {.key = "over_copy", .title = "/ copying", .width = 9, .digits = 2},
       {.key = "repeats", .title = "repeats", .width = 7}};
-  if (!world.alone()) columns.push_back({.key = "wire_bytes", .title = "on wire", .unit = "B", .width = 10});
+  if (!world.single_process()) {
+    columns.push_back({.key = "wire_bytes", .title = "on wire", .unit = "B", .width = 10});
+  }
   return columns;
 }
 

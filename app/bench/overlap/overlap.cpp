@@ -71,19 +71,19 @@ void setup_bench_overlap(CLI::App& bench) {
   auto options = std::make_shared<BenchOverlapOptions>();
   add_bench_flags(*overlap, options->bench,
                   "Two devices or more (default: the first two GPUs, cuda:0x2 or cpux2)");
-  constexpr int64_t kMost = 1'000'000;
+  constexpr int64_t kMaxCount = 1'000'000;
   overlap
       ->add_option(
           "--size", options->size,
           fmt::format("Rows and columns of a matrix; exercise 2: the largest (default: {} on GPUs, {} with "
                       "a CPU)",
                       kChapterSize, kCpuSize))
-      ->check(positive_int(kMost));
+      ->check(positive_int(kMaxCount));
   overlap
       ->add_option("--iterations", options->iterations,
                    "Matmuls of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
                    "5: passes (4)")
-      ->check(positive_int(kMost));
+      ->check(positive_int(kMaxCount));
   overlap->add_option("--exercise", options->exercise, "Run one of the chapter's five exercises instead")
       ->check(positive_int(kExercises));
   overlap

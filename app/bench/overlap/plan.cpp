@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <map>
 #include <string>
 
@@ -27,8 +26,7 @@ bool on_one_device(int exercise) { return exercise == 1 || exercise == 2; }
 
 int64_t default_size(int exercise, const std::vector<torch::Device>& devices) {
   if (exercise == 2) return kLargestSmall;
-  const bool cpu = std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-  return cpu ? kCpuSize : kChapterSize;
+  return any_cpu(devices) ? kCpuSize : kChapterSize;
 }
 
 int64_t default_iterations(int exercise) {

@@ -6,11 +6,11 @@
 
 namespace lockstep {
 
-LargestOfAll::LargestOfAll(Processes* processes) {
-  if (!processes) return;
-  auto channels = processes->open_channels(1);
+LargestOfAll::LargestOfAll(ProcessGroup* group) {
+  if (!group) return;
+  auto channels = group->open_channels(1);
   channel_ = std::move(channels.front());
-  processes_ = processes->world().processes;
+  processes_ = group->world().processes;
 }
 
 double LargestOfAll::of(double own) {

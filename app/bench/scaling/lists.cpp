@@ -14,24 +14,24 @@ ScalingLists::ScalingLists(const BenchScalingOptions& options, std::vector<Bench
     : options_(options), lists_(std::move(lists)) {
   for (const auto& list : lists_) longest_ = std::max(longest_, static_cast<int>(list.devices.size()));
   threads_ = threads_for(options_.bench, static_cast<size_t>(longest_));
-  if (!alone()) connect_parts();
+  if (!single_process()) connect_parts();
 }
 
 void ScalingLists::connect_parts() {
-  const auto& connection = lists_.front().world.connection;
+  const auto& group = lists_.front().world.process_group;
   for (const int count : worlds_up_to(processes())) {
     if (count == 1) continue;
     const bool all = count == processes();
-    parts_[count] = all ? connection : process() < count ? connection->first(count) : nullptr;
+    parts_[count] = all ? group : process() < count ? group->first(count) : nullptr;
   }
 }
 
 BenchReplicas ScalingLists::first_processes(const BenchReplicas& replicas, int count) const {
-  if (alone()) return replicas;
+  if (single_process()) return replicas;
   BenchReplicas part{.world = {}, .devices = replicas.devices};
   if (count == 1) return part;
-  part.world.connection = parts_.at(count);
-  if (part.world.connection) part.world.place = part.world.connection->world();
+  part.world.process_group = parts_.at(count);
+  if (part.world.process_group) part.world.place = part.world.process_group->world();
   part.world.place.processes = count;
   const auto& devices = replicas.world.devices;
   part.world.devices.assign(devices.begin(), devices.begin() + count);
@@ -57,17 +57,17 @@ ScalingCase ScalingLists::case_of_first(Scaling scaling, const BenchReplicas& re
 std::vector<ScalingCase> ScalingLists::cases() {
   BenchReplicas first = lists_.front();
   first.devices.resize(1, torch::kCPU);
-  if (!alone()) first.world.devices.front().resize(1, torch::kCPU);
+  if (!single_process()) first.world.devices.front().resize(1, torch::kCPU);
   std::vector<ScalingCase> all{case_of_first(Scaling::kStrong, first, 1)};
   for (const auto scaling : scaling_modes(options_)) {
     for (const auto& list : lists_) {
       for (const int count : worlds_up_to(processes())) {
-        const auto in_first = alone() ? list.devices.size() : list.world.devices.front().size();
+        const auto in_first = single_process() ? list.devices.size() : list.world.devices.front().size();
         if (count > 1 || in_first > 1) all.push_back(case_of_first(scaling, list, count));
       }
     }
   }
-  if (alone()) add_other_devices(all);
+  if (single_process()) add_other_devices(all);
   return all;
 }
 
@@ -86,10 +86,10 @@ void ScalingLists::add_other_devices(std::vector<ScalingCase>& all) {
 std::vector<ScalingCase> ScalingLists::fractions() {
   std::vector<ScalingCase> all;
   BenchReplicas replicas{.devices = lists_.front().devices};
-  if (alone()) replicas.devices.resize(1, torch::kCPU);
+  if (single_process()) replicas.devices.resize(1, torch::kCPU);
   for (const int64_t divisor : {1, 2, 4}) {
     all.push_back(make_case(Scaling::kStrong, replicas, divisor));
-    if (!alone() || !replicas.devices.front().is_cpu()) continue;
+    if (!single_process() || !replicas.devices.front().is_cpu()) continue;
     all.back().background_load = std::max(0, std::min(longest_, replicas_with_own_cores()) - 1);
   }
   return all;

@@ -17,7 +17,7 @@ namespace lockstep {
 class ScalingLists {
  public:
   // options: kept by reference. lists: at least one. Of several processes all construct one: the first 2, 4,
-  // ... of them are connected as worlds of their own. Throws as Processes::first() does.
+  // ... of them are connected as worlds of their own. Throws as ProcessGroup::first() does.
   ScalingLists(const BenchScalingOptions& options, std::vector<BenchReplicas> lists);
 
   int threads() const { return threads_; }  // of each replica
@@ -33,7 +33,7 @@ class ScalingLists {
   std::vector<ScalingCase> fractions();
 
  private:
-  bool alone() const { return lists_.front().world.alone(); }
+  bool single_process() const { return lists_.front().world.single_process(); }
   int process() const { return lists_.front().world.place.process; }
   int processes() const { return lists_.front().world.place.processes; }
 
@@ -49,8 +49,8 @@ class ScalingLists {
 
   const BenchScalingOptions& options_;
   const std::vector<BenchReplicas> lists_;
-  std::map<int, std::shared_ptr<Processes>>
-      parts_;  // by the number of processes; null: this one is not in it
+  // By the number of processes. Null: this one is not in it.
+  std::map<int, std::shared_ptr<ProcessGroup>> parts_;
   int longest_ = 1;
   int threads_ = 1;
   std::optional<LoadedData> data_;

@@ -78,7 +78,7 @@ Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool ove
 Link measure_process_link(const TrainPlan& plan) {
   const auto& place = plan.world.place;
   AllreduceRanks ranks(plan.trainer.devices, plan.trainer.threads, {plan.trainer.allreduce},
-                       plan.world.connection);
+                       plan.world.process_group);
   const bool cores_sum = place.local_processes == place.processes && plan.trainer.devices.front().is_cpu();
   auto link = link_between(ranks, bytes_of_gradients(plan), place.processes, !cores_sum);
   leave_together(plan.world);  // before the first process closes its connections

@@ -64,7 +64,7 @@ double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measur
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,
              const std::vector<ScalingCase>& fractions) {
   const auto given = options.link ? std::optional(parse_link(*options.link)) : std::nullopt;
-  if (!cases.back().plan.world.alone()) {
+  if (!cases.back().plan.world.single_process()) {
     report_process_prediction(report, fractions, cases, given, *options.predict);
     return;
   }
@@ -92,7 +92,7 @@ void print_rows(BenchReport& report, const BenchScalingOptions& options, std::ve
   std::exception_ptr ended;
   bool goes_on = options.epochs.has_value();
   const auto& all = cases.back().plan.world;
-  report.table("scaling", scaling_columns(!all.alone()));
+  report.table("scaling", scaling_columns(!all.single_process()));
   for (auto& each : cases) {
     if (goes_on && !report.interrupted()) goes_on = take_accuracy(options, each, largest, ended);
     if (all.leads()) report.row(scaling_row(each, cases.front()));
@@ -125,17 +125,17 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
              std::vector<ScalingCase> fractions) {
   const auto count = static_cast<std::ptrdiff_t>(cases.size());
   const TrainPlan all = cases.back().plan;  // every process trains
-  LargestOfAll largest(all.world.connection.get());
+  LargestOfAll largest(all.world.process_group.get());
   cases.insert(cases.end(), fractions.begin(), fractions.end());
   measure_cases(cases, options.bench.repeat, options.iterations, report, largest);
   fractions.assign(cases.begin() + count, cases.end());
   cases.resize(static_cast<size_t>(count));
   print_rows(report, options, cases, largest);
   for (size_t i = 1; i < cases.size(); ++i) {
-    if (cases[i].replicas() == 1 && all.world.alone()) continue;
+    if (cases[i].replicas() == 1 && all.world.single_process()) continue;
     check_case(report, cases[i], cases.front(), largest);
   }
-  if (all.world.alone()) answer_mixing(report, cases);
+  if (all.world.single_process()) answer_mixing(report, cases);
   if (options.predict) predict(report, options, cases, fractions);
   leave_together(all.world);  // before the first process closes its connections
 }
@@ -191,7 +191,7 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
     check_link(options);
     return Json();
   });
-  const auto otherwise = world.alone() ? default_lists() : std::vector<std::string>{"auto"};
+  const auto otherwise = world.single_process() ? default_lists() : std::vector<std::string>{"auto"};
   Prepared prepared;
   prepared.lists = std::make_unique<ScalingLists>(options, bench_replicas(world, options.bench, otherwise));
   const auto settings = together(world, [&] {
@@ -199,7 +199,7 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
     prepared.cases = prepared.lists->cases();
     if (options.predict) prepared.fractions = prepared.lists->fractions();
     check_fit(prepared.cases, prepared.fractions);
-    if (options.predict && !world.alone()) check_predictable(prepared.cases.back().plan);
+    if (options.predict && !world.single_process()) check_predictable(prepared.cases.back().plan);
     return agreed_settings(options, prepared.cases.back().plan);
   });
   refuse_other_settings(settings, "measures");
@@ -212,7 +212,7 @@ void print_notes(const BenchReport& report, const Prepared& prepared) {
       counted(prepared.threads, "thread")));
   report.note("by repetition; weak: n times the batch at n times the learning rate");
   const auto& all = prepared.cases.back().plan.world;
-  if (all.alone()) return;
+  if (all.single_process()) return;
   report.note("processes  " + all.text());
   report.note("           fewer processes are the first ones; the others wait");
 }

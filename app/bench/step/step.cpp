@@ -201,10 +201,7 @@ void report_phases(BenchReport& report, const Measured& measured) {
 }
 
 void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
-  const auto only_cpus = [](const Measured& measured) {
-    const auto& devices = measured.plan.trainer.devices;
-    return std::all_of(devices.begin(), devices.end(), [](const auto& device) { return device.is_cpu(); });
-  };
+  const auto only_cpus = [](const Measured& measured) { return !any_gpu(measured.plan.trainer.devices); };
   if (std::none_of(all.begin(), all.end(), only_cpus)) return;
   report.table("layers", layer_columns());
   for (const auto& measured : all) {

@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
-
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/support/error.h>
@@ -93,14 +91,6 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
   }
 }
 
-bool any_gpu(std::span<const torch::Device> devices) {
-  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cuda(); });
-}
-
-bool any_cpu(std::span<const torch::Device> devices) {
-  return std::any_of(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-}
-
 void check_invariant(int replicas) {
   if (kMicroShards % replicas == 0) return;
   throw UsageError(
@@ -115,36 +105,34 @@ void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
                    "leave it out: on CPUs nothing is captured");
 }
 
-void check_allreduce_of(const TrainWorld& world, Allreduce allreduce) {
+void check_allreduce(const TrainWorld& world, Allreduce allreduce, std::span<const torch::Device> devices) {
   const bool for_one =
       allreduce == Allreduce::kRoot || allreduce == Allreduce::kTwoShot || allreduce == Allreduce::kRing;
-  if (world.alone() && allreduce == Allreduce::kGloo) {
+  if (world.single_process() && allreduce == Allreduce::kGloo) {
     throw UsageError("--allreduce gloo sums between processes, and this process is alone",
                      "leave it out, or start several processes");
   }
-  if (!world.alone() && for_one) {
+  if (!world.single_process() && for_one) {
     throw UsageError(fmt::format("--allreduce {} sums within one process, and there are {}",
                                  name_of(kAllreduceNames, allreduce), world.place.processes),
                      "use --allreduce gloo, or leave it out");
   }
+  if (allreduce == Allreduce::kNccl && !any_gpu(devices)) {
+    throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),
+                     "leave it out: on CPUs two_shot sums the gradients");
+  }
 }
 
 Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<const torch::Device> devices) {
-  return world.alone() ? choose_allreduce(wanted, devices) : choose_for_all(wanted, world.wishes);
+  return world.single_process() ? choose_allreduce(wanted, devices) : choose_for_all(wanted, world.wishes);
 }
 
 void check_compress_of(const TrainWorld& world, Compress compress) {
-  if (!world.alone() || compress == Compress::kNone) return;
+  if (!world.single_process() || compress == Compress::kNone) return;
   throw UsageError(
       fmt::format("--compress {} rounds what travels between processes, and this process is alone",
                   name_of(kCompressNames, compress)),
       "leave it out, or start several processes");
-}
-
-void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices) {
-  if (allreduce != Allreduce::kNccl || any_gpu(devices)) return;
-  throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),
-                   "leave it out: on CPUs two_shot sums the gradients");
 }
 
 void check_precision(Precision precision, std::span<const torch::Device> devices) {

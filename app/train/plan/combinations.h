@@ -16,15 +16,12 @@ namespace lockstep {
 // Throws UsageError for the first combination that makes no sense, with the reason.
 void check_combinations(const TrainFlags& options, const Recipe& recipe);
 
-bool any_gpu(std::span<const torch::Device> devices);
-bool any_cpu(std::span<const torch::Device> devices);
-
 // Throws UsageError unless --invariant works with this number of replicas.
 void check_invariant(int replicas);
 
-// Throws UsageError for an algorithm of one process where there are several, and for one between processes
-// where there is one.
-void check_allreduce_of(const TrainWorld& world, Allreduce allreduce);
+// Throws UsageError for an algorithm of one process where there are several, for one between processes where
+// there is one, and for NCCL without a GPU. devices: of this process.
+void check_allreduce(const TrainWorld& world, Allreduce allreduce, std::span<const torch::Device> devices);
 
 // Returns `wanted`, with kAuto resolved, for sums over all replicas of the world. devices: of this process.
 // Throws UsageError or DeviceError if `wanted` cannot sum over them.
@@ -35,7 +32,6 @@ void check_compress_of(const TrainWorld& world, Compress compress);
 
 // Throw UsageError for a value that is for GPUs where there is none.
 void check_precision(Precision precision, std::span<const torch::Device> devices);
-void check_allreduce(Allreduce allreduce, std::span<const torch::Device> devices);
 void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices);
 
 }  // namespace lockstep

@@ -22,7 +22,7 @@ std::string value_text(const SettingValue& value) {
 
 std::string head_of(const TrainPlan& plan) {
   auto text = comment(version_text());
-  if (!plan.world.alone()) {
+  if (!plan.world.single_process()) {
     text += comment(fmt::format("of {} processes, with the devices {}: start as many",
                                 plan.world.place.processes, plan.device_lists()));
   }

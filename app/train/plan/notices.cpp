@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <numeric>
 
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>

@@ -34,9 +34,9 @@ constexpr int64_t kForwardShare = 6;
 void set_where(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   const auto& world = plan.world;
-  trainer.processes = world.connection;
-  trainer.devices = world.alone() ? usable_devices(options.devices)
-                                  : world.devices.at(static_cast<size_t>(world.place.process));
+  trainer.process_group = world.process_group;
+  trainer.devices = world.single_process() ? usable_devices(options.devices)
+                                           : world.devices.at(static_cast<size_t>(world.place.process));
   // Invariant: always the same number, since bits depend on it.
   const int threads = trainer.replica.invariant ? 1 : default_threads(plan.local_size());
   trainer.threads = options.threads.value_or(threads);
@@ -79,8 +79,7 @@ void set_sums(const TrainFlags& options, TrainPlan& plan) {
   if (options.sync) sync.mode = *options.sync;
   if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kBytesPerMb;
   const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
-  check_allreduce_of(plan.world, allreduce);
-  check_allreduce(allreduce, trainer.devices);
+  check_allreduce(plan.world, allreduce, trainer.devices);
   check_compress_of(plan.world, trainer.compress);
   const bool compresses = trainer.compress != Compress::kNone;  // which Gloo's sums can
   trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
@@ -206,15 +205,16 @@ std::vector<double> parse_shares(const std::string& text, int world) {
 void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }
 
 std::string TrainPlan::replica_device(int rank) const {
-  return world.alone() ? trainer.devices.at(static_cast<size_t>(rank)).str() : world.replica_device(rank);
+  return world.single_process() ? trainer.devices.at(static_cast<size_t>(rank)).str()
+                                : world.replica_device(rank);
 }
 
 std::string TrainPlan::device_lists() const {
-  return world.alone() ? to_string(trainer.devices) : world.device_lists();
+  return world.single_process() ? to_string(trainer.devices) : world.device_lists();
 }
 
 std::optional<int64_t> TrainPlan::wire_bytes() const {
-  if (world.alone()) return 0;
+  if (world.single_process()) return 0;
   if (trainer.allreduce == Allreduce::kNccl) return std::nullopt;
   const int64_t bytes = parameter_count * element_bytes(*this);
   if (!trainer.replica.invariant) {

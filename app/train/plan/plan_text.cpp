@@ -119,7 +119,8 @@ std::string gradients_text(const TrainPlan& plan) {
   const auto& sync = plan.trainer.replica.sync;
   if (plan.trainer.replica.invariant) {
     const std::string tree = "of 8 parts of the batch, added in a fixed tree on every replica";
-    return plan.world.alone() ? tree : fmt::format("{} (between processes: {})", tree, sent_text(plan));
+    return plan.world.single_process() ? tree
+                                       : fmt::format("{} (between processes: {})", tree, sent_text(plan));
   }
   if (plan.world_size() == 1) return "one replica: nothing to sum";
   const auto how = allreduce_text(plan);
@@ -137,7 +138,7 @@ std::string devices_text(const TrainPlan& plan) {
     const auto* each = plan.local_size() > 1 ? " each" : "";
     text += fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
   }
-  return plan.world.alone() ? text : text + fmt::format(", in process {}", plan.world.place.process);
+  return plan.world.single_process() ? text : text + fmt::format(", in process {}", plan.world.place.process);
 }
 
 // How a step is sent to a GPU.
@@ -186,7 +187,7 @@ std::string describe(const TrainPlan& plan, size_t width) {
       plan.initialization ? initialization_text(*plan.initialization) : "the model's own initial weights";
   row("model", fmt::format("{}, {} parameters; {}", plan.model, with_commas(plan.parameter_count), start));
   row("data", data_text(plan.data));
-  if (!plan.world.alone()) row("processes", plan.world.text());
+  if (!plan.world.single_process()) row("processes", plan.world.text());
   row("devices", devices_text(plan));
   row("batch", batch_text(plan));
   row("training", training_text(plan));

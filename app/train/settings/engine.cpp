@@ -4,8 +4,8 @@
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/settings/setting.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 
 namespace lockstep {

@@ -45,7 +45,7 @@ SettingValue planned_devices(const TrainPlan& plan) {
   const auto add = [&](const auto& list) {
     for (const auto& device : list) devices.push_back(device.str());
   };
-  if (plan.world.alone()) add(plan.trainer.devices);
+  if (plan.world.single_process()) add(plan.trainer.devices);
   for (const auto& list : plan.world.devices) add(list);
   return devices;
 }
@@ -53,7 +53,7 @@ SettingValue planned_devices(const TrainPlan& plan) {
 // The number of replicas of each process.
 SettingValue planned_replicas(const TrainPlan& plan) {
   auto replicas = SettingValue::array();
-  if (plan.world.alone()) replicas.push_back(plan.local_size());
+  if (plan.world.single_process()) replicas.push_back(plan.local_size());
   for (const auto& list : plan.world.devices) replicas.push_back(list.size());
   return replicas;
 }
@@ -68,12 +68,12 @@ SettingValue planned_split(const TrainPlan& plan) {
 SettingValue configured_devices(const TrainFlags&, const TrainPlan& plan) {
   const auto& lists = plan.world.devices;
   const auto same = [&](const auto& list) { return list == plan.trainer.devices; };
-  if (!plan.world.alone() && !std::all_of(lists.begin(), lists.end(), same)) return {};
+  if (!plan.world.single_process() && !std::all_of(lists.begin(), lists.end(), same)) return {};
   return spec_of(plan.trainer.devices);
 }
 
 SettingValue configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
-  return plan.world.alone() ? SettingValue(plan.trainer.threads) : or_null(flags.threads);
+  return plan.world.single_process() ? SettingValue(plan.trainer.threads) : or_null(flags.threads);
 }
 
 constexpr Setting kReplicaSettings[] = {

@@ -64,10 +64,10 @@ struct Conv3x3Tiles {
 
 // Some tiles, ordered so that the tiles with all their rows are consecutive, and so are those with all their
 // columns.
-template <int kOutputs, int kMost>
+template <int kOutputs, int kMaxTiles>
 struct Conv3x3Block {
   Conv3x3Block(const Conv3x3Tiles<kOutputs>& tiles, Range range) {
-    int kinds[kMost];  // 0: all rows; 1: all rows and columns; 2: all columns; 3: neither
+    int kinds[kMaxTiles];  // 0: all rows; 1: all rows and columns; 2: all columns; 3: neither
     int64_t of_kind[4] = {};
     for (int64_t i = range.first; i < range.last; ++i) {
       const auto at = tiles.place(i);
@@ -90,7 +90,7 @@ struct Conv3x3Block {
     return rows_at_infinity ? whole_rows : columns_at_infinity ? whole_columns : Range{0, count};
   }
 
-  int64_t tile[kMost];
+  int64_t tile[kMaxTiles];
   int64_t count;
   Range whole_rows, whole_columns;
 };
@@ -131,8 +131,8 @@ struct Conv3x3Images {
   Value* elsewhere;
 
   // Addresses of kTiles tiles of a block from tile `first` on. Behind its last tile all pixels are elsewhere.
-  template <int kMost, int kSize, int kTiles>
-  void find(const Conv3x3Block<kOutputs, kMost>& block, int64_t first,
+  template <int kMaxTiles, int kSize, int kTiles>
+  void find(const Conv3x3Block<kOutputs, kMaxTiles>& block, int64_t first,
             Conv3x3Pixels<Value, kOutputs, kSize, kTiles>* pixels) const {
     for (int i = 0; i < kTiles; ++i) {
       const bool in_block = first + i < block.count;

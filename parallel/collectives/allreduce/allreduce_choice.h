@@ -27,7 +27,7 @@ struct AllreduceWish {
 
 AllreduceWish own_wish(Allreduce wanted, std::span<const torch::Device> devices);
 
-// For Processes::gather(). Of another text read_wish() returns what it can.
+// For ProcessGroup::gather(). Of another text read_wish() returns what it can.
 std::string text_of_wish(const AllreduceWish& wish);
 AllreduceWish read_wish(const std::string& text);
 

@@ -42,9 +42,9 @@ Process into_head(const std::string& lines, const fs::path& code, Process proces
 
 // Appends the command's output to a file that can grow by `room` bytes. Weights still fit into a file.
 Process into_full_file(const fs::path& file, size_t room, Process process) {
-  constexpr size_t kMost = 600'000;
-  write_file(file, std::string(kMost - room, '\n'));
-  process = limited(std::to_string(kMost), std::move(process));
+  constexpr size_t kFileLimit = 600'000;
+  write_file(file, std::string(kFileLimit - room, '\n'));
+  process = limited(std::to_string(kFileLimit), std::move(process));
   process.command =
       Words{"/bin/sh", "-c", R"(out=$1; shift; exec "$@" >> "$out")", "sh", file.string()} + process.command;
   return process;

@@ -21,7 +21,7 @@ namespace {
 constexpr const char* kVerdict = "process 1 of 2 (node, pid 7) does not answer";
 
 // Has lost process 1.
-class TellingProcesses : public Processes {
+class TellingProcessGroup : public ProcessGroup {
  public:
   const World& world() const override { return world_; }
   std::vector<std::string> gather(const std::string& own) override { return {own, own}; }
@@ -47,19 +47,19 @@ struct Ending {
 
 // How process 0 with two replicas ends by what the action throws.
 Ending ending_of(const std::function<void()>& action) {
-  const auto processes = std::make_shared<TellingProcesses>();
-  TrainWorld world{.place = processes->world()};
+  const auto group = std::make_shared<TellingProcessGroup>();
+  TrainWorld world{.place = group->world()};
   Ending ending;
   try {
     as_process(world, [&] {
-      world.connection = processes;
+      world.process_group = group;
       world.devices = {{torch::kCPU, torch::kCPU}, {torch::kCPU}};
       action();
     });
   } catch (const ProcessError& error) {
     ending.error = error;
   }
-  ending.told = processes->told;
+  ending.told = group->told;
   return ending;
 }
 
@@ -88,16 +88,16 @@ TEST_CASE("a process tells the others an error of its own, and ends by it") {
 TEST_CASE("a process that ends well tells nothing, nor does one that has not joined") {
   CHECK(ending_of([] {}).told.empty());
 
-  const auto processes = std::make_shared<TellingProcesses>();
-  TrainWorld world{.place = processes->world(), .connection = processes};
-  world.connection = nullptr;
+  const auto group = std::make_shared<TellingProcessGroup>();
+  TrainWorld world{.place = group->world(), .process_group = group};
+  world.process_group = nullptr;
   CHECK_THROWS_AS(as_process(world, [] { throw DeviceError("nobody came"); }), ProcessError);
 }
 
 TEST_CASE("a process whose reader is gone ends without a message, and tells the others why") {
-  const auto processes = std::make_shared<TellingProcesses>();
-  TrainWorld world{.place = processes->world(), .connection = processes};
+  const auto group = std::make_shared<TellingProcessGroup>();
+  TrainWorld world{.place = group->world(), .process_group = group};
   CHECK_THROWS_AS(as_process(world, [] { throw ReaderGoneError("gone"); }), ReaderGoneError);
-  REQUIRE(processes->told.size() == 1);
-  CHECK(processes->told[0].ends_with(": gone"));
+  REQUIRE(group->told.size() == 1);
+  CHECK(group->told[0].ends_with(": gone"));
 }

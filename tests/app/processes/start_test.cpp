@@ -32,8 +32,8 @@ using Values = nlohmann::ordered_json;
 
 namespace {
 
-TrainWorld world_on(const std::shared_ptr<Processes>& connection) {
-  return {.place = connection->world(), .connection = connection};
+TrainWorld world_on(const std::shared_ptr<ProcessGroup>& group) {
+  return {.place = group->world(), .process_group = group};
 }
 
 struct Outcome {
@@ -45,8 +45,8 @@ struct Outcome {
 // Runs the task in each process, and returns how it ended there.
 std::vector<Outcome> outcomes(int processes, const std::function<void(int, TrainWorld&)>& task) {
   std::vector<Outcome> all(static_cast<size_t>(processes));
-  run_processes(processes, [&](int process, const std::shared_ptr<Processes>& connection) {
-    auto world = world_on(connection);
+  run_processes(processes, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    auto world = world_on(group);
     auto& own = all[static_cast<size_t>(process)];
     try {
       task(process, world);
@@ -116,7 +116,7 @@ TEST_CASE("a process of another version is refused, whatever it says") {
       {"hello", "process 1 is unknown, process 0 is lockstep "}};
   for (const auto& [text, what] : cases) {
     const auto all = outcomes(2, [&](int process, TrainWorld& world) {
-      if (process == 1) world.connection->gather(text);
+      if (process == 1) world.process_group->gather(text);
       if (process == 0) together(world, [] { return Values(); });
     });
     CHECK(all[0].exit_code == 2);
@@ -126,7 +126,7 @@ TEST_CASE("a process of another version is refused, whatever it says") {
 
 TEST_CASE("a process that is lost keeps no other one from leaving") {
   const auto all = outcomes(3, [](int process, TrainWorld& world) {
-    if (process == 2) lockstep::testing::vanish(*world.connection);
+    if (process == 2) lockstep::testing::vanish(*world.process_group);
     leave_together(world);
   });
   for (const auto& outcome : all) CHECK(outcome.exit_code == 0);

@@ -52,7 +52,7 @@ TEST_CASE("ranks are counted over the processes in order, and messages tell both
   auto unknown = last;
   unknown.devices.clear();
   CHECK(unknown.name() == "process 2");
-  CHECK(TrainWorld{}.alone());
+  CHECK(TrainWorld{}.single_process());
   CHECK(TrainWorld{}.leads());
 }
 
@@ -139,18 +139,24 @@ TEST_CASE("a plan of one process says nothing of processes") {
   CHECK(plan.replica_device(1) == "cpu");
 }
 
-TEST_CASE("algorithms of one process are refused between several, and gloo in one") {
+TEST_CASE("algorithms of one process are refused between several, gloo in one, NCCL without a GPU") {
   const auto several = world_of(0, {1, 1});
+  const std::vector<torch::Device> cpu = {torch::kCPU};
   for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing}) {
-    CHECK_NOTHROW(check_allreduce_of({}, allreduce));
-    CHECK_THROWS_AS(check_allreduce_of(several, allreduce), UsageError);
+    CHECK_NOTHROW(check_allreduce({}, allreduce, cpu));
+    CHECK_THROWS_AS(check_allreduce(several, allreduce, cpu), UsageError);
   }
-  CHECK_THROWS_WITH(check_allreduce_of(several, Allreduce::kRing),
+  CHECK_THROWS_WITH(check_allreduce(several, Allreduce::kRing, cpu),
                     "--allreduce ring sums within one process, and there are 2");
-  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kGloo));
-  CHECK_NOTHROW(check_allreduce_of(several, Allreduce::kAuto));
-  CHECK_NOTHROW(check_allreduce_of({}, Allreduce::kAuto));
-  CHECK_THROWS_AS(check_allreduce_of({}, Allreduce::kGloo), UsageError);
+  CHECK_NOTHROW(check_allreduce(several, Allreduce::kGloo, cpu));
+  CHECK_NOTHROW(check_allreduce(several, Allreduce::kAuto, cpu));
+  CHECK_NOTHROW(check_allreduce({}, Allreduce::kAuto, cpu));
+  CHECK_THROWS_AS(check_allreduce({}, Allreduce::kGloo, cpu), UsageError);
+  for (const auto& world : {TrainWorld{}, several}) {
+    CHECK_THROWS_WITH(check_allreduce(world, Allreduce::kNccl, cpu),
+                      "--allreduce nccl is for GPUs, the devices are [cpu]");
+    CHECK_NOTHROW(check_allreduce(world, Allreduce::kNccl, parse_devices("cuda:0,cpu", 1)));
+  }
 }
 
 TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, else gloo") {

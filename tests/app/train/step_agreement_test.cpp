@@ -33,8 +33,8 @@ using Script = std::function<Answers(int process, StepAgreement& agreement)>;
 // Checks that all processes have got these answers.
 void check_answers(int processes, const Script& script, const Answers& expected) {
   std::vector<Answers> answers(static_cast<size_t>(processes));
-  run_processes(processes, [&](int process, const std::shared_ptr<Processes>& connection) {
-    StepAgreement agreement(connection.get());
+  run_processes(processes, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    StepAgreement agreement(group.get());
     answers[static_cast<size_t>(process)] = script(process, agreement);
   });
   for (const auto& own : answers) CHECK(own == expected);
@@ -44,7 +44,7 @@ void check_answers(int processes, const Script& script, const Answers& expected)
 
 TEST_CASE("a process alone acts on its own news at once") {
   StepAgreement agreement(nullptr);
-  CHECK(agreement.alone());
+  CHECK(agreement.single_process());
   CHECK(show(agreement.after_step({.signal = SIGHUP})) == "HUP");
   CHECK(show(agreement.after_step({})) == "-");
   agreement.line_printed();
@@ -130,8 +130,8 @@ TEST_CASE("a printed line takes back no signal") {
 TEST_CASE("when a process is lost, the others are told by an error") {
   std::string error;
   const auto run = [&] {
-    run_processes(2, [&](int process, const std::shared_ptr<Processes>& connection) {
-      StepAgreement agreement(connection.get());
+    run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      StepAgreement agreement(group.get());
       agreement.settle({});
       if (process == 1) throw DataError("process 1 has failed");
       try {

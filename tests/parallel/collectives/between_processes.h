@@ -25,20 +25,20 @@ inline std::string text_of(const Layout& layout) { return fmt::format("{}", fmt:
 
 // The part of one process.
 inline std::unique_ptr<Communicator> communicator_of(const Layout& layout, int process,
-                                                     const std::shared_ptr<Processes>& processes,
+                                                     const std::shared_ptr<ProcessGroup>& group,
                                                      Trace* trace = nullptr,
                                                      Compress compress = Compress::kNone) {
   const auto replicas = static_cast<size_t>(layout[static_cast<size_t>(process)]);
   return make_communicator({.devices = std::vector<torch::Device>(replicas, torch::kCPU),
-                            .processes = processes,
+                            .process_group = group,
                             .compress = compress,
                             .trace = trace});
 }
 
 // Runs task(process, its communicator) in every process.
 inline void in_processes(const Layout& layout, const std::function<void(int, Communicator&)>& task) {
-  run_processes(processes_of(layout), [&](int process, const std::shared_ptr<Processes>& processes) {
-    const auto communicator = communicator_of(layout, process, processes);
+  run_processes(processes_of(layout), [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    const auto communicator = communicator_of(layout, process, group);
     task(process, *communicator);
   });
 }

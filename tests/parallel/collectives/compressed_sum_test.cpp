@@ -90,8 +90,8 @@ Tensor sums_by_hand(const Gradients& gradients, const Layout& layout, const Form
 
 void compressing_processes(const Layout& layout, Compress compress,
                            const std::function<void(Communicator&)>& task) {
-  run_processes(processes_of(layout), [&](int process, const std::shared_ptr<Processes>& processes) {
-    task(*communicator_of(layout, process, processes, nullptr, compress));
+  run_processes(processes_of(layout), [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    task(*communicator_of(layout, process, group, nullptr, compress));
   });
 }
 
@@ -252,12 +252,12 @@ TEST_CASE("compressed sums and others can be posted before the first wait") {
 TEST_CASE("a compressed sum ends when another process is gone, also between its two exchanges") {
   for (const bool halfway : {false, true}) {
     std::string error;
-    run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-      const auto channel = std::move(processes->open_channels(1).front());
+    run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      const auto channel = std::move(group->open_channels(1).front());
       if (process == 1) {
         const auto parts = torch::zeros({2, 5}, torch::kBFloat16);
         if (halfway) channel->all_to_all(parts, torch::zeros_like(parts)).get();
-        return vanish(*processes);
+        return vanish(*group);
       }
       CompressedSum sum(*channel, 2, Compress::kBf16, torch::ones({10}));
       try {
@@ -274,9 +274,9 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
 
 TEST_CASE("a trace names compressed sums") {
   Trace trace;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     const auto communicator =
-        communicator_of({1, 1}, process, processes, process == 0 ? &trace : nullptr, Compress::kFp16);
+        communicator_of({1, 1}, process, group, process == 0 ? &trace : nullptr, Compress::kFp16);
     allreduce_gradients_all(*communicator, inputs(2, 10, kFloat32));
     allreduce_all(*communicator, inputs(2, 10, kFloat32));
   });
@@ -289,9 +289,9 @@ TEST_CASE("compression without other processes, and different ones in each, are 
   CHECK_THROWS_WITH(make_communicator({.devices = {torch::kCPU, torch::kCPU}, .compress = Compress::kBf16}),
                     "compress bf16 rounds what travels between processes, but this process is alone");
   std::array<std::string, 2> found;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     try {
-      communicator_of({1, 1}, process, processes, nullptr, process == 0 ? Compress::kNone : Compress::kFp16);
+      communicator_of({1, 1}, process, group, nullptr, process == 0 ? Compress::kNone : Compress::kFp16);
     } catch (const UsageError& error) {
       found[static_cast<size_t>(process)] = error.what();
     }

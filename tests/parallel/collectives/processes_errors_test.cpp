@@ -115,11 +115,11 @@ TEST_CASE("abort ends the wait for another process, with abort's error") {
   for (const auto& waiting : kWaiting) {
     Errors during(4), later(4);
     Barrier over(3);  // a process that leaves would end the others' waits, too
-    run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
-      const auto communicator = communicator_of({2, 1, 1}, process, processes);
+    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      const auto communicator = communicator_of({2, 1, 1}, process, group);
       if (process == 2) return over.arrive_and_wait();  // it never posts
       auto works = post_on_all(*communicator, waiting.post);
-      await_posts(*processes, waiting.channel_posts);
+      await_posts(*group, waiting.channel_posts);
       communicator->endpoint(communicator->local_size() - 1).abort(given);
       collect(*communicator, works, during);
       communicator->endpoint(0).abort(std::make_exception_ptr(std::runtime_error("a later one")));
@@ -138,16 +138,16 @@ TEST_CASE("a process that vanishes ends every collective of the others with a Pe
   for (const auto& waiting : kWaiting) {
     Errors before(4), during(4), later(4);
     std::vector<std::promise<void>> posted(2);
-    run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
-      const auto communicator = communicator_of({2, 1, 1}, process, processes);
+    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      const auto communicator = communicator_of({2, 1, 1}, process, group);
       auto works = post_on_all(*communicator, sum_of_zeros);
       collect(*communicator, works, before);
       if (process == 2) {
         for (auto& promise : posted) promise.get_future().wait();
-        return vanish(*processes);
+        return vanish(*group);
       }
       works = post_on_all(*communicator, waiting.post);
-      await_posts(*processes, 2 + waiting.channel_posts);
+      await_posts(*group, 2 + waiting.channel_posts);
       posted[static_cast<size_t>(process)].set_value();
       collect(*communicator, works, during);
       works = post_on_all(*communicator, sum_of_zeros);
@@ -165,14 +165,14 @@ TEST_CASE("a process may vanish at any moment") {
   const auto threads_before = thread_count();
   for (int repeat = 0; repeat < 50; ++repeat) {
     Errors errors(4);
-    run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
-      const auto communicator = communicator_of({1, 2, 1}, process, processes);
+    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      const auto communicator = communicator_of({1, 2, 1}, process, group);
       std::atomic<int> posted = 0;
       std::jthread end;
       if (process == 2) {
         end = std::jthread([&, repeat] {
           while (posted < repeat % 10) std::this_thread::yield();  // another moment each time
-          vanish(*processes);
+          vanish(*group);
         });
       }
       for (bool lost = false; !lost;) {
@@ -195,11 +195,11 @@ TEST_CASE("destroying a communicator ends replicas that wait for another process
   const auto threads_before = thread_count();
   Errors errors(3);
   std::promise<void> over;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-    auto communicator = communicator_of({2, 1}, process, processes);
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    auto communicator = communicator_of({2, 1}, process, group);
     if (process == 1) return over.get_future().wait();  // it never posts
     auto works = post_on_all(*communicator, sum_of_zeros);
-    await_posts(*processes, 2);
+    await_posts(*group, 2);
     communicator.reset();
     for (size_t i = 0; i < works.size(); ++i) errors[i] = error_of(works[i]);
     over.set_value();
@@ -216,16 +216,16 @@ namespace {
 // The algorithm, or message and hint of the UsageError, that each process gets from choose_allreduce().
 std::vector<std::string> choices(const std::vector<Allreduce>& wanted) {
   std::vector<std::string> found(wanted.size());
-  run_processes(
-      static_cast<int>(wanted.size()), [&](int process, const std::shared_ptr<Processes>& processes) {
-        const auto p = static_cast<size_t>(process);
-        const std::vector<torch::Device> devices(1 + p, torch::kCPU);
-        try {
-          found[p] = name_of(kAllreduceNames, choose_allreduce(wanted[p], devices, processes.get()));
-        } catch (const UsageError& error) {
-          found[p] = std::string(error.what()) + " | " + error.hint();
-        }
-      });
+  run_processes(static_cast<int>(wanted.size()),
+                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+                  const auto p = static_cast<size_t>(process);
+                  const std::vector<torch::Device> devices(1 + p, torch::kCPU);
+                  try {
+                    found[p] = name_of(kAllreduceNames, choose_allreduce(wanted[p], devices, group.get()));
+                  } catch (const UsageError& error) {
+                    found[p] = std::string(error.what()) + " | " + error.hint();
+                  }
+                });
   return found;
 }
 
@@ -261,14 +261,14 @@ TEST_CASE("gloo in one process is refused") {
 
 TEST_CASE("processes that call different things at the start get an error that says so") {
   std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     const auto p = static_cast<size_t>(process);
     try {
       if (process == 0) {
-        processes->gather("auto\n\n");  // as choose_allreduce() says it
-        processes->gather("two");       // where the number of replicas should be
+        group->gather("auto\n\n");  // as choose_allreduce() says it
+        group->gather("two");       // where the number of replicas should be
       } else {
-        communicator_of({1, 1}, 1, processes);
+        communicator_of({1, 1}, 1, group);
       }
     } catch (const UsageError& error) {
       found[p] = error.what();

@@ -39,10 +39,10 @@ Tensors on_devices(const Tensors& host) {
 // Runs task(communicator) in each process, and waits for its GPUs.
 void on_gpus(const std::function<void(Communicator&)>& task, Compress compress = Compress::kNone) {
   run_processes(static_cast<int>(kDevices.size()),
-                [&](int process, const std::shared_ptr<Processes>& processes) {
+                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
                   const auto& devices = kDevices[static_cast<size_t>(process)];
                   const auto communicator =
-                      make_communicator({.devices = devices, .processes = processes, .compress = compress});
+                      make_communicator({.devices = devices, .process_group = group, .compress = compress});
                   task(*communicator);
                   for (const auto& device : devices) {
                     if (!device.is_cpu()) current_stream(device).synchronize();
@@ -123,11 +123,11 @@ TEST_CASE("a sum through the host waits for the GPU's stream, and what follows w
   break_gpus(0);
   const Tensors host{torch::zeros({500}), torch::zeros({500})};
   Tensors seen(2);
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     const auto p = static_cast<size_t>(process);
     const auto gpu = fake_gpu(process);
     const auto communicator = make_communicator(
-        {.devices = {gpu}, .algorithm = Allreduce::kGloo, .processes = processes, .compress = compress});
+        {.devices = {gpu}, .algorithm = Allreduce::kGloo, .process_group = group, .compress = compress});
     const auto stream = current_stream(gpu);
     std::promise<void> gate;
     launch(stream, [&, open = gate.get_future().share()] {  // the gradient is still being computed

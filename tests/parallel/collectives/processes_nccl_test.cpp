@@ -19,10 +19,10 @@ using DeviceLists = std::vector<std::vector<torch::Device>>;  // by process
 std::vector<std::string> chosen(Allreduce wanted, const DeviceLists& devices) {
   std::vector<std::string> found(devices.size());
   run_processes(static_cast<int>(devices.size()),
-                [&](int process, const std::shared_ptr<Processes>& processes) {
+                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
                   const auto p = static_cast<size_t>(process);
                   try {
-                    const auto algorithm = choose_allreduce(wanted, devices[p], processes.get());
+                    const auto algorithm = choose_allreduce(wanted, devices[p], group.get());
                     found[p] = std::string(name_of(kAllreduceNames, algorithm));
                   } catch (const UsageError& error) {
                     found[p] = std::string(error.what()) + " | " + error.hint();
@@ -57,9 +57,9 @@ TEST_CASE("NCCL joins the GPUs of several processes, also uneven numbers of them
   Tensors tensors;
   for (int rank = 0; rank < 4; ++rank) tensors.push_back(on_fake_gpu(host[static_cast<size_t>(rank)], rank));
   std::vector<int> worlds(3);
-  run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     const auto p = static_cast<size_t>(process);
-    const auto communicator = make_communicator({.devices = devices[p], .processes = processes});
+    const auto communicator = make_communicator({.devices = devices[p], .process_group = group});
     worlds[p] = communicator->world_size();
     allreduce_all(*communicator, tensors);
     for (const auto& device : devices[p]) current_stream(device).synchronize();
@@ -70,16 +70,16 @@ TEST_CASE("NCCL joins the GPUs of several processes, also uneven numbers of them
 
 TEST_CASE("NCCL does not compress: who asks for both gets an error, and gloo works") {
   std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     const std::vector<torch::Device> devices{fake_gpu(process)};
     try {
-      make_communicator({.devices = devices, .processes = processes, .compress = Compress::kBf16});
+      make_communicator({.devices = devices, .process_group = group, .compress = Compress::kBf16});
     } catch (const UsageError& error) {
       found[static_cast<size_t>(process)] = std::string(error.what()) + " | " + error.hint();
     }
     make_communicator({.devices = devices,
                        .algorithm = Allreduce::kGloo,
-                       .processes = processes,
+                       .process_group = group,
                        .compress = Compress::kBf16});
   });
   for (const auto& text : found) {

@@ -14,7 +14,7 @@
 #include <vector>
 
 #include <lockstep/parallel/collectives/channel.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 #include <lockstep/tests/parallel/collectives/sum_by_hand.h>
@@ -117,9 +117,8 @@ TEST_CASE("every rank of every process can post from its own thread, at its own 
 TEST_CASE("a process's trace has its own ranks, also for the sum of one replica") {
   const Layout layout{1, 2};
   std::array<Trace, 2> traces;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-    const auto communicator =
-        communicator_of(layout, process, processes, &traces[static_cast<size_t>(process)]);
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    const auto communicator = communicator_of(layout, process, group, &traces[static_cast<size_t>(process)]);
     allreduce_all(*communicator, inputs(3, 10, kFloat32));
   });
   const auto ranks_in = [](const Trace& trace) {
@@ -161,7 +160,7 @@ class LateChannel : public Channel {
   const std::shared_ptr<Promises> posted_;  // on any of the channels
 };
 
-class LateProcesses : public Processes {
+class LateProcessGroup : public ProcessGroup {
  public:
   const World& world() const override { return world_; }
   std::vector<std::string> gather(const std::string& own) override {
@@ -182,8 +181,9 @@ class LateProcesses : public Processes {
 
 TEST_CASE("a replica posts all of its chunks before it waits for one") {
   for (const auto compress : {Compress::kNone, Compress::kBf16}) {
-    const auto communicator = make_communicator(
-        {.devices = {torch::kCPU}, .processes = std::make_shared<LateProcesses>(), .compress = compress});
+    const auto communicator = make_communicator({.devices = {torch::kCPU},
+                                                 .process_group = std::make_shared<LateProcessGroup>(),
+                                                 .compress = compress});
     CHECK(communicator->world_size() == 4);
     auto work = communicator->endpoint(0).allreduce_gradients(torch::zeros({10}));
     work.wait();  // would never return

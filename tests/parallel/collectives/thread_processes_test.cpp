@@ -1,4 +1,4 @@
-// The processes that other tests run as threads keep the promises of parallel/processes.h and channel.h.
+// The processes that other tests run as threads keep the promises of parallel/process_group.h and channel.h.
 #include <lockstep/tests/catch.h>
 #include <chrono>
 #include <future>
@@ -35,9 +35,9 @@ torch::Tensor number(int value) { return torch::full({3}, value, torch::kFloat32
 
 TEST_CASE("thread processes: gather gives everybody the texts of all, by process, every time") {
   std::vector<std::vector<std::string>> found(3);
-  run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     for (int round = 0; round < 100; ++round) {
-      for (auto& text : processes->gather(std::to_string(10 * process + round))) {
+      for (auto& text : group->gather(std::to_string(10 * process + round))) {
         found[static_cast<size_t>(process)].push_back(std::move(text));
       }
     }
@@ -47,7 +47,7 @@ TEST_CASE("thread processes: gather gives everybody the texts of all, by process
     for (int process = 0; process < 3; ++process) expected.push_back(std::to_string(10 * process + round));
   }
   for (const auto& texts : found) CHECK(texts == expected);
-  const auto world = thread_processes(3);
+  const auto world = thread_process_groups(3);
   for (int process = 0; process < 3; ++process) {
     CHECK(world[static_cast<size_t>(process)]->world().process == process);
     CHECK(world[static_cast<size_t>(process)]->world().processes == 3);
@@ -56,8 +56,8 @@ TEST_CASE("thread processes: gather gives everybody the texts of all, by process
 
 TEST_CASE("thread processes: channels sum, broadcast, gather and deal, each in its own order") {
   std::vector<std::vector<torch::Tensor>> results(3);
-  run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
-    const auto channels = processes->open_channels(2);
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    const auto channels = group->open_channels(2);
     const auto sum = number(1 << process);
     const auto copy = number(process);
     const auto gathered = torch::zeros({3, 3});
@@ -84,7 +84,7 @@ TEST_CASE("thread processes: channels sum, broadcast, gather and deal, each in i
 }
 
 TEST_CASE("thread processes: abort ends the waits of one process, a closed channel those of its peers") {
-  const auto world = thread_processes(2);
+  const auto world = thread_process_groups(2);
   std::vector<std::unique_ptr<Channel>> channels(2);
   {
     std::jthread other([&] { channels[1] = std::move(world[1]->open_channels(1).front()); });
@@ -104,21 +104,20 @@ TEST_CASE("thread processes: abort ends the waits of one process, a closed chann
 
 TEST_CASE("thread processes: what differs or breaks the rules is a logic_error") {
   std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-    const auto channel = std::move(processes->open_channels(1).front());
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    const auto channel = std::move(group->open_channels(1).front());
     found[static_cast<size_t>(process)] = thrown_by(channel->allreduce_sum(torch::zeros({3 + process})));
   });
   for (const auto& error : found) {
     CHECK(error == "logic_error: processes disagree: allreduce of 3 Float and allreduce of 4 Float");
   }
+  CHECK_THROWS_AS(
+      run_processes(2, [](int process,
+                          const std::shared_ptr<ProcessGroup>& group) { group->open_channels(1 + process); }),
+      std::logic_error);
   CHECK_THROWS_AS(run_processes(2,
-                                [](int process, const std::shared_ptr<Processes>& processes) {
-                                  processes->open_channels(1 + process);
-                                }),
-                  std::logic_error);
-  CHECK_THROWS_AS(run_processes(2,
-                                [](int, const std::shared_ptr<Processes>& processes) {
-                                  const auto channel = std::move(processes->open_channels(1).front());
+                                [](int, const std::shared_ptr<ProcessGroup>& group) {
+                                  const auto channel = std::move(group->open_channels(1).front());
                                   channel->allreduce_sum(torch::zeros({4, 3}).t());
                                 }),
                   std::logic_error);
@@ -126,12 +125,12 @@ TEST_CASE("thread processes: what differs or breaks the rules is a logic_error")
 
 TEST_CASE("thread processes: the first error of a task ends all waits and is thrown; one process has none") {
   CHECK_THROWS_WITH(run_processes(3,
-                                  [](int process, const std::shared_ptr<Processes>& processes) {
+                                  [](int process, const std::shared_ptr<ProcessGroup>& group) {
                                     if (process == 1) throw std::runtime_error("mine");
-                                    processes->gather("");  // would wait for ever
+                                    group->gather("");  // would wait for ever
                                   }),
                     "mine");
-  run_processes(1, [](int process, const std::shared_ptr<Processes>& processes) {
-    if (process != 0 || processes) throw std::logic_error("one process needs no Processes");
+  run_processes(1, [](int process, const std::shared_ptr<ProcessGroup>& group) {
+    if (process != 0 || group) throw std::logic_error("one process needs no group");
   });
 }

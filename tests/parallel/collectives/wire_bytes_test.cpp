@@ -6,7 +6,7 @@
 
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
 
 using namespace lockstep;
@@ -47,15 +47,15 @@ class CountingChannel : public Channel {
   const std::shared_ptr<std::atomic<int64_t>> sent_;
 };
 
-class CountingProcesses : public Processes {
+class CountingProcessGroup : public ProcessGroup {
  public:
-  explicit CountingProcesses(std::shared_ptr<Processes> processes) : processes_(std::move(processes)) {}
+  explicit CountingProcessGroup(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  const World& world() const override { return processes_->world(); }
-  std::vector<std::string> gather(const std::string& own) override { return processes_->gather(own); }
+  const World& world() const override { return group_->world(); }
+  std::vector<std::string> gather(const std::string& own) override { return group_->gather(own); }
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
     std::vector<std::unique_ptr<Channel>> counting;
-    for (auto& channel : processes_->open_channels(count)) {
+    for (auto& channel : group_->open_channels(count)) {
       counting.push_back(std::make_unique<CountingChannel>(std::move(channel), world().processes, sent_));
     }
     return counting;
@@ -63,7 +63,7 @@ class CountingProcesses : public Processes {
   int64_t take_sent() { return sent_->exchange(0); }
 
  private:
-  const std::shared_ptr<Processes> processes_;
+  const std::shared_ptr<ProcessGroup> group_;
   const std::shared_ptr<std::atomic<int64_t>> sent_ = std::make_shared<std::atomic<int64_t>>(0);
 };
 
@@ -84,9 +84,9 @@ TEST_CASE("the formulas of docs/scaling-out.md say what each process sends") {
       const int most = *std::max_element(layout.begin(), layout.end());
       const auto tensors = inputs(world, kElements, torch::kFloat32);
       std::vector<int64_t> sums(layout.size()), gathers(layout.size());
-      run_processes(count, [&](int process, const std::shared_ptr<Processes>& processes) {
+      run_processes(count, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
         const auto p = static_cast<size_t>(process);
-        const auto counting = std::make_shared<CountingProcesses>(processes);
+        const auto counting = std::make_shared<CountingProcessGroup>(group);
         const auto communicator = communicator_of(layout, process, counting, nullptr, compress);
         counting->take_sent();
         allreduce_gradients_all(*communicator, tensors);

@@ -187,9 +187,9 @@ TEST_CASE("with bn sync two processes take the step of the whole batch over Gloo
   const auto batch = first_rows(5);
   const auto expected = whole_batch(norms(), batch);
   std::vector<Tensors> found(2);
-  for (const auto& error : run_worlds(worlds_of(2), [&](int process, Processes&processes) {
+  for (const auto& error : run_worlds(worlds_of(2), [&](int process, ProcessGroup&group) {
          auto options = options_of(1);
-         options.processes = std::shared_ptr<Processes>(&processes, [](Processes*) {});
+         options.process_group = std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {});
          found[static_cast<size_t>(process)] = stepped(norms(), options, batch);
        })) {
     if (error) std::rethrow_exception(error);

@@ -49,11 +49,11 @@ template <class Task>
 auto in_processes(const Layout& layout, const TrainerOptions& options, const Task& task) {
   std::vector<std::invoke_result_t<const Task&, int, const TrainerOptions&>> results(layout.size());
   run_processes(static_cast<int>(layout.size()),
-                [&](int process, const std::shared_ptr<Processes>& processes) {
+                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
                   const auto p = static_cast<size_t>(process);
                   auto own = options;
                   own.devices.assign(static_cast<size_t>(layout[p]), torch::Device(torch::kCPU));
-                  own.processes = processes;
+                  own.process_group = group;
                   results[p] = task(process, own);
                 });
   return results;

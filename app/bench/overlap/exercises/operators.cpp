@@ -137,7 +137,7 @@ void exercise_independent_operators(OverlapRun& run) {
 }
 
 void exercise_small_operators(OverlapRun& run) {
-  constexpr int64_t kSmallest = 8;
+  constexpr int64_t kSmallestSize = 8;
   auto operators = operators_of(run.plan);
   run.report.note(fmt::format("question   does it pay to run {} small operators side by side on one device?",
                               run.plan.iterations));
@@ -145,7 +145,7 @@ void exercise_small_operators(OverlapRun& run) {
   run.report.table("small operators", operator_columns());
   std::vector<OperatorTimes> all;
   int64_t wrong = 0;
-  for (auto size = std::min(kSmallest, run.plan.size); size <= run.plan.size; size *= 2) {
+  for (auto size = std::min(kSmallestSize, run.plan.size); size <= run.plan.size; size *= 2) {
     all.push_back(measure(run, operators, size, wrong));
     run.report.row(row_of(all.back()));
     run.report.stop_if_interrupted(fmt::format("after size {}", size));

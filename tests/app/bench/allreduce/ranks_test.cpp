@@ -66,22 +66,22 @@ class SpoiledChannel : public Channel {
   const std::unique_ptr<Channel> channel_;
 };
 
-class SpoiledProcesses : public Processes {
+class SpoiledProcessGroup : public ProcessGroup {
  public:
-  explicit SpoiledProcesses(std::shared_ptr<Processes> processes) : processes_(std::move(processes)) {}
+  explicit SpoiledProcessGroup(std::shared_ptr<ProcessGroup> group) : group_(std::move(group)) {}
 
-  const World& world() const override { return processes_->world(); }
-  std::vector<std::string> gather(const std::string& own) override { return processes_->gather(own); }
+  const World& world() const override { return group_->world(); }
+  std::vector<std::string> gather(const std::string& own) override { return group_->gather(own); }
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
     std::vector<std::unique_ptr<Channel>> channels;
-    for (auto& channel : processes_->open_channels(count)) {
+    for (auto& channel : group_->open_channels(count)) {
       channels.push_back(std::make_unique<SpoiledChannel>(std::move(channel)));
     }
     return channels;
   }
 
  private:
-  const std::shared_ptr<Processes> processes_;
+  const std::shared_ptr<ProcessGroup> group_;
 };
 
 // A connection of this process with itself over the loopback interface.
@@ -124,8 +124,8 @@ TEST_CASE("the ranks of two processes sum together, and agree on what they have 
   };
   std::vector<Measured> all(2);
   const std::vector<int64_t> counts = {1, 2, 3, 7, 1009};
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-    AllreduceRanks ranks(devices_of_process(process), 1, {Allreduce::kGloo}, processes);
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    AllreduceRanks ranks(devices_of_process(process), 1, {Allreduce::kGloo}, group);
     auto& own = all[static_cast<size_t>(process)];
     own.world_size = ranks.world_size();
     for (const auto count : counts) {
@@ -134,7 +134,7 @@ TEST_CASE("the ranks of two processes sum together, and agree on what they have 
     }
     own.seconds = ranks.seconds(0, 3);
     own.copy_seconds = ranks.copy_seconds();
-    processes->gather("done");  // nobody leaves before the others are done
+    group->gather("done");  // nobody leaves before the others are done
   });
   for (const auto& own : all) {
     CHECK(own.world_size == 3);
@@ -148,13 +148,13 @@ TEST_CASE("the ranks of two processes sum together, and agree on what they have 
 // The sum has a chunk for each replica of process 0. The one rank of process 1 spoils both.
 TEST_CASE("a wrong sum in one process is counted in all") {
   std::vector<int64_t> wrong(2);
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
-    std::shared_ptr<Processes> own = processes;
-    if (process == 1) own = std::make_shared<SpoiledProcesses>(processes);
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    std::shared_ptr<ProcessGroup> own = group;
+    if (process == 1) own = std::make_shared<SpoiledProcessGroup>(group);
     AllreduceRanks ranks(devices_of_process(process), 1, {Allreduce::kGloo}, own);
     ranks.set_count(100);
     wrong[static_cast<size_t>(process)] = ranks.wrong(0);
-    processes->gather("done");
+    group->gather("done");
   });
   CHECK(wrong == std::vector<int64_t>{2, 2});
 }
@@ -191,11 +191,11 @@ TEST_CASE("replicas of several processes are named by the lists of all, equal on
 TEST_CASE("the first lists of all processes are measured together, then the second ones") {
   std::vector<std::vector<std::string>> specs(2);
   std::vector<size_t> own_replicas;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     BenchOptions options;
     options.devices =
         process == 0 ? std::vector<std::string>{"cpux2", "cpu"} : std::vector<std::string>{"cpu", "cpux3"};
-    const TrainWorld world{.place = processes->world(), .connection = processes};
+    const TrainWorld world{.place = group->world(), .process_group = group};
     for (const auto& replicas : bench_replicas(world, options, {"auto"})) {
       specs[static_cast<size_t>(process)].push_back(replicas.spec());
       if (process == 1) own_replicas.push_back(replicas.devices.size());

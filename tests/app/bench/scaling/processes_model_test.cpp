@@ -71,8 +71,8 @@ TEST_CASE("bench scaling measures and predicts powers of two, and all") {
 TEST_CASE("all processes get the largest of their numbers") {
   const std::vector<std::vector<double>> given = {{1, -3, 0}, {5, -2, 0}, {2, -4, 7}};
   std::vector<std::vector<double>> got(given.size());
-  run_processes(3, [&](int process, const std::shared_ptr<Processes>& processes) {
-    LargestOfAll largest(processes.get());
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    LargestOfAll largest(group.get());
     for (const double own : given[static_cast<size_t>(process)]) {
       got[static_cast<size_t>(process)].push_back(largest.of(own));
     }

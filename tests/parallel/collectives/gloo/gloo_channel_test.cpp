@@ -38,8 +38,8 @@ TEST_CASE("sums, broadcasts and gathers between processes are exact") {
     for (const auto dtype : kTypes) {
       for (const auto n : kSizes) cases.emplace_back(count, n, dtype);
     }
-    run_joined(count, [&](int process, Processes& processes) {
-      const auto channel = std::move(processes.open_channels(1).front());
+    run_joined(count, [&](int process, ProcessGroup& group) {
+      const auto channel = std::move(group.open_channels(1).front());
       const auto own = static_cast<size_t>(process);
       for (auto& each : cases) {
         const auto& given = each.given[own];
@@ -79,9 +79,9 @@ TEST_CASE("all_to_all deals the rows of every process") {
         }
       }
     }
-    run_joined(count, [&](int process, Processes& processes) {
+    run_joined(count, [&](int process, ProcessGroup& group) {
       const auto own = static_cast<size_t>(process);
-      const auto channel = std::move(processes.open_channels(1).front());
+      const auto channel = std::move(group.open_channels(1).front());
       std::vector<std::future<void>> done;
       for (const auto& each : cases) done.push_back(channel->all_to_all(each.given[own], each.dealt[own]));
       for (auto& one : done) one.get();
@@ -99,8 +99,8 @@ TEST_CASE("all_to_all deals the rows of every process") {
 
 TEST_CASE("tensors may have any shape, none included") {
   Tensors sums(2), gathered(2);
-  run_joined(2, [&](int process, Processes& processes) {
-    const auto channel = std::move(processes.open_channels(1).front());
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto channel = std::move(group.open_channels(1).front());
     const auto own = static_cast<size_t>(process);
     const auto scalar = torch::tensor(process + 1.5);
     gathered[own] = torch::zeros({2});
@@ -115,9 +115,9 @@ TEST_CASE("tensors may have any shape, none included") {
 TEST_CASE("channels work side by side, in whatever order the processes post on them") {
   constexpr int kChannels = 3;
   std::vector<Tensors> sums(2, Tensors(kChannels));  // by process and channel
-  run_joined(2, [&](int process, Processes& processes) {
-    auto channels = processes.open_channels(2);
-    for (auto& another : processes.open_channels(1)) channels.push_back(std::move(another));
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    auto channels = group.open_channels(2);
+    for (auto& another : group.open_channels(1)) channels.push_back(std::move(another));
     auto& own = sums[static_cast<size_t>(process)];
     std::vector<std::future<void>> done;
     for (int i = 0; i < kChannels; ++i) {
@@ -138,8 +138,8 @@ TEST_CASE("channels work side by side, in whatever order the processes post on t
 TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
   std::vector<std::vector<std::string>> messages(2);
   Tensors sums(2);
-  run_joined(2, [&](int process, Processes& processes) {
-    const auto channel = std::move(processes.open_channels(1).front());
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto channel = std::move(group.open_channels(1).front());
     auto& own = messages[static_cast<size_t>(process)];
     const auto note = [&](const std::function<void()>& call) { own.push_back(message_of<UsageError>(call)); };
     note([&] { channel->allreduce_sum(torch::zeros({3}, torch::kBool)); });
@@ -174,8 +174,8 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
 TEST_CASE("abort ends the waits of a channel, now and later, without the other process") {
   std::latch opened(2), aborted(1);  // opened: connecting needs process 0's store
   std::vector<std::string> messages;
-  run_joined(2, [&](int process, Processes& processes) {
-    const auto channel = std::move(processes.open_channels(1).front());
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto channel = std::move(group.open_channels(1).front());
     opened.arrive_and_wait();
     const auto end = [&](const char* why) { channel->abort(std::make_exception_ptr(PeerError(why))); };
     if (process == 1) {  // posts nothing
@@ -199,8 +199,8 @@ TEST_CASE("abort ends the waits of a channel, now and later, without the other p
 
 TEST_CASE("a process that leaves ends the collectives of the others, which name what they did") {
   std::string first, second;
-  const auto errors = run_worlds(worlds_of(2), [&](int process, Processes& processes) {
-    const auto channel = std::move(processes.open_channels(1).front());
+  const auto errors = run_worlds(worlds_of(2), [&](int process, ProcessGroup& group) {
+    const auto channel = std::move(group.open_channels(1).front());
     channel->allreduce_sum(torch::ones({4})).get();
     if (process == 1) throw Leaves();
     auto done = channel->allreduce_sum(torch::zeros({5}));
@@ -216,8 +216,8 @@ TEST_CASE("a process that leaves ends the collectives of the others, which name 
 }
 
 TEST_CASE("a collective that another process never posts ends with the timeout") {
-  const auto error =
-      run_beside_silence([](Channel& channel, Processes&) { channel.broadcast(torch::zeros({5}), 1).get(); });
+  const auto error = run_beside_silence(
+      [](Channel& channel, ProcessGroup&) { channel.broadcast(torch::zeros({5}), 1).get(); });
   CHECK_THAT(
       message_of<PeerError>(error),
       ContainsSubstring("broadcast 0 from process 1 of 5 float32 failed in process 0 of 2: Timed out"));
@@ -226,8 +226,8 @@ TEST_CASE("a collective that another process never posts ends with the timeout")
 TEST_CASE("a channel is destroyed at once, and a collective that is under way ends without it") {
   std::latch destroyed(1);
   const auto tensor = torch::full({3}, 1);
-  run_joined(2, [&](int process, Processes& processes) {
-    auto channel = std::move(processes.open_channels(1).front());
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    auto channel = std::move(group.open_channels(1).front());
     if (process == 1) {
       destroyed.wait();
       channel->allreduce_sum(torch::full({3}, 2)).get();

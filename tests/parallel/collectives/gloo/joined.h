@@ -13,7 +13,7 @@
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
 #include <lockstep/parallel/collectives/gloo/store_server.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/collectives/gloo/listeners.h>
 
@@ -64,15 +64,15 @@ inline void ask_name_servers_before() {
 }
 
 // Joins every world, and leaves it again after the task.
-using JoinedTask = std::function<void(int process, Processes& processes)>;
+using JoinedTask = std::function<void(int process, ProcessGroup& group)>;
 inline std::vector<std::exception_ptr> run_worlds(const std::vector<World>& worlds, const JoinedTask& task,
                                                   const JoinOptions& options = within(60'000)) {
   ask_name_servers_before();
   Calls calls;
   for (const auto& world : worlds) {
     calls.push_back([&, world] {
-      const auto processes = join_processes(world, options);
-      task(world.process, *processes);
+      const auto group = join_process_group(world, options);
+      task(world.process, *group);
     });
   }
   return call_side_by_side(calls);
@@ -86,9 +86,9 @@ inline std::vector<World> worlds_of(int count) {
 }
 
 // Runs two processes with a timeout of a second. Process 1 is silent once all channels are open. Returns
-// what task(channel, processes), in process 0, has thrown. (A name server that is slow can make them miss
+// what task(channel, group), in process 0, has thrown. (A name server that is slow can make them miss
 // each other: then they try again.)
-using TaskBesideSilence = std::function<void(Channel& channel, Processes& processes)>;
+using TaskBesideSilence = std::function<void(Channel& channel, ProcessGroup& group)>;
 inline std::exception_ptr run_beside_silence(const TaskBesideSilence& task) {
   std::exception_ptr error;
   bool met = false;
@@ -96,15 +96,15 @@ inline std::exception_ptr run_beside_silence(const TaskBesideSilence& task) {
     std::promise<void> ended;
     run_worlds(
         worlds_of(2),
-        [&](int process, Processes& processes) {
-          const auto channel = std::move(processes.open_channels(1).front());
+        [&](int process, ProcessGroup& group) {
+          const auto channel = std::move(group.open_channels(1).front());
           if (process == 1) {
             ended.get_future().wait_for(std::chrono::seconds(60));
             throw Leaves();
           }
           met = true;
           try {
-            task(*channel, processes);
+            task(*channel, group);
           } catch (...) {
             error = std::current_exception();
           }

@@ -298,10 +298,10 @@ TEST_CASE("between processes the statistics of batch norms take no second commun
   auto options = options_for({}, CudaGraph::kOff);
   options.bn = BnPolicy::kSync;
   options.allreduce = Allreduce::kNccl;
-  run_processes(2, [&](int process, const std::shared_ptr<Processes>& processes) {
+  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     auto own = options;
     own.devices = {fake_gpu(process)};
-    own.processes = processes;
+    own.process_group = group;
     const Trainer trainer(model_factory<NormBesideImpl>(), rows_on_device(kRows), rows_on_device(kRows), own);
   });
   CHECK(fake_nccl().destroyed == 2);  // one per GPU

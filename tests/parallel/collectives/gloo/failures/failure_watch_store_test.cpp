@@ -180,15 +180,15 @@ TEST_CASE("a store that is lost, or that hangs, does not keep a process") {
 
 TEST_CASE("processes of one store name the one that fails, in all of the others") {
   std::vector<std::string> ends(3);
-  run_worlds(worlds_of(3), [&](int process, Processes& processes) {
+  run_worlds(worlds_of(3), [&](int process, ProcessGroup& group) {
     auto& end = ends[static_cast<size_t>(process)];
     try {
-      const auto channel = std::move(processes.open_channels(1).front());
+      const auto channel = std::move(group.open_channels(1).front());
       channel->allreduce_sum(torch::ones({4})).get();
       if (process == 2) throw OutputError("the disk is full");
       channel->allreduce_sum(torch::ones({5})).get();
     } catch (const Error&) {
-      end = message_of<Error>(processes.explain(std::current_exception(), {}));
+      end = message_of<Error>(group.explain(std::current_exception(), {}));
     }
     throw Leaves();
   });
@@ -200,15 +200,15 @@ TEST_CASE("processes of one store name the one that fails, in all of the others"
 TEST_CASE("processes name the one that leaves without a word, the store's host, too") {
   const int silent = GENERATE(0, 1);
   std::vector<std::string> ends(3);
-  run_worlds(worlds_of(3), [&](int process, Processes& processes) {
+  run_worlds(worlds_of(3), [&](int process, ProcessGroup& group) {
     auto& end = ends[static_cast<size_t>(process)];
     try {
-      const auto channel = std::move(processes.open_channels(1).front());
+      const auto channel = std::move(group.open_channels(1).front());
       channel->allreduce_sum(torch::ones({4})).get();
       if (process == silent) throw Leaves();
       channel->allreduce_sum(torch::ones({5})).get();
     } catch (const Error&) {
-      end = message_of<PeerError>(processes.explain(std::current_exception(), {}));
+      end = message_of<PeerError>(group.explain(std::current_exception(), {}));
     }
     throw Leaves();
   });

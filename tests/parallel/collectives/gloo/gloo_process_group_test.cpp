@@ -13,7 +13,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-const JoinedTask kNothing = [](int, Processes&) {};
+const JoinedTask kNothing = [](int, ProcessGroup&) {};
 
 // Different for each process and round: empty, binary, and longer than a packet.
 std::string text_of(int process, int round) {
@@ -25,14 +25,14 @@ std::string text_of(int process, int round) {
 
 }  // namespace
 
-TEST_CASE("a process alone joins nobody") { CHECK(join_processes(World{}) == nullptr); }
+TEST_CASE("a process alone joins nobody") { CHECK(join_process_group(World{}) == nullptr); }
 
 TEST_CASE("every process gets the texts of all, again and again") {
   for (const int count : {2, 3}) {
     std::vector<std::vector<std::vector<std::string>>> seen(static_cast<size_t>(count));
-    run_joined(count, [&](int process, Processes& processes) {
+    run_joined(count, [&](int process, ProcessGroup& group) {
       for (int round = 0; round < 30; ++round) {
-        seen[static_cast<size_t>(process)].push_back(processes.gather(text_of(process, round)));
+        seen[static_cast<size_t>(process)].push_back(group.gather(text_of(process, round)));
       }
     });
     for (int round = 0; round < 30; ++round) {
@@ -45,8 +45,8 @@ TEST_CASE("every process gets the texts of all, again and again") {
 
 TEST_CASE("a process may leave as soon as it has the texts of all, process 0 with the store, too") {
   for (int repeat = 0; repeat < 10; ++repeat) {
-    const auto errors = run_worlds(worlds_of(3), [](int process, Processes& processes) {
-      processes.gather(std::to_string(process));
+    const auto errors = run_worlds(worlds_of(3), [](int process, ProcessGroup& group) {
+      group.gather(std::to_string(process));
       throw Leaves();
     });
     for (const auto& error : errors) CHECK(message_of<PeerError>(error) == "it left");
@@ -60,8 +60,8 @@ TEST_CASE("the local processes are counted if nobody has said them") {
     world.local_processes = 0;
   }
   std::vector<World> joined(2);
-  const auto errors = run_worlds(worlds, [&](int process, Processes& processes) {
-    joined[static_cast<size_t>(process)] = processes.world();
+  const auto errors = run_worlds(worlds, [&](int process, ProcessGroup& group) {
+    joined[static_cast<size_t>(process)] = group.world();
   });
   for (size_t process = 0; process < 2; ++process) {
     CHECK(message_of<Error>(errors[process]) == "no error");
@@ -82,8 +82,8 @@ TEST_CASE("processes meet in a store that their launcher serves, and each run ha
       world.run = run;
     }
     std::vector<std::vector<std::string>> texts(2);
-    const auto errors = run_worlds(worlds, [&](int process, Processes& processes) {
-      texts[static_cast<size_t>(process)] = processes.gather(run + std::to_string(process));
+    const auto errors = run_worlds(worlds, [&](int process, ProcessGroup& group) {
+      texts[static_cast<size_t>(process)] = group.gather(run + std::to_string(process));
     });
     for (const auto& error : errors) CHECK(message_of<Error>(error) == "no error");
     for (const auto& all : texts) {
@@ -95,11 +95,11 @@ TEST_CASE("processes meet in a store that their launcher serves, and each run ha
 TEST_CASE("the first processes can be a world of their own, again and again, and the whole one stays") {
   std::vector<std::vector<std::string>> parts(4), wholes(4);
   std::vector<float> sums(4);
-  run_joined(4, [&](int process, Processes& processes) {
+  run_joined(4, [&](int process, ProcessGroup& group) {
     const auto i = static_cast<size_t>(process);
     for (const int count : {2, 3, 2}) {
       if (process >= count) continue;
-      const auto part = processes.first(count);
+      const auto part = group.first(count);
       for (const auto& text : part->gather(text_of(process, count))) parts[i].push_back(text);
       auto channels = part->open_channels(1);
       auto one = torch::ones({1});
@@ -108,7 +108,7 @@ TEST_CASE("the first processes can be a world of their own, again and again, and
       if (part->world().process != process || part->world().processes != count) sums[i] = -1;
       part->gather("summed");
     }
-    wholes[i] = processes.gather(text_of(process, 0));
+    wholes[i] = group.gather(text_of(process, 0));
   });
   const auto expected = [](int process, const std::vector<int>& counts) {
     std::vector<std::string> texts;
@@ -127,14 +127,14 @@ TEST_CASE("the first processes can be a world of their own, again and again, and
 
 TEST_CASE("on one host all listeners are on the loopback interface") {
   std::set<std::string> ipv4, ipv6;
-  run_joined(2, [&](int process, Processes& processes) {
-    const auto channels = processes.open_channels(2);
-    processes.gather("all listen");
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto channels = group.open_channels(2);
+    group.gather("all listen");
     if (process == 0) {
       ipv4 = listening_addresses("tcp");
       ipv6 = listening_addresses("tcp6");
     }
-    processes.gather("seen");
+    group.gather("seen");
   });
   CHECK(ipv4 == std::set<std::string>{"0100007F"});
   CHECK(ipv6.empty());
@@ -186,25 +186,25 @@ TEST_CASE("a port in use and a store that nobody serves are named with host and 
   const auto listener = listen_on("127.0.0.1", 0);
   const auto port = port_of(listener);
   const auto in_use =
-      message_of<DeviceError>([&] { join_processes(loopback_world(0, 2, port), within(1000)); });
+      message_of<DeviceError>([&] { join_process_group(loopback_world(0, 2, port), within(1000)); });
   CHECK_THAT(in_use, ContainsSubstring(host_and_port("127.0.0.1", port)));
   CHECK_THAT(in_use, ContainsSubstring("Address already in use"));
 
   const auto nobody = free_loopback_port();
-  CHECK_THAT(message_of<DeviceError>([&] { join_processes(loopback_world(1, 2, nobody), within(300)); }),
+  CHECK_THAT(message_of<DeviceError>([&] { join_process_group(loopback_world(1, 2, nobody), within(300)); }),
              ContainsSubstring("nobody answers at " + host_and_port("127.0.0.1", nobody) + " within 0.3 s"));
 }
 
 TEST_CASE("a process that does not answer is named") {
-  const auto error = run_beside_silence([](Channel&, Processes& processes) { processes.gather("here"); });
+  const auto error = run_beside_silence([](Channel&, ProcessGroup& group) { group.gather("here"); });
   CHECK(message_of<PeerError>(error) == "process 1 of 2 did not answer within 1 s");
 }
 
 TEST_CASE("processes that lose the store say where it was") {
   const auto worlds = worlds_of(2);
-  const auto errors = run_worlds(worlds, [](int process, Processes& processes) {
+  const auto errors = run_worlds(worlds, [](int process, ProcessGroup& group) {
     if (process == 0) throw Leaves();
-    processes.gather("here");
+    group.gather("here");
   });
   CHECK_THAT(message_of<PeerError>(errors[1]),
              ContainsSubstring("lost the store at " + host_and_port("127.0.0.1", worlds[0].port) + ": "));
@@ -212,8 +212,8 @@ TEST_CASE("processes that lose the store say where it was") {
 }
 
 TEST_CASE("processes that open different numbers of channels are told so") {
-  const auto errors = run_worlds(
-      worlds_of(2), [](int process, Processes& processes) { processes.open_channels(process + 1); });
+  const auto errors =
+      run_worlds(worlds_of(2), [](int process, ProcessGroup& group) { group.open_channels(process + 1); });
   for (const auto& error : errors) {
     CHECK(message_of<UsageError>(error) == "process 0 opens 1 channels, process 1 2");
   }
@@ -227,12 +227,12 @@ TEST_CASE("a process that cannot listen ends the waiting of those that connect t
     calls.push_back([&seen, world] {
       auto options = within(600'000);
       if (world.process == 1) options.listen = "203.0.113.9";  // no interface has it
-      const auto processes = join_processes(world, options);
+      const auto group = join_process_group(world, options);
       try {
-        processes->open_channels(1);
+        group->open_channels(1);
       } catch (const Error& error) {
         if (world.process == 0) seen = error.what();
-        std::rethrow_exception(processes->explain(std::current_exception(), {}));
+        std::rethrow_exception(group->explain(std::current_exception(), {}));
       }
     });
   }
@@ -248,11 +248,11 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
   std::string seen, verdict;  // of process 0
   run_worlds(
       worlds_of(3),
-      [&](int process, Processes& processes) {
-        const auto part = process < 2 ? processes.first(2) : nullptr;
+      [&](int process, ProcessGroup& group) {
+        const auto part = process < 2 ? group.first(2) : nullptr;
         if (process == 1) {
           const auto channels = part->open_channels(1);
-          processes.explain(std::make_exception_ptr(OutputError("full")), {});
+          group.explain(std::make_exception_ptr(OutputError("full")), {});
           ended.get_future().wait_for(std::chrono::seconds(60));  // its sockets say nothing
           throw Leaves();
         }

@@ -1,13 +1,13 @@
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <optional>
 
 #include <lockstep/parallel/collectives/collective_thread.h>
-#include <lockstep/parallel/collectives/local_communicator.h>
+#include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/local_round.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/threads/barrier.h>
 #include <lockstep/support/error.h>
 
@@ -21,7 +21,7 @@ std::unique_ptr<ProcessExchange> open_exchange(const CommunicatorOptions& option
   if (layout.processes() == 1) return nullptr;
   return std::make_unique<ProcessExchange>(
       ProcessExchange{.layout = layout,
-                      .channels = options.processes->open_channels(layout.most_replicas()),
+                      .channels = options.process_group->open_channels(layout.most_replicas()),
                       .own = std::vector<torch::Tensor>(options.devices.size())});
 }
 
@@ -31,8 +31,7 @@ struct SharedState {
       : layout(ranks),
         exchange(open_exchange(options, ranks)),
         barrier(static_cast<int>(options.devices.size())),
-        streams(std::any_of(options.devices.begin(), options.devices.end(),
-                            [](auto device) { return !device.is_cpu(); })),
+        streams(any_gpu(options.devices)),
         tensors(options.devices.size()),
         what(options.devices.size()),
         queued(options.devices.size()) {}
@@ -69,9 +68,9 @@ Algorithm algorithm_of(Allreduce allreduce) {
   }
 }
 
-class LocalEndpoint : public Endpoint {
+class HostEndpoint : public Endpoint {
  public:
-  LocalEndpoint(const CommunicatorOptions& options, int local, SharedState& shared)
+  HostEndpoint(const CommunicatorOptions& options, int local, SharedState& shared)
       : options_(options),
         local_(local),
         shared_(shared),
@@ -183,16 +182,16 @@ class LocalEndpoint : public Endpoint {
   CollectiveThread thread_;  // last: it uses all of the above
 };
 
-class LocalCommunicator : public Communicator {
+class HostCommunicator : public Communicator {
  public:
-  LocalCommunicator(CommunicatorOptions options, const RankLayout& layout)
+  HostCommunicator(CommunicatorOptions options, const RankLayout& layout)
       : options_(std::move(options)), shared_(options_, layout) {
     for (int local = 0; local < local_size(); ++local) {
-      endpoints_.push_back(std::make_unique<LocalEndpoint>(options_, local, shared_));
+      endpoints_.push_back(std::make_unique<HostEndpoint>(options_, local, shared_));
     }
   }
 
-  ~LocalCommunicator() override {
+  ~HostCommunicator() override {
     // Otherwise a replica that waits for another one, or for another process, would keep its thread for ever.
     shared_.abort(std::make_exception_ptr(UsageError("the communicator was destroyed")));
   }
@@ -203,15 +202,15 @@ class LocalCommunicator : public Communicator {
   Endpoint& endpoint(int local) override { return *endpoints_.at(static_cast<size_t>(local)); }
 
  private:
-  const CommunicatorOptions options_;  // first: its processes outlive the channels
+  const CommunicatorOptions options_;  // first: its process group outlives the channels
   SharedState shared_;
-  std::vector<std::unique_ptr<LocalEndpoint>> endpoints_;  // last: their threads use the shared state
+  std::vector<std::unique_ptr<HostEndpoint>> endpoints_;  // last: their threads use the shared state
 };
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_local_communicator(CommunicatorOptions options, const RankLayout& layout) {
-  return std::make_unique<LocalCommunicator>(std::move(options), layout);
+std::unique_ptr<Communicator> make_host_communicator(CommunicatorOptions options, const RankLayout& layout) {
+  return std::make_unique<HostCommunicator>(std::move(options), layout);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
-// The processes that train together, connected. Defined in collectives/gloo/gloo_processes.cpp.
+// The processes that train together, connected. Defined in collectives/gloo/gloo_process_group.cpp.
 //
-//   const auto processes = join_processes(find_world());    // parallel/world/world.h
-//   options.processes = processes;                          // of a Trainer or of make_communicator()
+//   const auto group = join_process_group(find_world());  // parallel/world/world.h
+//   options.process_group = group;                        // of a Trainer or of make_communicator()
 //
 // Each process drives its own devices, as many as it likes. Ranks are replicas, counted over the processes in
 // order: with 3 and 1 replicas process 1 has rank 3.
@@ -23,9 +23,9 @@ class Channel;
 inline constexpr std::chrono::milliseconds kPeerTimeout = std::chrono::minutes(5);
 
 // All processes make the same calls in the same order. Not thread-safe, but a channel has its own threads.
-class Processes {
+class ProcessGroup {
  public:
-  virtual ~Processes() = default;
+  virtual ~ProcessGroup() = default;
 
   // local_process and local_processes are known here.
   virtual const World& world() const = 0;
@@ -43,9 +43,9 @@ class Processes {
 
   // The first `count` of these processes, at least two, as a world of their own: for measuring how training
   // scales. They call it at the same point, the others do not. It must be destroyed before this object.
-  // Throws as join_processes() does, and UsageError where processes cannot be parted.
-  virtual std::shared_ptr<Processes> first(int /*count*/) {
-    throw UsageError("these processes cannot be parted", "use processes of join_processes()");
+  // Throws as join_process_group() does, and UsageError where the group cannot be parted.
+  virtual std::shared_ptr<ProcessGroup> first(int /*count*/) {
+    throw UsageError("this group cannot be parted", "use a group of join_process_group()");
   }
 
   // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the
@@ -55,7 +55,7 @@ class Processes {
   // not known to the others: to them it answers, but takes no part.
   //
   //   } catch (...) {
-  //     std::rethrow_exception(processes->explain(std::current_exception()));
+  //     std::rethrow_exception(group->explain(std::current_exception()));
   //   }
   //
   // name: of this process, for the messages of others: "rank 4 (process 2)". Empty: by its number.
@@ -76,6 +76,6 @@ struct JoinOptions {
 // Connects to the other processes. Returns null for a world of one process. c10d protects nothing: use it in
 // a trusted network. Throws DeviceError when the store cannot be served or reached (names host and port),
 // when two processes claim the same place, and when some do not come in time (names them).
-std::shared_ptr<Processes> join_processes(const World& world, const JoinOptions& options = {});
+std::shared_ptr<ProcessGroup> join_process_group(const World& world, const JoinOptions& options = {});
 
 }  // namespace lockstep

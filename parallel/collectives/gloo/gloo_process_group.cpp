@@ -1,4 +1,4 @@
-// join_processes(): processes that meet in c10d's store and exchange tensors through its Gloo.
+// join_process_group(): processes that meet in c10d's store and exchange tensors through its Gloo.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 #include <lockstep/parallel/collectives/gloo/process_store.h>
 #include <lockstep/parallel/collectives/gloo/roll_call.h>
-#include <lockstep/parallel/processes.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -27,18 +27,18 @@ struct WholeWorld {
   std::string part = {};                     // the first word of its channels' names
 };
 
-class GlooProcesses : public Processes {
+class GlooProcessGroup : public ProcessGroup {
  public:
-  GlooProcesses(World world, const JoinOptions& options, WholeWorld whole = {});
+  GlooProcessGroup(World world, const JoinOptions& options, WholeWorld whole = {});
   // After an error, and while another exception unwinds the stack, it waits for nobody. Otherwise it waits
   // for the others for a while: whoever leaves ends collectives that others still wait for.
-  ~GlooProcesses() override;
+  ~GlooProcessGroup() override;
 
   const World& world() const override { return world_; }
   std::chrono::milliseconds timeout() const override { return timeout_; }
   std::vector<std::string> gather(const std::string& own) override;
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
-  std::shared_ptr<Processes> first(int count) override;
+  std::shared_ptr<ProcessGroup> first(int count) override;
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
  private:
@@ -68,7 +68,7 @@ class GlooProcesses : public Processes {
   std::shared_ptr<FailureWatch> watch_;
 };
 
-GlooProcesses::GlooProcesses(World world, const JoinOptions& options, WholeWorld whole)
+GlooProcessGroup::GlooProcessGroup(World world, const JoinOptions& options, WholeWorld whole)
     : world_(std::move(world)),
       options_(options),
       store_(world_, options.listen, options.timeout),
@@ -79,7 +79,7 @@ GlooProcesses::GlooProcesses(World world, const JoinOptions& options, WholeWorld
   watch_->add(whole_.part + "store", gathered_, ChannelKind::kStore);
 }
 
-std::shared_ptr<FailureWatch> GlooProcesses::watch() const {
+std::shared_ptr<FailureWatch> GlooProcessGroup::watch() const {
   FailureBoard board(board_client_, world_.process, world_.processes);
   return std::make_shared<FailureWatch>(
       std::move(board), WatchOptions{.process = world_.process,
@@ -88,21 +88,21 @@ std::shared_ptr<FailureWatch> GlooProcesses::watch() const {
                                      .store = {.of_launcher = world_.store_runs, .place = store_.place()}});
 }
 
-std::shared_ptr<Processes> join(const World& world, const JoinOptions& options, WholeWorld whole = {}) {
+std::shared_ptr<ProcessGroup> join(const World& world, const JoinOptions& options, WholeWorld whole = {}) {
   try {
-    return std::make_shared<GlooProcesses>(world, options, std::move(whole));
+    return std::make_shared<GlooProcessGroup>(world, options, std::move(whole));
   } catch (const PeerError& error) {  // the store was lost: process 0 has found something wrong
     throw DeviceError(error.what(), error.hint());
   }
 }
 
-bool GlooProcesses::all_is_well() const {
+bool GlooProcessGroup::all_is_well() const {
   if (failed_ || std::uncaught_exceptions() > exceptions_) return false;
   // A channel that its owner ends while nothing is under way has lost nothing.
   return std::none_of(posted_.begin(), posted_.end(), [](const auto& posted) { return posted->lost_any(); });
 }
 
-GlooProcesses::~GlooProcesses() {
+GlooProcessGroup::~GlooProcessGroup() {
   if (!all_is_well()) return;
   try {
     if (!whole_.watch) watch_->leave();
@@ -112,14 +112,14 @@ GlooProcesses::~GlooProcesses() {
   }
 }
 
-std::vector<std::string> GlooProcesses::exchange(const std::string& name, const std::string& own,
-                                                 std::chrono::milliseconds limit) {
+std::vector<std::string> GlooProcessGroup::exchange(const std::string& name, const std::string& own,
+                                                    std::chrono::milliseconds limit) {
   return exchange_texts(store_, world_, name, own, limit, [this] { return watch_->alarmed(); });
 }
 
 std::string gather_name(uint64_t number) { return fmt::format("gather/{}", number); }
 
-std::vector<std::string> GlooProcesses::gather(const std::string& own) try {
+std::vector<std::string> GlooProcessGroup::gather(const std::string& own) try {
   const auto number = gathers_++;
   if (number >= 2) forget_texts(store_, world_, gather_name(number - 2));
   const auto wait = waits_++;
@@ -135,7 +135,7 @@ std::vector<std::string> GlooProcesses::gather(const std::string& own) try {
 }
 
 // Throws UsageError when the processes open different numbers of channels.
-void GlooProcesses::check_count(int count) {
+void GlooProcessGroup::check_count(int count) {
   const auto counts = gather(std::to_string(count));
   for (size_t process = 0; process < counts.size(); ++process) {
     if (counts[process] == counts.front()) continue;
@@ -144,7 +144,7 @@ void GlooProcesses::check_count(int count) {
   }
 }
 
-GlooChannel GlooProcesses::open_channel(const std::shared_ptr<C10dStore>& client) {
+GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& client) {
   const auto wait = waits_++;
   gathered_->begin({.number = wait, .name = "connection", .elements = world_.processes, .type = "processes"});
   auto opened = open_gloo_channel(client, {.process = world_.process,
@@ -160,7 +160,7 @@ GlooChannel GlooProcesses::open_channel(const std::shared_ptr<C10dStore>& client
   return opened;
 }
 
-std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) try {
+std::vector<std::unique_ptr<Channel>> GlooProcessGroup::open_channels(int count) try {
   check_count(count);  // all are here now: connecting to them takes a moment
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();
@@ -173,7 +173,7 @@ std::vector<std::unique_ptr<Channel>> GlooProcesses::open_channels(int count) tr
 }
 
 // The part meets in the same store, with keys of its own. Its processes have the same numbers.
-std::shared_ptr<Processes> GlooProcesses::first(int count) {
+std::shared_ptr<ProcessGroup> GlooProcessGroup::first(int count) {
   World part = world_;
   part.processes = count;
   part.local_process = 0;
@@ -185,14 +185,15 @@ std::shared_ptr<Processes> GlooProcesses::first(int count) {
   return join(part, options_, {.watch = watch_, .part = whole_.part + name});
 }
 
-std::exception_ptr GlooProcesses::explain(const std::exception_ptr& error, const std::string& name) noexcept {
+std::exception_ptr GlooProcessGroup::explain(const std::exception_ptr& error,
+                                             const std::string& name) noexcept {
   failed_ = true;
   return watch_->explain(error, name);
 }
 
 }  // namespace
 
-std::shared_ptr<Processes> join_processes(const World& world, const JoinOptions& options) {
+std::shared_ptr<ProcessGroup> join_process_group(const World& world, const JoinOptions& options) {
   return world.processes == 1 ? nullptr : join(world, options);
 }
 
