@@ -9,9 +9,10 @@
 namespace lockstep {
 
 // Whether all replicas agree, and whether their update is that of one device with the same batch, unless each
-// replica has batch-norm statistics of its own. Every process calls it.
+// replica has batch-norm statistics of its own. all: the plan in which every process trains. Every process
+// calls it.
 void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
-                LargestOfAll& largest);
+                const TrainPlan& all, LargestOfAll& largest);
 
 // With --split auto, in one process: compares several devices with the fastest of them alone.
 void answer_mixing(BenchReport& report, const std::vector<ScalingCase>& cases);

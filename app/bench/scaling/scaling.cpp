@@ -82,7 +82,7 @@ bool take_accuracy(const BenchScalingOptions& options, ScalingCase& each, Larges
   } catch (const Error&) {
     ended = std::current_exception();
   }
-  return largest.of(ended ? 1 : 0) == 0;
+  return !largest.any(ended != nullptr);
 }
 
 // With --epochs also trains for the accuracy. If that ends early (Ctrl-C, diverging weights), prints all
@@ -133,7 +133,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
   print_rows(report, options, cases, largest);
   for (size_t i = 1; i < cases.size(); ++i) {
     if (cases[i].replicas() == 1 && all.world.single_process()) continue;
-    check_case(report, cases[i], cases.front(), largest);
+    check_case(report, cases[i], cases.front(), all, largest);
   }
   if (all.world.single_process()) answer_mixing(report, cases);
   if (options.predict) predict(report, options, cases, fractions);
@@ -225,8 +225,9 @@ void setup_bench_scaling(CLI::App& bench) {
   auto options = std::make_shared<BenchScalingOptions>();
   add_setting_flags(*scaling, kBench, options->train);
   scaling
-      ->add_option("--scaling", options->scaling,
-                   "strong: one batch for all replicas; weak: one batch for each, at n times the rate")
+      ->add_option(
+          "--scaling", options->scaling,
+          "strong: one batch for all replicas; weak: one batch for each, at n times the learning rate")
       ->check(one_of({"strong", "weak", "both"}));
   scaling
       ->add_option("--split", options->train.split,
@@ -242,12 +243,14 @@ void setup_bench_scaling(CLI::App& bench) {
                    "Also train this many epochs on each list, for the test accuracy")
       ->check(positive_int(kMaxEpochs));
   scaling
-      ->add_option("--predict", options->predict,
-                   "Also predict the time of a step on up to N devices; with several processes, in up to N")
+      ->add_option(
+          "--predict", options->predict,
+          "Also predict the time of a step on up to N devices, or in up to N processes if there are several")
       ->check(positive_int(kMostReplicas));
   scaling
-      ->add_option("--link", options->link,
-                   "Their link: nvlink4, pcie5 or alpha,beta in us and GB/s (default: measured here)")
+      ->add_option(
+          "--link", options->link,
+          "Link that --predict assumes: nvlink4, pcie5 or alpha,beta in us and GB/s (default: measured)")
       ->type_name("LINK");
   add_bench_flags(*scaling, options->bench,
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");

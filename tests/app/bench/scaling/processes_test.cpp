@@ -32,12 +32,12 @@ std::vector<std::string> cases_of(const json& content) {
 }
 
 // Runs these processes, which must succeed, and returns process 0's file.
-json scaling_of(const std::vector<Words>& own, const Words& common) {
+json scaling_of(const std::vector<Words>& own, const Words& common, const Words& command = kScaling) {
   const TempFolder folder;
   const auto file = (folder / "bench.json").string();
   auto words = own;
   words.front() = words.front() + Words{"--json", file};
-  const auto results = run_all(bench_world(kScaling + kBrief + common, words));
+  const auto results = run_all(bench_world(command + kBrief + common, words));
   INFO(results[0].out << results[0].err);
   for (size_t process = 0; process < results.size(); ++process) {
     INFO(results[process].err);
@@ -112,6 +112,17 @@ TEST_CASE("bench scaling: processes may drive different numbers of replicas") {
   }
   CHECK(content.at("model").at("link") == "100,1");
   for (const auto& row : rows_of(content, "prediction")) CHECK(row.count("error") == 0);  // not alike
+}
+
+// The process that waits has no plan of its own to tell that there is nothing to compare.
+TEST_CASE("bench scaling: all processes leave out the comparison where each replica has its own statistics") {
+  const Words resnet = {
+      "bench",         "scaling", "--data",       "synthetic", "--recipe", "resnet18-warmup",
+      "--limit-train", "8",       "--batch-size", "4",         "--bn",     "root"};
+  const auto content =
+      scaling_of({{"--devices", "cpux2"}, {"--devices", "cpu"}}, {"--scaling", "strong"}, resnet);
+  CHECK(cases_of(content) == std::vector<std::string>{"one cpu 4", "strong cpux2 4", "strong cpux2+cpu 4"});
+  CHECK(content.at("checks").size() == 2);  // the replicas agree
 }
 
 TEST_CASE("bench scaling: what differs between processes, or one of them must refuse, ends all") {
