@@ -48,8 +48,9 @@ class Work {
 // One replica's handle. Post from one thread. All replicas post the same collectives in the same order.
 // Tensors must be contiguous, on device(), and of the same shape and dtype on every rank; do not touch them
 // before wait() has returned. Posting returns at once; the collective starts after all work that is on the
-// calling thread's current stream. wait() throws all errors, such as UsageError for a wrong argument or a
-// mismatch between the ranks of this process, and PeerError when another process is lost. After an error
+// calling thread's current stream. wait() throws every error that is known by then, such as UsageError for a
+// wrong argument or a mismatch between the ranks of this process, and PeerError when another process is lost.
+// On a GPU a collective may fail after that: see error(). After an error
 // every collective of every rank of this process fails with it; other processes notice when it leaves, or by
 // their timeouts. Between processes calls are not compared: if they differ, the result is wrong or a
 // PeerError.
@@ -68,7 +69,7 @@ class Endpoint {
   virtual Work allreduce_gradients(torch::Tensor tensor) { return allreduce_sum(std::move(tensor)); }
   // tensor becomes rank `root`'s.
   virtual Work broadcast(torch::Tensor tensor, int root) = 0;
-  // out[i] becomes rank i's tensor. out (world_size, ...tensor's shape).
+  // out becomes the tensors of all ranks, in order: world_size x numel elements, contiguous, of any shape.
   virtual Work all_gather(torch::Tensor tensor, torch::Tensor out) = 0;
 
   // Ends the collectives of all ranks of this process with this error, those in flight and all later ones.

@@ -183,7 +183,7 @@ void GradientSync::require_all(const std::vector<int>& missing) {
        "requires_grad_(false), or take their gradients as zeros with UnusedParameters::kZero");
 }
 
-void GradientSync::reduce() {
+void GradientSync::allreduce_all() {
   for (size_t i = 0; i < params_.size(); ++i) {
     params_[i].mutable_grad() = gradients_->views[i];
     progress_->mark(static_cast<int>(i));

@@ -90,9 +90,9 @@ class GradientSync {
   // ended a collective; and what the hook throws.
   void wait();
 
-  // Like wait(), for gradients in the flat buffer that autograd's hooks have not seen: of a replayed graph,
-  // or the zeros of a replica that has no rows in this step.
-  void reduce();
+  // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
+  // replayed graph, or the zeros of a replica that has no rows in this step.
+  void allreduce_all();
 
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
   // micro-batch of a step. May be nested.

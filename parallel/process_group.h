@@ -43,9 +43,9 @@ class ProcessGroup {
 
   // The first `count` of these processes, at least two, as a world of their own: for measuring how training
   // scales. They call it at the same point, the others do not. It must be destroyed before this object.
-  // Throws as join_process_group() does, and UsageError where the group cannot be parted.
-  virtual std::shared_ptr<ProcessGroup> first(int /*count*/) {
-    throw UsageError("this group cannot be parted", "use a group of join_process_group()");
+  // Throws as join_process_group() does, and UsageError where the group cannot be split.
+  virtual std::shared_ptr<ProcessGroup> subgroup(int /*count*/) {
+    throw UsageError("this group cannot be split", "use a group of join_process_group()");
   }
 
   // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the

@@ -17,17 +17,17 @@ double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
     const auto given = counted(static_cast<int64_t>(weights.size()), "weight");
     throw UsageError(fmt::format("{} for {}", given, counted(world, "replica")),
-                     "give one weight per replica");
+                     "give one share per replica");
   }
   for (const double weight : weights) {
     if (std::isfinite(weight) && weight >= 0) continue;
-    throw UsageError(fmt::format("a replica's weight is {}", weight), "weights are finite and not negative");
+    throw UsageError(fmt::format("a replica's share is {}", weight), "shares are finite and not negative");
   }
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
-  if (sum == 0) throw UsageError("all weights are 0", "at least one replica needs rows");
+  if (sum == 0) throw UsageError("all shares are 0", "at least one replica needs rows");
   // A sum that overflows, or is so small that it has lost digits, has no meaningful shares.
   if (!std::isnormal(sum)) {
-    throw UsageError(fmt::format("the weights sum to {}", sum), "use weights such as 3 and 1");
+    throw UsageError(fmt::format("the shares sum to {}", sum), "use shares such as 3 and 1");
   }
   return sum;
 }

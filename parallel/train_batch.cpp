@@ -40,14 +40,14 @@ std::vector<ShardSums> train_batch(std::span<const Inputs> shards, std::span<Par
   if (batch_size == 0) throw UsageError("a batch of 0 rows cannot be trained on");
 
   std::vector<ShardSums> sums(shards.size());
-  workers.run([&](int rank) {  // each replica in its own thread, at the same time
-    const auto i = static_cast<size_t>(rank);
+  workers.run([&](int local) {  // each replica in its own thread, at the same time
+    const auto i = static_cast<size_t>(local);
     sums[i] = compute_gradients(shards[i], device_params[i], net);
   });
-  workers.run([&](int rank) {  // in a worker, to keep the caller's threads off the replicas' cores
-    if (rank == 0) sum_gradients(device_params);
+  workers.run([&](int local) {  // in a worker, to keep the caller's threads off the replicas' cores
+    if (local == 0) sum_gradients(device_params);
   });
-  workers.run([&](int rank) { sgd(device_params[static_cast<size_t>(rank)], lr, batch_size); });
+  workers.run([&](int local) { sgd(device_params[static_cast<size_t>(local)], lr, batch_size); });
   return sums;
 }
 

@@ -1,4 +1,4 @@
-// What an allreduce algorithm gets: one collective between the replicas of a process.
+// One collective, as the communication thread of one replica sees it, and the algorithms of allreduce.
 #pragma once
 
 #include <torch/types.h>

@@ -31,8 +31,9 @@ struct GradientBucket {
 
 // Called instead of Endpoint::allreduce_gradients(), in worlds of one replica too: once per bucket and step,
 // in the order of `index`, in the replica's thread, without autograd. In overlapped mode that is during
-// backward, when the bucket is complete; else in GradientSync::wait() or reduce(), as after a captured GPU
-// step. It returns work that GradientSync waits for in the same order, at the latest in wait() or reduce().
+// backward, when the bucket is complete; else in GradientSync::wait() or allreduce_all(), as after a captured
+// GPU step. It returns work that GradientSync waits for in the same order, at the latest in wait() or
+// allreduce_all().
 //
 // What it must promise: it makes the same calls on every replica, whatever the gradients are, and leaves the
 // same numbers on all of them, or the replicas drift apart. It touches the gradients only before it posts a

@@ -80,7 +80,7 @@ void MicroShardSum::push(torch::Tensor sum) {
   partials_.push_back({.level = level, .sum = std::move(sum)});
 }
 
-void MicroShardSum::reduce() {
+void MicroShardSum::sum() {
   const torch::NoGradGuard no_grad;
   const auto own = partials_.front().sum;  // of all micro-shards of the replica
   auto all = torch::empty({endpoint_.world_size(), own.numel()}, own.options());

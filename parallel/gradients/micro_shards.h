@@ -37,7 +37,7 @@ class MicroShardSum {
 
   // A collective. Call it after the last micro-shard: `gradients` becomes the sum over all replicas, and the
   // running averages take all micro-shards.
-  void reduce();
+  void sum();
 
  private:
   // A running average of a batch norm.

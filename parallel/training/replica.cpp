@@ -49,12 +49,13 @@ CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
 StepParts Replica::captured_parts() {
   return {.compute =
               [this](StepShape& shape) {
-                const auto no_sync = sync_.no_sync();  // a replay runs no hooks: sync_.reduce() follows it
+                const auto no_sync =
+                    sync_.no_sync();  // a replay runs no hooks: sync_.allreduce_all() follows it
                 gather(shape);
                 forward_backward(shape);
                 if (alone()) update();
               },
-          .sync = [this] { sync_.reduce(); },
+          .sync = [this] { sync_.allreduce_all(); },
           .update = [this] { update(); }};
 }
 
@@ -154,9 +155,9 @@ void Replica::forward_backward(const Inputs& inputs, int64_t batch_rows) {
 
 void Replica::sync_gradients(const StepShape& shape) {
   if (micro_shards_) {
-    micro_shards_->reduce();
+    micro_shards_->sum();
   } else if (shape.inputs.empty()) {
-    sync_.reduce();  // no rows: the gradients are zero since the last update
+    sync_.allreduce_all();  // no rows: the gradients are zero since the last update
   } else {
     sync_.wait();
   }
@@ -229,7 +230,7 @@ void Replica::take_state(const ReplicaState& own) {
   reset_sums();
 }
 
-// For a split by timing: the host sees how long the GPU takes.
+// Ends a phase on a GPU, too, so that its time and the shares of auto_split are right.
 void Replica::wait_for_device() const {
   if (options_.wait_for_device && !endpoint_.device().is_cpu()) {
     current_stream(endpoint_.device()).synchronize();

@@ -27,9 +27,9 @@ struct ReplicaOptions {
   double clip_norm = 0;  // upper bound of the global gradient's norm; 0: none
   Precision precision = Precision::kFp32;
   bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas
-  bool wait_for_device = false;             // after each phase, so that a GPU's timestamps are its own
+  bool wait_for_device = false;             // after each phase, so that a GPU's times are its own
   CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device` or `trace`
-  int in_flight = 1;                        // steps queued on a GPU before the host waits for the oldest
+  int in_flight = 1;                        // set by Trainer, from TrainerOptions::in_flight
   Notice notice;                            // told when a step cannot be captured; may be empty
   Trace* trace = nullptr;                   // of all threads and GPUs; outlives the replica
 };

@@ -149,8 +149,8 @@ TEST_CASE("a state of another model, precision or optimizer is refused, and noth
         generator = torch::zeros_like(generator);
       },
       "no state of a generator");
-  refused([](auto& state) { state.split = {1.5, -.5}; }, "no shares of a batch: a replica's weight is -0.5");
-  refused([](auto& state) { state.split = {0, 0}; }, "no shares of a batch: all weights are 0");
+  refused([](auto& state) { state.split = {1.5, -.5}; }, "no shares of a batch: a replica's share is -0.5");
+  refused([](auto& state) { state.split = {0, 0}; }, "no shares of a batch: all shares are 0");
 
   const auto errors = in_processes({1, 1}, options, [&](int process, const TrainerOptions& own) {
     auto bad = good;

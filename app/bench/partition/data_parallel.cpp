@@ -69,7 +69,7 @@ class DataParallel : public PartitionScheme {
   // The last update set the gradients to zero; those of a device without rows stay zero.
   void backward(int rank) override {
     auto& replica = of(rank);
-    if (replica.y.size(0) == 0) return replica.sync->reduce();
+    if (replica.y.size(0) == 0) return replica.sync->allreduce_all();
     replica.loss.backward();
     replica.sync->wait();
     replica.loss.reset();

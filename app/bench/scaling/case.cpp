@@ -26,7 +26,7 @@ struct RunningCase {
 
 // Waits until the slowest process is done.
 double seconds_of(RunningCase& running, LargestOfAll& largest) {
-  largest.of(0);  // all begin together
+  largest.barrier();  // all begin together
   if (!running.training) return largest.of(0);
   running.background_load->run();
   const double seconds = running.training->seconds_per_step(running.steps);
@@ -52,7 +52,7 @@ double take_sync(RunningCase& running) { return running.training->take_times().s
 
 void finish_case(ScalingCase& each, RunningCase& running, LargestOfAll& largest) {
   const bool differ = running.training && !replicas_agree(*running.training);
-  each.agree = largest.of(differ ? 1 : 0) == 0;
+  each.agree = !largest.any(differ);
   if (!running.training) return;
   each.shares =
       shard_sizes(static_cast<int64_t>(each.rows()), each.replicas(), running.training->trainer().split());

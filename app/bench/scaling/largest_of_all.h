@@ -1,4 +1,4 @@
-// What the processes of `bench scaling` agree on.
+// What the processes of `bench scaling` say to each other.
 #pragma once
 
 #include <memory>
@@ -17,6 +17,12 @@ class LargestOfAll {
   // Returns the largest of the numbers that all processes give. Waits until all have called it. Throws
   // PeerError when a process is lost. Alone: returns `own`.
   double of(double own);
+
+  // Whether some process gives true.
+  bool any(bool own) { return of(own ? 1 : 0) != 0; }
+
+  // Waits until all processes have called it.
+  void barrier() { of(0); }
 
  private:
   std::unique_ptr<Channel> channel_;  // null: alone

@@ -22,7 +22,7 @@ void ScalingLists::connect_parts() {
   for (const int count : worlds_up_to(processes())) {
     if (count == 1) continue;
     const bool all = count == processes();
-    parts_[count] = all ? group : process() < count ? group->first(count) : nullptr;
+    parts_[count] = all ? group : process() < count ? group->subgroup(count) : nullptr;
   }
 }
 
@@ -56,7 +56,7 @@ ScalingCase ScalingLists::case_of_first(Scaling scaling, const BenchReplicas& re
 
 std::vector<ScalingCase> ScalingLists::cases() {
   BenchReplicas first = lists_.front();
-  first.devices.resize(1, torch::kCPU);
+  first.devices.resize(1, torch::kCPU);  // no element is added: the CPU is never used
   if (!single_process()) first.world.devices.front().resize(1, torch::kCPU);
   std::vector<ScalingCase> all{case_of_first(Scaling::kStrong, first, 1)};
   for (const auto scaling : scaling_modes(options_)) {

@@ -17,7 +17,7 @@ namespace lockstep {
 class ScalingLists {
  public:
   // options: kept by reference. lists: at least one. Of several processes all construct one: the first 2, 4,
-  // ... of them are connected as worlds of their own. Throws as ProcessGroup::first() does.
+  // ... of them are connected as worlds of their own. Throws as ProcessGroup::subgroup() does.
   ScalingLists(const BenchScalingOptions& options, std::vector<BenchReplicas> lists);
 
   int threads() const { return threads_; }  // of each replica

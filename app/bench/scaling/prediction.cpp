@@ -39,11 +39,11 @@ void print_model(BenchReport& report, const ComputeModel& compute, int backgroun
       fmt::format("prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to one replica's steps{}",
                   1e3 * compute.fixed, 1e3 * compute.per_row, beside));
   report.note(
-      fmt::format("sum(n) = {:.1f} us + 2 (n-1)/n x {:.3f} MB / {:.2f} GB/s between two devices (link: {})",
+      fmt::format("sum(n) = {:.1f} us + 2 (n-1)/n x {:.3f} MB / {:.2f} GB/s between two replicas (link: {})",
                   1e6 * link.alpha_2, bytes / 1e6, link.beta_2 / 1e9, link.name));
   report.note(link.overlaps
                   ? "exposed = max(sum of the last bucket, sum - 2/3 compute): sums run during backward"
-                  : "exposed = sum: the cores that compute also sum");
+                  : "exposed = sum: the device that computes also sums");
   report.keep("model", {{"fixed_seconds", compute.fixed},
                         {"seconds_per_row", compute.per_row},
                         {"background_load", background_load},
@@ -157,7 +157,7 @@ void report_process_prediction(BenchReport& report, const std::vector<ScalingCas
   const auto used = link.value_or(own);
   const auto compute = fit_fractions(fractions);
   print_process_model(report, compute, buckets, used, all.world.place.processes);
-  const double batch = fractions.front().rows();  // of a process, if each has its own
+  const double batch = fractions.front().rows();  // strong: of all replicas; weak: of each
   const auto is_of = [&](const ScalingCase& each, int n) {
     return each.plan.world.place.processes == n && each.plan.trainer.devices == all.trainer.devices;
   };

@@ -38,7 +38,7 @@ class GlooProcessGroup : public ProcessGroup {
   std::chrono::milliseconds timeout() const override { return timeout_; }
   std::vector<std::string> gather(const std::string& own) override;
   std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
-  std::shared_ptr<ProcessGroup> first(int count) override;
+  std::shared_ptr<ProcessGroup> subgroup(int count) override;
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
  private:
@@ -63,7 +63,7 @@ class GlooProcessGroup : public ProcessGroup {
   const std::shared_ptr<PostedCollectives> gathered_ = std::make_shared<PostedCollectives>();
   uint64_t gathers_ = 0;
   uint64_t waits_ = 0;        // in the store: gathers, and connections of channels
-  std::map<int, int> parts_;  // how often first() was called, by count
+  std::map<int, int> parts_;  // how often subgroup() was called, by count
   bool failed_ = false;
   std::shared_ptr<FailureWatch> watch_;
 };
@@ -139,8 +139,9 @@ void GlooProcessGroup::check_count(int count) {
   const auto counts = gather(std::to_string(count));
   for (size_t process = 0; process < counts.size(); ++process) {
     if (counts[process] == counts.front()) continue;
-    throw UsageError(
-        fmt::format("process 0 opens {} channels, process {} {}", counts.front(), process, counts[process]));
+    throw UsageError(fmt::format("process 0 opens {} channels between processes, but process {} opens {}",
+                                 counts.front(), process, counts[process]),
+                     "start all processes with the same program and options");
   }
 }
 
@@ -173,7 +174,7 @@ std::vector<std::unique_ptr<Channel>> GlooProcessGroup::open_channels(int count)
 }
 
 // The part meets in the same store, with keys of its own. Its processes have the same numbers.
-std::shared_ptr<ProcessGroup> GlooProcessGroup::first(int count) {
+std::shared_ptr<ProcessGroup> GlooProcessGroup::subgroup(int count) {
   World part = world_;
   part.processes = count;
   part.local_process = 0;

@@ -197,7 +197,7 @@ TEST_CASE("impossible shares are refused") {
   CHECK_THAT(split("1:2:3"),
              ContainsSubstring("--split 1:2:3") && ContainsSubstring("3 weights for 2 replicas"));
   CHECK_THAT(split("1"), ContainsSubstring("--split 1 ") && ContainsSubstring("1 weight for 2 replicas"));
-  CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all weights are 0"));
+  CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all shares are 0"));
   CHECK_THAT(split("-1:2"), ContainsSubstring("--split -1:2") && ContainsSubstring("not negative"));
   CHECK_THAT(split("inf:1"), ContainsSubstring("--split inf:1") && ContainsSubstring("finite"));
   CHECK_THAT(split("nan:1"), ContainsSubstring("--split nan:1") && ContainsSubstring("finite"));

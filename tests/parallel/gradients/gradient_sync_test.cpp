@@ -113,7 +113,7 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
       sync.wait();
     } else if (rank == 1) {
       sync.flat_gradients().zero_();
-      sync.reduce();
+      sync.allreduce_all();
     } else {
       {
         const auto no_sync = sync.no_sync();

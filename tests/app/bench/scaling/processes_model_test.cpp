@@ -80,3 +80,17 @@ TEST_CASE("all processes get the largest of their numbers") {
   for (const auto& each : got) CHECK(each == std::vector<double>{5, -2, 7});
   CHECK(LargestOfAll(nullptr).of(-1) == -1);
 }
+
+TEST_CASE("all processes learn whether one of them says yes") {
+  const std::vector<std::vector<bool>> given = {
+      {false, true, false}, {false, false, true}, {false, false, false}};
+  std::vector<std::vector<bool>> got(given.size());
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    LargestOfAll largest(group.get());
+    for (const bool own : given[static_cast<size_t>(process)]) {
+      got[static_cast<size_t>(process)].push_back(largest.any(own));
+      largest.barrier();
+    }
+  });
+  for (const auto& each : got) CHECK(each == std::vector<bool>{false, true, true});
+}

@@ -99,7 +99,7 @@ TEST_CASE("the first processes can be a world of their own, again and again, and
     const auto i = static_cast<size_t>(process);
     for (const int count : {2, 3, 2}) {
       if (process >= count) continue;
-      const auto part = group.first(count);
+      const auto part = group.subgroup(count);
       for (const auto& text : part->gather(text_of(process, count))) parts[i].push_back(text);
       auto channels = part->open_channels(1);
       auto one = torch::ones({1});
@@ -148,11 +148,12 @@ TEST_CASE("processes that do not come are named") {
   CHECK(message_of<DeviceError>(alone[0]) == both_missing);
 
   std::vector<std::exception_ptr> two;
-  do {  // again if a slow name server keeps process 2 from coming
+  const std::string none_came = "processes 0 and 1 of 3 did not come within 0.5 s";
+  do {  // again if a busy machine or a slow name server keeps process 0 or 2 from coming
     worlds = worlds_of(3);
     worlds.erase(worlds.begin() + 1);
     two = run_worlds(worlds, kNothing, within(500));
-  } while (message_of<DeviceError>(two[0]) == both_missing);
+  } while (message_of<DeviceError>(two[0]) == both_missing || message_of<DeviceError>(two[1]) == none_came);
   CHECK(message_of<DeviceError>(two[0]) == "process 1 of 3 did not come within 0.5 s");
   // Whoever gives up first may take the store with it.
   CHECK_THAT(message_of<DeviceError>(two[1]), ContainsSubstring("process 1 of 3 did not come within 0.5 s") ||
@@ -215,7 +216,8 @@ TEST_CASE("processes that open different numbers of channels are told so") {
   const auto errors =
       run_worlds(worlds_of(2), [](int process, ProcessGroup& group) { group.open_channels(process + 1); });
   for (const auto& error : errors) {
-    CHECK(message_of<UsageError>(error) == "process 0 opens 1 channels, process 1 2");
+    CHECK(message_of<UsageError>(error) ==
+          "process 0 opens 1 channels between processes, but process 1 opens 2");
   }
 }
 
@@ -249,7 +251,7 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
   run_worlds(
       worlds_of(3),
       [&](int process, ProcessGroup& group) {
-        const auto part = process < 2 ? group.first(2) : nullptr;
+        const auto part = process < 2 ? group.subgroup(2) : nullptr;
         if (process == 1) {
           const auto channels = part->open_channels(1);
           group.explain(std::make_exception_ptr(OutputError("full")), {});
