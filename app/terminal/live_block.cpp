@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 #include <lockstep/app/terminal/interrupt.h>
@@ -60,23 +61,32 @@ void handle_stop(void (*handler)(int)) {
   sigaction(SIGTSTP, &action, nullptr);
 }
 
-// Erases the block and stops the process, as SIGTSTP does without a handler. Async-signal-safe.
-void erase_and_stop() {
-  if (!stop_wanted || stopping.exchange(true)) return;
-  if (const int fd = drawn_on.exchange(-1); fd >= 0 && has_terminal(fd, drawing_group)) {
-    write_to(fd, kEraseBlock);
-  }
-  InterruptGuard::begin_message_with(nullptr);
-  handle_stop(SIG_DFL);
+// Stops the process, as SIGTSTP does without a handler. Returns after SIGCONT. Async-signal-safe.
+void stop_here() {
   sigset_t stop, before;
   sigemptyset(&stop);
   sigaddset(&stop, SIGTSTP);
+  handle_stop(SIG_DFL);
   raise(SIGTSTP);
-  pthread_sigmask(SIG_UNBLOCK, &stop, &before);  // stops here, until SIGCONT
+  pthread_sigmask(SIG_UNBLOCK, &stop, &before);  // stops here
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  handle_stop(on_stop);
-  stop_wanted = false;
-  stopping = false;
+}
+
+// Erases the block and stops the process if that is wanted. A thread that finds another one at it leaves it
+// to that one, which looks again when it is done. Async-signal-safe.
+void erase_and_stop() {
+  while (stop_wanted) {
+    if (stopping.exchange(true)) return;
+    if (stop_wanted) {
+      if (const int fd = drawn_on; fd >= 0 && has_terminal(fd, drawing_group)) write_to(fd, kEraseBlock);
+      drawn_on = -1;
+      InterruptGuard::begin_message_with(nullptr);
+      stop_here();
+      stop_wanted = false;  // before the handler is back, which may set it again
+      handle_stop(on_stop);
+    }
+    stopping = false;
+  }
 }
 
 // The handler of Ctrl-Z.
@@ -85,6 +95,11 @@ void on_stop(int) {
   stop_wanted = true;
   if (!drawing_now) erase_and_stop();
   errno = error;
+}
+
+// Returns when no thread is about to change the handler of SIGTSTP. Not for handlers.
+void await_stopping() {
+  while (stopping) std::this_thread::yield();
 }
 
 // While it lives, SIGTSTP waits: it must not come between the look at who has the terminal and the drawing.
@@ -99,13 +114,15 @@ class Drawing {
   Drawing(const Drawing&) = delete;
   Drawing& operator=(const Drawing&) = delete;
 
-  bool comes_too_late() const { return stop_wanted; }  // the handler has found nobody drawing
+  // The handler has found nobody drawing.
+  bool comes_too_late() const { return stop_wanted || stopping; }
 };
 
 }  // namespace
 
 LiveBlock::LiveBlock(int fd, pid_t group) : fd_(fd), group_(group) {
   const std::lock_guard lock(block_mutex);
+  await_stopping();
   shown_block = this;
   drawing_group = group;
   sigaction(SIGTSTP, nullptr, &stop_before_);
@@ -115,6 +132,7 @@ LiveBlock::LiveBlock(int fd, pid_t group) : fd_(fd), group_(group) {
 LiveBlock::~LiveBlock() {
   const std::lock_guard lock(block_mutex);
   wipe();
+  await_stopping();
   sigaction(SIGTSTP, &stop_before_, nullptr);
   shown_block = nullptr;
 }
