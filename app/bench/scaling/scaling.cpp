@@ -58,7 +58,19 @@ double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measur
   auto train = options.train;
   train.quiet = true;
   const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
-  return TrainRun(measured.plan, train, terminal, RunOutputs{}).run().test_accuracy;
+  TrainRun run(measured.plan, train, terminal, RunOutputs{});
+  const auto leave = [&] { leave_together(measured.plan.world); };  // before the first closes its connections
+  try {
+    const double accuracy = run.run().test_accuracy;
+    leave();
+    return accuracy;
+  } catch (const InterruptedError&) {  // in all of them
+    leave();
+    throw;
+  } catch (const NumericError&) {
+    leave();
+    throw;
+  }
 }
 
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,
@@ -97,8 +109,8 @@ void print_rows(BenchReport& report, const BenchScalingOptions& options, std::ve
     if (goes_on && !report.interrupted()) goes_on = take_accuracy(options, each, largest, ended);
     if (all.leads()) report.row(scaling_row(each, cases.front()));
   }
+  report.stop_if_interrupted("after the repetitions that are shown");  // by all, also if one has ended
   if (ended) std::rethrow_exception(ended);
-  report.stop_if_interrupted("after the repetitions that are shown");
 }
 
 // Throws if the cases do not fit into memory together, or --predict has fewer than three batch sizes.

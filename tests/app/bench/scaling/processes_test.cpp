@@ -151,3 +151,15 @@ TEST_CASE("bench scaling: a signal to one process stops all, and the repetitions
              ContainsSubstring("  strong  cpu+cpu") && ContainsSubstring("stopped before the end"));
   CHECK(results[1].out.empty());
 }
+
+// One process trains for the accuracy while the other one waits.
+TEST_CASE("bench scaling: a signal while some train for the accuracy and others wait stops all") {
+  const auto endless = bench_world(kScaling + kOneEach + kBrief + Words{"--epochs", "100000"}, {{}, {}});
+  const auto results = run_and_signal(endless, 0, SIGTERM, "test acc");
+  for (const auto& result : results) {
+    INFO(result.out << result.err);
+    CHECK(result.exit_code == 143);
+    CHECK_THAT(result.err, ContainsSubstring("stopped by SIGTERM"));
+  }
+  CHECK_THAT(results[0].out, ContainsSubstring("  weak    cpu+cpu") && ContainsSubstring("stopped before"));
+}
