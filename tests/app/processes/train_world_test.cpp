@@ -12,6 +12,7 @@
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/processes/worlds.h>
 

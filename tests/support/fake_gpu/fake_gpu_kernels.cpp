@@ -120,7 +120,7 @@ IValue replaced(const IValue& value, at::Tensor (*by)(const at::Tensor&)) {
   if (value.isTensor()) return by(value.toTensor());
   if (!value.isTensorList()) return value;
   c10::List<at::Tensor> list;
-  for (const at::Tensor& tensor : value.toTensorList()) list.push_back(by(tensor));
+  for (const auto& tensor : value.toTensorVector()) list.push_back(by(tensor));
   return list;
 }
 
@@ -134,7 +134,7 @@ at::Tensor first_on_gpu(at::ArrayRef<IValue> values) {
   for (const auto& value : values) {
     if (value.isTensor() && on_gpu(value.toTensor())) return value.toTensor();
     if (!value.isTensorList()) continue;
-    for (const at::Tensor& tensor : value.toTensorList()) {
+    for (const auto& tensor : value.toTensorVector()) {
       if (on_gpu(tensor)) return tensor;
     }
   }
