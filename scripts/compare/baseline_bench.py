@@ -22,7 +22,7 @@ warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
-from baseline_process import answer_lines, join_process_group, keep_to_core  # noqa: E402
+from twin.process import answer_lines, join_process_group, keep_to_core  # noqa: E402
 
 # As in `lockstep bench overlap`: results lie in a ring whose memory is touched before the clock starts.
 SLOTS = 4

@@ -25,12 +25,12 @@ import warnings
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
-from baseline_data import DEBIAN_FASHION_MNIST  # noqa: E402
-from baseline_process import keep_to_core  # noqa: E402
-from baseline_training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
-from baseline_serve import COMPILE_MODES, serve  # noqa: E402
-from lenet_twin import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
-from resnet18_twin import INITIALIZATIONS  # noqa: E402
+from twin.data import DEBIAN_FASHION_MNIST  # noqa: E402
+from twin.process import keep_to_core  # noqa: E402
+from twin.training import MEMORY_FORMATS, PRECISIONS, Training, lr_at, set_arithmetic  # noqa: E402
+from twin.serve import COMPILE_MODES, serve  # noqa: E402
+from twin.lenet import NAMES, init_params, lenet, loss, sgd  # noqa: E402, F401  (for tests/reference)
+from twin.resnet18 import INITIALIZATIONS  # noqa: E402
 
 DEFAULT_LR = dict(lenet=0.2, resnet18=0.1)
 

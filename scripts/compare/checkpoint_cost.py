@@ -16,7 +16,7 @@ import tempfile
 import time
 
 import torch
-from resnet18_twin import resnet18
+from twin.resnet18 import resnet18
 
 SAVES = 4  # per round
 STEPS_BETWEEN = 3  # so that the writer has done before the next checkpoint

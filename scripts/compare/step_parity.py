@@ -28,9 +28,9 @@ from pathlib import Path
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
-from baseline_data import load_set  # noqa: E402
-from baseline_training import Training, make_twin, set_arithmetic  # noqa: E402
-from safetensors_file import load  # noqa: E402
+from twin.data import load_set  # noqa: E402
+from twin.training import Training, make_twin, set_arithmetic  # noqa: E402
+from twin.safetensors_file import load  # noqa: E402
 
 RECIPES = dict(lenet=["--recipe", "lenet-scratch"],
                resnet18=["--recipe", "resnet18-warmup", "--momentum", "0", "--weight-decay", "0", "--schedule", "constant",

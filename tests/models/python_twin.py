@@ -12,9 +12,9 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
-from lenet_twin import LeNetTwin  # noqa: E402
-from resnet18_twin import resnet18  # noqa: E402
-from safetensors_file import load  # noqa: E402
+from twin.lenet import LeNetTwin  # noqa: E402
+from twin.resnet18 import resnet18  # noqa: E402
+from twin.safetensors_file import load  # noqa: E402
 
 TRAIN, TEST = 64, 100
 

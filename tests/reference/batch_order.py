@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
-from split_mix64 import MASK, batch_order  # noqa: E402
+from twin.split_mix64 import MASK, batch_order  # noqa: E402
 
 
 def main():

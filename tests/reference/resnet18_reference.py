@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """Reference values of the chapters' ResNet-18, computed with Python torch, for the C++ tests. Needs the full torch.
-The network is scripts/compare/resnet18_twin.py's.
+The network is scripts/compare/twin/resnet18.py's.
 
     tests/reference/resnet18_reference.py           writes the two files beside this script
 
@@ -41,7 +41,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "scripts/compare"))
-from resnet18_twin import build  # noqa: E402
+from twin.resnet18 import build  # noqa: E402
 import torch  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 

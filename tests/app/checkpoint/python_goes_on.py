@@ -12,10 +12,10 @@ from safetensors.torch import load_file, save_file
 
 ROOT = Path(__file__).resolve().parents[3]
 sys.path[:0] = [str(ROOT / "scripts/compare"), str(ROOT / "tests/models")]
-from baseline_data import epoch_batches, load_set  # noqa: E402
-from lenet_twin import LeNetTwin  # noqa: E402
+from twin.data import epoch_batches, load_set  # noqa: E402
+from twin.lenet import LeNetTwin  # noqa: E402
 from python_twin import TEST, images  # noqa: E402
-from resnet18_twin import resnet18  # noqa: E402
+from twin.resnet18 import resnet18  # noqa: E402
 from step_parity import errors, floats, judge, worst  # noqa: E402
 
 BEFORE, AFTER = 4, 24  # steps of the checkpoints

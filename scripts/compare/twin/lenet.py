@@ -45,7 +45,7 @@ def sgd(params, lr, batch_size):
 
 
 class LeNetTwin(nn.Module):
-    """The chapter's lines with the interface that baseline_training.py needs.
+    """The chapter's lines with the interface that training.py needs.
 
     A module, since DistributedDataParallel and torch.compile take modules.
     """

@@ -55,7 +55,7 @@ def build(seed, start, **size):
 
 
 class ResNet18Twin(nn.Module):
-    """The network with the interface that baseline_training.py needs."""
+    """The network with the interface that training.py needs."""
 
     def __init__(self, seed, start, momentum, weight_decay):
         super().__init__()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 
-from split_mix64 import batch_order
+from twin.split_mix64 import batch_order
 
 DEBIAN_FASHION_MNIST = "/usr/share/datasets/fashion-mnist"
 

@@ -6,9 +6,9 @@ import time
 
 import torch
 
-from baseline_data import epoch_batches, load_set
-from lenet_twin import LeNetTwin
-from resnet18_twin import ResNet18Twin
+from twin.data import epoch_batches, load_set
+from twin.lenet import LeNetTwin
+from twin.resnet18 import ResNet18Twin
 
 EVALUATION_BLOCK = 256
 PRECISIONS = ["fp32", "default", "bf16"]

@@ -15,8 +15,8 @@ import time
 
 import torch
 
-from baseline_process import answer_lines, join_process_group
-from baseline_training import Training
+from twin.process import answer_lines, join_process_group
+from twin.training import Training
 
 COMPILE_MODES = ["default", "max-autotune"]
 TRIAL_STEPS = 3  # per mode of torch.compile; the fastest step counts
