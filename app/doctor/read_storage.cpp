@@ -119,8 +119,8 @@ void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& 
     try {
       const auto world = find_world({.rank = 0, .world_size = 2, .master = master},
                                     [](const auto&) { return std::nullopt; });
-      network.host = world.host;
-      network.port = world.port;
+      network.host = world.master_host;
+      network.port = world.master_port;
     } catch (const Error& error) {
       network.master_problem = Problem{error.what(), error.hint()};
       return;

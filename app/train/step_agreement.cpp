@@ -39,15 +39,9 @@ StepNews news_of(const torch::Tensor& slots) {
   return news;
 }
 
-std::unique_ptr<Channel> channel_between(ProcessGroup* group) {
-  if (!group) return nullptr;
-  auto channels = group->open_channels(1);
-  return std::move(channels.front());
-}
-
 }  // namespace
 
-StepAgreement::StepAgreement(ProcessGroup* group) : channel_(channel_between(group)) {}
+StepAgreement::StepAgreement(ProcessGroup* group) : channel_(group ? open_channel(*group) : nullptr) {}
 
 StepNews StepAgreement::after_step(const StepNews& own) {
   if (single_process()) return own;

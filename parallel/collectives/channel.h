@@ -5,6 +5,10 @@
 
 #include <exception>
 #include <future>
+#include <memory>
+#include <utility>
+
+#include <lockstep/parallel/process_group.h>
 
 namespace lockstep {
 
@@ -30,5 +34,11 @@ class Channel {
   // waits for a peer that is gone. Thread-safe. The first error stays.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };
+
+// Opens one channel. Throws as ProcessGroup::open_channels() does.
+inline std::unique_ptr<Channel> open_channel(ProcessGroup& group) {
+  auto channels = group.open_channels(1);
+  return std::move(channels.front());
+}
 
 }  // namespace lockstep

@@ -61,8 +61,8 @@ uint16_t master_port(const LauncherVariables& variables, uint16_t otherwise) {
 bool take_master(World& world, const LauncherVariables& variables) {
   const auto host = variables.text("MASTER_ADDR");
   if (!host) return false;
-  world.host = *host;
-  world.port = master_port(variables, kDefaultPort);
+  world.master_host = *host;
+  world.master_port = master_port(variables, kDefaultPort);
   return true;
 }
 
@@ -94,7 +94,7 @@ std::optional<World> torchrun(const Environment& environment) {
   world.run = fmt::format("{}/{}/{}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
                           variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                           variables.text(kTokenVariable).value_or(""));
-  if (world.processes > 1 && world.host.empty()) {
+  if (world.processes > 1 && world.master_host.empty()) {
     throw UsageError("RANK and WORLD_SIZE are set, but MASTER_ADDR is missing", kNameMaster);
   }
   return world;
@@ -113,8 +113,8 @@ std::optional<World> mpi(const LauncherVariables& variables, const std::string& 
                                  variables.launcher(), world.processes),
                      kNameMaster);
   }
-  world.host = kLoopback;
-  world.port = master_port(variables, world.run.empty() ? kDefaultPort : port_of_job(world.run));
+  world.master_host = kLoopback;
+  world.master_port = master_port(variables, world.run.empty() ? kDefaultPort : port_of_job(world.run));
   return world;
 }
 
@@ -173,11 +173,11 @@ std::optional<World> slurm(const Environment& environment, const HostResolves& r
     check_local_place(world);
   }
   if (take_master(world, variables)) return world;
-  world.port = master_port(variables, port_of_job(world.run));
+  world.master_port = master_port(variables, port_of_job(world.run));
   const auto list = job_name(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  world.host = world.local_processes == world.processes
-                   ? kLoopback
-                   : slurm_master(variables, slurm_hosts(list), resolves);
+  world.master_host = world.local_processes == world.processes
+                          ? kLoopback
+                          : slurm_master(variables, slurm_hosts(list), resolves);
   return world;
 }
 
@@ -228,8 +228,8 @@ World by_flags(const WorldFlags& flags) {
   World world{.process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
               .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
               .local_processes = 0,
-              .host = master.host,
-              .port = master.port};
+              .master_host = master.host,
+              .master_port = master.port};
   check_place("the rank", world.process, "the world size", world.processes);
   return world;
 }

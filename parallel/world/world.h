@@ -19,8 +19,8 @@ struct World {
   int local_process = 0;
   int local_processes = 1;
   // Where the store listens, through which the processes find each other. Empty and 0 for one process.
-  std::string host = {};
-  uint16_t port = 0;
+  std::string master_host = {};
+  uint16_t master_port = 0;
   bool store_runs = false;  // the launcher serves the store; otherwise process 0 does
   std::string run = {};     // prefix of the store's keys: differs between runs and between restarts
   int restart = 0;          // how often the launcher has started all processes again

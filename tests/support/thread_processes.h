@@ -251,7 +251,7 @@ class ThreadProcessGroup : public ProcessGroup {
                 .processes = processes,
                 .local_process = process,
                 .local_processes = processes,
-                .host = "memory",
+                .master_host = "memory",
                 .launcher = "a test"}) {}
 
   const World& world() const override { return world_; }

@@ -2,15 +2,10 @@
 
 #include <torch/types.h>
 
-#include <utility>
-
 namespace lockstep {
 
-LargestOfAll::LargestOfAll(ProcessGroup* group) {
-  if (!group) return;
-  auto channels = group->open_channels(1);
-  channel_ = std::move(channels.front());
-  processes_ = group->world().processes;
+LargestOfAll::LargestOfAll(ProcessGroup* group) : channel_(group ? open_channel(*group) : nullptr) {
+  if (group) processes_ = group->world().processes;
 }
 
 double LargestOfAll::of(double own) {

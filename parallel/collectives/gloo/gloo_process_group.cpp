@@ -179,7 +179,7 @@ std::shared_ptr<ProcessGroup> GlooProcessGroup::subgroup(int count) {
   part.processes = count;
   part.local_process = 0;
   part.local_processes = 0;  // counted again
-  part.host = store_.host();
+  part.master_host = store_.host();
   part.store_runs = true;
   const auto name = fmt::format("first {} {}/", count, parts_[count]++);
   part.run += "/" + name;

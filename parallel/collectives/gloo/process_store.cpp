@@ -31,10 +31,10 @@ bool serves(const World& world) { return world.process == 0 && !world.store_runs
 // Where the processes meet. A launcher that starts all of them on one host may give its name.
 std::string store_host(const World& world) {
   const bool on_one_host = !world.store_runs && world.local_processes == world.processes;
-  return on_one_host && !is_loopback(world.host) ? kLoopback : world.host;
+  return on_one_host && !is_loopback(world.master_host) ? kLoopback : world.master_host;
 }
 
-std::string store_place(const World& world) { return host_and_port(store_host(world), world.port); }
+std::string store_place(const World& world) { return host_and_port(store_host(world), world.master_port); }
 
 // Empty: all interfaces.
 std::string listening_address(const World& world, const std::string& listen) {
@@ -51,7 +51,7 @@ milliseconds connect_timeout(milliseconds timeout) {
 
 c10d::TCPStoreOptions store_options(const World& world, milliseconds timeout) {
   c10d::TCPStoreOptions options;
-  options.port = world.port;
+  options.port = world.master_port;
   options.waitWorkers = false;  // the roll call does that, and names the missing
   options.timeout = connect_timeout(timeout);
   return options;
@@ -70,7 +70,7 @@ std::shared_ptr<C10dStore> open_client(const World& world, const std::string& ho
 
 std::shared_ptr<C10dStore> serve(const World& world, const std::string& listen, milliseconds timeout) {
   const auto address = listening_address(world, listen);
-  auto socket = listen_on(address, world.port);
+  auto socket = listen_on(address, world.master_port);
   auto options = store_options(world, timeout);
   options.isServer = true;
   options.masterListenFd = socket.release();  // c10d closes it
@@ -78,7 +78,7 @@ std::shared_ptr<C10dStore> serve(const World& world, const std::string& listen, 
 }
 
 std::shared_ptr<C10dStore> reach(const World& world, milliseconds timeout) {
-  wait_for_listener(store_host(world), world.port, timeout);
+  wait_for_listener(store_host(world), world.master_port, timeout);
   return open_client(world, store_host(world), store_options(world, timeout));
 }
 

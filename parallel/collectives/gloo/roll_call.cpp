@@ -122,7 +122,7 @@ Presence own_presence(const World& world) {
   return {.host = own_host_name(),
           .machine = fmt::format("{} {} {}", own_host_name(), boot_id(), network_namespace()),
           .pid = ::getpid(),
-          .address = address_towards(world.host, world.port)};
+          .address = address_towards(world.master_host, world.master_port)};
 }
 
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
@@ -155,11 +155,11 @@ std::string channel_address(const World& world, const std::vector<Presence>& all
   auto address = own.address;
   for (const auto& other : all) {
     if (!address.empty() && !is_loopback(address)) break;
-    if (other.machine != own.machine) address = address_towards(other.address, world.port);
+    if (other.machine != own.machine) address = address_towards(other.address, world.master_port);
   }
   if (!address.empty() && !is_loopback(address)) return address;
   throw DeviceError(fmt::format("process {} has no address that other hosts can reach: the way to {} is {}",
-                                world.process, world.host, address.empty() ? "unknown" : address),
+                                world.process, world.master_host, address.empty() ? "unknown" : address),
                     "give each process an address of its own host: --listen ADDRESS (JoinOptions::listen)");
 }
 

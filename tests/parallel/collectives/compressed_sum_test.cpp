@@ -253,7 +253,7 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
   for (const bool halfway : {false, true}) {
     std::string error;
     run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-      const auto channel = std::move(group->open_channels(1).front());
+      const auto channel = open_channel(*group);
       if (process == 1) {
         const auto parts = torch::zeros({2, 5}, torch::kBFloat16);
         if (halfway) channel->all_to_all(parts, torch::zeros_like(parts)).get();

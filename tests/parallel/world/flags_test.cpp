@@ -26,8 +26,8 @@ TEST_CASE("rank, world size and master make a world, whose local processes are c
                        .processes = 2,
                        .local_process = 0,
                        .local_processes = 0,
-                       .host = "10.0.0.1",
-                       .port = 29600};
+                       .master_host = "10.0.0.1",
+                       .master_port = 29600};
   CHECK(world_in({}, hand_flags()) == expected);
   CHECK(world_in({}, {.rank = 0, .world_size = 1, .master = "a:1"}) == World{});
 }
@@ -75,12 +75,12 @@ TEST_CASE("flags outside their limits are refused") {
 
 TEST_CASE("a master is HOST:PORT, and an IPv6 address stands in brackets") {
   const auto name = by_master("node7.example:65535");
-  CHECK(name.host == "node7.example");
-  CHECK(name.port == 65535);
+  CHECK(name.master_host == "node7.example");
+  CHECK(name.master_port == 65535);
   const auto ipv6 = by_master("[fe80::1%eth0]:29500");
-  CHECK(ipv6.host == "fe80::1%eth0");
-  CHECK(ipv6.port == 29500);
-  CHECK(by_master("[::]:1").host == "::");
+  CHECK(ipv6.master_host == "fe80::1%eth0");
+  CHECK(ipv6.master_port == 29500);
+  CHECK(by_master("[::]:1").master_host == "::");
 }
 
 TEST_CASE("a malformed master is refused") {
@@ -101,8 +101,8 @@ TEST_CASE("a malformed master is refused") {
 
 TEST_CASE("the master alone overrides a launcher's, and process 0 serves it") {
   auto expected = world_in(torchrun_variables());
-  expected.host = "::1";
-  expected.port = 29600;
+  expected.master_host = "::1";
+  expected.master_port = 29600;
   expected.store_runs = false;  // the agent's store is elsewhere
   CHECK(world_in(torchrun_variables(), {.master = "[::1]:29600"}) == expected);
   CHECK_FALSE(world_in(torchrun_variables(), {.master = "node7:29512"}).store_runs);
@@ -111,8 +111,8 @@ TEST_CASE("the master alone overrides a launcher's, and process 0 serves it") {
 
   for (const auto& variables : {open_mpi_variables(), mpich_variables(), slurm_variables()}) {
     expected = world_in(variables);
-    expected.host = "a";
-    expected.port = 29600;
+    expected.master_host = "a";
+    expected.master_port = 29600;
     CHECK(world_in(variables, {.master = "a:29600"}) == expected);
     // The launcher's own may be anything then.
     CHECK(world_in(with(variables, {{"MASTER_ADDR", "b"}, {"MASTER_PORT", "x"}}), {.master = "a:29600"}) ==
@@ -122,8 +122,8 @@ TEST_CASE("the master alone overrides a launcher's, and process 0 serves it") {
 
 TEST_CASE("the master is what the hints of launchers without one ask for") {
   const WorldFlags flags{.master = "a:29600"};
-  CHECK(world_in(without(torchrun_variables(), "MASTER_ADDR"), flags).host == "a");
-  CHECK(world_in(with(mpich_variables(), {{"MPI_LOCALNRANKS", "1"}, {"MPI_LOCALRANKID", "0"}}), flags).host ==
-        "a");
-  CHECK(world_in(slurm_variables(), flags, none_resolve).host == "a");
+  CHECK(world_in(without(torchrun_variables(), "MASTER_ADDR"), flags).master_host == "a");
+  CHECK(world_in(with(mpich_variables(), {{"MPI_LOCALNRANKS", "1"}, {"MPI_LOCALRANKID", "0"}}), flags)
+            .master_host == "a");
+  CHECK(world_in(slurm_variables(), flags, none_resolve).master_host == "a");
 }

@@ -25,8 +25,8 @@ TEST_CASE("torchrun tells the place, the local place, the master, and that its a
                        .processes = 6,
                        .local_process = 1,
                        .local_processes = 2,
-                       .host = "node7",
-                       .port = 29511,
+                       .master_host = "node7",
+                       .master_port = 29511,
                        .store_runs = true,
                        .run = "night/0/",
                        .max_restarts = 3,
@@ -37,7 +37,7 @@ TEST_CASE("torchrun tells the place, the local place, the master, and that its a
 TEST_CASE("without torchrun's agent process 0 serves the store, at torch's port if none is named") {
   auto variables = without(without(torchrun_variables(), kAgentStore), "MASTER_PORT");
   CHECK_FALSE(world_in(variables).store_runs);
-  CHECK(world_in(variables).port == 29500);
+  CHECK(world_in(variables).master_port == 29500);
   variables[kAgentStore] = "False";
   CHECK_FALSE(world_in(variables).store_runs);
 }
@@ -60,8 +60,8 @@ TEST_CASE("RANK, WORLD_SIZE and MASTER_ADDR are enough: the processes of a host 
                        .processes = 2,
                        .local_process = 0,
                        .local_processes = 0,
-                       .host = "::1",
-                       .port = 29500,
+                       .master_host = "::1",
+                       .master_port = 29500,
                        .run = "/0/",
                        .launcher = "torchrun"};
   CHECK(world_in(bare) == expected);
@@ -90,8 +90,8 @@ TEST_CASE("lockstep launch tells as torchrun does, and a secret that is part of 
                        .processes = 2,
                        .local_process = 1,
                        .local_processes = 2,
-                       .host = "127.0.0.1",
-                       .port = 40123,
+                       .master_host = "127.0.0.1",
+                       .master_port = 40123,
                        .store_runs = true,
                        .run = "launch/1/0123456789abcdef",
                        .restart = 1,
@@ -108,8 +108,8 @@ TEST_CASE("Open MPI's processes of one host meet on loopback, at a port of their
                        .processes = 3,
                        .local_process = 1,
                        .local_processes = 3,
-                       .host = "127.0.0.1",
-                       .port = 35050,  // FNV-1a of "310116353", by a Python script
+                       .master_host = "127.0.0.1",
+                       .master_port = 35050,  // FNV-1a of "310116353", by a Python script
                        .run = "310116353",
                        .launcher = "Open MPI"};
   CHECK(world_in(open_mpi_variables()) == expected);
@@ -118,7 +118,7 @@ TEST_CASE("Open MPI's processes of one host meet on loopback, at a port of their
   auto later = without(open_mpi_variables(), "OMPI_MCA_ess_base_jobid");
   later["PMIX_NAMESPACE"] = "prterun-vm-42@1";
   CHECK(world_in(later).run == "prterun-vm-42@1");
-  CHECK(world_in(later).port == 36565);
+  CHECK(world_in(later).master_port == 36565);
 }
 
 TEST_CASE("MPICH's processes of one host meet on loopback; it names no job") {
@@ -126,14 +126,14 @@ TEST_CASE("MPICH's processes of one host meet on loopback; it names no job") {
                        .processes = 2,
                        .local_process = 1,
                        .local_processes = 2,
-                       .host = "127.0.0.1",
-                       .port = 29500,
+                       .master_host = "127.0.0.1",
+                       .master_port = 29500,
                        .run = "",
                        .launcher = "MPICH"};
   CHECK(world_in(mpich_variables()) == expected);
   const auto named = world_in(with(mpich_variables(), {{"PMI_JOBID", "876439.0"}}));
   CHECK(named.run == "876439.0");
-  CHECK(named.port == 31324);
+  CHECK(named.master_port == 31324);
   // The port of a proxy, which differs between hosts.
   CHECK(world_in(with(mpich_variables(), {{"PMI_PORT", "node7:40000"}})).run.empty());
 }
@@ -154,8 +154,8 @@ TEST_CASE("mpirun on several hosts needs the master's address") {
                        .processes = 3,
                        .local_process = 0,
                        .local_processes = 1,
-                       .host = "a",
-                       .port = 29600,
+                       .master_host = "a",
+                       .master_port = 29600,
                        .run = "310116353",
                        .launcher = "Open MPI"};
   CHECK(world_in(with(variables, {{"MASTER_ADDR", "a"}, {"MASTER_PORT", "29600"}})) == expected);
@@ -164,9 +164,9 @@ TEST_CASE("mpirun on several hosts needs the master's address") {
 
 TEST_CASE("a user may name the port alone, for mpirun on one host") {
   const auto world = world_in(with(open_mpi_variables(), {{"MASTER_PORT", "29600"}}));
-  CHECK(world.host == "127.0.0.1");
-  CHECK(world.port == 29600);
-  CHECK(world_in(with(mpich_variables(), {{"MASTER_PORT", "29600"}})).port == 29600);
+  CHECK(world.master_host == "127.0.0.1");
+  CHECK(world.master_port == 29600);
+  CHECK(world_in(with(mpich_variables(), {{"MASTER_PORT", "29600"}})).master_port == 29600);
 }
 
 TEST_CASE("one process under a launcher is alone, and knows the launcher") {

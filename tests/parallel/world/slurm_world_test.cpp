@@ -21,8 +21,8 @@ World slurm_expected() {
           .processes = 4,
           .local_process = 1,
           .local_processes = 2,
-          .host = "n2",
-          .port = 33284,  // FNV-1a of "876440.0", by a Python script
+          .master_host = "n2",
+          .master_port = 33284,  // FNV-1a of "876440.0", by a Python script
           .run = "876440.0",
           .launcher = "SLURM"};
 }
@@ -31,19 +31,19 @@ World slurm_expected() {
 
 TEST_CASE("SLURM's processes of several hosts meet on the first host of the step, at a port of the step") {
   CHECK(world_in(slurm_variables()) == slurm_expected());
-  CHECK(world_in(with(slurm_variables(), {{"SLURM_PROCID", "0"}})).port == 33284);
-  CHECK(world_in(with(slurm_variables(), {{"SLURM_STEP_ID", "1"}})).port == 30903);
+  CHECK(world_in(with(slurm_variables(), {{"SLURM_PROCID", "0"}})).master_port == 33284);
+  CHECK(world_in(with(slurm_variables(), {{"SLURM_STEP_ID", "1"}})).master_port == 30903);
   CHECK(world_in(with(slurm_variables(), {{"SLURM_STEP_ID", "1"}})).run == "876440.1");
-  CHECK(world_in(with(slurm_variables(), {{"SLURM_JOB_ID", "876441"}})).port == 31003);
+  CHECK(world_in(with(slurm_variables(), {{"SLURM_JOB_ID", "876441"}})).master_port == 31003);
   // Without the step's hosts the job's.
-  CHECK(world_in(without(slurm_variables(), "SLURM_STEP_NODELIST")).host == "n1");
+  CHECK(world_in(without(slurm_variables(), "SLURM_STEP_NODELIST")).master_host == "n1");
 }
 
 TEST_CASE("SLURM's processes of one host meet on loopback") {
   auto expected = slurm_expected();
   expected.local_process = 3;
   expected.local_processes = 4;
-  expected.host = "127.0.0.1";
+  expected.master_host = "127.0.0.1";
   CHECK(world_in(slurm_on_one_host(), {}, none_resolve) == expected);
 }
 
@@ -84,15 +84,16 @@ TEST_CASE("a first host that does not resolve gives way to the launching one, if
   const auto from = [](const std::string& address) {
     return with(slurm_variables(), {{"SLURM_LAUNCH_NODE_IPADDR", address}});
   };
-  CHECK(world_in(from("127.0.0.1"), {}, none_resolve).host == "127.0.0.1");
-  CHECK(world_in(from("127.0.0.1"), {}, all_resolve).host == "n2");
+  CHECK(world_in(from("127.0.0.1"), {}, none_resolve).master_host == "127.0.0.1");
+  CHECK(world_in(from("127.0.0.1"), {}, all_resolve).master_host == "n2");
   const auto text = "the first host of SLURM's job, n2, does not resolve | give the master's address: ";
   CHECK_THAT(refusal(from("192.0.2.1"), {}, none_resolve), ContainsSubstring(text));  // no host has it
   CHECK_THAT(refusal(from("localhost"), {}, none_resolve), ContainsSubstring(text));  // no address
   CHECK_THAT(refusal(without(slurm_variables(), "SLURM_LAUNCH_NODE_IPADDR"), {}, none_resolve),
              ContainsSubstring(text));
   // Whom it asks for: the first host alone.
-  CHECK(world_in(slurm_variables(), {}, [](const std::string& name) { return name == "n2"; }).host == "n2");
+  CHECK(world_in(slurm_variables(), {}, [](const std::string& name) { return name == "n2"; }).master_host ==
+        "n2");
 }
 
 TEST_CASE("an own address is one to which a socket can be bound") {
@@ -107,11 +108,11 @@ TEST_CASE("an own address is one to which a socket can be bound") {
 TEST_CASE("a master that the user has set goes before SLURM's hosts") {
   const Variables both{{"MASTER_ADDR", "a"}, {"MASTER_PORT", "29600"}};
   auto expected = slurm_expected();
-  expected.host = "a";
-  expected.port = 29600;
+  expected.master_host = "a";
+  expected.master_port = 29600;
   CHECK(world_in(with(slurm_variables(), both), {}, none_resolve) == expected);
   // The port alone: the hosts still are SLURM's.
-  expected.host = "n2";
+  expected.master_host = "n2";
   CHECK(world_in(with(slurm_variables(), {{"MASTER_PORT", "29600"}})) == expected);
 }
 

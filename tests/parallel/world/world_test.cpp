@@ -19,7 +19,7 @@ std::string no_number(const std::string& name, const std::string& text, int low,
 }
 
 uint16_t port_of(const std::string& job) {
-  return world_in(with(open_mpi_variables(), {{"OMPI_MCA_ess_base_jobid", job}})).port;
+  return world_in(with(open_mpi_variables(), {{"OMPI_MCA_ess_base_jobid", job}})).master_port;
 }
 
 }  // namespace
@@ -29,7 +29,7 @@ TEST_CASE("without a launcher and flags a process is alone") {
   CHECK(World{}.process == 0);
   CHECK(World{}.processes == 1);
   CHECK(World{}.local_processes == 1);
-  CHECK(World{}.host.empty());
+  CHECK(World{}.master_host.empty());
   CHECK(World{}.launcher.empty());
   // These alone name no launcher.
   CHECK(world_in({{"MASTER_ADDR", "a"}, {"MASTER_PORT", "1"}, {"LOCAL_RANK", "3"}}) == World{});
@@ -135,8 +135,8 @@ TEST_CASE("a master's port that is none is refused") {
     CHECK(refusal(with(slurm_variables(), port)) == expected);
     CHECK(refusal(with(slurm_variables(), both)) == expected);
   }
-  CHECK(world_in(with(torchrun_variables(), {{"MASTER_PORT", "1"}})).port == 1);
-  CHECK(world_in(with(torchrun_variables(), {{"MASTER_PORT", "65535"}})).port == 65535);
+  CHECK(world_in(with(torchrun_variables(), {{"MASTER_PORT", "1"}})).master_port == 1);
+  CHECK(world_in(with(torchrun_variables(), {{"MASTER_PORT", "65535"}})).master_port == 65535);
 }
 
 TEST_CASE("an empty variable that is no rank and no size counts as not set") {
@@ -156,7 +156,7 @@ TEST_CASE("the port of a job is the same for its processes, is in its range, and
   for (int process = 0; process < 3; ++process) {
     const auto text = std::to_string(process);
     const Variables place{{"OMPI_COMM_WORLD_RANK", text}, {"OMPI_COMM_WORLD_LOCAL_RANK", text}};
-    CHECK(world_in(with(open_mpi_variables(), place)).port == 35050);
+    CHECK(world_in(with(open_mpi_variables(), place)).master_port == 35050);
   }
   CHECK(port_of("310116354") == 37907);
   std::set<uint16_t> ports;

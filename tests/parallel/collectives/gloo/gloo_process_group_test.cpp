@@ -76,8 +76,8 @@ TEST_CASE("processes meet in a store that their launcher serves, and each run ha
   for (const auto* run : {"first", "second"}) {
     auto worlds = worlds_of(2);
     for (auto& world : worlds) {
-      world.host = server.host();
-      world.port = server.port();
+      world.master_host = server.host();
+      world.master_port = server.port();
       world.store_runs = true;
       world.run = run;
     }
@@ -101,9 +101,9 @@ TEST_CASE("the first processes can be a world of their own, again and again, and
       if (process >= count) continue;
       const auto part = group.subgroup(count);
       for (const auto& text : part->gather(text_of(process, count))) parts[i].push_back(text);
-      auto channels = part->open_channels(1);
+      const auto channel = open_channel(*part);
       auto one = torch::ones({1});
-      channels.front()->allreduce_sum(one).get();
+      channel->allreduce_sum(one).get();
       sums[i] += one.item<float>();
       if (part->world().process != process || part->world().processes != count) sums[i] = -1;
       part->gather("summed");
@@ -207,8 +207,9 @@ TEST_CASE("processes that lose the store say where it was") {
     if (process == 0) throw Leaves();
     group.gather("here");
   });
-  CHECK_THAT(message_of<PeerError>(errors[1]),
-             ContainsSubstring("lost the store at " + host_and_port("127.0.0.1", worlds[0].port) + ": "));
+  CHECK_THAT(
+      message_of<PeerError>(errors[1]),
+      ContainsSubstring("lost the store at " + host_and_port("127.0.0.1", worlds[0].master_port) + ": "));
   CHECK_THAT(message_of<PeerError>(errors[1]), !ContainsSubstring("raised") && !ContainsSubstring("\n"));
 }
 

@@ -31,8 +31,8 @@ inline World loopback_world(int process, int processes, uint16_t port) {
           .processes = processes,
           .local_process = process,
           .local_processes = processes,
-          .host = "127.0.0.1",
-          .port = port};
+          .master_host = "127.0.0.1",
+          .master_port = port};
 }
 
 inline JoinOptions within(int milliseconds) { return {.timeout = std::chrono::milliseconds(milliseconds)}; }
@@ -97,7 +97,7 @@ inline std::exception_ptr run_beside_silence(const TaskBesideSilence& task) {
     run_worlds(
         worlds_of(2),
         [&](int process, ProcessGroup& group) {
-          const auto channel = std::move(group.open_channels(1).front());
+          const auto channel = open_channel(group);
           if (process == 1) {
             ended.get_future().wait_for(std::chrono::seconds(60));
             throw Leaves();

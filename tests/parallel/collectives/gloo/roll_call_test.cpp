@@ -14,8 +14,11 @@ Presence on(const std::string& machine, const std::string& address = "10.0.0.1")
 }
 
 World unknown_local(int process, int processes) {
-  return {
-      .process = process, .processes = processes, .local_processes = 0, .host = "192.0.2.1", .port = 29500};
+  return {.process = process,
+          .processes = processes,
+          .local_processes = 0,
+          .master_host = "192.0.2.1",
+          .master_port = 29500};
 }
 
 }  // namespace
