@@ -1,9 +1,9 @@
 // lockstep's case of compare_pytorch.py and compare_gpu.py: the trainer of `lockstep train`. It warms up,
 // stays alive, and times steps on request.
 //
-//   compare_case --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N --data
-//   DIR
-//                --warmup STEPS --last-batch drop|keep [--kernels auto|direct|torch]
+//   compare_case --model NAME --precision P --devices SPEC --threads N --batch-size N --lr X --seed N
+//                --data DIR --warmup STEPS --last-batch drop|keep [--kernels auto|direct|torch]
+//                [--rank N --world-size N --master HOST:PORT]    one of several processes
 //
 // Prints `ready {...}` once warm, with the figures of the warm-up. Then answers each line on stdin with one
 // line of JSON:
@@ -17,6 +17,7 @@
 #include <cstdio>
 #include <iostream>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -25,7 +26,9 @@
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/main_thread.h>
+#include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/world/world.h>
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -39,12 +42,21 @@ void answer(const std::string& line) {
   std::fflush(stdout);
 }
 
+// Null without --rank: this process trains alone.
+std::shared_ptr<ProcessGroup> group_from(const Flags& flags) {
+  if (!flags.contains("--rank")) return nullptr;
+  return join_process_group(find_world({.rank = std::stoi(flags.at("--rank")),
+                                        .world_size = std::stoi(flags.at("--world-size")),
+                                        .master = flags.at("--master")}));
+}
+
 TrainerOptions options_from(const Flags& flags) {
   TrainerOptions options;
   options.devices = parse_devices(flags.at("--devices"));
   options.threads = std::stoi(flags.at("--threads"));
   options.replica.precision = value_of(kPrecisionNames, flags.at("--precision"));
   options.lr.lr = std::stod(flags.at("--lr"));
+  options.process_group = group_from(flags);
   return options;
 }
 

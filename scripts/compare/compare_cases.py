@@ -1,14 +1,15 @@
 """The cases of compare_pytorch.py, compare_gpu.py and compare_bench.py: processes that warm up and then run on request.
 
 A case prints `ready {...}` once warm, or `skip {...}` where this machine cannot run it. Then it answers each line on
-stdin, such as `run N`, with one line of JSON. A case may have several processes (the ranks of DistributedDataParallel):
-all get each line, and the slowest one counts.
+stdin, such as `run N`, with one line of JSON. A case may have several processes (the ranks of DistributedDataParallel, or
+lockstep's): all get each line, and the slowest one counts.
 """
 import json
 import os
 import select
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -112,6 +113,17 @@ class Case:
                     idle_cpu_seconds=self.idle_cpu_seconds, **self.versions, repetitions=self.repetitions)
 
 
+def on_core(number, command):
+    cores = sorted(os.sched_getaffinity(0))
+    return ["taskset", "--cpu-list", str(cores[number % CORES]), *command]
+
+
+def free_port():
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
 class Maker:
     """Makes the cases of a setting. folder: for the file through which DistributedDataParallel's ranks find each other."""
 
@@ -132,11 +144,15 @@ class Maker:
         return Case(name, replicas, threads, [command])
 
     def apart(self, runs):
-        cores = sorted(os.sched_getaffinity(0))
         half = self.flags(1, max(1, self.args.batch_size // runs))
-        command = [self.args.compare_case, "--devices", "cpu", *half]
         return Case("2 runs apart", runs, 1,
-                    [["taskset", "--cpu-list", str(cores[run % CORES]), *command] for run in range(runs)])
+                    [on_core(run, [self.args.compare_case, "--devices", "cpu", *half]) for run in range(runs)])
+
+    def processes(self, world):
+        group = ["--world-size", str(world), "--master", f"127.0.0.1:{free_port()}"]
+        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *group]
+        return Case(f"lockstep {world} processes", world, 1,
+                    [on_core(rank, [*command, "--rank", str(rank)]) for rank in range(world)])
 
     def python(self, threads, *flags):
         baseline = [sys.executable, str(HERE / "baseline_pytorch.py"), "--serve", *self.flags(threads),
@@ -161,6 +177,7 @@ def make_cases(args, setting, folder):
     """Returns the cases by role:
         all_cores             one replica on all cores
         two, one              two 1-thread replicas; one 1-thread replica
+        processes             two processes of one 1-thread replica, over Gloo
         apart                 two independent runs of one 1-thread replica, each with half the batch: what two replicas
                               could reach on this machine
         direct                like two, without Winograd's tiles; only where the setting has it
@@ -170,7 +187,7 @@ def make_cases(args, setting, folder):
     make = Maker(args, setting, folder)
     direct = dict(direct=make.lockstep("cpux2", 1, "direct")) if setting.has_direct else {}
     return dict(all_cores=make.lockstep("cpu", CORES), two=make.lockstep("cpux2", 1), one=make.lockstep("cpu", 1),
-                apart=make.apart(2), **direct, torch=make.lockstep("cpu", CORES, "torch"),
+                processes=make.processes(2), apart=make.apart(2), **direct, torch=make.lockstep("cpu", CORES, "torch"),
                 **{role: make.other(role) for role in args.against})
 
 

@@ -14,6 +14,9 @@ WIDTH, NAME_WIDTH = 60, 22  # of the names of rows and of cases
 STEP_MS = {"lenet fp32": dict(best=5.5, direct=14.5), "resnet18 fp32": dict(best=1600),
            "resnet18 bf16": dict(best=1200)}
 STEP_BATCH = 256
+# Goals for the time of two processes: as a ratio to DistributedDataParallel's, and to that of two replicas in one process.
+PROCESSES = {"lenet fp32": dict(ddp=0.30, two=1.5), "resnet18 fp32": dict(ddp=0.50, two=1.05),
+             "resnet18 bf16": dict(ddp=0.70, two=1.06)}
 
 # LeNet's loss on its first plateau: rounding changes it by up to 2e-7; another order of rows, other weights or 1 % more
 # learning rate change it by 7e-7 and more. The limit lies between them. It also holds in bf16, where lockstep's kernels
@@ -66,9 +69,9 @@ def row(setting, what, values, relation=None, limit=None):
     return dict(what=what, **found, relation=relation, limit=limit, met=met)
 
 
-def step_limits(args, setting):
-    """Returns STEP_MS of this setting; nothing where cores or batch size differ from those of STEP_MS."""
-    return STEP_MS.get(setting.name, {}) if CORES == 2 and args.batch_size == STEP_BATCH else {}
+def limits_of(goals, args, setting):
+    """Returns the goals of this setting; nothing where cores or batch size differ from those that they are for."""
+    return goals.get(setting.name, {}) if CORES == 2 and args.batch_size == STEP_BATCH else {}
 
 
 def leaders(cases):
@@ -77,7 +80,7 @@ def leaders(cases):
 
 
 def step_rows(args, setting, cases):
-    limits = step_limits(args, setting)
+    limits = limits_of(STEP_MS, args, setting)
     return [row(setting, f"ms per step, {c.name}", c.per_step_ms("seconds", setting.steps), "<=", limits.get(role))
             for role, c in leaders(cases).items()]
 
@@ -115,9 +118,17 @@ def scaling_rows(setting, cases):
                    for c in (all_cores, two)]
 
 
+def process_rows(args, setting, cases):
+    processes = cases["processes"]
+    limits = limits_of(PROCESSES, args, setting)
+    return [row(setting, f"ms of {processes.name} / ms of {cases[role].name}", paired(processes, cases[role]), "<=",
+                limits.get(role)) for role in ("ddp", "two") if role in cases
+            ] + [row(setting, f"exposed sync / step, {processes.name}", share(processes, "sync"))]
+
+
 def judge(args, setting, cases):
     return (step_rows(args, setting, cases) + python_rows(setting, cases) + kernel_rows(setting, cases)
-            + scaling_rows(setting, cases))
+            + scaling_rows(setting, cases) + process_rows(args, setting, cases))
 
 
 def loss_checks(args, setting, cases):
@@ -130,11 +141,12 @@ def loss_checks(args, setting, cases):
                     met=difference <= limit if limit else None)
 
     if setting.model == "lenet":
-        return [check("all", ["all_cores", "two", "one", "direct", "torch", *PYTHONS], LENET_TOLERANCE)]
+        return [check("all", ["all_cores", "two", "one", "processes", "direct", "torch", *PYTHONS], LENET_TOLERANCE)]
     same_kernels = SAME_BITS if args.memory_format == "channels_last" else None
     drift = RESNET18_DRIFT[setting.precision]
     pairs = [("cpu torch, eager", "torch", "eager", same_kernels),
              ("cpux2 torch, DDP", "torch_two", "ddp", same_kernels),
+             ("cpux2, 2 processes", "two", "processes", SAME_BITS),
              ("cpu, eager", "all_cores", "eager", drift), ("cpux2, DDP", "two", "ddp", drift),
              ("cpu, cpu torch", "all_cores", "torch", drift), ("compile, eager", "compile", "eager", drift)]
     return [check(who, [a, b], limit) for who, a, b, limit in pairs if a in cases and b in cases]

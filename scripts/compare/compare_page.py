@@ -5,7 +5,8 @@ import compare_goals as goals
 from compare_gpu_goals import cell, markdown
 
 HEAD = ["", "lockstep", "ms per step (min - max)", "goal", *(f"/ {name}" for name in goals.NAMES.values()),
-        "/ lockstep, torch's kernels", "`cpux2` / one 1-thread replica", "the bound"]
+        "/ lockstep, torch's kernels", "`cpux2` / one 1-thread replica", "the bound", "2 processes / Python DDP",
+        "2 processes / `cpux2`"]
 
 
 def milliseconds(value):
@@ -14,7 +15,7 @@ def milliseconds(value):
 
 def step_cells(args, setting, role, case):
     """Returns the cells of the time of a step and of its goal."""
-    limit = goals.step_limits(args, setting).get(role)
+    limit = goals.limits_of(goals.STEP_MS, args, setting).get(role)
     found = goals.row(setting, "", case.per_step_ms("seconds", setting.steps), "<=", limit)
     median, low, high = (milliseconds(found[key]) for key in ("median", "min", "max"))
     verdict = {True: "met", False: "missed", None: "not judged"}[found["met"]]
@@ -29,10 +30,13 @@ def ratio(above, below):
 def setting_row(args, setting, role, case):
     cases = setting.cases
     of_times = [ratio(case, cases.get(other)) for other in (*goals.PYTHONS, "torch")]
-    # Two replicas against one; the same for all layouts, so only in the first row.
-    of_speeds = [ratio(cases["one"], cases[other]) if role == "best" else None for other in ("two", "apart")]
+    # Two replicas against one, and two processes; the same for all layouts, so only in the first row.
+    first = role == "best"
+    of_speeds = [ratio(cases["one"], cases[other]) if first else None for other in ("two", "apart")]
+    of_processes = [ratio(cases["processes"], cases.get(other)) if first else None for other in ("ddp", "two")]
     return [setting.title, f"`{case.name.removeprefix('lockstep ')}`", *step_cells(args, setting, role, case),
-            *(cell(value, ".2f") for value in of_times), *(cell(value, ".3f") for value in of_speeds)]
+            *(cell(value, ".2f") for value in of_times), *(cell(value, ".3f") for value in of_speeds),
+            *(cell(value, ".2f") for value in of_processes)]
 
 
 def table(args, settings):

@@ -5,6 +5,7 @@ Runs in the Python that has torch, which then also runs the baseline. A setting 
 way to train it:
     lockstep         one replica on all cores; two 1-thread replicas, each on a core; one 1-thread replica; all with the
                      default kernels (--kernels auto)
+    2 processes      lockstep: two processes of one 1-thread replica over Gloo, each on a core
     lockstep direct  LeNet in fp32 only: two 1-thread replicas, without Winograd's tiles (--kernels direct)
     lockstep torch   one replica on all cores, torch's kernels (--kernels torch)
     Python eager     on all cores

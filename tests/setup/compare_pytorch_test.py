@@ -28,7 +28,7 @@ def setting(model, precision, repetitions=7, **cases):
 
 def lenet(repetitions=7, **others):
     found = dict(all_cores=("lockstep cpu", 6), two=("lockstep cpux2", 5), one=("lockstep cpu", 10),
-                 apart=("2 runs apart", 5), direct=("lockstep cpux2 direct", 15), torch=("lockstep cpu torch", 40),
+                 apart=("2 runs apart", 5), processes=("lockstep 2 processes", 7), direct=("lockstep cpux2 direct", 15), torch=("lockstep cpu torch", 40),
                  eager=("Python eager", 50)) | others
     cases = {role: case(name, *repetitions * [ms]) for role, (name, ms) in found.items()}
     return setting("lenet", "fp32", repetitions, **cases)
@@ -61,6 +61,16 @@ class Goals(unittest.TestCase):
         bf16 = setting("lenet", "bf16", **lenet().cases)
         self.assertEqual(self.judge(bf16)["ms per step, lockstep cpux2"], (5, None))
 
+    def test_processes_are_judged_beside_ddp_and_two_replicas(self):
+        found = self.judge(lenet(ddp=("Python DDP", 20)))
+        self.assertEqual(found["ms of lockstep 2 processes / ms of Python DDP"], (.35, False))
+        self.assertEqual(found["ms of lockstep 2 processes / ms of lockstep cpux2"], (1.4, True))
+        self.assertEqual(found["exposed sync / step, lockstep 2 processes"], (0, None))
+        self.assertEqual(self.judge(lenet(processes=("lockstep 2 processes", 8)))[
+            "ms of lockstep 2 processes / ms of lockstep cpux2"], (1.6, False))
+        self.assertEqual(self.judge(lenet(), batch_size=128)["ms of lockstep 2 processes / ms of lockstep cpux2"],
+                         (1.4, None))
+
     def test_losses_of_the_same_kernels_are_the_same(self):
         def met(who, **losses):
             cases = {role: case(role, 1, loss=loss) for role, loss in losses.items()}
@@ -70,6 +80,7 @@ class Goals(unittest.TestCase):
         self.assertTrue(met("cpu torch, eager", torch=2.0, eager=2.0))
         self.assertFalse(met("cpu torch, eager", torch=2.0, eager=2.0001))
         self.assertFalse(met("cpux2 torch, DDP", torch_two=2.0, ddp=2.0001))
+        self.assertFalse(met("cpux2, 2 processes", two=2.0, processes=2.0001))
         self.assertTrue(met("cpu, eager", all_cores=2.0, eager=2.02))
         self.assertFalse(met("cpux2, DDP", two=2.0, ddp=2.2))
 
@@ -89,6 +100,12 @@ class Cases(unittest.TestCase):
         self.assertEqual(self.kernels(made), dict(all_cores="auto", two="auto", one="auto", direct="direct", torch="torch"))
         self.assertNotIn("direct", make_cases(ARGS, setting("resnet18", "bf16"), "/nowhere"))
 
+    def test_processes_share_a_port_and_have_a_core_each(self):
+        commands = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")["processes"].commands
+        self.assertEqual([command[-2:] for command in commands], [["--rank", "0"], ["--rank", "1"]])
+        self.assertEqual(*(command[3:-1] for command in commands))
+        self.assertEqual([command[0] for command in commands], ["taskset", "taskset"])
+
     def test_a_witness_is_there_for_ddp_alone(self):
         self.assertEqual(self.kernels(make_witnesses(ARGS, setting("resnet18", "fp32"))), dict(torch_two="torch"))
         self.assertEqual(make_witnesses(ARGS, setting("lenet", "fp32")), {})
@@ -104,9 +121,9 @@ class Page(unittest.TestCase):
             if role != "direct"})
         rows = list(page.table(ARGS, [lenet(), resnet18]))[2:]
         self.assertEqual(rows[0], "| lenet fp32 | `cpux2` | 5.00 (5.00 - 5.00) | 5.5: met | 0.10 | - | - | 0.12 | "
-                         "2.000 | 2.000 |")
+                         "2.000 | 2.000 | - | 1.40 |")
         self.assertEqual(rows[1], "| lenet fp32 | `cpux2 direct` | 15.00 (15.00 - 15.00) | 14.5: missed | 0.30 | - | "
-                         "- | 0.38 | - | - |")
+                         "- | 0.38 | - | - | - | - |")
         self.assertIn("| `cpu` | 1500 (1500 - 1500) | 1600: met | 30.00 | 0.50 |", rows[2])
         self.assertEqual(len(rows), 3)
 
