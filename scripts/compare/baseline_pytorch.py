@@ -23,6 +23,7 @@ import time
 import warnings
 
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
+warnings.filterwarnings("ignore", message="`broadcast_buffers` is deprecated")  # torch 2.11 has no other name
 import torch  # noqa: E402
 
 from twin.data import DEBIAN_FASHION_MNIST  # noqa: E402
