@@ -5,6 +5,7 @@
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
 
 #include <fmt/format.h>
+#include <sched.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
@@ -186,7 +187,32 @@ std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch:
   return done;
 }
 
+// The calling thread, and threads that it starts meanwhile, do not interrupt the running thread when they
+// wake up: they wait for a free core or for their turn (SCHED_BATCH). A thread with a policy of its own keeps
+// it.
+class BatchPolicy {
+ public:
+  BatchPolicy() : set_(::sched_getscheduler(0) == SCHED_OTHER && set(SCHED_BATCH)) {}
+  ~BatchPolicy() {
+    if (set_) set(SCHED_OTHER);
+  }
+  BatchPolicy(const BatchPolicy&) = delete;
+  BatchPolicy& operator=(const BatchPolicy&) = delete;
+
+ private:
+  static bool set(int policy) {
+    const sched_param priority{};
+    return ::sched_setscheduler(0, policy, &priority) == 0;
+  }
+
+  const bool set_;
+};
+
+// Gloo's thread that reads from the connections spins while another thread holds a connection's lock. On the
+// same core it would spin until its time slice ends, and the holder waits: a sum of 1 KB took 3 ms there, and
+// takes .2 with this policy.
 std::shared_ptr<gloo::transport::Device> listen_with_gloo(const GlooChannelOptions& options) {
+  const BatchPolicy policy;
   try {
     return c10d::ProcessGroupGloo::createDeviceForHostname(options.address);
   } catch (const std::exception& error) {

@@ -105,7 +105,7 @@ TEST_CASE("thread processes: abort ends the waits of one process, a closed chann
 TEST_CASE("thread processes: what differs or breaks the rules is a logic_error") {
   std::vector<std::string> found(2);
   run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const auto channel = std::move(group->open_channels(1).front());
+    const auto channel = open_channel(*group);
     found[static_cast<size_t>(process)] = thrown_by(channel->allreduce_sum(torch::zeros({3 + process})));
   });
   for (const auto& error : found) {
@@ -117,7 +117,7 @@ TEST_CASE("thread processes: what differs or breaks the rules is a logic_error")
       std::logic_error);
   CHECK_THROWS_AS(run_processes(2,
                                 [](int, const std::shared_ptr<ProcessGroup>& group) {
-                                  const auto channel = std::move(group->open_channels(1).front());
+                                  const auto channel = open_channel(*group);
                                   channel->allreduce_sum(torch::zeros({4, 3}).t());
                                 }),
                   std::logic_error);

@@ -1,6 +1,11 @@
 // Collectives between processes, through Gloo.
 #include <lockstep/tests/catch.h>
+#include <sched.h>
+#include <filesystem>
+#include <fstream>
 #include <latch>
+#include <map>
+#include <string>
 
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/tests/parallel/collectives/collectives.h>
@@ -15,6 +20,18 @@ namespace {
 constexpr int64_t kSizes[] = {0, 1, 2, 997, 100'000};
 constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kInt64};
 
+// The scheduling policies of this process's threads, by name.
+std::multimap<std::string, int> thread_policies() {
+  std::multimap<std::string, int> policies;
+  for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
+    std::string name;
+    std::getline(std::ifstream(task.path() / "comm"), name);
+    const int policy = sched_getscheduler(std::stoi(task.path().filename()));
+    if (policy >= 0) policies.emplace(name, policy);  // else the thread has ended meanwhile
+  }
+  return policies;
+}
+
 std::string peer_error(std::future<void>& done) {
   return message_of<PeerError>([&] { done.get(); });
 }
@@ -25,6 +42,26 @@ torch::Tensor unlike_any(at::IntArrayRef shape, const torch::Tensor& given) {
 }
 
 }  // namespace
+
+TEST_CASE("Gloo's reading threads do not interrupt the thread whose lock they want") {
+  const int own =
+      sched_getscheduler(0);  // SCHED_OTHER, unless somebody has started the tests with another one
+  std::multimap<std::string, int> policies;
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto channel = open_channel(group);
+    auto one = torch::ones({1});
+    channel->allreduce_sum(one).get();  // its threads have names now
+    if (process == 0) policies = thread_policies();
+    group.gather("looked");
+  });
+  CHECK(policies.count("gloo_tcp_loop") >= 2);
+  CHECK(policies.size() > policies.count("gloo_tcp_loop"));
+  for (const auto& [name, policy] : policies) {
+    INFO(name);
+    CHECK(policy == (name == "gloo_tcp_loop" && own == SCHED_OTHER ? SCHED_BATCH : own));
+  }
+  CHECK(sched_getscheduler(0) == own);
+}
 
 TEST_CASE("sums, broadcasts and gathers between processes are exact") {
   struct Case {
@@ -39,7 +76,7 @@ TEST_CASE("sums, broadcasts and gathers between processes are exact") {
       for (const auto n : kSizes) cases.emplace_back(count, n, dtype);
     }
     run_joined(count, [&](int process, ProcessGroup& group) {
-      const auto channel = std::move(group.open_channels(1).front());
+      const auto channel = open_channel(group);
       const auto own = static_cast<size_t>(process);
       for (auto& each : cases) {
         const auto& given = each.given[own];
@@ -81,7 +118,7 @@ TEST_CASE("all_to_all deals the rows of every process") {
     }
     run_joined(count, [&](int process, ProcessGroup& group) {
       const auto own = static_cast<size_t>(process);
-      const auto channel = std::move(group.open_channels(1).front());
+      const auto channel = open_channel(group);
       std::vector<std::future<void>> done;
       for (const auto& each : cases) done.push_back(channel->all_to_all(each.given[own], each.dealt[own]));
       for (auto& one : done) one.get();
@@ -100,7 +137,7 @@ TEST_CASE("all_to_all deals the rows of every process") {
 TEST_CASE("tensors may have any shape, none included") {
   Tensors sums(2), gathered(2);
   run_joined(2, [&](int process, ProcessGroup& group) {
-    const auto channel = std::move(group.open_channels(1).front());
+    const auto channel = open_channel(group);
     const auto own = static_cast<size_t>(process);
     const auto scalar = torch::tensor(process + 1.5);
     gathered[own] = torch::zeros({2});
@@ -139,7 +176,7 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
   std::vector<std::vector<std::string>> messages(2);
   Tensors sums(2);
   run_joined(2, [&](int process, ProcessGroup& group) {
-    const auto channel = std::move(group.open_channels(1).front());
+    const auto channel = open_channel(group);
     auto& own = messages[static_cast<size_t>(process)];
     const auto note = [&](const std::function<void()>& call) { own.push_back(message_of<UsageError>(call)); };
     note([&] { channel->allreduce_sum(torch::zeros({3}, torch::kBool)); });
@@ -175,7 +212,7 @@ TEST_CASE("abort ends the waits of a channel, now and later, without the other p
   std::latch opened(2), aborted(1);  // opened: connecting needs process 0's store
   std::vector<std::string> messages;
   run_joined(2, [&](int process, ProcessGroup& group) {
-    const auto channel = std::move(group.open_channels(1).front());
+    const auto channel = open_channel(group);
     opened.arrive_and_wait();
     const auto end = [&](const char* why) { channel->abort(std::make_exception_ptr(PeerError(why))); };
     if (process == 1) {  // posts nothing
@@ -200,7 +237,7 @@ TEST_CASE("abort ends the waits of a channel, now and later, without the other p
 TEST_CASE("a process that leaves ends the collectives of the others, which name what they did") {
   std::string first, second;
   const auto errors = run_worlds(worlds_of(2), [&](int process, ProcessGroup& group) {
-    const auto channel = std::move(group.open_channels(1).front());
+    const auto channel = open_channel(group);
     channel->allreduce_sum(torch::ones({4})).get();
     if (process == 1) throw Leaves();
     auto done = channel->allreduce_sum(torch::zeros({5}));
@@ -227,7 +264,7 @@ TEST_CASE("a channel is destroyed at once, and a collective that is under way en
   std::latch destroyed(1);
   const auto tensor = torch::full({3}, 1);
   run_joined(2, [&](int process, ProcessGroup& group) {
-    auto channel = std::move(group.open_channels(1).front());
+    auto channel = open_channel(group);
     if (process == 1) {
       destroyed.wait();
       channel->allreduce_sum(torch::full({3}, 2)).get();

@@ -183,7 +183,7 @@ TEST_CASE("processes of one store name the one that fails, in all of the others"
   run_worlds(worlds_of(3), [&](int process, ProcessGroup& group) {
     auto& end = ends[static_cast<size_t>(process)];
     try {
-      const auto channel = std::move(group.open_channels(1).front());
+      const auto channel = open_channel(group);
       channel->allreduce_sum(torch::ones({4})).get();
       if (process == 2) throw OutputError("the disk is full");
       channel->allreduce_sum(torch::ones({5})).get();
@@ -203,7 +203,7 @@ TEST_CASE("processes name the one that leaves without a word, the store's host, 
   run_worlds(worlds_of(3), [&](int process, ProcessGroup& group) {
     auto& end = ends[static_cast<size_t>(process)];
     try {
-      const auto channel = std::move(group.open_channels(1).front());
+      const auto channel = open_channel(group);
       channel->allreduce_sum(torch::ones({4})).get();
       if (process == silent) throw Leaves();
       channel->allreduce_sum(torch::ones({5})).get();
