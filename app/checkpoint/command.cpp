@@ -15,6 +15,7 @@
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/counted.h>
@@ -168,7 +169,10 @@ void setup_checkpoint(CLI::App& app) {
       ->type_name("DIR");
   out->add_option("file", options->file, "Safetensors file to write")->required()->type_name("FILE");
   out->add_flag("--overwrite", options->overwrite, "Replace an existing file");
-  out->callback([options] { run_checkpoint_export(options->path, options->file, options->overwrite); });
+  out->callback([options] {
+    refuse_several_processes("checkpoint export");
+    run_checkpoint_export(options->path, options->file, options->overwrite);
+  });
 }
 
 }  // namespace lockstep

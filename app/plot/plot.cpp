@@ -14,6 +14,7 @@
 #include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/source.h>
+#include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
@@ -50,7 +51,10 @@ void setup_plot(CLI::App& app) {
           "current folder)")
       ->type_name("FILE");
   plot->add_flag("--overwrite", options->overwrite, "Replace existing output files");
-  plot->callback([options] { run_plot(*options); });
+  plot->callback([options] {
+    refuse_several_processes("plot");
+    run_plot(*options);
+  });
 }
 
 void run_plot(const PlotOptions& options) {

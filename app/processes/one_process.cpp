@@ -22,8 +22,9 @@ void refuse_several_processes(const std::string& command, const Environment& env
   const auto world = launched_world(environment);
   if (world.processes == 1) return;
   const auto launcher = world.launcher.empty() ? "the environment names" : world.launcher + " started";
-  throw UsageError(fmt::format("{} runs in one process, but {} {}", command, launcher, world.processes),
-                   "start it without a launcher; only train and bench allreduce run in several processes");
+  throw UsageError(
+      fmt::format("{} runs in one process, but {} {}", command, launcher, world.processes),
+      "start it without a launcher; only train, bench allreduce and bench scaling run in several processes");
 }
 
 }  // namespace lockstep

@@ -3,12 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/files/xxhash64.h>
 
 namespace lockstep {
 namespace {
@@ -37,15 +39,7 @@ Dataset load_folder(const std::string& folder) {
   }
 }
 
-}  // namespace
-
-std::string LoadedData::test_count() const {
-  const auto rows = with_commas(set.test.size());
-  return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
-}
-
-LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits) {
-  const auto folder = data_folder(data);
+LoadedData load_set(const std::string& folder, uint64_t seed, const DataLimits& limits) {
   if (folder == kSyntheticData) {
     const auto test_rows = limits.test.value_or(kSyntheticTest);
     return {.set = make_synthetic(seed, limits.train.value_or(kSyntheticTrain), test_rows),
@@ -56,6 +50,29 @@ LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, cons
   loaded.all_test_rows = loaded.set.test.size();
   limit(loaded.set.train, limits.train, "train", "training", folder);
   limit(loaded.set.test, limits.test, "test", "test", folder);
+  return loaded;
+}
+
+// tensor: contiguous, on the host
+uint64_t hash_of(const torch::Tensor& tensor) {
+  return xxhash64({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
+}
+
+std::string hash_of(const ImageSet& set) {
+  return fmt::format("{:016x}{:016x}", hash_of(set.images), hash_of(set.labels));
+}
+
+}  // namespace
+
+std::string LoadedData::test_count() const {
+  const auto rows = with_commas(set.test.size());
+  return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
+}
+
+LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits) {
+  auto loaded = load_set(data_folder(data), seed, limits);
+  loaded.train_hash = hash_of(loaded.set.train);
+  loaded.test_hash = hash_of(loaded.set.test);
   return loaded;
 }
 

@@ -151,6 +151,13 @@ constexpr Setting kTaskSettings[] = {
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.seed; },
      .on_resume = OnResume::kRefused},
+    {.name = "train-data-hash",  // after what explains a difference better
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.train_hash; },
+     .on_resume = OnResume::kRefused},
+    {.name = "test-data-hash",
+     .in = kInPlan | kAgreed,
+     .planned = [](const auto& plan) -> SettingValue { return plan.data.test_hash; }},
 };
 
 }  // namespace

@@ -77,6 +77,13 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   check_same_run(constant, other, none);  // the rate does not depend on the length
 }
 
+TEST_CASE("a run goes on with its training data, and with any test data") {
+  const Json saved = {{"train_data_hash", "0a"}, {"test_data_hash", "0b"}};
+  CHECK_THROWS_WITH(check_same_run(saved, {{"train_data_hash", "0c"}, {"test_data_hash", "0b"}}, {}),
+                    "the checkpoint's run has train data hash 0a, this one has 0c");
+  CHECK_NOTHROW(check_same_run(saved, {{"train_data_hash", "0a"}, {"test_data_hash", "0c"}}, {}));
+}
+
 TEST_CASE("what changes the last bits is told") {
   RunState state;
   state.plan = {{"threads", 2}, {"devices", {"cpu"}}, {"kernels", "auto"}};

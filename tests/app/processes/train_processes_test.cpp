@@ -3,11 +3,14 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <map>
+#include <regex>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/tests/app/processes/hand_started.h>
+#include <lockstep/tests/app/small_data.h>
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
@@ -21,6 +24,12 @@ Words on_devices(const std::string& list) { return {"--devices", list}; }
 std::vector<Process> endless(const Words& words) {
   return small_world(Words{"--epochs", "1000000", "--log-every", "1"} + words,
                      {on_devices("cpu"), on_devices("cpu")});
+}
+
+void change_last_byte(const std::filesystem::path& path) {
+  auto bytes = read_file(path);
+  bytes.back() = static_cast<char>(bytes.back() ^ 1);
+  write_file(path, bytes);
 }
 
 }  // namespace
@@ -179,6 +188,32 @@ TEST_CASE("bad input of one process ends all, with its exit code and its reason"
              ContainsSubstring("ranks 2-3 (process 1): ") && !ContainsSubstring("cannot start"));
 }
 
+TEST_CASE("processes whose data differ in one image or label are refused, with both hashes") {
+  const SmallData data(640, 64);  // as many as the run takes
+  const struct {
+    const char* file;
+    const char* hash;
+  } cases[] = {{"train-images-idx3-ubyte", "train data hash"},
+               {"train-labels-idx1-ubyte", "train data hash"},
+               {"t10k-images-idx3-ubyte", "test data hash"},
+               {"t10k-labels-idx1-ubyte", "test data hash"}};
+  for (const auto& each : cases) {
+    INFO(each.file);
+    const TempFolder folder;
+    std::filesystem::copy(data.folder(), folder.path(), std::filesystem::copy_options::recursive);
+    change_last_byte(folder / each.file);
+    const auto results =
+        run_all(small_world({"--epochs", "1", "--devices", "cpu"},
+                            {{"--data", data.folder()}, {"--data", folder.path().string()}}));
+    for (const auto& result : results) {
+      CHECK(result.exit_code == 2);
+      const auto hashes = std::regex("process 1 trains with " + std::string(each.hash) +
+                                     " ([0-9a-f]{32}), process 0 with (?!\\1)[0-9a-f]{32}\n");
+      CHECK(std::regex_search(result.err, hashes));
+    }
+  }
+}
+
 TEST_CASE("a place that does not exist, and a master that does not answer, are refused") {
   const auto port = free_port();
   CHECK_THAT(refusal(train(place_flags(2, 2, port)), 2), ContainsSubstring("2"));
@@ -248,9 +283,16 @@ TEST_CASE("commands of one process refuse to be one of several") {
                                                        {"TORCHELASTIC_RUN_ID", "none"},
                                                        {"TORCHELASTIC_RESTART_COUNT", "0"},
                                                        {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
-  for (const auto& words : std::vector<Words>{{"bench", "step"}, {"sweep"}, {"demo", "scratch"}}) {
-    const auto command = words.size() == 1 ? words[0] : words[0] + " " + words[1];
-    CHECK_THAT(refusal(program(words, torchrun), 2),
-               ContainsSubstring(command + " runs in one process, but torchrun started 2\nhint: "));
+  const std::map<std::string, Words> commands = {
+      {"bench step", {"bench", "step"}},
+      {"sweep", {"sweep"}},
+      {"demo scratch", {"demo", "scratch"}},
+      {"plot", {"plot", "metrics.jsonl"}},
+      {"checkpoint export", {"checkpoint", "export", "run", "file"}}};
+  for (const auto& [command, words] : commands) {
+    CHECK_THAT(
+        refusal(program(words, torchrun), 2),
+        ContainsSubstring(command + " runs in one process, but torchrun started 2\nhint: start it "
+                                    "without a launcher; only train, bench allreduce and bench scaling run"));
   }
 }
