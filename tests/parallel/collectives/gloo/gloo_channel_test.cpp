@@ -2,9 +2,8 @@
 #include <lockstep/tests/catch.h>
 #include <sched.h>
 #include <filesystem>
-#include <fstream>
 #include <latch>
-#include <map>
+#include <set>
 #include <string>
 
 #include <lockstep/parallel/collectives/channel.h>
@@ -20,14 +19,12 @@ namespace {
 constexpr int64_t kSizes[] = {0, 1, 2, 997, 100'000};
 constexpr torch::ScalarType kTypes[] = {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kInt64};
 
-// The scheduling policies of this process's threads, by name.
-std::multimap<std::string, int> thread_policies() {
-  std::multimap<std::string, int> policies;
+// The scheduling policies of this process's threads.
+std::multiset<int> thread_policies() {
+  std::multiset<int> policies;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task")) {
-    std::string name;
-    std::getline(std::ifstream(task.path() / "comm"), name);
     const int policy = sched_getscheduler(std::stoi(task.path().filename()));
-    if (policy >= 0) policies.emplace(name, policy);  // else the thread has ended meanwhile
+    if (policy >= 0) policies.insert(policy);  // else the thread has ended meanwhile
   }
   return policies;
 }
@@ -44,22 +41,17 @@ torch::Tensor unlike_any(at::IntArrayRef shape, const torch::Tensor& given) {
 }  // namespace
 
 TEST_CASE("Gloo's reading threads do not interrupt the thread whose lock they want") {
-  const int own =
-      sched_getscheduler(0);  // SCHED_OTHER, unless somebody has started the tests with another one
-  std::multimap<std::string, int> policies;
+  const int own = sched_getscheduler(0);  // SCHED_OTHER, unless the tests were started with another one
+  std::multiset<int> policies;
   run_joined(2, [&](int process, ProcessGroup& group) {
     const auto channel = open_channel(group);
     auto one = torch::ones({1});
-    channel->allreduce_sum(one).get();  // its threads have names now
+    channel->allreduce_sum(one).get();  // all have opened theirs
     if (process == 0) policies = thread_policies();
     group.gather("looked");
   });
-  CHECK(policies.count("gloo_tcp_loop") >= 2);
-  CHECK(policies.size() > policies.count("gloo_tcp_loop"));
-  for (const auto& [name, policy] : policies) {
-    INFO(name);
-    CHECK(policy == (name == "gloo_tcp_loop" && own == SCHED_OTHER ? SCHED_BATCH : own));
-  }
+  CHECK(policies.count(own) > 2);
+  if (own == SCHED_OTHER) CHECK(policies.count(SCHED_BATCH) >= 2);  // one per channel
   CHECK(sched_getscheduler(0) == own);
 }
 
