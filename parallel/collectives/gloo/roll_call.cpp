@@ -110,8 +110,8 @@ void wait_for_all(const ProcessStore& store, const World& world, milliseconds ti
     if (RollClock::now() < end) continue;
     const auto missing = missing_processes(store, world);
     if (missing.empty()) return;
-    throw DeviceError(fmt::format("{} did not come within {}", name_processes(missing, world.processes),
-                                  in_seconds(timeout)),
+    throw DeviceError(fmt::format("{} did not come to {} within {}", name_processes(missing, world.processes),
+                                  store.place(), in_seconds(timeout)),
                       "start all processes at about the same time, and see their messages");
   }
 }
