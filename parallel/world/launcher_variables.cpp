@@ -11,11 +11,12 @@
 
 namespace lockstep {
 
-int number_of(const std::string& name, const std::string& text, int low, int high) {
+int number_of(const std::string& name, const std::string& text, int low, int high, const std::string& hint) {
   int value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
-  throw UsageError(fmt::format("{} is '{}', but it must be a number from {} to {}", name, text, low, high));
+  throw UsageError(fmt::format("{} is '{}', but it must be a number from {} to {}", name, text, low, high),
+                   hint);
 }
 
 LauncherVariables::LauncherVariables(const Environment& environment, std::string launcher)
@@ -37,7 +38,7 @@ bool LauncherVariables::all_set(const std::vector<std::string>& names) const {
 }
 
 int LauncherVariables::number(const std::string& name, int low, int high) const {
-  return number_of(name, environment_(name).value_or(""), low, high);
+  return number_of(name, environment_(name).value_or(""), low, high, "correct the variable, or unset it");
 }
 
 std::optional<int> LauncherVariables::optional_number(const std::string& name, int low, int high) const {

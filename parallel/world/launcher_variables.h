@@ -9,8 +9,8 @@
 
 namespace lockstep {
 
-// Throws UsageError, which calls the text `name`, if it is no number from low to high.
-int number_of(const std::string& name, const std::string& text, int low, int high);
+// Throws UsageError with this hint, which calls the text `name`, if it is no number from low to high.
+int number_of(const std::string& name, const std::string& text, int low, int high, const std::string& hint);
 
 class LauncherVariables {
  public:

@@ -20,6 +20,7 @@ namespace {
 constexpr int kMostProcesses = 1 << 20;
 constexpr uint16_t kDefaultPort = 29500;  // torch's
 constexpr const char* kLoopback = "127.0.0.1";
+constexpr const char* kMasterExamples = "such as 127.0.0.1:29500 or [::1]:29500";
 constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
 
 // rank, size: what says the two numbers, such as "torchrun's RANK". The caller knows: a variable that a
@@ -194,10 +195,9 @@ Master read_master(const std::string& master) {
   if (bracketed) host = host.substr(1, host.size() - 2);
   const bool is_host = !host.empty() && host.find_first_of(bracketed ? "[] " : "[] :") == std::string::npos;
   if (colon == std::string::npos || !is_host) {
-    throw UsageError(fmt::format("the master is '{}', but it must be HOST:PORT", master),
-                     "such as 127.0.0.1:29500 or [::1]:29500");
+    throw UsageError(fmt::format("the master is '{}', but it must be HOST:PORT", master), kMasterExamples);
   }
-  const auto port = number_of("the master's port", master.substr(colon + 1), 1, 65535);
+  const auto port = number_of("the master's port", master.substr(colon + 1), 1, 65535, kMasterExamples);
   return {.host = host, .port = static_cast<uint16_t>(port)};
 }
 
@@ -225,8 +225,11 @@ World by_flags(const WorldFlags& flags) {
         "give the rank, the world size and the master together, or use a launcher");
   }
   const auto master = read_master(*flags.master);
-  World world{.process = number_of("the rank", std::to_string(*flags.rank), 0, kMostProcesses),
-              .processes = number_of("the world size", std::to_string(*flags.world_size), 1, kMostProcesses),
+  const auto number = [](const char* name, int value, int low, const char* hint) {
+    return number_of(name, std::to_string(value), low, kMostProcesses, hint);
+  };
+  World world{.process = number("the rank", *flags.rank, 0, "ranks count from 0"),
+              .processes = number("the world size", *flags.world_size, 1, "it is the number of processes"),
               .local_processes = 0,
               .master_host = master.host,
               .master_port = master.port};

@@ -67,9 +67,9 @@ TEST_CASE("flags outside their limits are refused") {
   CHECK(refusal(torchrun_variables(), {.rank = 2, .world_size = 2, .master = "a:1"}) ==
         "the rank is 2, but the world size is 2 | ranks count from 0 to 1");
   CHECK(refusal({}, {.rank = -1, .world_size = 2, .master = "a:1"}) ==
-        "the rank is '-1', but it must be a number from 0 to 1048576 | ");
+        "the rank is '-1', but it must be a number from 0 to 1048576 | ranks count from 0");
   CHECK(refusal({}, {.rank = 0, .world_size = 0, .master = "a:1"}) ==
-        "the world size is '0', but it must be a number from 1 to 1048576 | ");
+        "the world size is '0', but it must be a number from 1 to 1048576 | it is the number of processes");
   CHECK_FALSE(refusal({}, {.rank = 0, .world_size = 1048577, .master = "a:1"}).empty());
 }
 
@@ -93,7 +93,8 @@ TEST_CASE("a malformed master is refused") {
   for (const std::string port : {"", "0", "65536", "-1", "x", "1x", " 1", "99999999999"}) {
     INFO("'" << port << "'");
     CHECK(master_refusal("a:" + port) ==
-          "the master's port is '" + port + "', but it must be a number from 1 to 65535 | ");
+          "the master's port is '" + port +
+              "', but it must be a number from 1 to 65535 | such as 127.0.0.1:29500 or [::1]:29500");
   }
   // Also beside a launcher, in a world of one.
   CHECK_FALSE(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, {.master = "a"}).empty());
