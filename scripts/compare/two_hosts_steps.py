@@ -8,10 +8,11 @@ without compression, which it does not know. Exit code: 77 without the rights.""
 
 import argparse
 import json
-import os
 import pathlib
 import statistics
 import sys
+
+from compare_cases import on_core
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/launchers"))
 from processes import fail, run_test, skip  # noqa: E402
@@ -34,10 +35,9 @@ def slow_down(hosts, rate):
 
 def run(hosts, args, words, report):
     """Runs the command on both hosts, on a core each. Process 0 writes the report."""
-    cores = sorted(os.sched_getaffinity(0))
-    both = [["taskset", "--cpu-list", cores[rank % len(cores)], args.program, *words, "--recipe", "resnet18-warmup",
-             "--data", "synthetic", "--batch-size", args.batch_size, "--devices", "cpu", "--threads", 1, "--rank", rank,
-             "--world-size", 2, "--master", f"{FIRST}:29500", "--listen", address, *(report if rank == 0 else [])]
+    both = [on_core(rank, [args.program, *words, "--recipe", "resnet18-warmup", "--data", "synthetic", "--batch-size",
+                           args.batch_size, "--devices", "cpu", "--threads", 1, "--rank", rank, "--world-size", 2,
+                           "--master", f"{FIRST}:29500", "--listen", address, *(report if rank == 0 else [])])
             for rank, address in enumerate((FIRST, SECOND))]
     for running in hosts.start(*both):
         running.end(seconds=PATIENCE)

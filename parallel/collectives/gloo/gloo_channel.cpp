@@ -209,8 +209,8 @@ class BatchPolicy {
 };
 
 // Gloo's thread that reads from the connections spins while another thread holds a connection's lock. On the
-// same core it would spin until its time slice ends, and the holder waits: a sum of 1 KB took 3 ms there, and
-// takes .2 with this policy.
+// same core it would spin until its time slice ends, and the holder waits: a sum of 1 KB took 4 ms there, and
+// takes .2 with this policy (docs/results.md).
 std::shared_ptr<gloo::transport::Device> listen_with_gloo(const GlooChannelOptions& options) {
   const BatchPolicy policy;
   try {
