@@ -3,6 +3,8 @@
 #include <ATen/Version.h>
 #include <fmt/format.h>
 #include <torch/version.h>
+#include <unistd.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -47,7 +49,7 @@ std::string gibibytes(double bytes) { return fmt::format("{:.1f} GiB", bytes / (
 
 std::string device_lines(const Machine& machine) {
   auto out = fmt::format("  {:8}{}\n  {:8}{}, {}, {} memory ({} free)\n", "cpu", machine.cpu, "",
-                         counted(machine.cores, "core"), machine.instructions,
+                         cores_text(machine), machine.instructions,
                          gibibytes(static_cast<double>(machine.total_bytes)),
                          gibibytes(static_cast<double>(machine.available_bytes)));
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
@@ -82,10 +84,16 @@ std::string spec_lines(const Machine& machine) {
 
 }  // namespace
 
+std::string cores_text(const Machine& machine) {
+  if (machine.cores >= machine.online) return counted(machine.cores, "core");
+  return fmt::format("{} of {}", machine.cores, counted(machine.online, "core"));
+}
+
 Machine this_machine() {
   Machine machine;
   machine.cpu = cpu_name();
   machine.cores = static_cast<int>(allowed_cores().size());
+  machine.online = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   machine.instructions = at::get_cpu_capability();
   machine.total_bytes = total_bytes();
   machine.available_bytes = available_bytes();

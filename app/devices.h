@@ -19,6 +19,7 @@ namespace lockstep {
 struct Machine {
   std::string cpu;  // its model name
   int cores = 1;    // those that this process may use
+  int online = 1;   // those of the machine
   std::string instructions;
   int64_t total_bytes = 0;
   int64_t available_bytes = 0;
@@ -28,6 +29,9 @@ struct Machine {
 };
 
 Machine this_machine();
+
+// "2 cores"; "2 of 16 cores" where the process may not use all.
+std::string cores_text(const Machine& machine);
 
 // For people.
 std::string describe(const Machine& machine);

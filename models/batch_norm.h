@@ -25,7 +25,8 @@ class BatchNormImpl : public Torch, public WholeBatchLayer {
   using Torch::Torch;
 
   // Returns the normalised input, of the same shape. In training mode with an exchange it is a collective,
-  // accepts 0 rows, and throws UsageError as whole_batch_norm() does.
+  // accepts 0 rows, and throws UsageError on all replicas if all rows together give fewer than two values per
+  // channel.
   torch::Tensor forward(const torch::Tensor& input);
 
   // A deep copy, of lockstep's type and without an exchange.

@@ -6,6 +6,7 @@
 #include <array>
 
 #include <lockstep/models/lenet.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/model_layer.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>

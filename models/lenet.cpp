@@ -6,6 +6,7 @@
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/cpu/lenet/features.h>
 #include <lockstep/models/cpu/lenet/head.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/model_layer.h>
 
 namespace lockstep {

@@ -18,10 +18,10 @@ struct ModelLayer;
 // Returns the logits (n, 10). params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3
 // (128), W4 (128,10), b4 (10)}; X (n, 1, 28, 28) has the same dtype and device; n may be 0.
 //
-// On a CPU in float lockstep's kernels compute it: lenet_features() and lenet_head(), which are
-// differentiable once, in the parameters. Torch's operations compute all other types and devices, and X that
-// needs a gradient. Autocast applies to torch's operations only: lockstep's kernels compute in fp32 under it
-// and return floats, because torch's bfloat16 is slower there and rounds more.
+// On a CPU in float lockstep's kernels compute it. They are differentiable once, in the parameters. Torch's
+// operations compute all other types and devices, and X that needs a gradient. Autocast applies to torch's
+// operations only: lockstep's kernels compute in fp32 under it and return floats, because torch's bfloat16 is
+// slower there and rounds more.
 torch::Tensor lenet(const torch::Tensor& X, const Params& params);
 
 // The same with the kernels of your choice: kTorch, or kDirect for direct sums instead of Winograd's.
@@ -41,7 +41,7 @@ class LeNetImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& X);
 
-  // Requires that a shared_ptr owns the network.
+  // For lockstep's benchmarks; ModelLayer is not installed. Requires that a shared_ptr owns the network.
   std::vector<ModelLayer> layers();
 
  private:
@@ -49,16 +49,5 @@ class LeNetImpl : public torch::nn::Module {
   torch::Tensor W1, b1, W2, b2, W3, b3, W4, b4;
 };
 TORCH_MODULE(LeNet);
-
-// How many elements the forward and backward pass hold per row of a batch: those kept for the backward pass,
-// and the gradients that exist at once where they are largest. lockstep_kernels: see
-// lenet_has_lockstep_kernels(). For the memory estimate of a plan.
-int64_t lenet_activations_per_row(bool lockstep_kernels);
-
-// Bytes that lockstep's kernels hold beside them, whatever the number of rows, with this many threads.
-int64_t lenet_working_bytes(int64_t threads);
-
-// See models/factory.h.
-int64_t lenet_training_flops_per_row();
 
 }  // namespace lockstep

@@ -10,6 +10,8 @@
 
 namespace lockstep {
 
+struct ModelSpec;
+
 struct ModelLayer {
   std::string name;
   int64_t count = 1;           // layers of this kind and size in the network
@@ -25,5 +27,9 @@ struct ModelLayer {
   // adds to the parameters' gradients. Keeps the network alive.
   std::function<torch::Tensor(const torch::Tensor& X)> forward;
 };
+
+// Returns the layers of such a model for rows of (1, 28, 28), built anew on the host. Throws UsageError for
+// an unknown name.
+std::vector<ModelLayer> layers_of(const ModelSpec& spec);
 
 }  // namespace lockstep

@@ -33,11 +33,12 @@ struct ResNet18Options {
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   Initialization initialization = Initialization::kNormal;
-  // Unless kTorch: in training mode batch normalisation, the addition before ReLU and ReLU are one operation
-  // if fused_batch_norm_available(). It rounds less. The biases of the convolutions before it get no gradient
-  // (.grad stays as it was, their hooks run), since the normalisation removes them. With kAuto conv3x3()
-  // computes the 3x3 convolutions of stride 1 that conv3x3_takes(), in any mode. Under autocast to bfloat16
-  // on a CPU the first convolution is computed in float.
+  // Unless kTorch, in float or bfloat16: in training mode batch normalisation, the addition before ReLU and
+  // ReLU are one operation, on a CPU (if width is a multiple of 16) or on a GPU in a build with CUDA. It
+  // rounds less. The biases of the convolutions before it get no gradient (.grad stays as it was, their hooks
+  // run), since the normalisation removes them. With kAuto lockstep computes 3x3 convolutions of stride 1 on
+  // a CPU where it is faster than torch, in any mode. Under autocast to bfloat16 on a CPU the first
+  // convolution is computed in float.
   Kernels kernels = Kernels::kAuto;
 };
 
@@ -57,7 +58,7 @@ class ResidualImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
-  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
+  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;  // as ResNet18Impl::layers()
 
  private:
   const std::shared_ptr<const LayerSettings> settings;
@@ -85,13 +86,14 @@ class ResNet18Impl : public torch::nn::Module {
   // single value per channel (n = 1 and an image of 8x8 or smaller).
   torch::Tensor forward(const torch::Tensor& X);
 
-  // Returns the layers for images of height x width, each kind once. The additions of the shortcuts and the
-  // means over the images are left out.
+  // For lockstep's benchmarks; ModelLayer is not installed. Returns the layers for images of height x width,
+  // each kind once. The additions of the shortcuts and the means over the images are left out.
   std::vector<ModelLayer> layers(int64_t height = 28, int64_t width = 28) const;
 
   // From now on convolutions and the linear layer multiply by these bf16 weights under autocast to bfloat16,
   // in training and evaluation, instead of converting the parameters: one for each of parameters(), in their
-  // order. The caller keeps them up to date. An empty list ends this. Throws as Bf16Weights::use() does.
+  // order. The caller keeps them up to date. An empty list ends this. Throws UsageError if their number,
+  // sizes, strides, device or dtype are others.
   void use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights);
 
   // As torch::nn::Module's, but the counters of the batch normalisations stay int64, as in Python.
@@ -107,24 +109,5 @@ class ResNet18Impl : public torch::nn::Module {
   std::shared_ptr<torch::nn::LinearImpl> linear;
 };
 TORCH_MODULE(ResNet18);
-
-// How many elements the forward and backward pass hold per row of a batch X (n, channels, height, width):
-// those that the layers keep for the backward pass, and the gradients that exist at once in it. For the
-// memory estimate of a plan.
-int64_t resnet18_activations_per_row(const ResNet18Options& options = {}, int64_t height = 28,
-                                     int64_t width = 28);
-
-// How many of these elements stay float under autocast to bfloat16: convolution sums that a batch
-// normalisation takes unrounded.
-int64_t resnet18_floats_per_row(const ResNet18Options& options, torch::DeviceType device, int64_t height = 28,
-                                int64_t width = 28);
-
-// Bytes that lockstep's kernels hold at once beside them, whatever the number of rows, with this many
-// threads; see working_bytes().
-int64_t resnet18_working_bytes(const ResNet18Options& options, torch::DeviceType device, int64_t threads);
-
-// See models/factory.h. For images of height x width.
-int64_t resnet18_training_flops_per_row(const ResNet18Options& options = {}, int64_t height = 28,
-                                        int64_t width = 28);
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 #include <algorithm>
 
 #include <lockstep/models/cpu/conv3x3/conv3x3.h>
-#include <lockstep/models/resnet18.h>
+#include <lockstep/models/model_costs.h>
 
 namespace lockstep {
 

@@ -12,7 +12,6 @@
 
 #include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/devices.h>
-#include <lockstep/support/counted.h>
 
 namespace lockstep {
 namespace {
@@ -63,9 +62,8 @@ nlohmann::ordered_json environment_json() {
 std::string environment_text() {
   const auto machine = this_machine();
   auto text = fmt::format("# {:<10} {}\n", "command", command_line());
-  text += fmt::format("# {:<10} {}, {}, {}, {:.1f} GiB memory\n", "machine", machine.cpu,
-                      counted(machine.cores, "core"), machine.instructions,
-                      static_cast<double>(machine.total_bytes) / (1 << 30));
+  text += fmt::format("# {:<10} {}, {}, {}, {:.1f} GiB memory\n", "machine", machine.cpu, cores_text(machine),
+                      machine.instructions, static_cast<double>(machine.total_bytes) / (1 << 30));
   for (size_t i = 0; i < machine.gpus.size(); ++i) {
     const auto& gpu = machine.gpus[i];
     text += fmt::format("# {:<10} {}, compute capability {}.{}\n", fmt::format("cuda:{}", i), gpu.name,

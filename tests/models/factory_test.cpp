@@ -6,6 +6,7 @@
 
 #include <lockstep/models/factory.h>
 #include <lockstep/models/lenet.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>

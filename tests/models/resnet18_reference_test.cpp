@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/tests/models/resnet18_cases.h>

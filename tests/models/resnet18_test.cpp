@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/models/resnet18_cases.h>

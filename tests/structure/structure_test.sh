@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# structure_test.sh cycles|types|format: one check of the whole tree, and proof that it notices what it looks for.
+# structure_test.sh cycles|types|mirror|format: one check of the whole tree, and proof that it notices what it looks for.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -23,6 +23,17 @@ expect_passes() { "$1" "$copy" || { echo "refused without a reason"; exit 1; }; 
 
 find_cycles() { python3 "$here/include_cycles.py" "$1"; }
 find_types() { python3 "$here/same_types.py" "$1"; }
+
+# Prints folders of tests without the folder that they test; fails when there is one. What tests/support has of its own
+# may have tests, too.
+find_strays() {
+  local folder found=
+  while read -r folder; do
+    [ -d "$1/$folder" ] || [ "$folder" = support/cuda_emulation ] ||
+      found+="tests/$folder has tests, but there is no $folder"$'\n'
+  done < <(cd "$1/tests" && find app data models parallel support -name '*_test.cpp' -printf '%h\n' | sort -u)
+  [ -z "$found" ] || { printf '%s' "$found"; return 1; }
+}
 
 # Prints the files that clang-format would change; fails when there is one.
 find_format() {
@@ -73,6 +84,15 @@ types() {
   expect_passes find_types
   two_types 'struct Probe { int a; };' 'struct Probe; struct  Probe {  int a;  };  // same'
   expect_passes find_types
+}
+
+mirror() {
+  find_strays "$root"
+  fresh_copy
+  expect_passes find_strays
+  mkdir -p "$copy/tests/app/probe"
+  touch "$copy/tests/app/probe/probe_test.cpp"
+  expect_noticed find_strays 'tests/app/probe has tests, but there is no app/probe'
 }
 
 format() {

@@ -4,6 +4,7 @@
 
 #include <lockstep/models/cpu/kernels.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/models/model_layer.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/split_batch.h>

@@ -17,6 +17,7 @@
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/models/factory.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/statistics.h>
 

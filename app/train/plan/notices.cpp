@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include <lockstep/models/factory.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>

@@ -13,6 +13,7 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>

@@ -63,8 +63,9 @@ struct WinogradConvPool {
     }
     for (int o = 0; o < kOut; o += kOutBlock) {
       for (int slice = 0; slice < kSlices; ++slice) {
-        product<kIn, kOutBlock, 1, kIn>(inputs + slice * kIn * kTiles, transformed + slice * kPairs + o * kIn,
-                                        products + slice * kOutBlock * kTiles);
+        multiply<kIn, kOutBlock, 1, kIn>(inputs + slice * kIn * kTiles,
+                                         transformed + slice * kPairs + o * kIn,
+                                         products + slice * kOutBlock * kTiles);
       }
       for (int at = 0; at < kOutBlock * kTiles; ++at) {
         constexpr int kCells = Shape::kPooled * Shape::kPooled;
@@ -95,8 +96,8 @@ struct WinogradConvPool {
           add_filter_sums(doutputs, inputs + i * kGroups * kIn * kTiles, groups, sums + slice * kPairs);
         }
         for (int group = 0; group < groups && wanted.layer1; ++group) {
-          product<kOut, kIn, kIn, 1>(doutputs + group * kOut * kTiles, transformed + slice * kPairs,
-                                     back + (i * kGroups + group) * kIn * kTiles);
+          multiply<kOut, kIn, kIn, 1>(doutputs + group * kOut * kTiles, transformed + slice * kPairs,
+                                      back + (i * kGroups + group) * kIn * kTiles);
         }
       }
       for (int at = 0; at < groups * kIn * kTiles && wanted.layer1; ++at) {
@@ -158,7 +159,7 @@ struct WinogradConvPool {
   // out (kOuter, tiles) = weights in, with in (kInner, tiles) and weights (kOuter, kInner) with the given
   // strides.
   template <int kInner, int kOuter, int kInnerStride, int kOuterStride>
-  static void product(const Lanes<T>* in, const T* weights, Lanes<T>* out) {
+  static void multiply(const Lanes<T>* in, const T* weights, Lanes<T>* out) {
     for (int outer = 0; outer < kOuter; outer += kBlock) {
       Lanes<T> sum[kBlock][kTiles] = {};
 #pragma GCC unroll 2

@@ -195,8 +195,8 @@ TEST_CASE("impossible shares are refused") {
     return refusal(train({"--data", "/nonexistent", "--devices", "cpux2", "--split=" + shares}), 2);
   };
   CHECK_THAT(split("1:2:3"),
-             ContainsSubstring("--split 1:2:3") && ContainsSubstring("3 weights for 2 replicas"));
-  CHECK_THAT(split("1"), ContainsSubstring("--split 1 ") && ContainsSubstring("1 weight for 2 replicas"));
+             ContainsSubstring("--split 1:2:3") && ContainsSubstring("3 shares for 2 replicas"));
+  CHECK_THAT(split("1"), ContainsSubstring("--split 1 ") && ContainsSubstring("1 share for 2 replicas"));
   CHECK_THAT(split("0:0"), ContainsSubstring("--split 0:0") && ContainsSubstring("all shares are 0"));
   CHECK_THAT(split("-1:2"), ContainsSubstring("--split -1:2") && ContainsSubstring("not negative"));
   CHECK_THAT(split("inf:1"), ContainsSubstring("--split inf:1") && ContainsSubstring("finite"));

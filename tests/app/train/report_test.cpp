@@ -9,6 +9,7 @@
 #include <lockstep/app/train/report.h>
 
 using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
@@ -63,6 +64,26 @@ TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
         "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
 }
 
+TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {
+  StepReport report;
+  report.epoch = 1;
+  report.step = 100;
+  report.sums = sums_of(2302.8, 97, 1000);
+  report.sums.top5 = 505;
+  report.images_per_second = 199.1;
+  CHECK(step_line(report, plan_of(10, 10'000)) ==
+        "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
+  report.images_per_second = 1990.6;
+  CHECK(step_line(report, plan_of(10, 10'000)) ==
+        "epoch  1 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 1,991 img/s");
+  report.epoch = 1000;
+  report.step = 60'000;
+  report.sums.top1 = report.sums.top5 = 1000;
+  report.images_per_second = 98'765;
+  CHECK(step_line(report, plan_of(1000, 60'000)) ==
+        "epoch 1000 | step 60000 | loss 2.3028 | top1 100.0% top5 100.0% | 98,765 img/s");
+}
+
 TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and the phases of a step") {
   auto report = epoch_of_images();
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
@@ -89,6 +110,14 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   fast.seconds = .0002;
   fast.images_per_second = 987'654;
   CHECK(step_line(fast, plan_of(10, 235)).size() <= 80);
+  for (const int64_t steps : {10'000, 60'000}) {
+    for (const int64_t epochs : {1, 10, 100}) {
+      fast.epoch = slow.epoch = epochs;
+      fast.step = slow.step = steps;
+      CHECK(step_line(fast, plan_of(epochs, steps)).size() <= 80);
+      CHECK(step_line(slow, plan_of(epochs, steps)).size() <= 80);
+    }
+  }
 
   auto epoch = epoch_of_images();
   epoch.epoch = 10;
@@ -96,6 +125,23 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   epoch.seconds = 361.2;
   epoch.phases = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
   CHECK(widest_line(epoch_lines(epoch, plan_of(10, 235))) <= 80);
+}
+
+TEST_CASE("the plan writes counts from 1,000 on with commas") {
+  auto plan = plan_of(1, 3);
+  plan.trainer.devices.assign(2, torch::Device(torch::kCPU));
+  plan.data.set.train.images = torch::zeros({7100, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.test.images = torch::zeros({1000, 1, 1, 1}, torch::kUInt8);
+  plan.memory_estimate = 9'872'600'000;
+  plan.batch_size = 3000;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, 1,500 per replica; 3 steps per epoch, "
+                                               "the last with 1,100\n") &&
+                                 ContainsSubstring("about 9,873 MB resident at the peak"));
+  plan.batch_size = 3001;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,001 images per step, 1,501 or 1,500 per replica;"));
+  plan.trainer.split = {2, 1};
+  plan.batch_size = 3000;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, split 2,000:1,000;"));
 }
 
 TEST_CASE("there is a notice of batches too small for the replicas or the micro-batches") {

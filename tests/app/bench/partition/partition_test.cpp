@@ -172,7 +172,7 @@ TEST_CASE("partition: the networks have the numbers of parameters stated") {
   CHECK_FALSE(torch::equal(mlp[2], initial_parameters(layered_network("mlp"), 4, torch::kFloat32)[2]));
 }
 
-// LeNet's layers: 0 convolution, 1 relu, 2 pool (20 x 13 x 13 = 3380 a row), 3 convolution, 4 relu, 5 pool
+// LeNet's layers: 0 convolution, 1 relu, 2 pool (20 x 13 x 13 = 3380 per row), 3 convolution, 4 relu, 5 pool
 // (50 x 4 x 4 = 800), 6 linear (128), 7 relu, 8 linear (10).
 TEST_CASE("partition: bytes and synchronisations of LeNet, by hand") {
   constexpr int64_t kRows = 6;
