@@ -1,13 +1,16 @@
 #include <lockstep/app/launch/launch.h>
 
 #include <fmt/format.h>
+#include <poll.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <utility>
@@ -28,6 +31,7 @@
 #include <lockstep/parallel/collectives/gloo/store_server.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -37,6 +41,7 @@ constexpr int kMostLaunched = 1024;
 constexpr int kMostRestarts = 1'000'000;
 constexpr size_t kLastLines = 20;
 constexpr size_t kRandomBytes = 16;
+constexpr size_t kManyPerCore = 4;  // processes
 constexpr const char* kAutoProcesses = "auto";
 
 // The same at every start of the processes.
@@ -76,6 +81,10 @@ void refuse_inside_a_launch() {
       "start it once, outside of lockstep launch and torchrun; unset RANK if nobody launched it");
 }
 
+std::string counted_processes(int count) {
+  return count == 1 ? "1 process" : fmt::format("{} processes", count);
+}
+
 LaunchPlan make_launch_plan(const LaunchOptions& options, LaunchCommand command) {
   LaunchPlan plan{.command = std::move(command), .max_restarts = options.max_restarts};
   plan.cores = by_socket(allowed_cores());
@@ -85,13 +94,13 @@ LaunchPlan make_launch_plan(const LaunchOptions& options, LaunchCommand command)
   } else {
     plan.processes = std::stoi(options.processes);
   }
+  if (static_cast<size_t>(plan.processes) > kManyPerCore * plan.cores.size()) {
+    warn(fmt::format("{} share {}", counted_processes(plan.processes),
+                     counted(static_cast<int64_t>(plan.cores.size()), "core")));
+  }
   plan.run = random_hex(kRandomBytes);
   plan.token = random_hex(kRandomBytes);
   return plan;
-}
-
-std::string counted_processes(int count) {
-  return count == 1 ? "1 process" : fmt::format("{} processes", count);
 }
 
 ChildPlan child_plan(const LaunchPlan& plan, int process, int restart, const StoreServer& store) {
@@ -135,22 +144,36 @@ void show_last_lines(const ProcessFailure& failure, int restart,
   }
 }
 
-// Keeps what the processes have printed, and says where it is.
-std::string keep_output(int processes, std::optional<ProcessOutput>& outputs) {
-  if (!outputs) return "";
+// Whether the reader of the launcher's, and so of process 0's, output or errors has gone.
+bool nobody_reads() {
+  pollfd streams[] = {{.fd = STDOUT_FILENO, .events = 0, .revents = 0},
+                      {.fd = STDERR_FILENO, .events = 0, .revents = 0}};
+  return ::poll(streams, std::size(streams), 0) > 0 &&
+         std::ranges::any_of(streams, [](const auto& s) { return (s.revents & (POLLERR | POLLHUP)) != 0; });
+}
+
+bool is_subcommand(const LaunchPlan& plan) { return plan.command.words.front() == "lockstep"; }
+
+// Keeps what the processes have printed, and says where it is. A subcommand's error of usage is the same in
+// all of them.
+std::string keep_output(const ProcessFailure& failure, const LaunchPlan& plan,
+                        std::optional<ProcessOutput>& outputs) {
+  const bool seen = is_subcommand(plan) && failure.process == 0 && failure.code == ExitCode::kUsage;
+  const int processes = plan.processes;
+  if (!outputs || seen) return "";
   outputs->keep();
   const auto whose = processes == 2 ? "process 1" : fmt::format("processes 1 to {}", processes - 1);
   return fmt::format("the output of {} is in {}", whose, outputs->folder().string());
 }
 
 // The processes have failed, or were stopped.
-[[noreturn]] void end_launch(const LaunchOutcome& outcome, int processes,
+[[noreturn]] void end_launch(const LaunchOutcome& outcome, const LaunchPlan& plan,
                              std::optional<ProcessOutput>& outputs) {
   const auto& failure = outcome.failure;
-  const auto kept = failure ? keep_output(processes, outputs) : "";
+  const auto kept = failure ? keep_output(*failure, plan, outputs) : "";
   if (!outcome.signal) throw Error(failure->code, failure->text, kept);
   if (failure) warn(fmt::format("{}{}{}", failure->text, kept.empty() ? "" : "; ", kept));
-  throw InterruptedError(*outcome.signal, fmt::format("with its {}", counted_processes(processes)));
+  throw InterruptedError(*outcome.signal, fmt::format("with its {}", counted_processes(plan.processes)));
 }
 
 }  // namespace
@@ -188,13 +211,14 @@ void run_launch(const LaunchOptions& options, std::span<const std::string> subco
     const auto outcome = start_all(plan, restart, outputs, signals);
     const auto& failure = outcome.failure;
     if (!failure && !outcome.signal) return;
-    if (options.command.front().find('/') == std::string::npos) {  // process 0 may have been killed
+    if (is_subcommand(plan)) {  // process 0 may have been killed
       Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
     }
+    if (outcome.broken_pipe && nobody_reads()) throw ReaderGoneError("nobody reads the output of process 0");
     if (failure) show_last_lines(*failure, restart, outputs);
     const bool again =
         failure && failure->code != ExitCode::kUsage && !outcome.signalled && restart < plan.max_restarts;
-    if (!again) end_launch(outcome, plan.processes, outputs);
+    if (!again) end_launch(outcome, plan, outputs);
     warn(fmt::format("{}; {} start again (restart {} of {})", failure->text,
                      counted_processes(plan.processes), restart + 1, plan.max_restarts));
   }

@@ -13,6 +13,7 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 
 namespace lockstep {
 namespace {
@@ -46,7 +47,7 @@ OwnedFd ProcessOutput::create(int process, int restart) const {
   const auto path = file(process, restart);
   OwnedFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0600));
   if (fd.get() < 0) {
-    throw OutputError(fmt::format("cannot create {}: {}", path.string(), errno_text(errno)));
+    throw output_failure(fmt::format("cannot create {}", path.string()), errno);
   }
   return fd;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <cstddef>
 
 #include <lockstep/app/terminal/logging.h>
@@ -16,14 +17,20 @@ constexpr int kSignalCode = 128;  // a signal's exit code, less its number
 
 enum class LaunchPhase {
   kRunning,
-  kBlaming,      // one has lost another one, which may be about to end
+  kBlaming,      // one has ended, but another one that is about to end may be to blame
   kInterrupted,  // all have got the launcher's signal
   kEnding,       // one has failed, and the others have been told to end
   kKilled,
 };
 
 bool ended_well(const ProcessEnd& end) { return end.code == 0 && end.signal == 0; }
-bool lost_a_peer(const ProcessEnd& end) { return end.code == static_cast<int>(ExitCode::kPeer); }
+bool ended_with(const ProcessEnd& end, ExitCode code) { return end.code == static_cast<int>(code); }
+bool lost_a_peer(const ProcessEnd& end) { return ended_with(end, ExitCode::kPeer); }
+// All processes have the same error of usage, and that of process 0 has been seen. When process 0 cannot
+// write its output, the others end with its code, and maybe before it.
+bool may_be_of_first(const ProcessEnd& end) {
+  return ended_with(end, ExitCode::kUsage) || ended_with(end, ExitCode::kOutput);
+}
 bool obeyed(const ProcessEnd& end, int signal) {
   return end.signal == signal || end.code == kSignalCode + signal;
 }
@@ -51,7 +58,10 @@ class Supervision {
         overdue();
       }
     }
-    return {.failure = failure(), .signal = passed_on_, .signalled = signalled_};
+    return {.failure = failure(),
+            .signal = passed_on_,
+            .signalled = signalled_,
+            .broken_pipe = ends_[0]->signal == SIGPIPE};
   }
 
  private:
@@ -76,14 +86,25 @@ class Supervision {
     if (phase_ == LaunchPhase::kInterrupted && obeyed(end, *passed_on_)) return;
     if (ended_well(end)) {
       if (!first_done_) first_done_ = i;
-    } else if (!culprit_ || (lost_a_peer(*ends_[*culprit_]) && !lost_a_peer(end))) {
+    } else if (!culprit_ || more_to_blame(i)) {
       culprit_ = i;
     }
   }
 
+  bool more_to_blame(size_t i) const {
+    const auto &blamed = *ends_[*culprit_], &end = *ends_[i];
+    if (lost_a_peer(blamed)) return !lost_a_peer(end);
+    return i == 0 && may_be_of_first(blamed) && (end.code == blamed.code || end.signal == SIGPIPE);
+  }
+
+  bool blame_is_certain() const {
+    const auto& blamed = *ends_[*culprit_];
+    return !lost_a_peer(blamed) && (!may_be_of_first(blamed) || ends_[0]);
+  }
+
   void react() {
     if (phase_ != LaunchPhase::kRunning && phase_ != LaunchPhase::kBlaming) return;
-    if (culprit_ && !lost_a_peer(*ends_[*culprit_])) {
+    if (culprit_ && blame_is_certain()) {
       end_all();
     } else if (culprit_ && phase_ == LaunchPhase::kRunning) {
       enter(LaunchPhase::kBlaming, limits_.blame);

@@ -27,7 +27,17 @@ std::string machine_name() {
   return own_host_name() + " " + boot;
 }
 
-Member introduction(const TrainFlags& options, const World& place) {
+// The flags that were given, before process 0 completes its own. files: of what process 0 keeps.
+Member given_files(const TrainFlags& options) {
+  return {{"save", options.save.has_value()},
+          {"metrics", options.metrics.has_value()},
+          {"output", options.output.has_value()},
+          {"trace", options.trace.has_value()},
+          {"checkpoint-every", options.checkpoint_every.has_value()},
+          {"resume", options.resume.has_value()}};
+}
+
+Member introduction(const TrainFlags& options, const World& place, Member files) {
   const std::vector<std::vector<torch::Device>> lists{
       usable_devices(local_spec(options.devices, place, visible_gpus()))};
   auto member = member_with(lists);
@@ -37,6 +47,7 @@ Member introduction(const TrainFlags& options, const World& place) {
   member["trace"] = options.trace.has_value();
   member["checkpoint_every"] = or_null(options.checkpoint_every);
   member["resume"] = options.resume.has_value();
+  member["files"] = files;
   member["batch_size"] = or_null(options.batch_size);
   member["lr"] = or_null(options.lr);
   return member;
@@ -59,6 +70,20 @@ void pin_to_share(const std::vector<Member>& members, size_t process) {
   }
   if (replicas.size() == 1) return;
   pin_to_cores(share_of_cores(own.at("cores").get<std::vector<int>>(), replicas, place));
+}
+
+// Process 0 writes the files. A flag that only another process has would have no effect.
+void refuse_files_of_others(const std::vector<Member>& members) {
+  for (const auto* flag : {"save", "metrics", "output", "trace", "checkpoint-every", "resume"}) {
+    for (size_t process = 1; process < members.size(); ++process) {
+      const auto has = [flag](const Member& member) { return member.at("files").at(flag).get<bool>(); };
+      if (!has(members[process]) || has(members.front())) continue;
+      throw UsageError(
+          fmt::format("process {} has --{}, but process 0, which writes the files, does not have it", process,
+                      flag),
+          fmt::format("give --{} to process 0", flag));
+    }
+  }
 }
 
 // Which output files process 0 has: their names are its own affair.
@@ -128,11 +153,13 @@ void take_list(const std::vector<Member>& members, size_t list, TrainWorld& worl
 
 void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
   if (world.single_process()) return check();
+  const auto files = given_files(options);
   const auto members = meet(world, [&] {
     check();
-    return introduction(options, world.place);
+    return introduction(options, world.place, files);
   });
   take_list(members, 0, world);
+  refuse_files_of_others(members);
   if (!world.leads()) follow(members.front(), options);
 }
 

@@ -40,13 +40,26 @@ Told read_told(const std::string& text) {
   return told;
 }
 
+constexpr const char* kUnknown = "unknown";  // a build without git
+
+std::string commit_of(const Told& told) { return told.value("commit", kUnknown); }
+
+std::string program_of(const Told& told) {
+  const auto version = told.at("version").get<std::string>();
+  return told.contains("commit") ? fmt::format("{} of commit {}", version, commit_of(told)) : version;
+}
+
+bool same_program(const Told& a, const Told& b) {
+  const bool known = commit_of(a) != kUnknown && commit_of(b) != kUnknown;
+  return a.at("version") == b.at("version") && (!known || commit_of(a) == commit_of(b));
+}
+
 void refuse_other_versions(const std::vector<Told>& all) {
   for (size_t process = 1; process < all.size(); ++process) {
-    if (all[process].at("version") == all[0].at("version")) continue;
-    throw UsageError(
-        fmt::format("process {} is {}, process 0 is {}", process,
-                    all[process].at("version").get<std::string>(), all[0].at("version").get<std::string>()),
-        "start the same program on all hosts");
+    if (same_program(all[process], all[0])) continue;
+    throw UsageError(fmt::format("process {} is {}, process 0 is {}", process, program_of(all[process]),
+                                 program_of(all[0])),
+                     "start the same program on all hosts");
   }
 }
 
@@ -79,6 +92,7 @@ std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
   }
   Told own;
   own["version"] = version_text();
+  own["commit"] = built_commit();
   std::exception_ptr failed;
   try {
     own["value"] = action();

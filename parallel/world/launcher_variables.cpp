@@ -38,7 +38,9 @@ bool LauncherVariables::all_set(const std::vector<std::string>& names) const {
 }
 
 int LauncherVariables::number(const std::string& name, int low, int high) const {
-  return number_of(name, environment_(name).value_or(""), low, high, "correct the variable, or unset it");
+  const auto* hint = name == "MASTER_PORT" ? "give all processes the same port"
+                                           : "leave the launcher's variables as it sets them";
+  return number_of(name, environment_(name).value_or(""), low, high, hint);
 }
 
 std::optional<int> LauncherVariables::optional_number(const std::string& name, int low, int high) const {

@@ -9,7 +9,8 @@
 
 namespace lockstep {
 
-// Throws UsageError with this hint, which calls the text `name`, if it is no number from low to high.
+// Throws UsageError if the text is no number from low to high. name: says in the message what the text is.
+// hint: the error's.
 int number_of(const std::string& name, const std::string& text, int low, int high, const std::string& hint);
 
 class LauncherVariables {

@@ -20,7 +20,7 @@ namespace {
 constexpr int kMostProcesses = 1 << 20;
 constexpr uint16_t kDefaultPort = 29500;  // torch's
 constexpr const char* kLoopback = "127.0.0.1";
-constexpr const char* kMasterExamples = "such as 127.0.0.1:29500 or [::1]:29500";
+constexpr const char* kMasterExamples = "give HOST:PORT, such as 127.0.0.1:29500 or [::1]:29500";
 constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
 
 // rank, size: what says the two numbers, such as "torchrun's RANK". The caller knows: a variable that a
@@ -82,6 +82,16 @@ std::string job_name(const LauncherVariables& variables, const std::vector<std::
   return "";
 }
 
+// torchrun's runs are all called "none" where the user gives no --rdzv-id. Then the folder of its logs, which
+// it makes anew, tells them apart, if it keeps any.
+std::string torchrun_launch(const LauncherVariables& variables) {
+  const auto run = variables.text("TORCHELASTIC_RUN_ID").value_or("none");
+  if (run != "none") return run;
+  const auto file = variables.text("TORCHELASTIC_ERROR_FILE").value_or("");
+  const auto attempt = file.rfind("/attempt_");
+  return attempt == std::string::npos ? "" : file.substr(0, attempt);
+}
+
 std::optional<World> torchrun(const Environment& environment) {
   const bool own = environment(kLauncherVariable).has_value();
   const LauncherVariables variables(environment, own ? "lockstep launch" : "torchrun");
@@ -92,6 +102,7 @@ std::optional<World> torchrun(const Environment& environment) {
   constexpr int kMax = std::numeric_limits<int>::max();
   world.restart = variables.optional_number("TORCHELASTIC_RESTART_COUNT", 0, kMax).value_or(0);
   world.max_restarts = variables.optional_number("TORCHELASTIC_MAX_RESTARTS", 0, kMax).value_or(0);
+  world.launch = torchrun_launch(variables);
   world.run = fmt::format("{}/{}/{}", variables.text("TORCHELASTIC_RUN_ID").value_or(""),
                           variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                           variables.text(kTokenVariable).value_or(""));
@@ -214,7 +225,13 @@ Environment with_master(const Environment& environment, const Master& master) {
       };
 }
 
-World by_flags(const WorldFlags& flags) {
+World by_flags(const WorldFlags& flags, const Environment& environment) {
+  if ((flags.rank || flags.world_size) && environment(kLauncherVariable) &&
+      environment("WORLD_SIZE") != "1") {
+    throw UsageError(fmt::format("the {} is given, but lockstep launch has started this process and gives it",
+                                 flags.rank ? "rank" : "world size"),
+                     "leave out the rank, the world size and the master");
+  }
   std::vector<std::string> given, missing;
   (flags.rank ? given : missing).push_back("rank");
   (flags.world_size ? given : missing).push_back("world size");
@@ -260,9 +277,12 @@ World find_world(const WorldFlags& flags, const Environment& environment, const 
     world = by_launcher(flags.master ? with_master(environment, read_master(*flags.master)) : environment,
                         resolves);
   }
-  if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags);
+  if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags, environment);
   if (world && world->processes == 1) {
-    return {.restart = world->restart, .max_restarts = world->max_restarts, .launcher = world->launcher};
+    return {.launch = world->launch,
+            .restart = world->restart,
+            .max_restarts = world->max_restarts,
+            .launcher = world->launcher};
   }
   return world.value_or(World{});
 }

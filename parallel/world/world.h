@@ -23,6 +23,7 @@ struct World {
   uint16_t master_port = 0;
   bool store_runs = false;  // the launcher serves the store; otherwise process 0 does
   std::string run = {};     // prefix of the store's keys: differs between runs and between restarts
+  std::string launch = {};  // names the launch: the same at every restart; empty: the launcher tells none
   int restart = 0;          // how often the launcher has started all processes again
   int max_restarts = 0;     // how often it does so at most
   std::string launcher =

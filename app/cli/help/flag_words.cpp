@@ -22,6 +22,7 @@ constexpr Words kWords[] = {
     {"replace it with overwrite = true", "replace it with --overwrite"},
     {"give the rank, the world size and the master together",
      "give --rank, --world-size and --master together"},
+    {"leave out the rank, the world size and the master", "leave out --rank, --world-size and --master"},
     {"give the master's address: ", "give --master HOST:PORT: "},
     {"give each process the address on which it is to listen",
      "give each process --listen ADDRESS, with the address that others reach"},

@@ -74,7 +74,7 @@ std::vector<Chain> owners_of(const std::string& flag, const Chain& chain) {
 std::string owners_hint(const std::vector<Chain>& owners, const Chain& chain) {
   const auto& first = owners.front();
   if (owners.size() == 1) {
-    return fmt::format("it is a flag of '{}', {}", name_of(first), see_help(first));
+    return fmt::format("it is a flag of '{}'; {}", name_of(first), see_help(first));
   }
   return fmt::format("it is a flag of {} other commands, such as '{}'; {}", owners.size(), name_of(first),
                      see_help(chain));
@@ -141,6 +141,14 @@ UsageError missing_or_repeated(const std::string& flag, const Chain& chain) {
                     "keep one of them");
 }
 
+// text: "--processes is required"
+UsageError missing(const std::string& text, const Chain& chain) {
+  const auto flag = text.substr(0, text.find(' '));
+  const auto found = flag.starts_with("--") ? find_flag(flag, chain) : std::nullopt;
+  const auto add = found ? fmt::format("add {} {}; ", flag, found->option->get_type_name()) : "";
+  return UsageError(text, add + see_help(chain));
+}
+
 // CLI11 puts the flag's name before its message: "--lr: must be ..."; "Could not convert: --lr = abc".
 struct Named {
   std::string flag;
@@ -193,6 +201,7 @@ UsageError usage_error(const CLI::App& app, const CLI::ParseError& error) {
   }
   const auto left_over = app.remaining();
   if (!left_over.empty()) return unexpected_word(left_over.front(), chain);
+  if (dynamic_cast<const CLI::RequiredError*>(&error)) return missing(std::string(text), chain);
   return UsageError(std::string(text), see_help(chain));
 }
 

@@ -93,8 +93,9 @@ Socket listen_on(const std::string& address, uint16_t port) {
       problem = errno_text(error);
     }
   }
-  const auto place =
-      address.empty() ? fmt::format("port {} of all interfaces", port) : host_and_port(address, port);
+  const auto place = address.empty() ? fmt::format("port {} of all interfaces", port)
+                     : port == 0     ? address
+                                     : host_and_port(address, port);
   throw DeviceError(fmt::format("cannot listen on {}: {}", place, problem),
                     "choose an address of this host, and a port that no other program uses");
 }

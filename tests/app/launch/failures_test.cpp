@@ -1,4 +1,5 @@
 // How `lockstep launch` ends when one of its processes fails.
+#include <sched.h>
 #include <signal.h>
 
 #include <lockstep/tests/catch.h>
@@ -90,8 +91,69 @@ TEST_CASE("an error of the subcommand's usage is shown, and ends launch with cod
   process.environment["TMPDIR"] = temporary.path().string();
   const auto result = run_process(process);
   CHECK(result.exit_code == 2);
-  CHECK_THAT(result.err, ContainsSubstring("unknown flag '--epoch' for 'lockstep train'") &&
-                             ContainsSubstring("ended with code 2") && !ContainsSubstring("restart"));
+  const auto told = lines(result.err);  // once, although both processes have this error
+  REQUIRE(told.size() == 3);
+  CHECK(told[0] == "lockstep: error: unknown flag '--epoch' for 'lockstep train'");
+  CHECK_THAT(told[1], ContainsSubstring("did you mean '--epochs'?"));
+  CHECK(told[2] == "lockstep: error: process 0 ended with code 2");
+  CHECK(std::filesystem::is_empty(temporary.path()));
+}
+
+TEST_CASE("a rank that is given beside the launcher's is refused") {
+  for (const Words& words : {Words{"--rank", "0"}, {"--world-size", "2"}}) {
+    const auto result = run_process(
+        program(Words{"launch", "-n", "2", "--", "train", "--dry-run", "--master", "127.0.0.1:1"} + words));
+    CHECK(result.exit_code == 2);
+    CHECK_THAT(result.err,
+               ContainsSubstring("the " + std::string(words[0] == "--rank" ? "rank" : "world size") +
+                                 " is given, but lockstep launch has started this process and gives it\n"
+                                 "hint: leave out --rank, --world-size and --master"));
+  }
+}
+
+TEST_CASE("SIGPIPE of process 0 is a failure like others while somebody reads") {
+  const Script script("[ $RANK = 0 ] || exec sleep 1000\nkill -PIPE $$\n");
+  const auto result = run_process(script.launch(2));
+  CHECK(result.exit_code == 10);
+  CHECK_THAT(result.err, ContainsSubstring("process 0 was ended by signal 13"));
+}
+
+// As in `lockstep launch -n 2 -- train | head -20`.
+TEST_CASE(
+    "a training under launch whose reader leaves ends by SIGPIPE, without a word and without a restart") {
+  auto process = program({"launch", "-n", "2", "--max-restarts", "3", "--", "train", "--data", "synthetic",
+                          "--limit-train", "640", "--epochs", "1000000", "--log-every", "1"});
+  const TempFolder temporary;
+  process.environment["TMPDIR"] = temporary.path().string();
+  process.command = Words{"/bin/bash", "-c", "\"$@\" | head -20 > /dev/null; exit ${PIPESTATUS[0]}", "bash"} +
+                    process.command;
+  const auto result = run_process(process);
+  CHECK(result.exit_code == 128 + SIGPIPE);
+  CHECK(result.err.empty());
+  CHECK(std::filesystem::is_empty(temporary.path()));
+}
+
+TEST_CASE("where programs end with code 2 their output is kept") {
+  const Script script("echo \"reason of $RANK\"; exit 2\n");
+  const auto result = run_process(script.launch(2));
+  CHECK(result.exit_code == 2);
+  CHECK(read_file(kept_folder(script) / "process-1.log") == "reason of 1\n");
+}
+
+TEST_CASE("many processes on few cores are told") {
+  cpu_set_t allowed, one;
+  REQUIRE(::sched_getaffinity(0, sizeof allowed, &allowed) == 0);
+  CPU_ZERO(&one);
+  for (int core = 0; CPU_COUNT(&one) == 0; ++core) {
+    if (CPU_ISSET(core, &allowed)) CPU_SET(core, &one);
+  }
+  REQUIRE(::sched_setaffinity(0, sizeof one, &one) == 0);
+  const Script script("exit 0\n");
+  const auto few = run_process(script.launch(4)), many = run_process(script.launch(5));
+  REQUIRE(::sched_setaffinity(0, sizeof allowed, &allowed) == 0);
+  CHECK(few.err.empty());
+  CHECK(many.exit_code == 0);
+  CHECK(many.err == "lockstep: warning: 5 processes share 1 core\n");
 }
 
 TEST_CASE("after a failure all processes start again, with a count and a fresh store") {

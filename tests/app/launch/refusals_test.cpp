@@ -28,14 +28,15 @@ TEST_CASE("a number of processes that is none") {
   CHECK(launch_refusal({"-n", "0", "--", "version"}) == "--processes must be at least 1, got 0" + see);
   CHECK(launch_refusal({"-n", "-2", "--", "version"}) == "--processes must be at least 1, got -2" + see);
   CHECK(launch_refusal({"-n", "1025", "--", "version"}) ==
-        "--processes must be at most 1024, got 1025" + see);
+        "--processes must be at most 1,024, got 1025" + see);
   CHECK(launch_refusal({"-n", "2.5", "--", "version"}) == "--processes is not a whole number: '2.5'" + see);
   CHECK(launch_refusal({"-n", "all", "--", "version"}) ==
         "--processes must be a number or auto, got 'all'" + see);
   CHECK(
       launch_refusal({"-n", "aut", "--", "version"}) ==
       "--processes must be a number or auto, got 'aut' | did you mean 'auto'? see 'lockstep launch --help'");
-  CHECK(launch_refusal({"--", "version"}) == "--processes is required" + see);
+  CHECK(launch_refusal({"--", "version"}) ==
+        "--processes is required | add --processes N|auto; see 'lockstep launch --help'");
   CHECK_THAT(launch_refusal({"-n", "2", "--max-restarts", "-1", "--", "version"}),
              ContainsSubstring("--max-restarts must be at least 0, got -1"));
 }

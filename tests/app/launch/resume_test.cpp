@@ -36,3 +36,19 @@ exec "$@"
   const std::string hash = "weights sha256: ([0-9a-f]{64})\n";
   CHECK(found_in(result.out, hash) == found_in(whole.out, hash));
 }
+
+TEST_CASE("a launch that may be started again leaves the folder of another run alone") {
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const Words words = {"--devices", "cpu", "--limit-test", "64", "--output", run.string()};
+  REQUIRE(run_process(train(words + Words{"--epochs", "1"})).exit_code == 0);
+  const auto metrics = read_file(run / "metrics.jsonl"), config = read_file(run / "config.toml");
+  const auto result = run_process(program(
+      Words{"launch", "-n", "2", "--max-restarts", "2", "--"} + train(words + Words{"--epochs", "2"}).command,
+      {{"TMPDIR", folder.path().string()}}));
+  CHECK(result.exit_code == 7);
+  CHECK_THAT(result.err,
+             ContainsSubstring("(restart 2 of 2)") && ContainsSubstring("already exists and is not empty"));
+  CHECK(read_file(run / "metrics.jsonl") == metrics);
+  CHECK(read_file(run / "config.toml") == config);
+}

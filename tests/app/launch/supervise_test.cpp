@@ -102,6 +102,41 @@ TEST_CASE("where no peer has ended, the process that has lost it is named") {
   CHECK(outcome.failure->text == "process 1 ended with code 10");
 }
 
+TEST_CASE("an error of usage is process 0's if it has the same one") {
+  const LaunchLimits patient{.early = kNever, .blame = kNever, .grace = kNever};
+  const TempFolder folder;
+  LaunchSignals signals;
+  auto children = shells(
+      {"while [ ! -e \"$1/failed\" ]; do sleep .02; done; exit 2", "echo > \"$1/failed\"; exit 2", kHang},
+      folder, signals);
+  const auto both = supervise(children, signals, {.early = kNever, .blame = kNever});
+  REQUIRE(both.failure);
+  CHECK(both.failure->text == "process 0 ended with code 2");
+
+  const auto other = supervised({"exit 0", kHang, "exit 2"}, patient);
+  REQUIRE(other.failure);
+  CHECK(other.failure->text == "process 2 ended with code 2");
+  const auto alone = supervised({kHang, kHang, "exit 2"}, {.early = kNever, .blame = kAtOnce});
+  REQUIRE(alone.failure);
+  CHECK(alone.failure->text == "process 2 ended with code 2");
+  CHECK(alone.failure->code == ExitCode::kUsage);
+}
+
+TEST_CASE("SIGPIPE of process 0 is told, and to blame where others end since it cannot write") {
+  CHECK(supervised({"kill -PIPE $$", kHang}, {}).broken_pipe);
+  CHECK_FALSE(supervised({kHang, "kill -PIPE $$"}, {}).broken_pipe);
+  CHECK_FALSE(supervised({"exit 3", kHang}, {}).broken_pipe);
+  const TempFolder folder;
+  LaunchSignals signals;
+  auto children = shells(
+      {"while [ ! -e \"$1/failed\" ]; do sleep .02; done; kill -PIPE $$", "echo > \"$1/failed\"; exit 7"},
+      folder, signals);
+  const auto outcome = supervise(children, signals, {.early = kNever, .blame = kNever});
+  REQUIRE(outcome.failure);
+  CHECK(outcome.failure->process == 0);
+  CHECK(outcome.broken_pipe);
+}
+
 TEST_CASE("a process that ends with code 0 long before the others has left them") {
   const auto outcome = supervised({kHang, "exit 0", kHang}, {.early = kAtOnce});
   REQUIRE(outcome.failure);

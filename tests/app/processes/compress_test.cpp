@@ -59,9 +59,10 @@ TEST_CASE("a plan says what each process sends per step") {
   CHECK(plan_of({1, 1, 1, 1}, fp16).wire_bytes() == 387'204);
   CHECK(plan_of({1, 1}, fp64).wire_bytes() == 1'032'544);
   CHECK(plan_of({3, 1}, invariant).wire_bytes() == 1'548'816);
-  CHECK_THAT(describe(plan_of({1, 1}, bf16)), ContainsSubstring("(gloo, bf16: 0.26 MB a step)"));
-  CHECK_THAT(describe(plan_of({1, 1}, fp16)), ContainsSubstring("(gloo, fp16: 0.26 MB a step)"));
-  CHECK_THAT(describe(plan_of({3, 1}, invariant)), ContainsSubstring("(between processes: 1.55 MB a step)"));
+  CHECK_THAT(describe(plan_of({1, 1}, bf16)), ContainsSubstring("(gloo, bf16: 0.26 MB per step)"));
+  CHECK_THAT(describe(plan_of({1, 1}, fp16)), ContainsSubstring("(gloo, fp16: 0.26 MB per step)"));
+  CHECK_THAT(describe(plan_of({3, 1}, invariant)),
+             ContainsSubstring("(between processes: 1.55 MB per step)"));
   const auto fields = plan_fields(plan_of({1, 1}, bf16));
   CHECK(fields.at("compress") == "bf16");
   CHECK(fields.at("wire_bytes") == 258'136);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/processes/together.h>
@@ -25,6 +26,7 @@
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 using lockstep::testing::run_processes;
 using lockstep::testing::world_of;
@@ -113,6 +115,8 @@ TEST_CASE("errors of all kinds are told with their exit codes") {
 TEST_CASE("a process of another version is refused, whatever it says") {
   const std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"version": "lockstep 9", "value": 1})", "process 1 is lockstep 9, process 0 is lockstep "},
+      {R"({"version": ")" + version_text() + R"(", "commit": "0123456789", "value": 1})",
+       "process 1 is " + version_text() + " of commit 0123456789, process 0 is lockstep "},
       {"hello", "process 1 is unknown, process 0 is lockstep "}};
   for (const auto& [text, what] : cases) {
     const auto all = outcomes(2, [&](int process, TrainWorld& world) {
@@ -121,6 +125,7 @@ TEST_CASE("a process of another version is refused, whatever it says") {
     });
     CHECK(all[0].exit_code == 2);
     CHECK_THAT(all[0].what, StartsWith(what));
+    CHECK_THAT(all[0].what, EndsWith(" of commit " + std::string(built_commit())));
   }
 }
 
@@ -157,7 +162,6 @@ TEST_CASE("assemble() asks all for their devices, and the first one's output fla
     own.log_every = 7 + process;
     own.metrics = "m";
     if (process == 0) own.save = "weights";
-    if (process == 1) own.trace = "trace";
     own.print_weights_hash = process == 0;
     if (process == 0) own.resume = "auto";
     own.checkpoint_every = process == 0 ? "7" : "8";
@@ -186,6 +190,33 @@ TEST_CASE("assemble() asks all for their devices, and the first one's output fla
   CHECK(flags[1].checkpoint_every == "7");
   CHECK(flags[1].batch_size == 96);
   CHECK(flags[1].lr == .25);
+}
+
+TEST_CASE("files of another process than the first are refused in all") {
+  const std::vector<std::pair<std::string, std::optional<std::string> TrainFlags::*>> files = {
+      {"save", &TrainFlags::save},
+      {"metrics", &TrainFlags::metrics},
+      {"output", &TrainFlags::output},
+      {"trace", &TrainFlags::trace},
+      {"checkpoint-every", &TrainFlags::checkpoint_every},
+      {"resume", &TrainFlags::resume}};
+  for (const auto& [name, file] : files) {
+    for (const bool first_has_it : {false, true}) {
+      const auto all = outcomes(2, [&, member = file](int process, TrainWorld& world) {
+        TrainFlags flags;
+        flags.devices = "cpu";
+        if (process == 1 || first_has_it) flags.*member = "x";
+        assemble(world, flags, [] {});
+      });
+      for (const auto& outcome : all) {
+        CHECK(outcome.exit_code == (first_has_it ? 0 : 2));
+        if (first_has_it) continue;
+        CHECK(outcome.what ==
+              "process 1 has --" + name + ", but process 0, which writes the files, does not have it");
+        CHECK(outcome.hint == "give --" + name + " to process 0");
+      }
+    }
+  }
 }
 
 TEST_CASE("a device list that one process cannot use is refused in all") {

@@ -56,6 +56,24 @@ TEST_CASE("1 x 4, 2 x 2 and 3 + 1 replicas give the same weights, and process 0 
   }
 }
 
+// The channels between the processes are opened after the data are read.
+TEST_CASE("an address on which process 0 cannot listen ends both with code 5, before the data are read") {
+  const auto results = run_all(small_world({"--data", "/nonexistent"}, {{"--listen", "192.0.2.1"}, {}}));
+  for (const auto& result : results) CHECK(result.exit_code == 5);
+  const std::string error = "cannot listen on 192.0.2.1: Cannot assign requested address\n";
+  CHECK_THAT(results[0].err, ContainsSubstring("process 0: " + error));
+  CHECK_THAT(results[1].err, ContainsSubstring("process 1: process 0 cannot start: " + error));
+}
+
+TEST_CASE("process 0 warns of a master whose name does not resolve") {
+  const auto result =
+      run_process(train({"--rank", "0", "--world-size", "2", "--master",
+                         "no-such-host.invalid:" + std::to_string(free_port()), "--timeout", "1"}));
+  CHECK(result.exit_code == 5);
+  CHECK_THAT(result.err, ContainsSubstring("warning: the master's name 'no-such-host.invalid' does not "
+                                           "resolve on this host\n"));
+}
+
 TEST_CASE("process 0 writes the files that all were asked for, and its --log-every counts") {
   const TempFolder folder;
   const auto metrics = (folder / "run.jsonl").string(), weights = (folder / "w").string();

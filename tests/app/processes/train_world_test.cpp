@@ -91,7 +91,7 @@ TEST_CASE("a plan has the replicas of all processes, and the memory of its own")
   CHECK_THAT(text, ContainsSubstring("\n  processes  2 (torchrun), 4 replicas: [cpu x 3] + [cpu]\n") &&
                        ContainsSubstring("\n  devices    [cpu]: 1 replica with 1 thread, in process 1\n") &&
                        ContainsSubstring("10 images per step, split 1:1:1:7; ") &&
-                       ContainsSubstring("in each process, then between them (gloo: 0.52 MB a step)"));
+                       ContainsSubstring("in each process, then between them (gloo: 0.52 MB per step)"));
   const auto fields = plan_fields(plan);
   CHECK(fields.at("processes") == 2);
   CHECK(fields.at("launcher") == "torchrun");

@@ -16,8 +16,8 @@ namespace lockstep {
 
 inline auto fields_of(const World& world) {
   return std::tie(world.process, world.processes, world.local_process, world.local_processes,
-                  world.master_host, world.master_port, world.store_runs, world.run, world.restart,
-                  world.max_restarts, world.launcher);
+                  world.master_host, world.master_port, world.store_runs, world.run, world.launch,
+                  world.restart, world.max_restarts, world.launcher);
 }
 
 inline bool operator==(const World& a, const World& b) { return fields_of(a) == fields_of(b); }
@@ -26,8 +26,8 @@ inline std::ostream& operator<<(std::ostream& out, const World& world) {
   return out << world.process << " of " << world.processes << ", on its host " << world.local_process
              << " of " << world.local_processes << ", at '" << world.master_host << "' port "
              << world.master_port << (world.store_runs ? " (served)" : "") << ", run '" << world.run
-             << "', restart " << world.restart << " of " << world.max_restarts << ", launcher '"
-             << world.launcher << "'";
+             << "', launch '" << world.launch << "', restart " << world.restart << " of "
+             << world.max_restarts << ", launcher '" << world.launcher << "'";
 }
 
 namespace testing {

@@ -88,13 +88,14 @@ TEST_CASE("a malformed master is refused") {
                                  "http://a:1", "[a:1", "a]:1", "[[::1]]:1", "[::1]x:1", " a:1", "[ ]:1"}) {
     INFO("'" << text << "'");
     CHECK(master_refusal(text) ==
-          "the master is '" + text + "', but it must be HOST:PORT | such as 127.0.0.1:29500 or [::1]:29500");
+          "the master is '" + text +
+              "', but it must be HOST:PORT | give HOST:PORT, such as 127.0.0.1:29500 or [::1]:29500");
   }
   for (const std::string port : {"", "0", "65536", "-1", "x", "1x", " 1", "99999999999"}) {
     INFO("'" << port << "'");
-    CHECK(master_refusal("a:" + port) ==
-          "the master's port is '" + port +
-              "', but it must be a number from 1 to 65535 | such as 127.0.0.1:29500 or [::1]:29500");
+    CHECK(master_refusal("a:" + port) == "the master's port is '" + port +
+                                             "', but it must be a number from 1 to 65535 | give HOST:PORT, "
+                                             "such as 127.0.0.1:29500 or [::1]:29500");
   }
   // Also beside a launcher, in a world of one.
   CHECK_FALSE(refusal({{"RANK", "0"}, {"WORLD_SIZE", "1"}}, {.master = "a"}).empty());

@@ -29,6 +29,7 @@ TEST_CASE("torchrun tells the place, the local place, the master, and that its a
                        .master_port = 29511,
                        .store_runs = true,
                        .run = "night/0/",
+                       .launch = "night",
                        .max_restarts = 3,
                        .launcher = "torchrun"};
   CHECK(world_in(torchrun_variables()) == expected);
@@ -49,9 +50,21 @@ TEST_CASE("a restart by torchrun is another run") {
   const auto alone = world_in(
       with(restarted, {{"RANK", "0"}, {"LOCAL_RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_WORLD_SIZE", "1"}}));
   CHECK(alone.restart == 2);
+  CHECK(alone.launch == "night");
   CHECK(alone.max_restarts == 3);
   const Variables bare{{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "a"}};
   CHECK(world_in(bare).run == "/0/");
+}
+
+TEST_CASE("torchrun's launches without a name differ in the folder of their logs") {
+  const auto of = [](const std::string& run, const std::string& file) {
+    return world_in(
+               with(torchrun_variables(), {{"TORCHELASTIC_RUN_ID", run}, {"TORCHELASTIC_ERROR_FILE", file}}))
+        .launch;
+  };
+  CHECK(of("none", "/tmp/torchelastic_ab/none_cd/attempt_1/0/error.json") == "/tmp/torchelastic_ab/none_cd");
+  CHECK(of("none", "").empty());
+  CHECK(of("night", "/tmp/torchelastic_ab/night_cd/attempt_1/0/error.json") == "night");
 }
 
 TEST_CASE("RANK, WORLD_SIZE and MASTER_ADDR are enough: the processes of a host are counted later") {
@@ -94,6 +107,7 @@ TEST_CASE("lockstep launch tells as torchrun does, and a secret that is part of 
                        .master_port = 40123,
                        .store_runs = true,
                        .run = "launch/1/0123456789abcdef",
+                       .launch = "launch",
                        .restart = 1,
                        .max_restarts = 1,
                        .launcher = "lockstep launch"};
@@ -173,8 +187,9 @@ TEST_CASE("one process under a launcher is alone, and knows the launcher") {
   const auto torchrun =
       with(torchrun_variables(),
            {{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"LOCAL_RANK", "0"}, {"LOCAL_WORLD_SIZE", "1"}});
-  CHECK(world_in(torchrun) == World{.max_restarts = 3, .launcher = "torchrun"});
-  CHECK(world_in(without(torchrun, "MASTER_ADDR")) == World{.max_restarts = 3, .launcher = "torchrun"});
+  const World alone{.launch = "night", .max_restarts = 3, .launcher = "torchrun"};
+  CHECK(world_in(torchrun) == alone);
+  CHECK(world_in(without(torchrun, "MASTER_ADDR")) == alone);
   const auto mpi = with(open_mpi_variables(), {{"OMPI_COMM_WORLD_RANK", "0"},
                                                {"OMPI_COMM_WORLD_SIZE", "1"},
                                                {"OMPI_COMM_WORLD_LOCAL_RANK", "0"},

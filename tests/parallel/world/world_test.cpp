@@ -15,7 +15,9 @@ namespace {
 
 std::string no_number(const std::string& name, const std::string& text, int low, int high) {
   return name + " is '" + text + "', but it must be a number from " + std::to_string(low) + " to " +
-         std::to_string(high) + " | correct the variable, or unset it";
+         std::to_string(high) + " | " +
+         (name == "MASTER_PORT" ? "give all processes the same port"
+                                : "leave the launcher's variables as it sets them");
 }
 
 uint16_t port_of(const std::string& job) {

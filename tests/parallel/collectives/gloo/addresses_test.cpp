@@ -62,7 +62,7 @@ TEST_CASE("a listener has its address and port to itself") {
   CHECK_THAT(message_of<DeviceError>([&] { listen_on("", port); }),
              ContainsSubstring("port " + std::to_string(port) + " of all interfaces"));
   CHECK_THAT(message_of<DeviceError>([&] { listen_on("192.0.2.1", 0); }),  // an address for documents
-             ContainsSubstring("cannot listen on 192.0.2.1:0"));
+             ContainsSubstring("cannot listen on 192.0.2.1: "));
   CHECK_THAT(message_of<DeviceError>([&] { listen_on(kNoHost, 0); }), ContainsSubstring(kNoHost));
 }
 
