@@ -17,7 +17,7 @@
 #include <lockstep/data/digested_file.h>
 #include <lockstep/data/sha256.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/temporary_file.h>
 
 namespace lockstep {
@@ -32,8 +32,12 @@ constexpr uint64_t kMostManifestBytes = 1 << 20;
 constexpr uint64_t kMostTextBytes = 8 << 20;
 constexpr int kManifestDepth = 3;  // of the values
 
-[[noreturn]] void cannot_write(const fs::path& folder, const std::string& why) {
-  throw OutputError(fmt::format("cannot write the checkpoint '{}': {}", folder.native(), why));
+[[noreturn]] void cannot_write(const fs::path& folder, int error) {
+  throw output_failure(fmt::format("cannot write the checkpoint '{}'", folder.native()), error);
+}
+
+[[noreturn]] void cannot_remove(const fs::path& folder, int error) {
+  throw output_failure(fmt::format("cannot remove the checkpoint '{}'", folder.native()), error);
 }
 
 [[noreturn]] void damaged(const fs::path& folder, const std::string& why) {
@@ -61,7 +65,7 @@ class NewFolder {
 
   // Returns 0 or errno. Never replaces a folder that is not empty.
   int rename_to(const fs::path& target) {
-    sync_folder(temporary_.path);
+    fsync_folder(temporary_.path);
     const int error = rename_over(temporary_.path, target);
     renamed_ = error == 0;
     return error;
@@ -158,8 +162,8 @@ void write_files(const fs::path& folder, const Checkpoint& checkpoint) {
     add(name, [&](auto& file) { file.write(text); });
   }
   written.emplace_back(folder / kManifest).write(text_of({{"format", kFormat}, {"files", files}}));
-  // Only now: the disk works on all of them while sync() waits for one.
-  for (auto& file : written) file.sync();
+  // Only now: the disk works on all of them while flush_to_disk() waits for one.
+  for (auto& file : written) file.flush_to_disk();
 }
 
 Json parse_manifest(const fs::path& folder, const std::string& text) {
@@ -234,10 +238,10 @@ void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
     if (error == EEXIST || error == ENOTEMPTY) {  // only one that was resumed from an older one has this step
       error = made.exchange_with(folder);
     }
-    if (error != 0) cannot_write(folder, errno_text(error));
-    sync_folder(parent);
+    if (error != 0) cannot_write(folder, error);
+    fsync_folder(parent);
   } catch (const std::system_error& error) {
-    cannot_write(folder, error.code().message());
+    cannot_write(folder, error.code().value());
   }
 }
 
@@ -267,10 +271,10 @@ void link_checkpoint(const fs::path& folder, const std::string& name) {
     const NewFolder made(parent);
     const auto link = made.path() / name;
     fs::create_symlink(folder.filename(), link);
-    if (const int error = rename_over(link, parent / name)) cannot_write(parent / name, errno_text(error));
-    sync_folder(parent);
+    if (const int error = rename_over(link, parent / name)) cannot_write(parent / name, error);
+    fsync_folder(parent);
   } catch (const std::system_error& error) {
-    cannot_write(parent / name, error.code().message());
+    cannot_write(parent / name, error.code().value());
   }
 }
 
@@ -279,12 +283,10 @@ void remove_checkpoint(const fs::path& folder) {
     // It loses its name at once. What is left when this process is killed is removed as a stale temporary.
     const NewFolder made(parent_of(folder));
     if (const int error = rename_over(folder, made.path())) {
-      throw OutputError(
-          fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), errno_text(error)));
+      cannot_remove(folder, error);
     }
   } catch (const std::system_error& error) {
-    throw OutputError(
-        fmt::format("cannot remove the checkpoint '{}': {}", folder.native(), error.code().message()));
+    cannot_remove(folder, error.code().value());
   }
 }
 

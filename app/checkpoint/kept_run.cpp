@@ -92,7 +92,7 @@ std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan&
 
 }  // namespace
 
-void KeptRun::open(TrainFlags& options, bool restart) {
+void KeptRun::open(TrainFlags& options, const World& place) {
   if (!options.resume_anyway.empty() && !options.resume) {
     throw UsageError("--resume-anyway changes a setting of a run that goes on, this run starts",
                      "add --resume auto, or leave --resume-anyway out");
@@ -107,7 +107,7 @@ void KeptRun::open(TrainFlags& options, bool restart) {
   log->write(environment_text());
   if (!options.checkpoint_every) options.checkpoint_every = "1epoch";
   static_cast<void>(parse_interval(*options.checkpoint_every));
-  if (restart) find_after_restart(options);
+  if (place.restart > 0) find_after_restart(options, place.launch);
   if (options.resume && !found) {
     found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
   }
@@ -119,14 +119,23 @@ void KeptRun::open(TrainFlags& options, bool restart) {
   if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
 }
 
+std::optional<std::string> KeptRun::folder(const TrainFlags& options) const {
+  const auto output = named_output(options);
+  return found && !output ? std::optional(found->run.path().native()) : output;
+}
+
 // The run that the launcher has started again goes on from its own newest checkpoint. Without one it begins
-// as it was told to, in the same folder.
-void KeptRun::find_after_restart(TrainFlags& options) {
+// as it was told to, in the same folder. Folders of other runs are treated as at a first start.
+void KeptRun::find_after_restart(TrainFlags& options, const std::string& launch) {
   auto own = named_output(options);
   // It may have newer ones than the named one.
   if (!own && options.resume && is_checkpoint(*options.resume)) own = run_of(*options.resume);
-  if (const auto runs = numbered_runs(options.recipe); !own && !options.resume && !runs.empty()) {
-    own = runs.front().path();  // older ones are not this run's
+  if (own && !RunFolder(*own).is_of_launch(launch)) return;
+  if (!own && !options.resume) {
+    const auto runs = numbered_runs(options.recipe);
+    const auto run = std::ranges::find_if(runs, [&](const auto& r) { return r.begun_by(launch); });
+    if (run == runs.end()) return;
+    own = options.output = run->path();
   }
   if (own) found = find_checkpoint("auto", own, options.recipe, warn);
   reuses_folder = true;
@@ -162,6 +171,8 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   const auto run = folder_of(found, options, reuses_folder, counts_anew);
   const bool same_folder = found && found->run.path() == run.path();
   lock.emplace(run.path());
+  run.remove_stale_temporaries();
+  if (const auto& place = plan.world.place; place.max_restarts > 0) run.write_launch(place.launch);
   require_unchanged(run, same_folder ? found->steps : std::vector<int64_t>());
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
@@ -174,7 +185,7 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
       run, WriterOptions{.keep = options.keep,
                          .on_error = options.on_save_error,
                          // It says how long the metrics are: they must be so after a power cut, too.
-                         .before = [metrics = metrics.get()] { metrics->sync(); },
+                         .before = [metrics = metrics.get()] { metrics->flush_to_disk(); },
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
   if (found && !same_folder) keep_first(plan);
   tell_beginning(run, plan, options);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 
 #include <lockstep/app/checkpoint/folder_lock.h>
 #include <lockstep/app/checkpoint/run_folder.h>
@@ -12,6 +13,7 @@
 #include <lockstep/app/run_files/run_plots.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/parallel/world/world.h>
 
 namespace lockstep {
 
@@ -29,10 +31,13 @@ struct KeptRun {
   // Reads the checkpoint that --resume names, and completes the options: the interval's default, batch size
   // and rate of the checkpoint. Clears options.resume if there is nothing to go on from. Writes nothing.
   // Throws UsageError, WeightsError or OutputError.
-  // restart: the launcher has started all processes again. Then the run that has the newest folder goes on.
-  void open(TrainFlags& options, bool restart);
+  // place: after a restart by the launcher, the run goes on that it has begun.
+  void open(TrainFlags& options, const World& place);
 
-  void find_after_restart(TrainFlags& options);
+  // The folder that the run will write to, from open() on; empty where it has none, or a new numbered one.
+  std::optional<std::string> folder(const TrainFlags& options) const;
+
+  void find_after_restart(TrainFlags& options, const std::string& launch);
 
   // Throws WeightsError if this run would train differently from the checkpoint's. With another batch size it
   // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder, or

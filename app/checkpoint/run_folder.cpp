@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -13,6 +15,8 @@
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/files/output_failure.h>
+#include <lockstep/support/files/temporary_file.h>
 
 namespace lockstep {
 namespace {
@@ -20,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRuns = "runs";
+constexpr const char* kLaunchFile = ".launch";
+constexpr std::string_view kTemporary = ".lockstep-";
 constexpr std::string_view kStep = "step-";
 constexpr const char* kManifest = "manifest.json";
 
@@ -46,8 +52,8 @@ std::vector<int64_t> numbers_in(const fs::path& folder, std::string_view prefix)
   return numbers;
 }
 
-[[noreturn]] void cannot_make(const fs::path& folder, const std::string& why) {
-  throw OutputError(fmt::format("cannot make the run folder '{}': {}", folder.native(), why));
+[[noreturn]] void cannot_make(const fs::path& folder, const std::error_code& error) {
+  throw output_failure(fmt::format("cannot make the run folder '{}'", folder.native()), error.value());
 }
 
 std::string numbered(std::string_view name, int64_t number) { return fmt::format("{}-{:04}", name, number); }
@@ -133,9 +139,12 @@ void RunFolder::create(bool again) const {
     throw OutputError(fmt::format("'{}' already exists and is not empty", path_.native()),
                       "choose another folder, or go on with the run that is there: --resume auto");
   }
-  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) cannot_make(path_, "it is a file");
+  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
+    throw OutputError(fmt::format("cannot make the run folder '{}': it is a file", path_.native()),
+                      "choose another name");
+  }
   fs::create_directories(checkpoints(), error);
-  if (error) cannot_make(path_, error.message());
+  if (error) cannot_make(path_, error);
 }
 
 void RunFolder::write_beginning(const std::string& config) const {
@@ -144,6 +153,29 @@ void RunFolder::write_beginning(const std::string& config) const {
   json.update(environment_json());
   write_whole(path_ / "env.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
   write_whole(path_ / "config.toml", config);
+}
+
+void RunFolder::write_launch(const std::string& launch) const { write_whole(path_ / kLaunchFile, launch); }
+
+bool RunFolder::begun_by(const std::string& launch) const {
+  std::ifstream file(path_ / kLaunchFile, std::ios::binary);
+  return !launch.empty() && file && std::string(std::istreambuf_iterator<char>(file), {}) == launch;
+}
+
+bool RunFolder::is_of_launch(const std::string& launch) const {
+  if (begun_by(launch)) return true;
+  std::error_code error;
+  for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end;
+       entry.increment(error)) {
+    const bool temporary = entry->path().filename().native().starts_with(kTemporary);
+    if (!temporary && !fs::is_directory(entry->symlink_status(error))) return false;
+  }
+  return !error || error == std::errc::no_such_file_or_directory;
+}
+
+void RunFolder::remove_stale_temporaries() const {
+  for (const auto& folder : {path_, checkpoints(), path_ / "plots"})
+    lockstep::remove_stale_temporaries(folder);
 }
 
 void RunFolder::set_aside_after(int64_t step) const {
@@ -155,8 +187,8 @@ void RunFolder::set_aside_after(int64_t step) const {
     fs::remove_all(aside, error);  // of an earlier time
     fs::rename(path, aside, error);
     if (error) {
-      throw OutputError(
-          fmt::format("cannot rename the damaged checkpoint '{}': {}", path.native(), error.message()));
+      throw output_failure(fmt::format("cannot rename the damaged checkpoint '{}'", path.native()),
+                           error.value());
     }
   }
 }
@@ -164,12 +196,12 @@ void RunFolder::set_aside_after(int64_t step) const {
 RunFolder create_numbered_run(std::string_view name) {
   std::error_code error;
   fs::create_directories(kRuns, error);
-  if (error) cannot_make(kRuns, error.message());
+  if (error) cannot_make(kRuns, error);
   const auto taken = numbers_in(kRuns, fmt::format("{}-", name));
   for (int64_t number = taken.empty() ? 1 : taken.back() + 1;; ++number) {
     RunFolder run(fs::path(kRuns) / numbered(name, number));
     const bool made = fs::create_directory(run.path(), error);  // false: another process has taken it
-    if (error) cannot_make(run.path(), error.message());
+    if (error) cannot_make(run.path(), error);
     if (!made) continue;
     run.create();
     return run;

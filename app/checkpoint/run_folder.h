@@ -5,6 +5,7 @@
 //     train.log               run_files/run_log.h
 //     env.json                command, machine and versions of the first start
 //     config.toml             train --config of it repeats the run
+//     .launch                 whose restarts may go on here: World::launch
 //     plots/                  run_files/run_plots.h
 //     checkpoints/
 //       step-00000235/        data/checkpoint.h, contents.h
@@ -45,6 +46,19 @@ class RunFolder {
 
   // Writes env.json and config.toml, a configuration that repeats the run. Throws OutputError.
   void write_beginning(const std::string& config) const;
+
+  // Notes the launch (World::launch) whose restarts go on in this folder. Throws OutputError.
+  void write_launch(const std::string& launch) const;
+
+  // Whether this launch has begun or resumed this run. Never for an empty `launch`: nothing tells such
+  // launches apart.
+  bool begun_by(const std::string& launch) const;
+
+  // Whether a restart of this launch may go on here: begun_by(), or no run has written anything here.
+  bool is_of_launch(const std::string& launch) const;
+
+  // Removes what killed processes have left of files and folders that were not complete.
+  void remove_stale_temporaries() const;
 
   // Renames checkpoints of later steps, all of them damaged, to NAME.damaged. Throws OutputError.
   void set_aside_after(int64_t step) const;

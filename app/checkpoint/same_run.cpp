@@ -27,8 +27,11 @@ std::string setting_in_words(std::string key) {
   return key;
 }
 
+bool is_data(const Setting& setting) { return std::string_view(setting.name) == "train-data-hash"; }
+
 void refuse(const Setting& setting, const Json& saved, const Json& planned) {
-  std::string hint = "give the flags that the run was started with";
+  std::string hint = is_data(setting) ? "train on the same images and labels (--data DIR), or start a new run"
+                                      : "give the flags that the run was started with";
   if (setting.on_resume == OnResume::kRefusedUnnamed) {
     hint += fmt::format(", or change it from here on with --resume-anyway {}", setting.name);
   }
@@ -74,6 +77,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       const auto key = key_of(setting);
       const auto before = value_of(saved, key), now = value_of(planned, key);
       if (before == now) continue;
+      if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
       if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }

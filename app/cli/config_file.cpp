@@ -86,10 +86,14 @@ void add_config_flag(CLI::App& command) {
       ->type_name("FILE");
 }
 
+std::optional<std::string> config_path(const CLI::App& command) {
+  const auto* config = command.get_option_no_throw(kConfig);
+  return config && config->count() > 0 ? std::optional(config->results().front()) : std::nullopt;
+}
+
 void apply_config_files(CLI::App& app) {
   for (auto* command : app.get_subcommands()) {
-    const auto* config = command->get_option_no_throw(kConfig);
-    if (config && config->count() > 0) apply(config->results().front(), *command);
+    if (const auto path = config_path(*command)) apply(*path, *command);
     apply_config_files(*command);
   }
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include <lockstep/app/cli/config_syntax.h>
@@ -16,6 +17,9 @@ inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
 // --config
 void add_config_flag(CLI::App& command);
+
+// The file that the command's --config names, if it was given.
+std::optional<std::string> config_path(const CLI::App& command);
 
 // Sets the flags of the commands that are run, below `app`, from the files that their --config names. Call it
 // when command line and environment are read: what they have set stays. Throws UsageError for a file that

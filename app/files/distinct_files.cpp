@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <tuple>
 
@@ -63,6 +64,20 @@ std::vector<File> standard_streams() {
 
 bool same_file(const std::string& a, const std::string& b) {
   return are_same({"", a, identity_of(a)}, {"", b, identity_of(b)});
+}
+
+void check_outside_folder(const std::vector<FileFlag>& outputs, const std::string& folder,
+                          const std::string& whose) {
+  std::error_code error;
+  const auto inside = std::filesystem::weakly_canonical(folder, error);
+  for (const auto& [flag, path] : outputs) {
+    if (!path || error || std::filesystem::is_other(std::filesystem::status(*path, error))) continue;
+    const auto file = std::filesystem::weakly_canonical(*path, error);
+    if (error) return;  // opening the file will fail and say why
+    if (std::mismatch(inside.begin(), inside.end(), file.begin(), file.end()).first != inside.end()) continue;
+    throw UsageError(fmt::format("{} {} is in {} {}", flag, in_quotes(*path), whose, in_quotes(folder)),
+                     "name a file elsewhere: it could replace one of that folder");
+  }
 }
 
 void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs) {

@@ -17,6 +17,11 @@ struct FileFlag {
 // two paths are spelt alike: each file would be written in the middle of the other.
 void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vector<FileFlag>& inputs = {});
 
+// Throws UsageError if an output lies in this folder, or below it, however the paths are spelt. whose: for
+// the message, such as "the run's folder".
+void check_outside_folder(const std::vector<FileFlag>& outputs, const std::string& folder,
+                          const std::string& whose);
+
 // Whether two paths name the same file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
 

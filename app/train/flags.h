@@ -60,6 +60,7 @@ struct TrainFlags {
 
   // watch and keep
   int64_t log_every = 50;              // steps
+  std::optional<std::string> config;   // the file that --config names
   std::optional<std::string> metrics;  // a file of JSON lines, "-": standard output
   std::optional<std::string> trace;    // a file for chrome://tracing
   std::optional<std::string> save;     // a safetensors file

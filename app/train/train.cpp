@@ -70,13 +70,15 @@ struct OutputFiles {
   std::optional<AtomicFile> trace;
   KeptRun kept;
 
-  void open(TrainFlags& options, bool restart) {
-    check_distinct_files(
-        {{"--metrics", metrics_file(options)}, {"--trace", options.trace}, {"--save", options.save}});
+  void open(TrainFlags& options, const World& place) {
+    const std::vector<FileFlag> files = {
+        {"--metrics", metrics_file(options)}, {"--trace", options.trace}, {"--save", options.save}};
+    check_distinct_files(files, {{"--config", options.config}});
     if (options.metrics) metrics.emplace(*options.metrics, options.overwrite);
     if (options.trace) trace.emplace(*options.trace, options.overwrite);
     if (options.save) check_can_save(*options.save, options.overwrite);
-    kept.open(options, restart);
+    kept.open(options, place);
+    if (const auto folder = kept.folder(options)) check_outside_folder(files, *folder, "the run's folder");
   }
 };
 
@@ -131,7 +133,7 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
     check_combinations(options, find_recipe(options.recipe));
     if (world.leads()) check_progress(options);
     if (metrics_on_stdout(options)) options.quiet = true;
-    if (world.leads()) files.open(options, world.place.restart > 0);
+    if (world.leads()) files.open(options, world.place);
   });
   TrainPlan plan;
   const auto settings = together(world, [&] {
@@ -240,7 +242,10 @@ void setup_train(CLI::App& app) {
   add_setting_flags(*train, kTrain, *options);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*train, *processes);
-  train->callback([options, processes, train] { run_train(*options, *processes, color_mode(*train)); });
+  train->callback([options, processes, train] {
+    options->config = config_path(*train);
+    run_train(*options, *processes, color_mode(*train));
+  });
 }
 
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {

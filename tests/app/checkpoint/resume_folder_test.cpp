@@ -9,6 +9,7 @@
 
 #include <lockstep/tests/app/checkpoint/resumed_runs.h>
 #include <lockstep/tests/app/processes/hand_started.h>
+#include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::testing;
@@ -100,6 +101,60 @@ TEST_CASE("a broken checkpoint is skipped with its name") {
   CHECK(shorter.exit_code == 0);
   CHECK_THAT(shorter.out, ContainsSubstring("step-00000015 (15 steps done, this run ends after 7)") &&
                               ContainsSubstring("all 15 steps of this run are done"));
+}
+
+TEST_CASE("a file that would replace one of the run's folder is refused") {
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const Words words = kCommon + Words{"--epochs", "3", "--devices", "cpu"};
+  REQUIRE(run_process(train(words + Words{"--limit-steps", "7", "--output", run.string()})).exit_code == 0);
+  fs::create_directory_symlink(run, folder / "link");
+  const auto metrics = read_file(run / "metrics.jsonl"), config = read_file(run / "config.toml");
+  const std::vector<std::pair<std::string, fs::path>> files = {{"--metrics", run / "metrics.jsonl"},
+                                                               {"--save", folder / "link/config.toml"},
+                                                               {"--trace", run / "new.json"}};
+  for (const auto& [flag, path] : files) {
+    for (const auto& resume :
+         {Words{"--resume", run.string()}, Words{"--output", run.string() + "/", "--resume", "auto"}}) {
+      const auto text = refusal(train(words + resume + Words{flag, path.string(), "--overwrite"}), 2);
+      CHECK_THAT(text, ContainsSubstring(flag + " '" + path.string() + "' is in the run's folder"));
+    }
+  }
+  CHECK(read_file(run / "metrics.jsonl") == metrics);
+  CHECK(read_file(run / "config.toml") == config);
+  CHECK_FALSE(fs::exists(run / "new.json"));
+  auto piped = train(words + Words{"--resume", run.string(), "--metrics", "/dev/stdout"});
+  CHECK(run_process(piped).exit_code == 0);  // a pipe is in no folder
+  const auto beside = (folder / "run.safetensors").string();
+  CHECK(run_process(train(words + Words{"--resume", run.string(), "--save", beside})).exit_code == 0);
+}
+
+TEST_CASE("a run goes on with the same images and labels only, whatever files they are in") {
+  const SmallData data(640, 64), longer(704, 64);  // the same first 640 images
+  const TempFolder folder;
+  const auto run = folder / "run";
+  const auto words = [&](const SmallData& set) {
+    return Words{"--data", set.folder(), "--limit-train", "640", "--epochs", "3", "--output", run.string()};
+  };
+  REQUIRE(run_process(train(words(data) + Words{"--limit-steps", "7"})).exit_code == 0);
+  const auto labels = fs::path(longer.folder()) / "train-labels-idx1-ubyte";
+  const auto whole = read_file(labels);
+  auto other = whole;
+  other[8 + 639] = static_cast<char>(9 - other[8 + 639]);  // after a header of 8 bytes; labels are 0 to 9
+  write_file(labels, other);
+  const auto metrics = read_file(run / "metrics.jsonl");
+  const auto refused = run_process(train(words(longer) + Words{"--resume", "auto"}));
+  CHECK(refused.exit_code == 4);
+  CHECK(std::regex_search(refused.err, std::regex("the checkpoint's run has train data hash [0-9a-f]{32}, "
+                                                  "this one has [0-9a-f]{32}\nhint: train on the same images "
+                                                  "and labels \\(--data DIR\\), or start a new run\n")));
+  CHECK(read_file(run / "metrics.jsonl") == metrics);
+  CHECK(newest_step(run) == 7);
+  write_file(labels, whole);
+  const auto resumed = run_process(train(words(longer) + Words{"--resume", "auto"}));
+  INFO(resumed.err);
+  CHECK(resumed.exit_code == 0);
+  CHECK(newest_step(run) == 15);
 }
 
 TEST_CASE("two processes go back together, and stop together when that does not help") {

@@ -66,6 +66,12 @@ TEST_CASE("output flags that name the same file are refused before any work") {
   CHECK_THAT(refusal(program({"plot", a + ".svg", "--output", same + ".svg", "--overwrite"}), 2),
              ContainsSubstring("are the same file"));
   CHECK(read_file(a + ".svg") == "{}");
+  write_file(folder / "c.toml", "epochs = 1\n");
+  CHECK_THAT(refusal(train({"--config", (folder / "c.toml").string(), "--save",
+                            (folder / "sub/../c.toml").string(), "--overwrite"}),
+                     2),
+             ContainsSubstring("--config") && ContainsSubstring("are the same file"));
+  CHECK(read_file(folder / "c.toml") == "epochs = 1\n");
   auto process = train({"--metrics", a, "--overwrite"});
   process.stdout_path = a;
   const auto result = run_process(process);
