@@ -13,6 +13,11 @@ foreach(_folder app data models parallel support tests)
   file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${_folder}" "${LOCKSTEP_INCLUDE_DIR}/lockstep/${_folder}" SYMBOLIC)
 endforeach()
 
+# Errors of torch's macros name a source file: without these flags, where it lay on the machine that built the program.
+foreach(_folder IN ITEMS "${PROJECT_SOURCE_DIR}" "${LOCKSTEP_INCLUDE_DIR}" ${LibTorch_ROOT_DIR})
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fmacro-prefix-map=${_folder}/=>)
+endforeach()
+
 add_library(lockstep_core STATIC)
 add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")

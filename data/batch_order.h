@@ -10,7 +10,7 @@ namespace lockstep {
 // threads or devices. epoch counts from 0. Throws UsageError when epoch or rows is negative, or rows exceeds
 // 2^32.
 //
-// In Python, modulo 2^64 (tests/reference/batch_order.py runs it):
+// In Python, modulo 2^64:
 //   GAMMA = 0x9E3779B97F4A7C15
 //   def mix64(z):
 //       z = (z ^ z >> 30) * 0xBF58476D1CE4E5B9

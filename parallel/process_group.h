@@ -1,4 +1,4 @@
-// The processes that train together, connected. Defined in collectives/gloo/gloo_process_group.cpp.
+// The processes that train together, connected.
 //
 //   const auto group = join_process_group(find_world());  // parallel/world/world.h
 //   options.process_group = group;                        // of a Trainer or of make_communicator()

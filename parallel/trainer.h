@@ -1,5 +1,4 @@
-// Trains a model on several replicas, one step at a time. `lockstep train` uses it. (Evaluation, and what is
-// saved and loaded, are defined in training/trainer_*.cpp.)
+// Trains a model on several replicas, one step at a time. `lockstep train` uses it.
 //
 // The way of a gradient: Trainer::step splits the rows into shards, Replica::step computes on its shard,
 // GradientSync posts each bucket of gradients when backward has filled it, Endpoint::allreduce_gradients sums
@@ -52,7 +51,7 @@ struct TrainSums {
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
 // With options.process_group the replicas of all processes train together. Every process makes the same calls
-// in the same order, but for take_times, synchronize and what is const; step gets the same rows everywhere.
+// in the same order, except take_times, synchronize and const functions; step gets the same rows everywhere.
 // Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.
 class Trainer {
  public:
@@ -91,14 +90,14 @@ class Trainer {
   // are those of options.bn. All replicas have the same parameters. Throws the error that ended a collective.
   std::vector<NamedTensor> weights(int local = 0);
 
-  // Returns all that the next step depends on, but for the options. Complete in the process of rank 0; in the
+  // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
   // are not part of it. Throws the error that ended a collective.
   TrainState state();
 
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
-  // trainer that the state is of (with auto_split: once the shares are settled there). With another number
+  // saved trainer (with auto_split: once the shares are settled there). With another number
   // all replicas start with the model's batch-norm statistics. Writes in place. Sums not yet taken are
   // dropped. Throws WeightsError in every process, and changes nothing, if the state is not of this model,
   // precision and optimizer; also the error that ended a collective.
@@ -110,6 +109,7 @@ class Trainer {
   // OutOfSyncError in every process if they differ, and the error that ended a collective.
   void check_sync();
 
+  // Waits for the steps in flight, and for the devices of this process. Throws the error that ended a step.
   void synchronize();
   int world_size() const { return communicator_->world_size(); }
   int local_size() const { return workers_.size(); }

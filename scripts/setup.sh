@@ -5,7 +5,7 @@
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
 #   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
 #                                    they are skipped); scripts/test.sh passes this
-#   scripts/setup.sh --lint          also clang-format and clang-tidy (45 MB); scripts/test.sh --all passes this
+#   scripts/setup.sh --lint          also clang, clang-format and clang-tidy (90 MB); scripts/test.sh --all passes this
 #   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --install DIR   also builds lockstep and installs it into DIR (bin/, lib/, include/, ...), where it needs
@@ -29,13 +29,24 @@ check_system() {
   fi
 }
 
-# Debian 13's static libcrypto, for bundles, calls zstd.
-crypto_needs_zstd() (
+# Prints Debian's version, 0 on other systems.
+debian_version() (
   ID='' VERSION_ID=99  # Debian's unstable has no number
   # shellcheck disable=SC1091  # not a file of this tree
   [ -r /etc/os-release ] && source /etc/os-release
-  [ "$ID" = debian ] && [ "${VERSION_ID%%.*}" -ge 13 ]
+  [ "$ID" = debian ] && echo "${VERSION_ID%%.*}" || echo 0
 )
+
+# Debian 13's static libcrypto, for bundles, calls zstd.
+crypto_needs_zstd() { [ "$(debian_version)" -ge 13 ]; }
+
+# A clang, 16 or newer, that this Debian has: a test compiles the public headers with it.
+clang_package() {
+  case $(debian_version) in
+    12) echo clang-16=clang++-16 ;;
+    13) echo clang-19=clang++-19 ;;
+  esac
+}
 
 # missing_packages FETCHES: prints the Debian packages whose file or command is missing. Files and commands, not packages:
 # they may come from elsewhere.
@@ -47,7 +58,7 @@ missing_packages() {
     libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
-    [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy"
+    [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
     [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
     [ "$want_tests" = no ] || [ -n "$bundle" ] || [ "$(id -u)" -ne 0 ] ||
       needs+=" openmpi-bin=mpirun.openmpi mpich=mpirun.mpich slurmctld=slurmctld slurmd=slurmd slurm-client=srun

@@ -30,7 +30,7 @@ using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params
 
 // Rows of a batch on one device. Both may have 0 rows.
 struct Inputs {
-  torch::Tensor X;  // (n, 1, 28, 28) floating point, in [0, 1]
+  torch::Tensor X;  // (n, ...) floating point; lockstep's models take images (n, 1, 28, 28), in [0, 1]
   torch::Tensor y;  // (n) int64, class of each row
 };
 
@@ -65,7 +65,7 @@ class BatchSource {
   virtual int64_t size() const = 0;  // number of rows
 
   // Writes the rows with these numbers, normalised, into `into` on the source's device. rows: (n) int64 on
-  // that device, each 0 .. size() - 1, as upload_rows() has checked. Writes in place into tensors of `into`
+  // that device, each 0 .. size() - 1, which the caller has checked. Writes in place into tensors of `into`
   // that have the right shape, dtype and device, and replaces the others. On a GPU it only queues work on the
   // calling thread's current stream, so that it can be captured into a graph.
   virtual void gather(const torch::Tensor& rows, Inputs& into) const = 0;

@@ -9,6 +9,7 @@
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/lenet.h>
+#include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
@@ -19,7 +20,6 @@
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/classification.h>
-#include <lockstep/support/load_tensors.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/temp_folder.h>
 
@@ -165,18 +165,15 @@ TEST_CASE("a program of torchrun becomes one with a Trainer") {
   CHECK(trainer.steps_taken() == 40);
 
   Net net(64);
-  std::vector<lockstep::NamedTensor> tensors;
-  for (const auto& item : net->named_parameters()) tensors.push_back({item.key(), item.value()});
-  for (const auto& item : net->named_buffers()) tensors.push_back({item.key(), item.value()});
-  const torch::NoGradGuard no_grad;
-  lockstep::load_tensors(tensors, lockstep::load_safetensors(path).tensors,
-                         {.name = "net", .parts = "parameters and buffers", .hint = "save it again"});
+  lockstep::load_weights_into(*net, lockstep::load_safetensors(path).tensors);
 
+  const auto parameters = net->named_parameters(), buffers = net->named_buffers();
+  CHECK(weights.size() == parameters.size() + buffers.size());
   for (const auto& [name, tensor] : weights) {
-    const auto found = std::find_if(tensors.begin(), tensors.end(),
-                                    [&name = name](const auto& named) { return named.name == name; });
-    REQUIRE(found != tensors.end());
-    CHECK(found->tensor.equal(tensor));
+    const auto* loaded = parameters.find(name);
+    if (!loaded) loaded = buffers.find(name);
+    REQUIRE(loaded);
+    CHECK(loaded->equal(tensor));
   }
 }
 

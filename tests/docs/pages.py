@@ -165,6 +165,15 @@ def untested_code():
     return found
 
 
+def private_headers():
+    """The page that moves other people's programs speaks of installed headers only."""
+    public = set(re.findall(r"^  ([a-z_0-9/]+\.h)", (ROOT / "cmake/LockstepPublicHeaders.cmake").read_text(), re.M))
+    linked = set(re.findall(r"\]\(\.\./([a-z_0-9/]+\.h)\)", (ROOT / "docs/migrating.md").read_text()))
+    included = set(re.findall(r"<lockstep/(?!tests/)([a-z_0-9/]+\.h)>", (ROOT / "tests/docs/migrating_test.cpp").read_text()))
+    found = [f"migrating.md: {header} is not installed" for header in sorted((linked | included) - public)]
+    return found if len(public) > 20 and linked and included else [*found, "no headers found"]
+
+
 def main():
     flags = all_flags(os.path.abspath(sys.argv[1]))
     known = set().union(*flags.values())
@@ -180,7 +189,7 @@ def main():
     for flag in sorted(known - {"--help"}):
         if not re.search(rf"{flag}(?![\w-])", reference):
             found.append(f"cli.md does not name {flag}")
-    found += batch_order_problem(reference) + untested_code()
+    found += batch_order_problem(reference) + untested_code() + private_headers()
     print("\n".join(found) or f"{len(PAGES)} pages, {len(flags)} commands, {len(known)} flags")
     return 1 if found else 0
 

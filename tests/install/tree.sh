@@ -52,6 +52,7 @@ needs_nothing_else() {
     grep -qF "$(realpath "$torch")/lib/libtorch_cpu.so" < <(sed 's/.*=> //; s/ (.*//' <<<"$found" | xargs -r realpath 2>/dev/null) ||
       fail "$file does not load $torch:" "$found"
     ! grep -F "$root" <<<"$found" || fail "$file loads a library of the checkout"
+    ! found=$(strings "$file" | grep -F -e "$root/" -e "$TORCH/") || fail "$file has paths of this machine:" "$found"
   done
   [ "$(find "$prefix" -type l -printf '%f\n' | sort | xargs)" = "liblockstep.so liblockstep.so.${VERSION%.*}" ] ||
     fail "symbolic links:" "$(find "$prefix" -type l -ls)"

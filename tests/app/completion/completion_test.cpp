@@ -150,6 +150,13 @@ TEST_CASE("every list of values in the help is offered") {
         INFO(command->full_name << " " << flag.name << " " << part);
         CHECK(bash_words(texts.bash, "_lockstep_values", command->full_name + " " + flag.name).count(part) ==
               1);
+        const std::regex word("(^|[^-a-z0-9_])" + part + "($|[^-a-z0-9_])");
+        if (command->full_name != "lockstep help") {  // it takes names of commands alone
+          CHECK(std::regex_search(zsh_body(texts.zsh, command->full_name), word));
+        }
+        const auto section =
+            flag.name == "--color" ? "lockstep" : command->full_name;  // it stands there once
+        CHECK(std::regex_search(man_section(texts.man, section), word));
         ++lists;
       }
     }

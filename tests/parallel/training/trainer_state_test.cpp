@@ -69,6 +69,13 @@ std::vector<Case> cases() {
          options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 5, .warmup_steps = 2};
        }},
       {"bf16 weights", bf16, {1, 2}, small_residual_factory(/*batch_norm=*/true)},
+      {"batch norms of the whole batch",
+       [](auto& options) {
+         options.bn = BnPolicy::kSync;
+         options.replica.optimizer.momentum = .9;
+       },
+       {1, 2},
+       small_residual_factory(/*batch_norm=*/true)},
   };
 }
 

@@ -217,7 +217,7 @@ TEST_CASE("a step that cannot be captured is an error with kOn; with kAuto it is
   CHECK_THAT(notices.front(), ContainsSubstring("; it is queued kernel by kernel"));
 }
 
-TEST_CASE("with a trace, invariant, auto_split or no GPU nothing is captured") {
+TEST_CASE("with a trace, invariant, auto_split, BnPolicy::kSync or no GPU nothing is captured") {
   fake_step_graphs() = {.available = true};
   Trace trace;
   auto traced = options_for(2, CudaGraph::kAuto);
@@ -226,6 +226,9 @@ TEST_CASE("with a trace, invariant, auto_split or no GPU nothing is captured") {
   invariant.replica.invariant = true;
   auto tuned = options_for(2, CudaGraph::kAuto);
   tuned.auto_split = true;
+  auto synced = options_for(2, CudaGraph::kAuto);
+  synced.bn = BnPolicy::kSync;
+  train(residual_factory(), synced);
   for (const auto& options : {traced, invariant, tuned}) train(lenet_factory(), options);
   fake_step_graphs().available = false;  // no CUDA in this build, or a CPU
   train(lenet_factory(), options_for(1, CudaGraph::kAuto));
