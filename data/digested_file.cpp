@@ -8,8 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include <lockstep/support/error.h>
-#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/write_all.h>
 
 namespace lockstep {
@@ -28,7 +27,7 @@ DigestedFile::DigestedFile(std::filesystem::path path)
 DigestedFile::~DigestedFile() { ::close(fd_); }
 
 void DigestedFile::fail(int error) const {
-  throw OutputError(fmt::format("cannot write '{}': {}", path_.native(), errno_text(error)));
+  throw output_failure(fmt::format("cannot write '{}'", path_.native()), error);
 }
 
 void DigestedFile::write(std::span<const std::byte> bytes) {
@@ -44,13 +43,13 @@ void DigestedFile::write_part(std::span<const std::byte> part) {
   if (const int error = write_all(fd_, part).error) fail(error);
   bytes_ += part.size();
   if (bytes_ - begun_ < kWritebackBytes) return;
-  // Only a beginning: sync() reports what fails.
+  // Only a beginning: flush_to_disk() reports what fails.
   (void)::sync_file_range(fd_, static_cast<off_t>(begun_), static_cast<off_t>(bytes_ - begun_),
                           SYNC_FILE_RANGE_WRITE);
   begun_ = bytes_;
 }
 
-void DigestedFile::sync() {
+void DigestedFile::flush_to_disk() {
   if (::fsync(fd_) != 0) fail(errno);
 }
 

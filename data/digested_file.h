@@ -18,7 +18,7 @@ struct FileDigest {
 };
 
 // For files in a temporary folder, which is removed as a whole after an error. The disk begins to write while
-// the file grows, so that sync() has little to wait for. Functions throw OutputError.
+// the file grows, so that flush_to_disk() has little to wait for. Functions throw OutputError.
 class DigestedFile {
  public:
   explicit DigestedFile(std::filesystem::path path);  // which must not exist
@@ -30,7 +30,7 @@ class DigestedFile {
   void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
 
   // Waits until the content is on the disk. Call it when all is written.
-  void sync();
+  void flush_to_disk();
 
   // Of all that was written. Call it once.
   FileDigest digest() { return {.bytes = bytes_, .sha256 = hash_.hex()}; }

@@ -70,7 +70,7 @@ std::vector<torch::Device> parse_item(std::string_view item, std::string_view sp
   if (!times) refuse(spec, fmt::format("'{}' is not a device", item));
   if (*times < 1) refuse(spec, fmt::format("'{}' asks for {} replicas, at least 1 is needed", item, *times));
   if (*times > kMaxReplicas)
-    refuse(spec, fmt::format("'{}' asks for more than {} replicas", item, kMaxReplicas));
+    refuse(spec, fmt::format("'{}' asks for more than {}", item, counted(kMaxReplicas, "replica")));
   const auto once = parse_name(item.substr(0, x), spec, gpus);
   if (once.size() != 1) refuse(spec, fmt::format("'{}' names several devices; repeat one of them", item));
   return std::vector(static_cast<size_t>(*times), once.front());
@@ -85,7 +85,9 @@ std::vector<torch::Device> parse_devices(std::string_view spec, int gpus) {
   for (const auto text : split_text(spec, ',')) {
     const auto item = parse_item(text, spec, gpus);
     devices.insert(devices.end(), item.begin(), item.end());
-    if (devices.size() > kMaxReplicas) refuse(spec, fmt::format("more than {} replicas", kMaxReplicas));
+    if (devices.size() > kMaxReplicas) {
+      refuse(spec, fmt::format("more than {}", counted(kMaxReplicas, "replica")));
+    }
   }
   return devices;
 }

@@ -30,11 +30,11 @@ class ReplicaWorkers {
   std::span<const torch::Device> devices() const { return devices_; }
 
   // Calls task(local) in every replica's thread, on its device and stream; local: the replica's index in this
-  // process, 0 .. size() - 1. Returns when all have returned, and rethrows the exception of the first replica
-  // that failed, in this order. On GPUs the host does not wait: a task's kernels start after what the caller
-  // has queued on its current streams, and what the caller queues afterwards starts after them. (A task uses
-  // the default stream of another replica's GPU. If it does so, the caller's current streams must be the
-  // default ones.)
+  // process, 0 .. size() - 1. Returns when all have returned, and rethrows the exception of the
+  // lowest-numbered replica that failed. On GPUs the host does not wait: a task's kernels start after what
+  // the caller has queued on its current streams, and what the caller queues afterwards starts after them. (A
+  // task uses the default stream of another replica's GPU. If it does so, the caller's current streams must
+  // be the default ones.)
   void run(const std::function<void(int local)>& task);
 
   // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the

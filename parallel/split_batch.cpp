@@ -15,7 +15,7 @@ namespace {
 
 double checked_sum(std::span<const double> weights, int world) {
   if (weights.size() != static_cast<size_t>(world)) {
-    const auto given = counted(static_cast<int64_t>(weights.size()), "weight");
+    const auto given = counted(static_cast<int64_t>(weights.size()), "share");
     throw UsageError(fmt::format("{} for {}", given, counted(world, "replica")),
                      "give one share per replica");
   }

@@ -56,6 +56,8 @@ void check_split(const TrainerOptions& options, WorldSize world) {
   }
 }
 
+// `allreduce` may be set: it picks what carries the parts between replicas, NCCL or host memory, not how they
+// are added.
 void check_invariant(const TrainerOptions& options, WorldSize world) {
   if (!options.replica.invariant) return;
   if (world) check_invariant_world(*world);

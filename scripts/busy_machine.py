@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""scripts/busy_machine.py [--built FOLDER] [--rounds N] [--busy N] [--model lenet|resnet18]: measures a step of
+"""scripts/busy_machine.py [--built FOLDER] [--repeat N] [--busy N] [--model lenet|resnet18]: measures a step of
 `lockstep train` with three ways in which OpenMP's threads wait, with and without background load.
 
   spinning   libgomp's default, 300,000 iterations of a loop (GOMP_SPINCOUNT=300000)
   1000       a short spin, lockstep's default (GOMP_SPINCOUNT=1000)
   passive    asleep at once (OMP_WAIT_POLICY=passive)
 
-Each round runs every setting once, so that ratios compare runs of the same minute. The background load is shell loops that
+Each repetition runs every setting once, so that ratios compare runs of the same minute. The background load is shell loops that
 never sleep. Measure on a machine that does nothing else. Needs no Python package.
 """
 import argparse
@@ -35,11 +35,11 @@ def step_ms(program, model, devices, setting):
     return statistics.median(event["step_ms"] for event in events[2:] if event["event"] == "step")
 
 
-def measure(program, model, rounds, busy):
+def measure(program, model, repeat, busy):
     background_load = [subprocess.Popen(["sh", "-c", "while :; do :; done"]) for _ in range(busy)]
     times = {}
     try:
-        for _ in range(rounds):
+        for _ in range(repeat):
             for devices in ("cpu", "cpux2"):
                 for name, setting in SETTINGS.items():
                     times.setdefault((devices, name), []).append(step_ms(program, model, devices, setting))
@@ -60,14 +60,14 @@ def print_rows(model, busy, times):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--built", default="build/release", help="folder of the program")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=5, help="repetitions; default: 5")
     parser.add_argument("--busy", type=int, default=1, help="busy programs in the second half; default: 1")
     parser.add_argument("--model", choices=FLAGS, default="lenet")
     options = parser.parse_args()
     program = os.path.join(options.built, "lockstep")
     print("| model | busy programs | devices | waiting | ms per step (min - max) | / spinning |\n|---|---|---|---|---|---|")
     for busy in (0, options.busy):
-        print_rows(options.model, busy, measure(program, options.model, options.rounds, busy))
+        print_rows(options.model, busy, measure(program, options.model, options.repeat, busy))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@
 #
 #   scripts/compare_bench.sh                            all parts, five repetitions
 #   scripts/compare_bench.sh --repeat 11 --json FILE
-#   scripts/compare_bench.sh --parts allreduce,step     some parts; the third one is products
+#   scripts/compare_bench.sh --parts allreduce,step     some parts; the third one is matmuls
 #   scripts/compare_bench.sh --built FOLDER             uses the program in that build folder; must come first
 #   ARG...                                              flags of scripts/compare/compare_bench.py (see its --help)
 #

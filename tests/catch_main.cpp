@@ -47,7 +47,7 @@ int main(int argc, char** argv) {
   Catch::Session session;
   bool list = false;
   session.cli(session.cli() | lockstep::testing::clara::Opt(list)["--list-for-ctest"](
-                                  "one line a case: name, tab, its tags"));
+                                  "one line per case: name, tab, its tags"));
   if (const int status = session.applyCommandLine(argc, argv); status != 0) {
     return status;
   }

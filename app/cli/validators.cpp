@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/split_text.h>
 
 namespace lockstep {
@@ -48,7 +49,9 @@ std::string check_int(const std::string& text, int64_t min, int64_t max) {
 
   const bool too_large = error == std::errc::result_out_of_range && digits.front() != '-';
   const bool too_small = error == std::errc::result_out_of_range && digits.front() == '-';
-  if (too_large || (!too_small && value > max)) return fmt::format("must be at most {}, got {}", max, text);
+  if (too_large || (!too_small && value > max)) {
+    return fmt::format("must be at most {}, got {}", with_commas(max), text);
+  }
   if (too_small || value < min) return fmt::format("must be at least {}, got {}", min, text);
   return kAccepted;
 }

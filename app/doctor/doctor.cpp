@@ -80,7 +80,9 @@ void setup_doctor(CLI::App& app) {
           "Debian's folder)")
       ->type_name("DIR");
   doctor->add_option("--output", options->output, "Folder in which runs are to be kept")->type_name("DIR");
-  doctor->add_option("--master", options->master, "Where processes of several hosts are to meet")
+  doctor
+      ->add_option("--master", options->master,
+                   "Check the port and the way to this address, as of train --master")
       ->type_name("HOST:PORT");
   doctor->add_flag("--json", options->json, "Print the checks as JSON");
   doctor->callback(

@@ -9,8 +9,7 @@
 #include <cerrno>
 #include <span>
 
-#include <lockstep/support/error.h>
-#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/write_all.h>
 
 namespace lockstep {
@@ -43,12 +42,12 @@ void GrowingFile::cut(int64_t size) {
   size_ = size;
 }
 
-void GrowingFile::sync() const {
+void GrowingFile::flush_to_disk() const {
   if (::fsync(fd_) != 0) fail(errno);
 }
 
 void GrowingFile::fail(int error) const {
-  throw OutputError(fmt::format("cannot write '{}': {}", path_.native(), errno_text(error)));
+  throw output_failure(fmt::format("cannot write '{}'", path_.native()), error);
 }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ class GrowingFile {
 
   // Returns when the disk has what was written before the call. May be called while another thread writes.
   // Throws OutputError.
-  void sync() const;
+  void flush_to_disk() const;
 
   int64_t size() const { return size_; }
 

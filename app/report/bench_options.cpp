@@ -22,7 +22,9 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
       ->default_str("");
   bench.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
       ->check(positive_int(kMaxThreads));
-  bench.add_option("--repeat", options.repeat, "Repetitions; the median is shown (ratios need at least 3)")
+  bench
+      .add_option("--repeat", options.repeat,
+                  "Repetitions, of which the median is shown; ratios need at least 3")
       ->check(positive_int(kMaxRepeat));
   bench.add_option("--seed", options.seed, "Seed of all random numbers")->check(non_negative_int());
   bench.add_option("--json", options.json, "Also write the results and the environment to this file")

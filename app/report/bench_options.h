@@ -26,7 +26,7 @@ struct BenchOptions {
 // `devices_help`: what a list is for, and the default.
 void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& devices_help);
 
-// Puts these flags but for --seed below headings of the help, in a benchmark whose other flags have headings,
+// Puts these flags except --seed below headings of the help, in a benchmark whose other flags have headings,
 // too.
 void group_bench_flags(CLI::App& bench);
 

@@ -88,10 +88,10 @@ void RunMetrics::cut(const FileSizes& sizes) {
   events_.cut(sizes.at(kEventFile));
 }
 
-void RunMetrics::sync() const {
-  jsonl_.sync();
-  csv_.sync();
-  events_.sync();
+void RunMetrics::flush_to_disk() const {
+  jsonl_.flush_to_disk();
+  csv_.flush_to_disk();
+  events_.flush_to_disk();
 }
 
 FileSizes RunMetrics::sizes() const {

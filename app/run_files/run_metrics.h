@@ -46,7 +46,7 @@ class RunMetrics {
 
   // Returns when the disk has all that was appended before the call. May be called while another thread
   // appends. Throws OutputError.
-  void sync() const;
+  void flush_to_disk() const;
 
   FileSizes sizes() const;
   bool empty() const { return jsonl_.size() == 0; }  // no event yet

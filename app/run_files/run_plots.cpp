@@ -16,6 +16,7 @@
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/files/output_failure.h>
 
 namespace lockstep {
 namespace {
@@ -37,7 +38,7 @@ void draw_run(const fs::path& folder) {
   const auto plots = folder / "plots";
   std::error_code error;
   fs::create_directory(plots, error);
-  if (error) throw OutputError(fmt::format("cannot make '{}': {}", plots.native(), error.message()));
+  if (error) throw output_failure(fmt::format("cannot make '{}'", plots.native()), error.value());
   write_picture(plots / "accuracy_and_loss.svg", plot::draw(figure, plot::PictureFormat::kSvg));
   write_picture(plots / "accuracy_and_loss.png", plot::draw(figure, plot::PictureFormat::kPng));
 }

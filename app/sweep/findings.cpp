@@ -49,12 +49,10 @@ std::vector<double> given_rates(const Results& results) {
   return rates;
 }
 
-Finding best_cell(const Results& results, int64_t test_rows) {
+// nullopt: all have diverged.
+std::optional<Finding> best_cell(const Results& results, int64_t test_rows) {
   const auto* best = best_of(results, [](const auto&) { return true; });
-  if (!best) {
-    if (results.size() == 1) return {"the only cell has diverged: try a smaller learning rate"};
-    return {fmt::format("all {} cells have diverged: try smaller learning rates", results.size())};
-  }
+  if (!best) return std::nullopt;
   const auto& cell = best->cell;
   const double margin = accuracy_margin(accuracy_of(*best), test_rows);
   const auto as_good = std::count_if(results.begin(), results.end(), [&](const auto& other) {
@@ -64,10 +62,10 @@ Finding best_cell(const Results& results, int64_t test_rows) {
                           ? ""
                           : fmt::format("; {} within {:.4f} of it, which {} test images do not tell apart",
                                         as_good == 1 ? "one other is" : fmt::format("{} others are", as_good),
-                                        margin, test_rows);
+                                        margin, with_commas(test_rows));
   auto values = json_of(*best);
   values["as_good"] = as_good;
-  return {
+  return Finding{
       fmt::format("best: test acc {:.4f} on {} at batch {}, lr {}, {}{}", accuracy_of(*best), cell.devices,
                   cell.batch_size, rate_text(cell.lr), counted(cell.epochs, "epoch"), others),
       values};
@@ -169,6 +167,15 @@ std::vector<Finding> open_ends(const Results& results, const std::vector<BestRat
   return findings;
 }
 
+std::string divergence_text(int64_t count, int64_t all, const SweepCell& lowest) {
+  if (all == 1) return "the only cell has diverged: try a smaller learning rate";
+  if (count == all)
+    return fmt::format("all {} have diverged: try smaller learning rates", counted(all, "cell"));
+  return fmt::format("{} of {} diverged, at the smallest rate lr {} on {}", count, counted(all, "cell"),
+                     rate_text(lowest.lr), lowest.devices);
+}
+
+// nullopt: none has diverged.
 std::optional<Finding> divergence(const Results& results) {
   int64_t count = 0;
   const CellResult* lowest = nullptr;
@@ -178,9 +185,7 @@ std::optional<Finding> divergence(const Results& results) {
     if (!lowest || result.cell.lr < lowest->cell.lr) lowest = &result;
   }
   if (!lowest) return std::nullopt;
-  return Finding{fmt::format("{} of {} diverged, at the smallest rate lr {} on {}", count,
-                             counted(static_cast<int64_t>(results.size()), "cell"),
-                             rate_text(lowest->cell.lr), lowest->cell.devices),
+  return Finding{divergence_text(count, static_cast<int64_t>(results.size()), lowest->cell),
                  {{"diverged", count}, {"smallest_lr", lowest->cell.lr}}};
 }
 
@@ -237,14 +242,16 @@ double accuracy_margin(double accuracy, int64_t test_rows) {
 }
 
 std::vector<Finding> findings_of(const Results& results, int64_t test_rows) {
-  std::vector<Finding> findings{best_cell(results, test_rows)};
+  const auto best = best_cell(results, test_rows);
+  auto diverged = divergence(results);
+  std::vector<Finding> findings{best ? *best : diverged.value()};
   if (given_rates(results).size() > 1) {
     std::vector<BestRates> lists;
     for (const auto& list : device_lists(results)) lists.push_back(best_rates_on(list, results, test_rows));
     findings.push_back(best_rates(lists));
     for (auto& end : open_ends(results, lists)) findings.push_back(std::move(end));
   }
-  if (auto diverged = divergence(results)) findings.push_back(std::move(*diverged));
+  if (best && diverged) findings.push_back(std::move(*diverged));
   return findings;
 }
 

@@ -13,7 +13,7 @@
 
 #include <lockstep/app/terminal/live_block.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 
 namespace lockstep {
 namespace {
@@ -99,9 +99,9 @@ void write_stdout(std::string_view text) {
     const auto written = ::write(STDOUT_FILENO, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
-      const auto what = fmt::format("cannot write to standard output: {}", errno_text(errno));
-      if (errno == EPIPE) throw ReaderGoneError(what);
-      throw OutputError(what);
+      const auto failure = output_failure("cannot write to standard output", errno);
+      if (errno == EPIPE) throw ReaderGoneError(failure.what());
+      throw failure;
     }
     text.remove_prefix(static_cast<size_t>(written));
   }

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <string>
 
 #include <lockstep/app/cli/help/version.h>
@@ -17,6 +18,10 @@ namespace {
 // The same in the log, where lines stay whole.
 std::string plan_text(const TrainPlan& plan, size_t width) {
   return fmt::format("{}\n{}\n", version_text(), describe(plan, width));
+}
+
+std::string whole_megabytes(int64_t bytes) {
+  return with_commas(std::llround(static_cast<double>(bytes) / 1e6)) + " MB";
 }
 
 }  // namespace
@@ -43,10 +48,9 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags&
                      counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
   }
   tell(log, options.quiet,
-       fmt::format("peak memory{}: {:.0f} MB resident ({:.0f} MB estimated)\n",
-                   plan.world.single_process() ? "" : " of process 0",
-                   static_cast<double>(report.peak_bytes) / 1e6,
-                   static_cast<double>(plan.memory_estimate) / 1e6));
+       fmt::format("peak memory{}: {} resident ({} estimated)\n",
+                   plan.world.single_process() ? "" : " of process 0", whole_megabytes(report.peak_bytes),
+                   whole_megabytes(plan.memory_estimate)));
   if (report.weights_sha256) tell(log, unseen, fmt::format("weights sha256: {}\n", *report.weights_sha256));
   tell(log, unseen, closing_line(report, plan) + "\n");
 }

@@ -22,8 +22,12 @@ double ms(double seconds) { return 1e3 * seconds; }
 
 int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
 
-std::string epoch_of(int64_t epoch, const TrainPlan& plan) {
-  return fmt::format("epoch {:>{}}/{}", epoch, digits(plan.epochs), plan.epochs);
+constexpr size_t kStepLineColumns = 80;  // of a step line
+
+// "step  50/235", or "step  50".
+std::string place_in_run(std::string_view noun, int64_t number, int64_t all, bool with_total) {
+  const auto text = fmt::format("{} {:>{}}", noun, number, digits(all));
+  return with_total ? fmt::format("{}/{}", text, all) : text;
 }
 
 }  // namespace
@@ -52,17 +56,24 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval) {
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
   const auto percent = [&](int64_t rows) { return 100 * share(rows, report.sums.rows); };
-  return fmt::format("{} | step {:>{}}/{} | loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s",
-                     epoch_of(report.epoch, plan), report.step, digits(plan.steps_per_epoch),
-                     plan.steps_per_epoch, mean_loss(report.sums), percent(report.sums.top1),
-                     percent(report.sums.top5), with_commas(std::llround(report.images_per_second)));
+  const auto figures =
+      fmt::format("loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s", mean_loss(report.sums),
+                  percent(report.sums.top1), percent(report.sums.top5),
+                  with_commas(std::llround(report.images_per_second)));
+  std::string line;
+  for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
+    line = fmt::format("{} | {} | {}", place_in_run("epoch", report.epoch, plan.epochs, totals > 1),
+                       place_in_run("step", report.step, plan.steps_per_epoch, totals > 0), figures);
+  }
+  return line;
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
-  auto text = fmt::format(
-      "{} | train loss {:.4f} acc {:.3f} | test loss {:.4f} acc {:.3f} | {:.1f} s\n    lr {:.3g}",
-      epoch_of(report.epoch, plan), mean_loss(report.sums), share(report.sums.top1, report.sums.rows),
-      report.test.loss(), report.test.accuracy(), report.seconds, report.lr);
+  auto text =
+      fmt::format("{} | train loss {:.4f} acc {:.3f} | test loss {:.4f} acc {:.3f} | {:.1f} s\n    lr {:.3g}",
+                  place_in_run("epoch", report.epoch, plan.epochs, true), mean_loss(report.sums),
+                  share(report.sums.top1, report.sums.rows), report.test.loss(), report.test.accuracy(),
+                  report.seconds, report.lr);
   if (const auto& phases = report.phases) {
     text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
                         ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));

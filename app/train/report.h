@@ -70,7 +70,8 @@ std::string diverged_hint(const TrainPlan& plan);
 double mean_loss(const TrainSums& sums);
 
 // Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
-// "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s"
+// "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s". Where that would be
+// wider, without the number of epochs, and then without that of steps: the plan has them.
 std::string step_line(const StepReport& report, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
 // "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.

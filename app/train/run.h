@@ -112,7 +112,7 @@ class TrainRun {
   int64_t resumed_steps_ = 0;  // of those, before the run was resumed or went back
   int times_gone_back_ = 0;
   double epoch_begin_ = 0;  // seconds of the clock, as if the epoch had had no break
-  TrainProgress progress_;  // but for what the intervals have summed since
+  TrainProgress progress_;  // except what the intervals have summed since
   StepIntervals intervals_;
 };
 

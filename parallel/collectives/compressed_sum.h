@@ -23,7 +23,7 @@ namespace lockstep {
 torch::ScalarType sent_type(Compress compress);
 
 // Bytes of host memory, at the peak, in which the sum of n numbers travels in each process. However many
-// CompressedSums share the numbers, it is the same but for uneven parts.
+// CompressedSums share the numbers, it is the same except for uneven parts.
 int64_t compressed_sum_bytes(int64_t n, int processes);
 
 // Use it from one thread, the channel's. Throws what the channel does.

@@ -97,8 +97,9 @@ class Replica {
   std::optional<MicroShardSum> micro_shards_;
   FlatOptimizer optimizer_;
   torch::Tensor sums_;
-  torch::Tensor never_;   // () double on the device: infinity. As a number the host would copy it each time
-  torch::Tensor number_;  // () double on the device: number of the step under way
+  // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
+  torch::Tensor never_;
+  torch::Tensor number_;     // () double on the device: number of the step under way
   int64_t next_number_ = 0;  // what number_ will hold when the queued work is done
   int64_t rows_trained_ = 0;
   std::optional<DeviceClock> clock_;  // on a GPU with a trace

@@ -9,7 +9,9 @@
 #include <mutex>
 #include <span>
 
+#include <lockstep/parallel/training/replica.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/load_tensors.h>
 
 namespace lockstep {
 namespace {
@@ -137,6 +139,47 @@ ReplicaState unpack(const torch::Tensor& bytes, const std::vector<NamedTensor>& 
         {.name = buffer.name, .tensor = reader.tensor(buffer.tensor.sizes(), buffer.tensor.scalar_type())});
   }
   return state;
+}
+
+std::vector<NamedTensor> Replica::optimizer_tensors() {
+  std::vector<NamedTensor> tensors;
+  if (params_.views.empty()) return tensors;
+  for (const auto& [name, kept] : optimizer_.kept(params_.flat)) {
+    if (kept.dim() == 0) {
+      tensors.push_back({name, kept});
+      continue;
+    }
+    for (size_t i = 0; i < params_.views.size(); ++i) {  // where each parameter lies in params_
+      const auto& param = params_.views[i];
+      tensors.push_back({name + "." + sync_.names()[i],
+                         kept.as_strided(param.sizes(), param.strides(), param.storage_offset())});
+    }
+  }
+  return tensors;
+}
+
+ReplicaState Replica::own_state() const {
+  return {.buffers = host_buffers(*model_.module),
+          .rows_trained = rows_trained_,
+          .host_generator = generator_state(torch::kCPU),
+          .device_generator = device_generator_state(endpoint_.device())};
+}
+
+// In place: captured steps read and write this memory.
+void Replica::take_state(const ReplicaState& own) {
+  const torch::NoGradGuard no_grad;
+  broadcast_module(*model_.module, endpoint_);
+  if (params_.flat.defined()) {
+    for (const auto& [name, kept] : optimizer_.kept(params_.flat)) endpoint_.broadcast(kept, 0).wait();
+  }
+  if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
+  std::vector<NamedTensor> buffers;
+  for (const auto& item : model_.module->named_buffers()) buffers.push_back({item.key(), item.value()});
+  load_tensors(buffers, own.buffers, {.name = "replica", .parts = "buffers", .hint = {}});
+  rows_trained_ = own.rows_trained;
+  set_generator_state(torch::kCPU, own.host_generator);
+  if (!endpoint_.device().is_cpu()) set_generator_state(endpoint_.device(), own.device_generator);
+  reset_sums();
 }
 
 }  // namespace lockstep

@@ -1,4 +1,5 @@
-// The state of one replica as bytes, so that it can travel between ranks.
+// The state of one replica as bytes, so that it can travel between ranks. replica_state.cpp also has the
+// functions of Replica that read and set its state.
 #pragma once
 
 #include <torch/types.h>

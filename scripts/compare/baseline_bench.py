@@ -1,13 +1,13 @@
 #!/usr/bin/env python3
-"""The Python side of compare_bench.py: products of a matrix, and sums over two processes by torch.distributed's Gloo, in
-Python torch with one thread per process.
+"""The Python side of compare_bench.py: matrix products, and sums over two processes by torch.distributed's Gloo, in Python
+torch with one thread per process.
 
     baseline_bench.py --size 1000                                   one process
     baseline_bench.py --size 1000 --world 2 --rank R --store FILE   one of two, each bound to a core
         --any-core                                                  bound to no core
 
 Prints `ready {...}`. Then answers each line on stdin, which all processes of a world get, with one line of JSON:
-    products N    N products of the matrix with itself, which all processes begin together: their seconds, and the number of
+    matmuls N     N products of the matrix with itself, which all processes begin together: their seconds, and the number of
                   wrong results
     sums BYTES    sums over the processes, measured as `lockstep bench allreduce` does: the seconds of each sum of each
                   repetition in this process, and the number of wrong elements
@@ -26,7 +26,7 @@ from twin.process import answer_lines, join_process_group, keep_to_core  # noqa:
 
 # As in `lockstep bench overlap`: results lie in a ring whose memory is touched before the clock starts.
 SLOTS = 4
-ROUNDING = 1e-4  # relative to the largest element: float sums of some thousand products
+ROUNDING = 1e-4  # relative to the largest element: float sums of some thousand terms
 # As in `lockstep bench allreduce` with the flags of compare_bench_parts.py.
 REPETITIONS = 5
 REPETITION_SECONDS = 2e-3  # a repetition lasts at least so long
@@ -34,7 +34,7 @@ MOST_SUMS = 100  # per repetition
 VALUES = 251
 
 
-class Products:
+class Matmuls:
     def __init__(self, size, seed):
         """seed: lockstep draws the same matrix from it."""
         self.matrix = torch.rand(size, size, generator=torch.Generator().manual_seed(seed))  # (size, size) float
@@ -48,7 +48,7 @@ class Products:
             result.fill_(torch.nan)
 
     def wrong(self, count):
-        """Returns the number of wrong results among the last `count` products; NaN is wrong."""
+        """Returns the number of wrong results among the last `count` ones; NaN is wrong."""
         bound = ROUNDING * self.expected.abs().max()
         return sum(not bool((result - self.expected).abs().max() <= bound) for result in self.results[:count])
 
@@ -130,7 +130,7 @@ def main():
     if not args.any_core:
         keep_to_core(args.rank)
     torch.set_num_threads(1)
-    verbs = dict(products=Products(args.size, args.seed + args.rank).take)
+    verbs = dict(matmuls=Matmuls(args.size, args.seed + args.rank).take)
     if args.world > 1:
         join_process_group("gloo", args.store, args.rank, args.world)
         verbs["sums"] = take_sums

@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
-"""scripts/compare/checkpoint_cost.py --lockstep PROGRAM [--rounds N]: what a checkpoint of ResNet-18 with momentum costs,
+"""scripts/compare/checkpoint_cost.py --lockstep PROGRAM [--repeat N]: what a checkpoint of ResNet-18 with momentum costs,
 beside torch.save of the same tensors with fsync, in Python.
 
-Rounds take turns: in each, lockstep trains and writes checkpoints, then Python saves as often. Needs a Python with torch.
-For lockstep three times count: what training waited for, what the writer's thread of low priority took beside training,
-and what it took for the last checkpoint, when training was done. Python trains nothing while it saves; its training
-would wait for all of that time.
+The programs take turns: in each repetition lockstep trains and writes checkpoints, then Python saves as often. Needs a
+Python with torch. For lockstep three times count: what training waited for, what the writer's thread of low priority
+took beside training, and what it took for the last checkpoint, when training was done. Python trains nothing while it
+saves; its training would wait for all of that time.
 """
 import argparse
 import os
@@ -18,7 +18,7 @@ import time
 import torch
 from twin.resnet18 import resnet18
 
-SAVES = 4  # per round
+SAVES = 4  # per repetition
 STEPS_BETWEEN = 3  # so that the writer has done before the next checkpoint
 COST = re.compile(r"checkpoint of step \d+: ([\d.]+) MB; training waited ([\d.]+) ms, writing took ([\d.]+) ms")
 
@@ -57,11 +57,11 @@ def torch_save_ms(state, folder):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--lockstep", required=True)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--repeat", type=int, default=5, help="repetitions; default: 5")
     args = parser.parse_args()
     state = tensors()
     waited, beside, alone, python, ratios = [], [], [], [], []
-    for _ in range(args.rounds):
+    for _ in range(args.repeat):
         with tempfile.TemporaryDirectory(dir=".") as folder:
             costs = lockstep_costs(args.lockstep, folder)
             saved = [torch_save_ms(state, folder) for _ in range(SAVES)]
@@ -70,7 +70,7 @@ def main():
         alone.append(costs[-1][2])
         python += saved
         ratios.append(alone[-1] / statistics.median(saved))
-    print(f"checkpoint {costs[0][0]:.1f} MB, {args.rounds} rounds of {SAVES}; ms, median (min - max)")
+    print(f"checkpoint {costs[0][0]:.1f} MB, {args.repeat} repetitions of {SAVES}; ms, median (min - max)")
     for name, ms in (("training waited", waited), ("writer beside training", beside), ("writer alone", alone),
                      ("torch.save, fsync", python)):
         print(f"  {name:22} {statistics.median(ms):7.1f} ({min(ms):.1f} - {max(ms):.1f})")

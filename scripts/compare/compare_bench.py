@@ -2,7 +2,7 @@
 """Compares what `lockstep bench` measures with the same in Python torch. compare_bench.sh builds and calls this. Runs in
 the Python that has torch, which then also runs Python's side.
 
-    products    matrix products: a float matrix times itself, on one replica and on two at once, with one thread each. Both
+    matmuls     matrix products: a float matrix times itself, on one replica and on two at once, with one thread each. Both
                 sides draw the same matrix, write into a ring of results, and check the results
     allreduce   sums over two replicas, or over two processes of torch.distributed's Gloo, which are bound to a core each or
                 free; one thread each. The sums of the inputs are exact: no element may be wrong. lockstep's replicas share
@@ -111,7 +111,7 @@ def byte_list(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
-    parser.add_argument("--parts", type=parts_list, default=list(PARTS), metavar="LIST", help="of products,allreduce,step; "
+    parser.add_argument("--parts", type=parts_list, default=list(PARTS), metavar="LIST", help="of matmuls,allreduce,step; "
                         "default: all")
     parser.add_argument("--repeat", type=positive, default=5, metavar="N",
                         help=f"repetitions; default: 5; ratios need at least {rows.RATIO_REPETITIONS}")

@@ -68,14 +68,14 @@ def step_flags(args):
     return ["--model", "lenet", "--precision", "fp32", "--batch-size", str(args.batch_size), "--data", args.data]
 
 
-class Products:
-    name, roles = "products", ["one", "kept"]
+class Matmuls:
+    name, roles = "matmuls", ["one", "kept"]
 
     def __init__(self, args):
         self.args = args
-        shape = f"{args.iterations} products of {args.size} x {args.size}"
+        shape = f"{args.iterations} matrix products, {args.size} x {args.size}"
         self.rows = [Row(f"{shape}, one replica", "ms"), Row(f"{shape} each, two replicas", "ms")]
-        self.checks = [Check("products")]
+        self.checks = [Check("matrix products")]
 
     def measure(self, bench, pythons):
         count, check = self.args.iterations, self.checks[0]
@@ -84,8 +84,8 @@ class Products:
         check.lockstep += failed_checks(result)
         for row, role, run in zip(self.rows, self.roles, ["cpu:0", "both at once"]):
             lockstep, = figures(result, "devices", ["seconds"], what=run)
-            pythons[role].ask("products", max(1, count // 10))  # warm-up
-            answers = pythons[role].ask("products", count)
+            pythons[role].ask("matmuls", max(1, count // 10))  # warm-up
+            answers = pythons[role].ask("matmuls", count)
             row.repetitions.append((lockstep, max(answer["seconds"] for answer in answers)))
             check.python += sum(answer["wrong"] for answer in answers)
 
@@ -133,4 +133,4 @@ class Step:
             row.repetitions.append((lockstep / 1e3, pythons[role].repetitions[-1]["seconds"] / steps))
 
 
-PARTS = {part.name: part for part in (Products, Allreduce, Step)}
+PARTS = {part.name: part for part in (Matmuls, Allreduce, Step)}

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""scripts/compare/two_hosts_steps.py PROGRAM [--rounds N] [--rate RATE] [--batch-size N]: steps of ResNet-18 on two hosts
+"""scripts/compare/two_hosts_steps.py PROGRAM [--repeat N] [--rate RATE] [--batch-size N]: steps of ResNet-18 on two hosts
 that a slow network joins. The hosts are network namespaces on this machine, a core each, with a cable of RATE between them
 (tc's word, 1gbit). Needs the right to make them, iproute2 and two idle cores.
 
-Each round trains for some steps in every way, in turns. Then `lockstep bench scaling --predict 2` predicts the steps
+Each repetition trains for some steps in every way, in turns. Then `lockstep bench scaling --predict 2` predicts the steps
 without compression, which it does not know. Exit code: 77 without the rights."""
 
 import argparse
@@ -62,7 +62,7 @@ def predicted_ms(hosts, args, flags, report):
 
 
 def print_table(args, times, predictions):
-    print(f"\nResNet-18, {args.batch_size} images, two hosts, {args.rate}: medians of {args.rounds} rounds\n")
+    print(f"\nResNet-18, {args.batch_size} images, two hosts, {args.rate}: medians of {args.repeat} repetitions\n")
     print("| case | ms per step (min - max) | / the case above | predicted |\n|---|---|---|---|")
     above = None
     for name, ms in times.items():
@@ -78,7 +78,7 @@ def compare(scratch, args):
     try:
         slow_down(hosts, args.rate)
         times = {name: [] for name in CASES}
-        for _ in range(args.rounds):
+        for _ in range(args.repeat):
             for name, flags in CASES.items():
                 times[name].append(trained_ms(hosts, args, flags, report))
         predictions = {name: predicted_ms(hosts, args, flags, report) for name, flags in CASES.items()
@@ -91,7 +91,7 @@ def compare(scratch, args):
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("program")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--repeat", type=int, default=7, help="repetitions; default: 7")
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--batch-size", type=int, default=64)
     wanted = parser.parse_args()

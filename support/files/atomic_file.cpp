@@ -11,7 +11,7 @@
 #include <utility>
 
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/temporary_file.h>
 #include <lockstep/support/files/write_all.h>
 
@@ -22,6 +22,11 @@ namespace fs = std::filesystem;
 
 [[noreturn]] void cannot_write(const fs::path& path, const std::string& why, const std::string& hint = {}) {
   throw OutputError(fmt::format("cannot write '{}': {}", path.native(), why), hint);
+}
+
+// error: errno
+[[noreturn]] void cannot_write(const fs::path& path, int error) {
+  throw output_failure(fmt::format("cannot write '{}'", path.native()), error);
 }
 
 [[noreturn]] void already_exists(const fs::path& path) {
@@ -35,17 +40,17 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 fs::path target_of(const fs::path& path, bool overwrite) {
   std::error_code error;
   const auto status = fs::status(path, error);
-  if (status.type() == fs::file_type::none) cannot_write(path, error.message());
+  if (status.type() == fs::file_type::none) cannot_write(path, error.value());
   if (fs::is_directory(status)) cannot_write(path, "it is a folder, not a file");
   if (fs::is_other(status)) return path;  // the target of the link /dev/stdout may have no path
   fs::path target = path;
   if (fs::is_symlink(path, error)) {
     target = fs::canonical(path, error);
-    if (error) cannot_write(path, error.message());
+    if (error) cannot_write(path, error.value());
   }
   if (fs::exists(status)) {
     if (!overwrite) already_exists(path);
-    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, errno_text(errno));
+    if (::faccessat(AT_FDCWD, target.c_str(), W_OK, AT_EACCESS) != 0) cannot_write(path, errno);
   } else if (!target.has_filename()) {
     cannot_write(path, "the path names no file");
   } else if (const auto folder = folder_of(target);
@@ -72,7 +77,7 @@ AtomicFile::AtomicFile(const fs::path& path, bool overwrite)
     return;
   }
   fd_ = ::open(target_.c_str(), O_WRONLY | O_CLOEXEC | O_NOCTTY);
-  if (fd_ < 0) cannot_write(path_, errno_text(errno));
+  if (fd_ < 0) cannot_write(path_, errno);
 }
 
 AtomicFile::~AtomicFile() { discard(); }
@@ -83,7 +88,7 @@ void AtomicFile::create() {
     temporary_ = std::move(file.path);
     fd_ = file.fd;
   } catch (const std::system_error& error) {
-    cannot_write(path_, error.code().message());
+    cannot_write(path_, error.code().value());
   }
   struct stat old {};
   if (::stat(target_.c_str(), &old) == 0) (void)::fchmod(fd_, old.st_mode & 0777);
@@ -101,7 +106,7 @@ void AtomicFile::write(std::span<const std::byte> bytes) {
   const auto written = write_all(fd_, bytes);
   if (written.error == 0) return;
   undo_write(written.bytes);
-  cannot_write(path_, errno_text(written.error));
+  cannot_write(path_, written.error);
 }
 
 // Removes the part of a line that was written before an error.
@@ -115,12 +120,12 @@ void AtomicFile::commit() {
   if (!regular_) return;
   if (fd_ < 0) create();  // an empty file
   // The content reaches the disk before the name changes: after a crash the old file is still whole.
-  if (::fsync(fd_) != 0) cannot_write(path_, errno_text(errno));
+  if (::fsync(fd_) != 0) cannot_write(path_, errno);
   const int error = overwrite_ ? rename_over(temporary_, target_) : rename_to_new(temporary_, target_);
   if (error == EEXIST) already_exists(path_);
-  if (error != 0) cannot_write(path_, errno_text(error));
+  if (error != 0) cannot_write(path_, error);
   temporary_.clear();
-  sync_folder(folder_of(target_));
+  fsync_folder(folder_of(target_));
 }
 
 void need_regular_file(const fs::path& path) {

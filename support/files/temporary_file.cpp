@@ -106,7 +106,7 @@ void remove_stale_temporaries(const fs::path& folder) noexcept {
   }
 }
 
-void sync_folder(const fs::path& folder) noexcept {
+void fsync_folder(const fs::path& folder) noexcept {
   const int fd = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return;
   (void)::fsync(fd);

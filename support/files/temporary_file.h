@@ -24,7 +24,7 @@ void remove_stale_temporaries(const std::filesystem::path& folder) noexcept;
 
 // Writes the names in this folder to the disk. Errors are ignored: some file systems cannot, and a crash
 // would only leave older names.
-void sync_folder(const std::filesystem::path& folder) noexcept;
+void fsync_folder(const std::filesystem::path& folder) noexcept;
 
 // Rename a file; return 0 or errno. rename_to_new() never replaces a file: it returns EEXIST if there is one.
 int rename_over(const std::filesystem::path& from, const std::filesystem::path& to);

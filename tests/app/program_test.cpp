@@ -179,11 +179,11 @@ TEST_CASE("misspelt words") {
                 "--recipe must be lenet-scratch, resnet18-pytorch, resnet18-gluon, resnet18-fleet or "
                 "resnet18-warmup, got 'resnet18'",
                 "did you mean resnet18-pytorch, resnet18-gluon, resnet18-fleet or resnet18-warmup? 'lockstep "
-                "recipes' describes all of them, see 'lockstep train --help'");
+                "recipes' describes all of them; see 'lockstep train --help'");
   check_refused(program({"train", "--recipe", "xyzzy"}),
                 "--recipe must be lenet-scratch, resnet18-pytorch, resnet18-gluon, resnet18-fleet or "
                 "resnet18-warmup, got 'xyzzy'",
-                "'lockstep recipes' describes all of them, see 'lockstep train --help'");
+                "'lockstep recipes' describes all of them; see 'lockstep train --help'");
 }
 
 TEST_CASE("a flag of several other commands") {
@@ -218,7 +218,9 @@ TEST_CASE("results that cannot be written are an error") {
   process.stdout_path = "/dev/full";
   const auto result = run_process(process);
   CHECK(result.exit_code == 7);
-  CHECK(result.err == "lockstep: error: cannot write to standard output: No space left on device\n");
+  CHECK(result.err ==
+        "lockstep: error: cannot write to standard output: No space left on device\n"
+        "hint: free some space, or choose another disk\n");
 }
 
 TEST_CASE("colours appear only on a terminal, unless --color says otherwise") {

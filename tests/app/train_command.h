@@ -1,4 +1,4 @@
-// The flags of `lockstep train` but for those of processes, without the program: parsing trains nothing.
+// The flags of `lockstep train` except those of processes, without the program: parsing trains nothing.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -140,7 +140,7 @@ TEST_CASE("options that do not suit the world are refused when it is known") {
   TrainerOptions options;
   options.split = {1, 1, 1};
   for (const auto& text : refusal({1, 1}, options)) {
-    CHECK_THAT(text, ContainsSubstring("split cannot be used: 3 weights for 2 replicas"));
+    CHECK_THAT(text, ContainsSubstring("split cannot be used: 3 shares for 2 replicas"));
   }
   for (const auto& text : refusal({2, 1}, options)) CHECK(text.empty());
   options.split.clear();

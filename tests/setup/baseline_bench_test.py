@@ -9,22 +9,22 @@ import baseline_bench  # noqa: E402  (silences what torch says without numpy)
 import torch  # noqa: E402
 
 
-class ProductsTest(unittest.TestCase):
+class MatmulsTest(unittest.TestCase):
     def test_right(self):
-        products = baseline_bench.Products(6, seed=3)
+        matmuls = baseline_bench.Matmuls(6, seed=3)
         torch.manual_seed(3)
-        self.assertTrue(torch.equal(products.matrix, torch.rand(6, 6)))  # what lockstep draws
-        self.assertEqual(products.take(7)["wrong"], 0)
-        self.assertEqual(products.take(2)["wrong"], 0)  # two of four results are looked at
+        self.assertTrue(torch.equal(matmuls.matrix, torch.rand(6, 6)))  # what lockstep draws
+        self.assertEqual(matmuls.take(7)["wrong"], 0)
+        self.assertEqual(matmuls.take(2)["wrong"], 0)  # two of four results are looked at
 
     def test_wrong(self):
-        products = baseline_bench.Products(6, seed=3)
-        self.assertEqual(products.wrong(4), 4)  # none was computed
+        matmuls = baseline_bench.Matmuls(6, seed=3)
+        self.assertEqual(matmuls.wrong(4), 4)  # none was computed
         with mock.patch("torch.mm", side_effect=lambda a, b, out: out.copy_(a @ b).mul_(1.001)):
-            self.assertEqual(products.take(4)["wrong"], 4)
-        self.assertEqual(products.take(4)["wrong"], 0)
+            self.assertEqual(matmuls.take(4)["wrong"], 4)
+        self.assertEqual(matmuls.take(4)["wrong"], 0)
         with mock.patch("torch.mm", side_effect=lambda a, b, out: None):
-            self.assertEqual(products.take(3)["wrong"], 3)  # results of before do not pass for new ones
+            self.assertEqual(matmuls.take(3)["wrong"], 3)  # results of before do not pass for new ones
 
 
 class SumsTest(unittest.TestCase):

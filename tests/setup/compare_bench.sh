@@ -7,7 +7,7 @@
 #   figures    the figures of a fake lockstep arrive in the JSON, and its wrong sums fail
 #   stopped    a signal keeps the results so far
 #   failed     a failing lockstep is named
-#   products, allreduce, step    one part with the built program, three repetitions
+#   matmuls, allreduce, step     one part with the built program, three repetitions
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 built=${2:-}
@@ -81,8 +81,8 @@ case_usage() {
   compared 7 --json "$folder/result.json"
   said "exists, and --overwrite is not given"
   [ "$(cat "$folder/result.json")" = kept ]
-  compared 2 --parts products,nonsense
-  said "knows products, allreduce, step; got nonsense"
+  compared 2 --parts matmuls,nonsense
+  said "knows matmuls, allreduce, step; got nonsense"
   compared 2 --bytes 8,10
   said "takes whole floats of 4 bytes, got 10 bytes"
   compared 2 --repeat 0
@@ -131,9 +131,9 @@ part() {
   said "compare_bench: OK"
 }
 
-case_products() {
-  part products --size 40 --iterations 6
-  check_json 'len(rows) == 2' 'rows[0]["what"] == "6 products of 40 x 40, one replica"' 'result["checks"][0]["ok"]' \
+case_matmuls() {
+  part matmuls --size 40 --iterations 6
+  check_json 'len(rows) == 2' 'rows[0]["what"] == "6 matrix products, 40 x 40, one replica"' 'result["checks"][0]["ok"]' \
     '" bench overlap --devices cpux2 --size 40 --iterations 6 " in result["lockstep"]["overlap"]'
 }
 

@@ -1,4 +1,5 @@
 """Tests the evaluation in compare_pytorch.py with invented repetitions. The numbers give round results."""
+import os
 import sys
 import types
 import unittest
@@ -105,6 +106,7 @@ class Cases(unittest.TestCase):
         self.assertEqual([command[-2:] for command in commands], [["--rank", "0"], ["--rank", "1"]])
         self.assertEqual(*(command[3:-1] for command in commands))
         self.assertEqual([command[0] for command in commands], ["taskset", "taskset"])
+        self.assertEqual(len({command[2] for command in commands}), min(2, len(os.sched_getaffinity(0))))
 
     def test_a_witness_is_there_for_ddp_alone(self):
         self.assertEqual(self.kernels(make_witnesses(ARGS, setting("resnet18", "fp32"))), dict(torch_two="torch"))

@@ -39,6 +39,8 @@ breaks data/probe.cpp '#include <spdlog/spdlog.h>'
 breaks models/probe.h '#include <CLI/CLI.hpp>'
 breaks parallel/probe.cpp '  std::cerr << "slow";'
 breaks data/probe.cpp '  std::exit(3);'
+breaks parallel/probe.cpp '  throw UsageError("no batch", "give --batch-size");'
+breaks app/cli/help/flag_words.cpp '    {"no library says this", "--epochs"},'
 
 breaks parallel/training/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
 breaks parallel/collectives/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'

@@ -241,7 +241,7 @@ void setup_bench_allreduce(CLI::App& bench) {
       ->check(byte_size(kFloatBytes));
   allreduce
       ->add_option("--iterations", options->iterations,
-                   "Most repetitions of a row whose median is not stable (at least --repeat)")
+                   "Most repetitions of a row whose median is not stable, at least --repeat")
       ->check(positive_int());
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*allreduce, *processes);

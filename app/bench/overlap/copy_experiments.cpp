@@ -162,7 +162,7 @@ std::vector<CopyTimes> measure_copies(OverlapRun& run, const std::vector<Overlap
   int64_t wrong = 0;
   for (const auto& way : ways) wrong += wrong_slots(devices, way, expected);
   run.report.check("order", wrong == 0,
-                   counted(wrong, "slot") + " copied before it was computed, or not copied");
+                   counted(wrong, "slot") + " wrong: not computed, copied before that, or not copied");
   std::vector<CopyTimes> measured(ways.size());
   for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
     CopySeconds parts;

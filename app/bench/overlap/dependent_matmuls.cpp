@@ -7,7 +7,7 @@
 namespace lockstep {
 namespace {
 
-// Uniform in [0, 1/size), so that products of products stay small.
+// Uniform in [0, 1/size), so that matrix products of results stay small.
 torch::Tensor small_random(int64_t size, uint64_t seed, torch::Device device) {
   auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
   return torch::rand({size, size}, random).div_(static_cast<double>(size)).to(device);

@@ -29,7 +29,7 @@ std::vector<std::string> process_names(const OverlapPlan& plan);
 // "low_seconds", "high_seconds", "iqr" and "repeats".
 void add_times(Json& row, const std::vector<double>& seconds);
 
-// Floating-point operations of `matmuls` products of (size, size) matrices.
+// Floating-point operations of `matmuls` matrix products of (size, size).
 double matmul_flops(int64_t size, int64_t matmuls);
 
 // Says that `repeats` repetitions are too few for a ratio.

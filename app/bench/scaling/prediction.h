@@ -1,4 +1,4 @@
-// `bench scaling --predict`: the time of a step on more devices than there are.
+// `bench scaling --predict`: the time of a step on more devices than this machine has.
 #pragma once
 
 #include <optional>

@@ -232,8 +232,8 @@ void print_notes(const BenchReport& report, const Prepared& prepared) {
 }  // namespace
 
 void setup_bench_scaling(CLI::App& bench) {
-  auto* scaling = bench.add_subcommand(
-      "scaling", "One training on more and more replicas, and its speed predicted for more");
+  auto* scaling =
+      bench.add_subcommand("scaling", "Time a training on 1, 2, 4, ... replicas, and predict more");
   auto options = std::make_shared<BenchScalingOptions>();
   add_setting_flags(*scaling, kBench, options->train);
   scaling

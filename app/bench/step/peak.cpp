@@ -19,7 +19,7 @@ torch::ScalarType type_of_layers(Precision precision) {
 
 double measured_peak(const std::vector<torch::Device>& devices, int threads, Precision precision) {
   ReplicaWorkers workers(devices, threads);
-  std::vector<torch::Tensor> factors(devices.size()), products(devices.size());
+  std::vector<torch::Tensor> factors(devices.size()), results(devices.size());
   double operations = 0;
   for (const auto& device : devices) {
     const double size = static_cast<double>(device.is_cpu() ? kOnCpus : kOnGpus);
@@ -31,9 +31,9 @@ double measured_peak(const std::vector<torch::Device>& devices, int threads, Pre
     const auto options = torch::TensorOptions(type_of_layers(precision)).device(devices[i]);
     if (!factors[i].defined()) {
       factors[i] = torch::rand({size, size}, options);
-      products[i] = torch::empty({size, size}, options);
+      results[i] = torch::empty({size, size}, options);
     }
-    torch::mm_out(products[i], factors[i], factors[i]);
+    torch::mm_out(results[i], factors[i], factors[i]);
   };
   workers.run(multiply);  // warm-up
   workers.synchronize();

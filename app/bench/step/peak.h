@@ -8,7 +8,7 @@
 namespace lockstep {
 
 // Floating-point operations per second of all devices at once, each with `threads` threads: the median of
-// several products of large square matrices in the type that layers compute in at this precision.
+// several matrix products of large squares in the type that layers compute in at this precision.
 double measured_peak(const std::vector<torch::Device>& devices, int threads, Precision precision);
 
 }  // namespace lockstep

@@ -119,7 +119,7 @@ void check_allreduce(const TrainWorld& world, Allreduce allreduce, std::span<con
   }
   if (allreduce == Allreduce::kNccl && !any_gpu(devices)) {
     throw UsageError(fmt::format("--allreduce nccl is for GPUs, the devices are {}", to_string(devices)),
-                     "leave it out: on CPUs two_shot sums the gradients");
+                     "leave it out: CPUs need no NCCL");
   }
 }
 

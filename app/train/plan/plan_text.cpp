@@ -2,11 +2,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <vector>
 
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/recipe.h>
+#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
@@ -20,26 +24,35 @@ std::string data_text(const LoadedData& data) {
                      with_commas(data.set.train.size()), data.test_count(), data.origin);
 }
 
+// "512:1,536"
+std::string shares_text(const std::vector<int64_t>& sizes) {
+  std::vector<std::string> texts;
+  std::transform(sizes.begin(), sizes.end(), std::back_inserter(texts), with_commas);
+  return fmt::format("{}", fmt::join(texts, ":"));
+}
+
 std::string batch_text(const TrainPlan& plan) {
   const auto sizes = shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
   std::string shard;
   if (plan.trainer.auto_split && plan.world_size() > 1) {
     shard = "shares found by timing the first steps";
   } else if (!plan.trainer.split.empty()) {
-    shard = fmt::format("split {}", fmt::join(sizes, ":"));
+    shard = fmt::format("split {}", shares_text(sizes));
   } else {
-    shard = sizes.front() == sizes.back() ? fmt::format("{} per replica", sizes.front())
-                                          : fmt::format("{} or {} per replica", sizes.front(), sizes.back());
+    const auto largest = with_commas(sizes.front());
+    shard = sizes.front() == sizes.back()
+                ? fmt::format("{} per replica", largest)
+                : fmt::format("{} or {} per replica", largest, with_commas(sizes.back()));
   }
   const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
   auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, "image"), shard,
                           counted(plan.steps_per_epoch, "step"));
-  if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", last);
+  if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", with_commas(last));
   if (plan.steps_per_epoch == 1 && last < plan.batch_size) {
     text += fmt::format(", with only {}", counted(last, "image"));
   }
   if (plan.trainer.accumulate > 1) {
-    text += fmt::format("; each shard in {} micro-batches", plan.trainer.accumulate);
+    text += fmt::format("; each shard in {} micro-batches", with_commas(plan.trainer.accumulate));
   }
   return text;
 }
@@ -85,7 +98,7 @@ std::string arithmetic_text(const TrainPlan& plan) {
 // What each process sends per step.
 std::string sent_text(const TrainPlan& plan) {
   if (const auto bytes = plan.wire_bytes()) {
-    return fmt::format("{:.2f} MB a step", static_cast<double>(*bytes) / 1e6);
+    return fmt::format("{:.2f} MB per step", static_cast<double>(*bytes) / 1e6);
   }
   return fmt::format("NCCL {}", nccl_version());
 }
@@ -128,7 +141,8 @@ std::string gradients_text(const TrainPlan& plan) {
   const bool overlapped =
       sync.mode == SyncMode::kOverlapped && plan.trainer.replica.cuda_graph == CudaGraph::kOff;
   return fmt::format("summed {} (buckets of at most {} MB), {}",
-                     overlapped ? "during backward" : "after backward", sync.bucket_bytes >> 20, how);
+                     overlapped ? "during backward" : "after backward", with_commas(sync.bucket_bytes >> 20),
+                     how);
 }
 
 std::string devices_text(const TrainPlan& plan) {
@@ -196,8 +210,8 @@ std::string describe(const TrainPlan& plan, size_t width) {
   if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
   if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
-  row("memory", fmt::format("about {:.0f} MB resident at the peak (estimate)",
-                            static_cast<double>(plan.memory_estimate) / 1e6));
+  const auto estimate = std::llround(static_cast<double>(plan.memory_estimate) / 1e6);
+  row("memory", fmt::format("about {} MB resident at the peak (estimate)", with_commas(estimate)));
   return text;
 }
 

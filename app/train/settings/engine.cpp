@@ -29,8 +29,8 @@ CLI::Option* add_accumulate(CLI::App& command, const std::string& flag, TrainFla
 CLI::Option* add_bn(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(
       command, flag, flags.trainer.bn, kBnPolicyNames,
-      "Batch-norm statistics: each replica trains with its own rows', and evaluation uses the first "
-      "replica's (root) or the mean (average); or all use those of the whole batch (sync)");
+      "Batch-norm statistics. Each replica trains with its own rows', and evaluation uses the first "
+      "replica's (root) or the mean (average); with sync, all use those of the whole batch");
 }
 
 CLI::Option* add_sync(CLI::App& command, const std::string& flag, TrainFlags& flags) {
@@ -46,8 +46,8 @@ CLI::Option* add_bucket_mb(CLI::App& command, const std::string& flag, TrainFlag
 CLI::Option* add_allreduce(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(
       command, flag, flags.allreduce, kAllreduceNames,
-      "How gradients are summed (default: auto: nccl between distinct GPUs, else two_shot; gloo between "
-      "processes)");
+      "How gradients are summed. auto, the default: nccl between distinct GPUs, else two_shot, and gloo "
+      "between processes");
 }
 
 CLI::Option* add_compress(CLI::App& command, const std::string& flag, TrainFlags& flags) {
@@ -64,7 +64,7 @@ CLI::Option* add_kernels(CLI::App& command, const std::string& flag, TrainFlags&
 
 CLI::Option* add_cuda_graph(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(command, flag, flags.trainer.replica.cuda_graph, kCudaGraphNames,
-                    "On GPUs, capture a step once and replay it (auto: where possible)");
+                    "On GPUs, capture a step once and replay it; auto: where possible");
 }
 
 CLI::Option* add_in_flight(CLI::App& command, const std::string& flag, TrainFlags& flags) {

@@ -56,7 +56,7 @@ CLI::Option* add_checkpoint_every(CLI::App& command, const std::string& flag, Tr
 }
 
 CLI::Option* add_keep(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return command.add_option(flag, flags.keep, "Keep so many of the newest checkpoints, and the best one")
+  return command.add_option(flag, flags.keep, "Number of newest checkpoints to keep, besides the best")
       ->check(positive_int());
 }
 
@@ -80,8 +80,8 @@ CLI::Option* add_resume_anyway(CLI::App& command, const std::string& flag, Train
 CLI::Option* add_on_nan(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(
       command, flag, flags.on_nan, kOnNanNames,
-      "When a loss is not finite: stop, or go on from the newest checkpoint, with the batches behind "
-      "the bad one (rollback) or with the same ones but for the bad one (skip)");
+      "When a loss is not finite: stop, or go on from the newest checkpoint. rollback: with the batches "
+      "behind the bad one; skip: with the same ones except the bad one");
 }
 
 CLI::Option* add_on_save_error(CLI::App& command, const std::string& flag, TrainFlags& flags) {
@@ -105,8 +105,8 @@ CLI::Option* add_quiet(CLI::App& command, const std::string& flag, TrainFlags& f
 CLI::Option* add_progress(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(
       command, flag, flags.progress, kProgressNames,
-      "What is shown of the progress: a live line with a bar, plain lines, or none (auto: bar on a "
-      "terminal)");
+      "What is shown of the progress: a live line with a bar, plain lines, or none; auto: bar on a "
+      "terminal");
 }
 
 CLI::Option* add_dry_run(CLI::App& command, const std::string& flag, TrainFlags& flags) {
@@ -125,7 +125,7 @@ CLI::Option* add_print_config(CLI::App& command, const std::string& flag, TrainF
 CLI::Option* add_check_sync(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
       .add_option(flag, flags.trainer.check_sync,
-                  "Compare the weights of all replicas every K steps, and stop if they differ (0: never)")
+                  "Compare the weights of all replicas every K steps, and stop if they differ; 0: never")
       ->check(non_negative_int())
       ->type_name("K");
 }

@@ -34,8 +34,8 @@ CLI::Option* add_split(CLI::App& command, const std::string& flag, TrainFlags& f
   return command
       .add_option(
           flag, flags.split,
-          "Shares of the batch: even, 3:1 (one number per replica, over all processes), or auto (found "
-          "by timing)")
+          "Shares of the batch: even, 3:1 (one number per replica, over all processes), or auto, found "
+          "by timing")
       ->type_name("SHARES");
 }
 

@@ -21,7 +21,7 @@ CLI::Validator known_recipe() {
         auto problem = known(name);
         if (problem.empty()) return problem;
         problem += problem.find('\n') == std::string::npos ? '\n' : ' ';
-        return problem + "'lockstep recipes' describes all of them,";
+        return problem + "'lockstep recipes' describes all of them;";
       },
       known.get_description());
 }

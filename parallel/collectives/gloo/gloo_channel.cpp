@@ -187,9 +187,9 @@ std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch:
   return done;
 }
 
-// The calling thread, and threads that it starts meanwhile, do not interrupt the running thread when they
-// wake up: they wait for a free core or for their turn (SCHED_BATCH). A thread with a policy of its own keeps
-// it.
+// Gives the calling thread the policy SCHED_BATCH for the object's lifetime, and threads that it starts
+// meanwhile for good: when they wake up, they do not interrupt the thread that runs on that core, but wait
+// for a free core or for their turn. A thread with a policy of its own keeps it.
 class BatchPolicy {
  public:
   BatchPolicy() : set_(::sched_getscheduler(0) == SCHED_OTHER && set(SCHED_BATCH)) {}
@@ -208,9 +208,9 @@ class BatchPolicy {
   const bool set_;
 };
 
-// Gloo's thread that reads from the connections spins while another thread holds a connection's lock. On the
-// same core it would spin until its time slice ends, and the holder waits: a sum of 1 KB took 4 ms there, and
-// takes .2 with this policy (docs/results.md).
+// Gloo's thread that reads from the connections spins while another thread holds a connection's lock. With
+// one core for both it could interrupt that thread and spin until the kernel's next tick: a sum of 1 KB took
+// 4 ms there, and takes .2 with this policy (docs/results.md).
 std::shared_ptr<gloo::transport::Device> listen_with_gloo(const GlooChannelOptions& options) {
   const BatchPolicy policy;
   try {

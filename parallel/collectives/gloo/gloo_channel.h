@@ -20,8 +20,8 @@ struct GlooChannelOptions {
   int channel = 0;           // its number, by which the processes find each other in the store
   std::string address = {};  // on which this process listens
   std::chrono::milliseconds timeout = std::chrono::minutes(5);
-  // Held while a collective is posted: of all channels of this process. Groups share c10d's flight recorder,
-  // and torch 2.11's notes a group's first collective in a map without a lock.
+  // Locked while any channel of this process posts a collective. Groups share c10d's flight recorder, and
+  // torch 2.11's notes a group's first collective in a map without a lock.
   std::shared_ptr<std::mutex> posting = {};
   // Whether connecting is in vain, since another process cannot go on. Asked several times a second.
   std::function<bool()> given_up = [] { return false; };

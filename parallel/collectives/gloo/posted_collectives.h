@@ -40,14 +40,14 @@ class PostedCollectives {
   // The future of a collective that begins. After fail() it throws that error.
   std::future<void> begin(const PostedCollective& collective);
 
-  // Its result is there. Does nothing if it has ended.
+  // Completes the future. No effect if the collective has ended.
   void finish(uint64_t number);
 
   // Ends all collectives with this error, now and later. The first error stays.
   void fail(const std::exception_ptr& error);
 
   bool failed() const;
-  // Whether a collective has ended with an error. fail() alone ends none where nothing is under way.
+  // Whether a collective failed. After fail() with nothing under way: false, until one begins.
   bool lost_any() const;
   bool idle() const;  // nothing is under way, and nothing has failed
 

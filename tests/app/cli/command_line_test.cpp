@@ -125,10 +125,10 @@ TEST_CASE("unknown flags") {
 
 TEST_CASE("flags of another command") {
   CHECK(refusal({"data", "verify", "--batch-size", "3"}) ==
-        "unknown flag '--batch-size' for 'lockstep data verify' | it is a flag of 'lockstep train', see "
+        "unknown flag '--batch-size' for 'lockstep data verify' | it is a flag of 'lockstep train'; see "
         "'lockstep train --help'");
   CHECK(refusal({"--batch-size", "3"}) ==
-        "unknown flag '--batch-size' for 'lockstep' | it is a flag of 'lockstep train', see 'lockstep train "
+        "unknown flag '--batch-size' for 'lockstep' | it is a flag of 'lockstep train'; see 'lockstep train "
         "--help'");
   CHECK(refusal({"--epochs", "3", "train"}) ==
         "the flag '--epochs' must come after 'lockstep train' | write 'lockstep train --epochs ...'");
@@ -186,10 +186,11 @@ TEST_CASE("whole numbers") {
   CHECK(refusal_of("--batch-size", "-5") ==
         std::string("--batch-size must be at least 1, got -5") + kSeeTrain);
   CHECK(refusal_of("--batch-size", "1000001") ==
-        std::string("--batch-size must be at most 1000000, got 1000001") + kSeeTrain);
+        std::string("--batch-size must be at most 1,000,000, got 1000001") + kSeeTrain);
   CHECK(refusal_of("--seed", "-1") == std::string("--seed must be at least 0, got -1") + kSeeTrain);
   CHECK(refusal_of("--epochs", "99999999999999999999") ==
-        std::string("--epochs must be at most 9223372036854775807, got 99999999999999999999") + kSeeTrain);
+        std::string("--epochs must be at most 9,223,372,036,854,775,807, got 99999999999999999999") +
+            kSeeTrain);
   CHECK(refusal_of("--epochs", "-99999999999999999999") ==
         std::string("--epochs must be at least 1, got -99999999999999999999") + kSeeTrain);
   for (const std::string text :

@@ -99,7 +99,8 @@ TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients ar
   plan.world.devices.assign(2, {kFirst, kFirst});
   plan.trainer.allreduce = Allreduce::kGloo;
   plan.parameter_count = 1'000'000;
-  CHECK_THAT(describe(plan), ContainsSubstring("(gloo, staged through pinned host memory: 4.00 MB a step)"));
+  CHECK_THAT(describe(plan),
+             ContainsSubstring("(gloo, staged through pinned host memory: 4.00 MB per step)"));
   plan.trainer.allreduce = Allreduce::kNccl;
   CHECK_FALSE(plan.wire_bytes());
   plan = plan_on({kFirst, kCpu});

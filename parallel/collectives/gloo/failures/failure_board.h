@@ -14,8 +14,8 @@ namespace lockstep {
 
 struct C10dStore;
 
-// Every function asks the store, waits for its answer as long as that takes, and throws what c10d throws when
-// the store is lost: so it belongs to a thread that can be left behind (failure_watch.h).
+// Each call blocks until the store answers, without limit, and throws c10d's error when the store is lost.
+// Call it only from a thread that may be abandoned (failure_watch.h).
 class FailureBoard {
  public:
   // client: of this board alone, since a call that waits keeps it locked.
@@ -26,16 +26,18 @@ class FailureBoard {
   bool alarmed();
   const FailureReports& reports();  // so far
 
-  // The first verdict that any process proposes is that of all.
+  // Proposes a verdict. Returns the one proposed first, which counts for all processes.
   Verdict agree(const Verdict& own);
   std::optional<Verdict> verdict();  // nullopt: none yet
 
-  // Counts up: a sign of life. And how often a process has given one.
+  // Increments this process's heartbeat.
   void beat();
+  // Returns a process's heartbeat.
   int64_t beats(int process);
 
-  // This process needs the store no more, nor do those for which left() is true.
+  // Says that this process no longer uses the store.
   void leave();
+  // Whether a process has said so.
   bool left(int process);
 
  private:

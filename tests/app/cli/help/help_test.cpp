@@ -34,6 +34,18 @@ void check_columns(const CLI::App& command, const std::string& name) {
   }
 }
 
+// "(auto: where possible) (default auto)" would be two parentheses in a row.
+void check_defaults(const CLI::App& command) {
+  for (const auto* option : command.get_options()) {
+    INFO(command.get_name() << " " << option->get_name() << ": " << option->get_description());
+    const bool has_default = option->get_items_expected_max() > 0 && !option->get_default_str().empty();
+    CHECK_FALSE((has_default && option->get_description().ends_with(')')));
+  }
+  for (const auto* inner : command.get_subcommands([](const CLI::App*) { return true; })) {
+    check_defaults(*inner);
+  }
+}
+
 // Where each heading of the help stands. All of them are there, in this order.
 void check_headings(const std::string& help, const std::vector<std::string>& headings) {
   size_t place = 0;
@@ -89,6 +101,8 @@ TEST_CASE("the help shows the choices and the default") {
                         ContainsSubstring("--optimizer sgd|adamw") && ContainsSubstring("(default sgd)"));
   CHECK_THAT(train, !ContainsSubstring("stock"));
 }
+
+TEST_CASE("no default stands behind other words in parentheses") { check_defaults(*build_cli()); }
 
 TEST_CASE("choices are parsed into enumerations") {
   const auto defaults = parsed_flags({});
