@@ -100,9 +100,9 @@ void run_bench_overlap(const BenchOverlapOptions& options) {
   const auto plan = plan_of(options);
   need_memory(plan);
   check_distinct_files({{"--json", options.bench.json}, {"--trace", options.trace}});
-  BenchReport report("overlap", options.bench, settings_of(plan));  // first: it has the guard against signals
   std::optional<AtomicFile> trace_file;
   if (options.trace) trace_file.emplace(*options.trace, options.bench.overwrite);
+  BenchReport report("overlap", options.bench, settings_of(plan));
   introduce(report, plan);
   Trace trace;
   OverlapRun run{.report = report, .plan = plan, .trace = trace_file ? &trace : nullptr};
