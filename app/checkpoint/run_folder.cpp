@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kRuns = "runs";
-constexpr const char* kLaunchFile = ".launch";
+constexpr const char* kLaunchFile = "launched_by";
 constexpr std::string_view kTemporary = ".lockstep-";
 constexpr std::string_view kStep = "step-";
 constexpr const char* kManifest = "manifest.json";

@@ -5,7 +5,7 @@
 //     train.log               run_files/run_log.h
 //     env.json                command, machine and versions of the first start
 //     config.toml             train --config of it repeats the run
-//     .launch                 whose restarts may go on here: World::launch
+//     launched_by             whose restarts may go on here: World::launch
 //     plots/                  run_files/run_plots.h
 //     checkpoints/
 //       step-00000235/        data/checkpoint.h, contents.h
