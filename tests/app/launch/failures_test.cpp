@@ -134,7 +134,8 @@ TEST_CASE(
 }
 
 TEST_CASE("where programs end with code 2 their output is kept") {
-  const Script script("echo \"reason of $RANK\"; exit 2\n");
+  const Script script("echo \"reason of $RANK\"; echo > \"$1/said.$RANK\"\n" + await_file("said.1") +
+                      "exit 2\n");
   const auto result = run_process(script.launch(2));
   CHECK(result.exit_code == 2);
   CHECK(read_file(kept_folder(script) / "process-1.log") == "reason of 1\n");
