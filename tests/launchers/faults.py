@@ -40,7 +40,7 @@ class Trial:
         self.trains = what == "train"
         self.timeout = TIMEOUT.get(self.fault, LONG_TIMEOUT)
         self.program = program
-        self.moment = rf"^epoch +{chance.randint(1, 3)}/\d+ \| step {chance.randint(1, 5)}/5 "
+        self.moment = rf"^epoch +{chance.randint(1, 3)}(/\d+)? \| step {chance.randint(1, 5)}/5 "
         self.words = [program, *endless_training(self.timeout)] if self.trains else [
             loop, self.fault, self.process, chance.randint(1, 300), chance.choice(["cpu", "cpux2"]), self.timeout]
         self.text = f"trial {number}: {self.starter}, {what}, {self.fault}, process {self.process} of {self.count}"
