@@ -85,7 +85,7 @@ std::string job_name(const LauncherVariables& variables, const std::vector<std::
 // torchrun's runs are all called "none" where the user gives no --rdzv-id. Then the folder of its logs, which
 // it makes anew, tells them apart, if it keeps any.
 std::string torchrun_launch(const LauncherVariables& variables) {
-  const auto run = variables.text("TORCHELASTIC_RUN_ID").value_or("none");
+  auto run = variables.text("TORCHELASTIC_RUN_ID").value_or("none");
   if (run != "none") return run;
   const auto file = variables.text("TORCHELASTIC_ERROR_FILE").value_or("");
   const auto attempt = file.rfind("/attempt_");

@@ -113,11 +113,13 @@ TEST_CASE("errors of all kinds are told with their exit codes") {
 }
 
 TEST_CASE("a process of another version is refused, whatever it says") {
-  const std::vector<std::pair<std::string, std::string>> cases = {
+  std::vector<std::pair<std::string, std::string>> cases = {
       {R"({"version": "lockstep 9", "value": 1})", "process 1 is lockstep 9, process 0 is lockstep "},
-      {R"({"version": ")" + version_text() + R"(", "commit": "0123456789", "value": 1})",
-       "process 1 is " + version_text() + " of commit 0123456789, process 0 is lockstep "},
       {"hello", "process 1 is unknown, process 0 is lockstep "}};
+  if (built_commit() != "unknown") {  // without git
+    cases.emplace_back(R"({"version": ")" + version_text() + R"(", "commit": "0123456789", "value": 1})",
+                       "process 1 is " + version_text() + " of commit 0123456789, process 0 is lockstep ");
+  }
   for (const auto& [text, what] : cases) {
     const auto all = outcomes(2, [&](int process, TrainWorld& world) {
       if (process == 1) world.process_group->gather(text);
