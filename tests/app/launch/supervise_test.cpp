@@ -104,14 +104,16 @@ TEST_CASE("where no peer has ended, the process that has lost it is named") {
 
 TEST_CASE("an error of usage is process 0's if it has the same one") {
   const LaunchLimits patient{.early = kNever, .blame = kNever, .grace = kNever};
-  const TempFolder folder;
-  LaunchSignals signals;
-  auto children = shells(
-      {"while [ ! -e \"$1/failed\" ]; do sleep .02; done; exit 2", "echo > \"$1/failed\"; exit 2", kHang},
-      folder, signals);
-  const auto both = supervise(children, signals, {.early = kNever, .blame = kNever});
-  REQUIRE(both.failure);
-  CHECK(both.failure->text == "process 0 ended with code 2");
+  {  // Processes of another LaunchSignals would have SIGTERM blocked.
+    const TempFolder folder;
+    LaunchSignals signals;
+    auto children = shells(
+        {"while [ ! -e \"$1/failed\" ]; do sleep .02; done; exit 2", "echo > \"$1/failed\"; exit 2", kHang},
+        folder, signals);
+    const auto both = supervise(children, signals, {.early = kNever, .blame = kNever});
+    REQUIRE(both.failure);
+    CHECK(both.failure->text == "process 0 ended with code 2");
+  }
 
   const auto other = supervised({"exit 0", kHang, "exit 2"}, patient);
   REQUIRE(other.failure);
