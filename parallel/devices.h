@@ -27,8 +27,8 @@ int visible_gpus();
 std::vector<torch::Device> parse_devices(std::string_view spec, int gpus = visible_gpus());
 
 // parse_devices() that also checks whether this program can compute on the devices: throws DeviceError for a
-// GPU that it has no kernels for, and with a CPU in the list UsageError
-// where the environment asks for kernels that this CPU cannot run (LOCKSTEP_CPU_CAPABILITY).
+// GPU that it has no kernels for, and UsageError for a CPU that cannot run the kernels that the environment
+// asks for (LOCKSTEP_CPU_CAPABILITY).
 std::vector<torch::Device> usable_devices(std::string_view spec);
 
 // The chapter's try_gpu: the i-th GPU, or the CPU if there is none.

@@ -6,8 +6,8 @@
   1000       a short spin, lockstep's default (GOMP_SPINCOUNT=1000)
   passive    asleep at once (OMP_WAIT_POLICY=passive)
 
-Each repetition runs every setting once, so that ratios compare runs of the same minute. The background load is shell loops that
-never sleep. Measure on a machine that does nothing else. Needs no Python package.
+Each repetition runs every setting once, so that ratios compare runs of the same minute. The background load is shell
+loops that never sleep. Measure on a machine that does nothing else. Needs no Python package.
 """
 import argparse
 import json

@@ -1,8 +1,9 @@
-// Counts in messages: "1 replica", "2 replicas", "60,000 images".
+// Counts in messages: "1 replica", "2 replicas", "60,000 images", "9,873 MB".
 #pragma once
 
 #include <fmt/format.h>
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,11 @@ inline std::string with_commas(int64_t number) {
     text += digits[i];
   }
   return text;
+}
+
+// "9,873 MB", of a million bytes each.
+inline std::string megabytes_text(int64_t bytes) {
+  return with_commas(std::llround(static_cast<double>(bytes) / 1e6)) + " MB";
 }
 
 // The count with its noun, whose plural must be formed with s.

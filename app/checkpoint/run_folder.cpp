@@ -25,7 +25,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* kRuns = "runs";
 constexpr const char* kLaunchFile = "launched_by";
-constexpr std::string_view kTemporary = ".lockstep-";
 constexpr std::string_view kStep = "step-";
 constexpr const char* kManifest = "manifest.json";
 
@@ -167,8 +166,8 @@ bool RunFolder::is_of_launch(const std::string& launch) const {
   std::error_code error;
   for (fs::recursive_directory_iterator entry(path_, error), end; !error && entry != end;
        entry.increment(error)) {
-    const bool temporary = entry->path().filename().native().starts_with(kTemporary);
-    if (!temporary && !fs::is_directory(entry->symlink_status(error))) return false;
+    if (!is_temporary(entry->path().filename()) && !fs::is_directory(entry->symlink_status(error)))
+      return false;
   }
   return !error || error == std::errc::no_such_file_or_directory;
 }

@@ -43,8 +43,6 @@ Member introduction(const TrainFlags& options, const World& place, Member files)
   auto member = member_with(lists);
   member["log_every"] = options.log_every;
   member["print_weights_hash"] = options.print_weights_hash;
-  member["save"] = options.save.has_value();
-  member["trace"] = options.trace.has_value();
   member["checkpoint_every"] = or_null(options.checkpoint_every);
   member["resume"] = options.resume.has_value();
   member["files"] = files;
@@ -74,10 +72,9 @@ void pin_to_share(const std::vector<Member>& members, size_t process) {
 
 // Process 0 writes the files. A flag that only another process has would have no effect.
 void refuse_files_of_others(const std::vector<Member>& members) {
-  for (const auto* flag : {"save", "metrics", "output", "trace", "checkpoint-every", "resume"}) {
+  for (const auto& [flag, first_has_it] : members.front().at("files").items()) {
     for (size_t process = 1; process < members.size(); ++process) {
-      const auto has = [flag](const Member& member) { return member.at("files").at(flag).get<bool>(); };
-      if (!has(members[process]) || has(members.front())) continue;
+      if (first_has_it.get<bool>() || !members[process].at("files").at(flag).get<bool>()) continue;
       throw UsageError(
           fmt::format("process {} has --{}, but process 0, which writes the files, does not have it", process,
                       flag),
@@ -87,16 +84,16 @@ void refuse_files_of_others(const std::vector<Member>& members) {
 }
 
 // Which output files process 0 has: their names are its own affair.
-std::optional<std::string> file_of_first(const Member& first, const char* flag) {
-  return first.at(flag).get<bool>() ? std::optional<std::string>("process 0's") : std::nullopt;
+std::optional<std::string> file_of_first(bool first_has_it) {
+  return first_has_it ? std::optional<std::string>("process 0's") : std::nullopt;
 }
 
 void follow(const Member& first, TrainFlags& options) {
   options.log_every = first.at("log_every").get<int64_t>();
   options.print_weights_hash = first.at("print_weights_hash").get<bool>();
-  options.save = file_of_first(first, "save");
-  options.trace = file_of_first(first, "trace");
-  options.resume = file_of_first(first, "resume");
+  options.save = file_of_first(first.at("files").at("save"));
+  options.trace = file_of_first(first.at("files").at("trace"));
+  options.resume = file_of_first(first.at("resume"));
   options.checkpoint_every.reset();
   if (const auto& every = first.at("checkpoint_every"); every.is_string()) {
     options.checkpoint_every = every.get<std::string>();

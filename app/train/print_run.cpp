@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <string>
 
 #include <lockstep/app/cli/help/version.h>
@@ -18,10 +17,6 @@ namespace {
 // The same in the log, where lines stay whole.
 std::string plan_text(const TrainPlan& plan, size_t width) {
   return fmt::format("{}\n{}\n", version_text(), describe(plan, width));
-}
-
-std::string whole_megabytes(int64_t bytes) {
-  return with_commas(std::llround(static_cast<double>(bytes) / 1e6)) + " MB";
 }
 
 }  // namespace
@@ -49,8 +44,8 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags&
   }
   tell(log, options.quiet,
        fmt::format("peak memory{}: {} resident ({} estimated)\n",
-                   plan.world.single_process() ? "" : " of process 0", whole_megabytes(report.peak_bytes),
-                   whole_megabytes(plan.memory_estimate)));
+                   plan.world.single_process() ? "" : " of process 0", megabytes_text(report.peak_bytes),
+                   megabytes_text(plan.memory_estimate)));
   if (report.weights_sha256) tell(log, unseen, fmt::format("weights sha256: {}\n", *report.weights_sha256));
   tell(log, unseen, closing_line(report, plan) + "\n");
 }

@@ -37,14 +37,13 @@ bool LauncherVariables::all_set(const std::vector<std::string>& names) const {
                    "start the process with the launcher, or unset these variables to train in one process");
 }
 
-int LauncherVariables::number(const std::string& name, int low, int high) const {
-  const auto* hint = name == "MASTER_PORT" ? "give all processes the same port"
-                                           : "leave the launcher's variables as it sets them";
+int LauncherVariables::number(const std::string& name, int low, int high, const char* hint) const {
   return number_of(name, environment_(name).value_or(""), low, high, hint);
 }
 
-std::optional<int> LauncherVariables::optional_number(const std::string& name, int low, int high) const {
-  return text(name) ? std::optional(number(name, low, high)) : std::nullopt;
+std::optional<int> LauncherVariables::optional_number(const std::string& name, int low, int high,
+                                                      const char* hint) const {
+  return text(name) ? std::optional(number(name, low, high, hint)) : std::nullopt;
 }
 
 }  // namespace lockstep

@@ -13,6 +13,8 @@ namespace lockstep {
 // hint: the error's.
 int number_of(const std::string& name, const std::string& text, int low, int high, const std::string& hint);
 
+inline constexpr const char* kAsTheLauncherSets = "leave the launcher's variables as it sets them";
+
 class LauncherVariables {
  public:
   // Keeps a reference to the environment. `launcher`: for messages.
@@ -27,9 +29,10 @@ class LauncherVariables {
   // number: with RANK="" each of several processes would train alone.
   bool all_set(const std::vector<std::string>& names) const;
 
-  // Both throw UsageError for what is no number from low to high.
-  int number(const std::string& name, int low, int high) const;
-  std::optional<int> optional_number(const std::string& name, int low, int high) const;
+  // Both throw UsageError with this hint for what is no number from low to high.
+  int number(const std::string& name, int low, int high, const char* hint = kAsTheLauncherSets) const;
+  std::optional<int> optional_number(const std::string& name, int low, int high,
+                                     const char* hint = kAsTheLauncherSets) const;
 
  private:
   const Environment& environment_;

@@ -38,7 +38,7 @@ void check_local_place(const World& world) {
   throw UsageError(
       fmt::format("{} gives this process local rank {} among {} processes of its host, in a world of {}",
                   world.launcher, place, count, world.processes),
-      "leave the launcher's variables as it sets them");
+      kAsTheLauncherSets);
 }
 
 // process, processes and, if the launcher tells them, the local ones.
@@ -55,7 +55,8 @@ World place_of(const LauncherVariables& variables, const std::string& rank, cons
 }
 
 uint16_t master_port(const LauncherVariables& variables, uint16_t otherwise) {
-  return static_cast<uint16_t>(variables.optional_number("MASTER_PORT", 1, 65535).value_or(otherwise));
+  const auto port = variables.optional_number("MASTER_PORT", 1, 65535, "give all processes the same port");
+  return static_cast<uint16_t>(port.value_or(otherwise));
 }
 
 // MASTER_ADDR and MASTER_PORT, which torchrun sets and a user of other launchers may set.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdio>
 #include <string>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -18,6 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::string_view kBeginning = ".lockstep-";
 constexpr const char* kEnding = ".tmp";
 
 // ".lockstep-HOST-", the prefix of all names on this host.
@@ -28,7 +30,7 @@ std::string name_prefix() {
   for (char& letter : name) {
     if (letter == '/') letter = '_';
   }
-  return fmt::format(".lockstep-{}-", name);
+  return fmt::format("{}{}-", kBeginning, name);
 }
 
 bool same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
@@ -91,6 +93,8 @@ TemporaryFile create_temporary_folder(const fs::path& folder) {
     return fd;
   });
 }
+
+bool is_temporary(const fs::path& name) { return name.native().starts_with(kBeginning); }
 
 void remove_stale_temporaries(const fs::path& folder) noexcept {
   try {

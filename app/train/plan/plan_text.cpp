@@ -2,7 +2,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cmath>
 #include <iterator>
 #include <vector>
 
@@ -210,8 +209,8 @@ std::string describe(const TrainPlan& plan, size_t width) {
   if (any_gpu(plan.trainer.devices) || plan.trainer.in_flight) row("steps", steps_text(plan));
   if (plan.has_batch_norm && plan.world_size() > 1) add_batch_norm_row(plan, row);
   if (plan.trainer.check_sync > 0) row("checks", checks_text(plan));
-  const auto estimate = std::llround(static_cast<double>(plan.memory_estimate) / 1e6);
-  row("memory", fmt::format("about {} MB resident at the peak (estimate)", with_commas(estimate)));
+  row("memory",
+      fmt::format("about {} resident at the peak (estimate)", megabytes_text(plan.memory_estimate)));
   return text;
 }
 
