@@ -107,7 +107,11 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   });
 }
 
+// One trainer of the process at a time: setting the generator's state back would change the numbers that
+// another one's models draw.
 void Trainer::build_models(const ModelFactory& factory) {
+  static std::mutex one_at_a_time;
+  const std::lock_guard alone(one_at_a_time);
   models_.push_back(factory());
   auto generator = at::detail::getDefaultCPUGenerator();
   torch::Tensor state;

@@ -9,11 +9,14 @@
 #include <limits>
 #include <mutex>
 #include <string_view>
+#include <thread>
+#include <vector>
 
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/support/threads.h>
 
 using namespace lockstep;
@@ -148,6 +151,30 @@ TEST_CASE("all replicas start from the first one's weights, and only its constru
     const auto weights = trainer.weights(rank);
     for (size_t i = 0; i < weights.size(); ++i) CHECK(weights[i].tensor.equal(first->parameters()[i]));
   }
+}
+
+TEST_CASE("trainers that several threads construct do not change each other's initial weights") {
+  std::atomic<int> building = 0, most = 0;
+  const ModelFactory watched = [&] {
+    most = std::max(most.load(), ++building);
+    std::this_thread::yield();
+    auto model = small_residual_factory()();  // draws from the process's generator
+    --building;
+    return model;
+  };
+  constexpr int kThreads = 4;
+  std::vector<std::vector<NamedTensor>> found(kThreads);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& weights : found) {
+      threads.emplace_back([&] {
+        for (int i = 0; i < 5; ++i) weights = make_trainer(watched, options_for(2)).weights();
+      });
+    }
+  }
+  CHECK(most == 1);
+  const auto expected = make_trainer(small_residual_factory(), options_for(1)).weights();
+  for (const auto& weights : found) CHECK(same_tensors(weights, expected));
 }
 
 TEST_CASE("an error in one replica ends the step on all, is thrown once, and leaves no thread behind") {
