@@ -71,6 +71,9 @@ struct JoinOptions {
   // Address or name on which this process listens. Empty: loopback if all processes are on one host, else the
   // interface that leads to the store.
   std::string listen = {};
+  // Whether the processes of one host that may run on the same cores divide them equally. The calling thread,
+  // and every thread that it starts from then on, is pinned to this process's share.
+  bool divide_cores = true;
 };
 
 // Connects to the other processes. Returns null for a world of one process. c10d protects nothing: use it in

@@ -12,6 +12,7 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
+#include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/cuda/stream.h>
@@ -95,6 +96,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   build_models(factory);
+  if (options_.process_group) require_same_model(*models_.front().module, *options_.process_group);
   open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it

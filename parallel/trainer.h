@@ -58,8 +58,8 @@ class Trainer {
   // Calls factory once per replica of this process, on the host. Torch's default generator afterwards is as
   // after one call, for any number of replicas. Trainers that several threads construct call their factories
   // one after another. All replicas start from rank 0's weights. Throws UsageError as
-  // TrainerOptions::validate() does, and what make_communicator() throws; with BnPolicy::kSync also as
-  // has_whole_batch_norms().
+  // TrainerOptions::validate() does, and in every process when the models of two processes differ; what
+  // make_communicator() throws; with BnPolicy::kSync also as has_whole_batch_norms().
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 

@@ -2,7 +2,7 @@
 //
 // The library throws these; only the program turns them into an exit code. what() is one sentence without a
 // full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
-// be empty. Neither names a flag of the program: the program adds its flags to hints.
+// be empty. Neither says how a user of the program gives a value: the program adds that to hints.
 #pragma once
 
 #include <stdexcept>

@@ -14,17 +14,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-std::string shown_value(const Json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
 Json value_of(const Json& fields, const std::string& key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
-}
-
-std::string setting_in_words(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
-  return key;
 }
 
 bool is_data(const Setting& setting) { return std::string_view(setting.name) == "train-data-hash"; }
@@ -35,9 +26,10 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
   if (setting.on_resume == OnResume::kRefusedUnnamed) {
     hint += fmt::format(", or change it from here on with --resume-anyway {}", setting.name);
   }
-  throw WeightsError(fmt::format("the checkpoint's run has {} {}, this one has {}",
-                                 setting_in_words(key_of(setting)), shown_value(saved), shown_value(planned)),
-                     hint);
+  throw WeightsError(
+      fmt::format("the checkpoint's run has {} {}, this one has {}", key_in_words(key_of(setting)),
+                  value_in_words(saved), value_in_words(planned)),
+      hint);
 }
 
 // Whether --resume-anyway, or the schedule, allows another value.
@@ -90,8 +82,8 @@ bool count_steps_anew(RunState& state, const Json& planned) {
     throw WeightsError(
         fmt::format(
             "the checkpoint is of step {} of epoch {}, batches of {} instead of {} begin with an epoch",
-            state.progress.step, state.progress.epoch, shown_value(value_of(planned, "batch_size")),
-            shown_value(value_of(state.plan, "batch_size"))),
+            state.progress.step, state.progress.epoch, value_in_words(value_of(planned, "batch_size")),
+            value_in_words(value_of(state.plan, "batch_size"))),
         "go on from a checkpoint at an epoch's end, which --checkpoint-every 1epoch writes");
   }
   state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
@@ -104,7 +96,7 @@ std::vector<std::string> other_bits(const RunState& state, const Json& planned) 
   const auto compare = [&](const std::string& key, const Json& before, const Json& now) {
     if (before == now) return;
     differences.push_back(
-        fmt::format("{} {} instead of {}", setting_in_words(key), shown_value(now), shown_value(before)));
+        fmt::format("{} {} instead of {}", key_in_words(key), value_in_words(now), value_in_words(before)));
   };
   const bool invariant = value_of(planned, "invariant") == true;  // the same bits on any number of replicas
   // The rows of each replica.

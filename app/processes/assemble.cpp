@@ -6,12 +6,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
-#include <numeric>
 #include <optional>
 #include <utility>
 
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/world/host_names.h>
@@ -57,19 +57,6 @@ size_t most_replicas(const Member& member) {
   return most;
 }
 
-void pin_to_share(const std::vector<Member>& members, size_t process) {
-  const auto& own = members[process];
-  std::vector<size_t> replicas;  // of the processes on the same cores
-  size_t place = 0;
-  for (size_t i = 0; i < members.size(); ++i) {
-    if (members[i].at("machine") != own.at("machine") || members[i].at("cores") != own.at("cores")) continue;
-    if (i == process) place = replicas.size();
-    replicas.push_back(most_replicas(members[i]));
-  }
-  if (replicas.size() == 1) return;
-  pin_to_cores(share_of_cores(own.at("cores").get<std::vector<int>>(), replicas, place));
-}
-
 // Process 0 writes the files. A flag that only another process has would have no effect.
 void refuse_files_of_others(const std::vector<Member>& members) {
   for (const auto& [flag, first_has_it] : members.front().at("files").items()) {
@@ -105,16 +92,6 @@ void follow(const Member& first, TrainFlags& options) {
   if (!options.lr && !first.at("lr").is_null()) options.lr = first.at("lr");
 }
 
-std::string shown(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
-}
-
-// The field as words: "batch size".
-std::string in_words(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
-  return key;
-}
-
 }  // namespace
 
 Member member_with(std::span<const std::vector<torch::Device>> lists) {
@@ -134,7 +111,12 @@ std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>&
     member["cores"] = allowed_cores();
     return member;
   });
-  pin_to_share(members, static_cast<size_t>(world.place.process));
+  std::vector<CoreUser> users;
+  for (const auto& member : members) {
+    users.push_back(
+        {.machine = member.at("machine"), .cores = member.at("cores"), .replicas = most_replicas(member)});
+  }
+  pin_to_share(users, static_cast<size_t>(world.place.process));
   return members;
 }
 
@@ -166,7 +148,7 @@ void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings, 
       const auto& other = settings[process].at(key);
       if (other == first) continue;
       throw UsageError(fmt::format("process {} {} with {} {}, process 0 with {}", process, verb,
-                                   in_words(key), shown(other), shown(first)),
+                                   key_in_words(key), value_in_words(other), value_in_words(first)),
                        "give all processes the same flags and the same data");
     }
   }
@@ -175,16 +157,6 @@ void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings, 
 std::string local_spec(const std::string& spec, const World& place, int gpus) {
   if (spec != "auto" || gpus == 0) return spec;
   return fmt::format("cuda:{}", place.local_process % gpus);
-}
-
-std::vector<int> share_of_cores(const std::vector<int>& cores, std::span<const size_t> replicas, size_t own) {
-  const auto before =
-      std::accumulate(replicas.begin(), replicas.begin() + static_cast<std::ptrdiff_t>(own), size_t{0});
-  const auto all = std::accumulate(replicas.begin(), replicas.end(), size_t{0});
-  const auto begin = cores.size() * before / all;
-  const auto end = std::max(begin + 1, cores.size() * (before + replicas[own]) / all);
-  return {cores.begin() + static_cast<std::ptrdiff_t>(begin),
-          cores.begin() + static_cast<std::ptrdiff_t>(end)};
 }
 
 }  // namespace lockstep

@@ -43,8 +43,4 @@ void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings,
 // Returns the device list of a process. `auto` with GPUs becomes cuda:N, N = local process modulo gpus.
 std::string local_spec(const std::string& spec, const World& place, int gpus);
 
-// Divides cores among processes by their number of replicas. Returns those of process `own`: at least one,
-// and none of another process if there is a core for each replica.
-std::vector<int> share_of_cores(const std::vector<int>& cores, std::span<const size_t> replicas, size_t own);
-
 }  // namespace lockstep

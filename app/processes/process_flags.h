@@ -13,7 +13,7 @@ class App;
 namespace lockstep {
 
 struct ProcessFlags {
-  WorldFlags world = {};
+  GivenWorld world = {};
   int timeout = 300;  // seconds
   std::string listen = {};
 };

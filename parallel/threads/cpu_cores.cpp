@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <numeric>
 #include <thread>
 
 namespace lockstep {
@@ -28,6 +29,27 @@ std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, i
   if (static_cast<size_t>(workers) * static_cast<size_t>(threads) > allowed.size()) return allowed;
   const auto begin = allowed.begin() + static_cast<std::ptrdiff_t>(worker) * threads;
   return {begin, begin + threads};
+}
+
+std::vector<int> share_of_cores(const std::vector<int>& cores, std::span<const size_t> replicas, size_t own) {
+  const auto before =
+      std::accumulate(replicas.begin(), replicas.begin() + static_cast<std::ptrdiff_t>(own), size_t{0});
+  const auto all = std::accumulate(replicas.begin(), replicas.end(), size_t{0});
+  const auto begin = cores.size() * before / all;
+  const auto end = std::max(begin + 1, cores.size() * (before + replicas[own]) / all);
+  return {cores.begin() + static_cast<std::ptrdiff_t>(begin),
+          cores.begin() + static_cast<std::ptrdiff_t>(end)};
+}
+
+void pin_to_share(const std::vector<CoreUser>& users, size_t own) {
+  std::vector<size_t> replicas;  // of the processes on the same cores
+  size_t place = 0;
+  for (size_t i = 0; i < users.size(); ++i) {
+    if (users[i].machine != users[own].machine || users[i].cores != users[own].cores) continue;
+    if (i == own) place = replicas.size();
+    replicas.push_back(users[i].replicas);
+  }
+  if (replicas.size() > 1) pin_to_cores(share_of_cores(users[own].cores, replicas, place));
 }
 
 int default_threads(int replicas) { return std::max(1, static_cast<int>(allowed_cores().size()) / replicas); }

@@ -20,6 +20,6 @@ bool host_resolves(const std::string& name);
 bool is_own_address(const std::string& address);
 
 // find_world() with another resolver.
-World find_world(const WorldFlags& flags, const Environment& environment, const HostResolves& resolves);
+World find_world(const GivenWorld& given, const Environment& environment, const HostResolves& resolves);
 
 }  // namespace lockstep

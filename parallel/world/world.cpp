@@ -226,28 +226,28 @@ Environment with_master(const Environment& environment, const Master& master) {
       };
 }
 
-World by_flags(const WorldFlags& flags, const Environment& environment) {
-  if ((flags.rank || flags.world_size) && environment(kLauncherVariable) &&
+World by_hand(const GivenWorld& given, const Environment& environment) {
+  if ((given.rank || given.world_size) && environment(kLauncherVariable) &&
       environment("WORLD_SIZE") != "1") {
     throw UsageError(fmt::format("the {} is given, but lockstep launch has started this process and gives it",
-                                 flags.rank ? "rank" : "world size"),
+                                 given.rank ? "rank" : "world size"),
                      "leave out the rank, the world size and the master");
   }
-  std::vector<std::string> given, missing;
-  (flags.rank ? given : missing).push_back("rank");
-  (flags.world_size ? given : missing).push_back("world size");
-  (flags.master ? given : missing).push_back("master");
+  std::vector<std::string> named, missing;
+  (given.rank ? named : missing).push_back("rank");
+  (given.world_size ? named : missing).push_back("world size");
+  (given.master ? named : missing).push_back("master");
   if (!missing.empty()) {
     throw UsageError(
-        fmt::format("{} given, but {} missing", fmt::join(given, " and "), fmt::join(missing, " and ")),
+        fmt::format("{} given, but {} missing", fmt::join(named, " and "), fmt::join(missing, " and ")),
         "give the rank, the world size and the master together, or use a launcher");
   }
-  const auto master = read_master(*flags.master);
+  const auto master = read_master(*given.master);
   const auto number = [](const char* name, int value, int low, const char* hint) {
     return number_of(name, std::to_string(value), low, kMostProcesses, hint);
   };
-  World world{.process = number("the rank", *flags.rank, 0, "ranks count from 0"),
-              .processes = number("the world size", *flags.world_size, 1, "it is the number of processes"),
+  World world{.process = number("the rank", *given.rank, 0, "ranks count from 0"),
+              .processes = number("the world size", *given.world_size, 1, "it is the number of processes"),
               .local_processes = 0,
               .master_host = master.host,
               .master_port = master.port};
@@ -272,13 +272,13 @@ Environment process_environment() {
   };
 }
 
-World find_world(const WorldFlags& flags, const Environment& environment, const HostResolves& resolves) {
+World find_world(const GivenWorld& given, const Environment& environment, const HostResolves& resolves) {
   std::optional<World> world;
-  if (!flags.rank && !flags.world_size) {
-    world = by_launcher(flags.master ? with_master(environment, read_master(*flags.master)) : environment,
+  if (!given.rank && !given.world_size) {
+    world = by_launcher(given.master ? with_master(environment, read_master(*given.master)) : environment,
                         resolves);
   }
-  if (!world && (flags.rank || flags.world_size || flags.master)) world = by_flags(flags, environment);
+  if (!world && (given.rank || given.world_size || given.master)) world = by_hand(given, environment);
   if (world && world->processes == 1) {
     return {.launch = world->launch,
             .restart = world->restart,
@@ -288,8 +288,8 @@ World find_world(const WorldFlags& flags, const Environment& environment, const 
   return world.value_or(World{});
 }
 
-World find_world(const WorldFlags& flags, const Environment& environment) {
-  return find_world(flags, environment, host_resolves);
+World find_world(const GivenWorld& given, const Environment& environment) {
+  return find_world(given, environment, host_resolves);
 }
 
 }  // namespace lockstep

@@ -1,7 +1,7 @@
 // Which processes train together, and which of them this one is.
 //
 // A launcher (torchrun, mpirun, srun, lockstep launch) starts the processes and tells each its place in
-// environment variables; without one, three flags do. find_world() reads both, and nothing else does.
+// environment variables; without one, the caller names it. find_world() reads both, and nothing else does.
 #pragma once
 
 #include <cstdint>
@@ -30,8 +30,8 @@ struct World {
       {};  // who started the processes, for messages: "torchrun", "Open MPI"; empty: nobody
 };
 
-// The place that a user gives by hand: all three or none. They count processes, not replicas.
-struct WorldFlags {
+// The place that a caller names: all three or none. They count processes, not replicas.
+struct GivenWorld {
   std::optional<int> rank = {};
   std::optional<int> world_size = {};
   std::optional<std::string> master = {};  // HOST:PORT of the store; alone it overrides the launcher's
@@ -41,12 +41,12 @@ struct WorldFlags {
 using Environment = std::function<std::optional<std::string>(const std::string& name)>;
 Environment process_environment();
 
-// Finds the world: by flags, else by torchrun's variables, else by Open MPI's, MPICH's (PMI), SLURM's; else
+// Finds the world: by `given`, else by torchrun's variables, else by Open MPI's, MPICH's (PMI), SLURM's; else
 // this process is alone. SLURM's count only inside a job step (srun), since a batch script has them, too.
 // MASTER_ADDR and MASTER_PORT may name the place for every launcher. An empty variable counts as not set, but
 // is an error for the rank and the size. Throws UsageError for half an environment (names what is set and
 // what is missing), for a number that is none, for a rank outside the world or its host, and where several
 // hosts have no address to meet at (the hint names master).
-World find_world(const WorldFlags& flags = {}, const Environment& environment = process_environment());
+World find_world(const GivenWorld& given = {}, const Environment& environment = process_environment());
 
 }  // namespace lockstep

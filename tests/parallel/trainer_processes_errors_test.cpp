@@ -1,10 +1,14 @@
 // The Trainer in several processes: evaluations, sums, refusals and errors.
+#include <torch/nn/modules/container/sequential.h>
+#include <torch/nn/modules/linear.h>
+
 #include <lockstep/tests/catch.h>
 #include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
 
+#include <lockstep/models/lenet.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/training/layouts.h>
@@ -47,6 +51,38 @@ TEST_CASE("evaluation gives the same bits in every process and on any layout") {
     INFO(rows << " rows, " << text_of(layout));
     for (const auto& found : in_processes(layout, {}, evaluated)) check_same_evaluation(found, alone);
   }
+}
+
+TEST_CASE("processes with different models are refused, the same in each, with both tensors") {
+  const auto error_of = [](const ModelFactory& first, const ModelFactory& other) {
+    const auto errors = in_processes({1, 2, 1}, {}, [&](int process, const TrainerOptions& own) {
+      const auto rows = source(std::make_shared<RowSource>(8));
+      try {
+        Trainer trainer(process == 2 ? other : first, rows, rows, own);
+      } catch (const UsageError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    });
+    CHECK(errors[1] == errors[0]);
+    CHECK(errors[2] == errors[0]);
+    return errors[0];
+  };
+  const auto lenet = [](torch::ScalarType dtype) { return model_factory<LeNetImpl>(uint64_t{0}, dtype); };
+  CHECK(error_of(lenet(torch::kFloat32), lenet(torch::kFloat32)).empty());
+  CHECK(error_of(lenet(torch::kFloat32), lenet(torch::kFloat64)) ==
+        "the model of process 2 has W1 [20, 1, 3, 3] Double where that of process 0 has W1 [20, 1, 3, 3] "
+        "Float");
+  const auto layers = [](int64_t count) {
+    return [count] {
+      torch::nn::Sequential module;
+      for (int64_t i = 0; i < count; ++i) module->push_back(torch::nn::Linear(2 + i, 3));
+      return Model{module.ptr(), [](const Inputs&) { return Outcome{}; }};
+    };
+  };
+  CHECK(error_of(layers(2), layers(1)) ==
+        "the model of process 2 has no more than 2 parameters and buffers where that of process 0 has "
+        "1.weight [3, 3] Float");
 }
 
 TEST_CASE("the progress of an evaluation counts the rows of its own process") {

@@ -25,6 +25,15 @@ std::string key_of(const Setting& setting) {
   return key;
 }
 
+std::string key_in_words(std::string key) {
+  std::replace(key.begin(), key.end(), '_', ' ');
+  return key;
+}
+
+std::string value_in_words(const nlohmann::ordered_json& value) {
+  return value.is_string() ? value.get<std::string>() : value.dump();
+}
+
 void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags) {
   for (const auto& setting : all_settings()) {
     if (!(setting.of & command_is)) continue;

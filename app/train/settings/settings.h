@@ -18,6 +18,10 @@ const std::vector<Setting>& all_settings();
 // The setting's name in JSON.
 std::string key_of(const Setting& setting);
 
+// For messages: a key ("batch size") and a value as words.
+std::string key_in_words(std::string key);
+std::string value_in_words(const nlohmann::ordered_json& value);
+
 // Adds the flags that this command has, each below its heading of the help. command_is: kTrain, kBench or
 // kSweep. flags: outlive the command.
 void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags);

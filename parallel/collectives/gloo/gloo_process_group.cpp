@@ -75,6 +75,7 @@ GlooProcessGroup::GlooProcessGroup(World world, const JoinOptions& options, Whol
       whole_(std::move(whole)) {
   presences_ = call_roll(store_, world_, own_presence(world_), timeout_);
   count_local_processes(world_, presences_);
+  if (options_.divide_cores) divide_cores(world_, presences_);
   watch_ = whole_.watch ? whole_.watch : watch();
   watch_->add(whole_.part + "store", gathered_, ChannelKind::kStore);
 }

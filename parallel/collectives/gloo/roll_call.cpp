@@ -1,6 +1,7 @@
 #include <lockstep/parallel/collectives/gloo/roll_call.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
@@ -40,7 +42,8 @@ std::string boot_id() {
 }
 
 std::string to_lines(const Presence& presence) {
-  return fmt::format("{}\n{}\n{}\n{}\n", presence.host, presence.machine, presence.pid, presence.address);
+  return fmt::format("{}\n{}\n{}\n{}\n{}\n", presence.host, presence.machine, presence.pid, presence.address,
+                     fmt::join(presence.cores, " "));
 }
 
 Presence from_lines(const std::string& text) {
@@ -52,6 +55,7 @@ Presence from_lines(const std::string& text) {
   std::getline(in, pid);
   std::getline(in, presence.address);
   presence.pid = std::stoi(pid);
+  for (int core = 0; in >> core;) presence.cores.push_back(core);
   return presence;
 }
 
@@ -122,7 +126,8 @@ Presence own_presence(const World& world) {
   return {.host = own_host_name(),
           .machine = fmt::format("{} {} {}", own_host_name(), boot_id(), network_namespace()),
           .pid = ::getpid(),
-          .address = address_towards(world.master_host, world.master_port)};
+          .address = address_towards(world.master_host, world.master_port),
+          .cores = allowed_cores()};
 }
 
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
@@ -133,6 +138,12 @@ std::vector<Presence> call_roll(const ProcessStore& store, const World& world, c
   std::vector<Presence> all;
   for (const auto& text : store.get(roll_keys(world))) all.push_back(from_lines(text));
   return all;
+}
+
+void divide_cores(const World& world, const std::vector<Presence>& all) {
+  std::vector<CoreUser> users;
+  for (const auto& one : all) users.push_back({.machine = one.machine, .cores = one.cores});
+  pin_to_share(users, static_cast<size_t>(world.process));
 }
 
 bool on_one_host(const std::vector<Presence>& all) {

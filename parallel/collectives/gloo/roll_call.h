@@ -14,7 +14,8 @@ struct Presence {
   std::string host = {};     // name, for messages
   std::string machine = {};  // equal if two processes have the same loopback interface
   int pid = 0;
-  std::string address = {};  // of the interface that leads to the store; empty if there is none
+  std::string address = {};     // of the interface that leads to the store; empty if there is none
+  std::vector<int> cores = {};  // on which it may run
 };
 
 Presence own_presence(const World& world);
@@ -24,6 +25,9 @@ Presence own_presence(const World& world);
 // some do not come within the timeout, which it names.
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
                                 std::chrono::milliseconds timeout);
+
+// Pins the calling thread to its share of the cores that processes of its host have in common.
+void divide_cores(const World& world, const std::vector<Presence>& all);
 
 bool on_one_host(const std::vector<Presence>& all);
 

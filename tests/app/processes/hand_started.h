@@ -19,19 +19,31 @@
 
 namespace lockstep::testing {
 
-// A port of the loopback interface on which nothing listens.
-inline uint16_t free_port() {
-  const detail::Fd socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof address;
-  auto* generic = reinterpret_cast<sockaddr*>(&address);
-  if (::bind(socket.get(), generic, size) != 0 || ::getsockname(socket.get(), generic, &size) != 0) {
-    throw std::runtime_error("no port is free");
+// Listens on a port of the loopback interface, and answers nobody.
+class Listener {
+ public:
+  Listener() : socket_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(socket_.get(), generic, size) != 0 || ::listen(socket_.get(), 1) != 0 ||
+        ::getsockname(socket_.get(), generic, &size) != 0) {
+      throw std::runtime_error("no port is free");
+    }
+    port_ = ntohs(address.sin_port);
   }
-  return ntohs(address.sin_port);
-}
+
+  uint16_t port() const { return port_; }
+
+ private:
+  const detail::Fd socket_;
+  uint16_t port_ = 0;
+};
+
+// A port of the loopback interface on which nothing listens.
+inline uint16_t free_port() { return Listener().port(); }
 
 // The flags of process `rank` of `size`.
 inline Words place_flags(int rank, int size, uint16_t port) {

@@ -239,6 +239,17 @@ TEST_CASE("a place that does not exist, and a master that does not answer, are r
   const auto unreachable = refusal(train(place_flags(1, 2, port) + Words{"--timeout", "1"}), 5);
   CHECK_THAT(unreachable, ContainsSubstring("error: process 1: ") && ContainsSubstring("127.0.0.1") &&
                               ContainsSubstring(std::to_string(port)));
+  const auto unknown = refusal(
+      train({"--rank", "1", "--world-size", "2", "--master", "no-such-host.invalid:29500", "--timeout", "1"}),
+      5);
+  CHECK_THAT(unknown, ContainsSubstring("error: process 1: ") && ContainsSubstring("no-such-host.invalid"));
+}
+
+TEST_CASE("a port on which another program listens is refused") {
+  const Listener other;
+  const auto refused = refusal(train(place_flags(0, 2, other.port())), 5);
+  CHECK_THAT(refused, ContainsSubstring("error: process 0: ") && ContainsSubstring("ddress already in use") &&
+                          ContainsSubstring(std::to_string(other.port())));
 }
 
 // Of the two processes 1 the later one is refused. When it comes so late that the run is over, nobody answers

@@ -1,4 +1,4 @@
-// Who has which ranks, cores and GPUs in a run of several processes, its plan, and who sums between them.
+// Who has which ranks and GPUs in a run of several processes, its plan, and who sums between them.
 #include <lockstep/tests/catch.h>
 
 #include <cstddef>
@@ -55,20 +55,6 @@ TEST_CASE("ranks are counted over the processes in order, and messages tell both
   CHECK(unknown.name() == "process 2");
   CHECK(TrainWorld{}.single_process());
   CHECK(TrainWorld{}.leads());
-}
-
-TEST_CASE("processes divide the cores by their replicas, and each gets one at least") {
-  using Cores = std::vector<int>;
-  const Cores cores = {2, 3, 5, 7, 8};
-  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 0) == Cores{2, 3});
-  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 1) == Cores{5, 7, 8});
-  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 0) == Cores{2, 3, 5});
-  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 1) == Cores{7, 8});
-  for (size_t own = 0; own < 7; ++own) {
-    const std::vector<size_t> replicas(7, 1);
-    CHECK(share_of_cores({4, 6}, replicas, own) == Cores{own < 4 ? 4 : 6});
-  }
-  CHECK(share_of_cores({9}, std::vector<size_t>{4, 2}, 1) == Cores{9});
 }
 
 TEST_CASE("auto is another GPU for each process of a host") {

@@ -2,6 +2,7 @@
 
 #include <lockstep/tests/catch.h>
 #include <thread>
+#include <vector>
 
 #include <lockstep/parallel/threads/cpu_cores.h>
 
@@ -31,4 +32,36 @@ TEST_CASE("pin_to_cores pins the calling thread only") {
   }).join();
   CHECK(seen == std::vector<int>{allowed.back()});
   CHECK(allowed_cores() == allowed);  // this thread is not pinned
+}
+
+TEST_CASE("processes divide the cores by their replicas, and each gets one at least") {
+  using Cores = std::vector<int>;
+  const Cores cores = {2, 3, 5, 7, 8};
+  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 0) == Cores{2, 3});
+  CHECK(share_of_cores(cores, std::vector<size_t>{1, 1}, 1) == Cores{5, 7, 8});
+  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 0) == Cores{2, 3, 5});
+  CHECK(share_of_cores(cores, std::vector<size_t>{3, 1}, 1) == Cores{7, 8});
+  for (size_t own = 0; own < 7; ++own) {
+    const std::vector<size_t> replicas(7, 1);
+    CHECK(share_of_cores({4, 6}, replicas, own) == Cores{own < 4 ? 4 : 6});
+  }
+  CHECK(share_of_cores({9}, std::vector<size_t>{4, 2}, 1) == Cores{9});
+}
+
+TEST_CASE("only processes of one machine that have the same cores divide them") {
+  const auto allowed = allowed_cores();
+  const auto cores_of = [&](const std::vector<CoreUser>& users, size_t own) {
+    std::vector<int> found;
+    std::thread([&] {
+      pin_to_share(users, own);
+      found = allowed_cores();
+    }).join();
+    return found;
+  };
+  const CoreUser here{.machine = "a", .cores = allowed}, there{.machine = "b", .cores = allowed};
+  CHECK(cores_of({here}, 0) == allowed);
+  CHECK(cores_of({here, there}, 0) == allowed);
+  CHECK(cores_of({here, {.machine = "a", .cores = {allowed.back() + 1}}}, 0) == allowed);
+  const std::vector<size_t> replicas = {1, 1};
+  CHECK(cores_of({here, there, here}, 2) == share_of_cores(allowed, replicas, 1));
 }

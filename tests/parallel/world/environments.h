@@ -55,7 +55,7 @@ inline Variables without(Variables variables, const std::string& name) {
 inline bool all_resolve(const std::string&) { return true; }
 inline bool none_resolve(const std::string&) { return false; }
 
-inline World world_in(const Variables& variables, const WorldFlags& flags = {},
+inline World world_in(const Variables& variables, const GivenWorld& flags = {},
                       const HostResolves& resolves = all_resolve) {
   return find_world(flags, environment_of(variables), resolves);
 }
@@ -71,7 +71,7 @@ std::string refusal_by(const Call& call) {
   return {};
 }
 
-inline std::string refusal(const Variables& variables, const WorldFlags& flags = {},
+inline std::string refusal(const Variables& variables, const GivenWorld& flags = {},
                            const HostResolves& resolves = all_resolve) {
   return refusal_by([&] { world_in(variables, flags, resolves); });
 }
@@ -130,7 +130,7 @@ inline Variables slurm_on_one_host() {
 }
 
 // Started by hand: process 1 of 2.
-inline WorldFlags hand_flags() { return {.rank = 1, .world_size = 2, .master = "10.0.0.1:29600"}; }
+inline GivenWorld hand_flags() { return {.rank = 1, .world_size = 2, .master = "10.0.0.1:29600"}; }
 
 }  // namespace testing
 }  // namespace lockstep

@@ -123,7 +123,7 @@ TEST_CASE("the master alone overrides a launcher's, and process 0 serves it") {
 }
 
 TEST_CASE("the master is what the hints of launchers without one ask for") {
-  const WorldFlags flags{.master = "a:29600"};
+  const GivenWorld flags{.master = "a:29600"};
   CHECK(world_in(without(torchrun_variables(), "MASTER_ADDR"), flags).master_host == "a");
   CHECK(world_in(with(mpich_variables(), {{"MPI_LOCALNRANKS", "1"}, {"MPI_LOCALRANKID", "0"}}), flags)
             .master_host == "a");

@@ -4,6 +4,7 @@
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/store_server.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
 using namespace lockstep;
@@ -26,6 +27,24 @@ std::string text_of(int process, int round) {
 }  // namespace
 
 TEST_CASE("a process alone joins nobody") { CHECK(join_process_group(World{}) == nullptr); }
+
+TEST_CASE("processes of one host divide the cores, unless they are asked not to") {
+  using Cores = std::vector<std::vector<int>>;
+  const auto all = allowed_cores();
+  const auto found = [&](bool divide) {
+    Cores cores(2);
+    auto options = within(60'000);
+    options.divide_cores = divide;
+    run_joined(
+        2, [&](int process, ProcessGroup&) { cores[static_cast<size_t>(process)] = allowed_cores(); },
+        options);
+    return cores;
+  };
+  const std::vector<size_t> replicas = {1, 1};
+  CHECK(found(true) == Cores{share_of_cores(all, replicas, 0), share_of_cores(all, replicas, 1)});
+  CHECK(found(false) == Cores{all, all});
+  CHECK(allowed_cores() == all);  // only the threads that joined are pinned
+}
 
 TEST_CASE("every process gets the texts of all, again and again") {
   for (const int count : {2, 3}) {
