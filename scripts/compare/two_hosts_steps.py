@@ -16,21 +16,13 @@ from compare_cases import on_core
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/launchers"))
 from processes import fail, run_test, skip  # noqa: E402
-from two_hosts import FIRST, SECOND, Hosts, as_first_host, call  # noqa: E402
+from two_hosts import FIRST, SECOND, Hosts, as_first_host  # noqa: E402
 
 CASES = {"bucketed": ["--sync", "bucketed"],
          "overlapped": ["--sync", "overlapped"],
          "overlapped, bf16": ["--sync", "overlapped", "--compress", "bf16"]}
 PATIENCE = 600  # seconds
 STEPS = 8  # of a training
-
-
-def slow_down(hosts, rate):
-    for place in ([], hosts.inside_second):
-        made = call(*place, "tc", "qdisc", "add", "dev", "cable", "root", "tbf", "rate", rate, "burst", "256kb",
-                    "latency", "50ms")
-        if made.returncode != 0:
-            skip(f"the cable's rate cannot be set: {made.stderr.strip()}")
 
 
 def run(hosts, args, words, report):
@@ -76,7 +68,8 @@ def compare(scratch, args):
     hosts = Hosts()
     report = scratch / "report.json"
     try:
-        slow_down(hosts, args.rate)
+        if problem := hosts.slow_down(args.rate):
+            skip(f"the cable's rate cannot be set: {problem}")
         times = {name: [] for name in CASES}
         for _ in range(args.repeat):
             for name, flags in CASES.items():

@@ -1,6 +1,6 @@
-"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL: the examples, as they are, in two processes that lockstep launch or
-torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it prints alone: the means
-and counts of all rows."""
+"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL: the examples, as they are, alone and in two processes that lockstep
+launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it prints alone:
+the means and counts of all rows."""
 
 import os
 import sys
@@ -16,13 +16,17 @@ def in_two_processes(launcher, program, example, devices):
                     example, devices]).end()
 
 
+def check_loop(out, replicas):
+    once(out, rf"^rank 0's share of the last loss: .* on {replicas} replicas$")
+    if out.count("\n") != 1:
+        fail(f"own_loop has printed more than one line:\n{out}")
+
+
 def examples(_, launcher, program, own_loop, own_model):
     own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
+    check_loop(Running([own_loop]).end(), 2)
     for devices, replicas in (("cpu", 2), ("cpux2", 4))[:1 if launcher == "torchrun" else 2]:
-        out = in_two_processes(launcher, program, own_loop, devices)
-        once(out, rf"^rank 0's share of the last loss: .* on {replicas} replicas$")
-        if out.count("\n") != 1:
-            fail(f"own_loop has printed more than one line:\n{out}")
+        check_loop(in_two_processes(launcher, program, own_loop, devices), replicas)
     alone, out = Running([own_model, "cpux2"]).end(), in_two_processes(launcher, program, own_model, "cpu")
     once(alone, r"^accuracy .* on 2 replicas$")
     if out != alone:

@@ -1,33 +1,53 @@
 """faults.py PROGRAM LOOP [TRIALS] [SEED]: in each trial one of two to four processes fails in the middle of a run.
 Every other one must name it and leave with code 10: within 5 seconds of its end, or of the timeout if it was stopped.
-Then nothing may be left running. PROGRAM trains and is killed or stopped from outside; LOOP (faulty_loop.cpp) fails by
-itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the environment overrides TRIALS."""
+Then no process, port or shared memory may be left. PROGRAM trains and is killed or stopped from outside; LOOP
+(faulty_loop.cpp) fails by itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the
+environment overrides TRIALS."""
 
 import os
 import pathlib
 import random
 import re
+import select
 import signal
+import socket
 import sys
 import time
 
 from listeners import check_listeners
-from processes import PATIENCE, Running, fail, free_port, marked, none_left, run_test, started, until
-from training import endless_training
+from processes import PATIENCE, Running, fail, free_port, marked, none_left, run_test, started, until, variable_of
+from training import endless_training, silent
 
 TIMEOUT = {"stop": 8}  # seconds by fault; processes must also start within this time of each other
 LONG_TIMEOUT = 60  # where it does not matter
 ENDED_WITHIN = 5  # seconds after a process has ended, or after the timeout
-LAUNCH_ENDS_WITHIN = 15  # it waits for others that have lost one, and from SIGTERM to SIGKILL
-SILENT = r"process {process} of {count} \([^()]*pid {pid}\) does not answer(, nor does the store that it serves)?: "
-BLAMED = {"error": r"process {process} failed first: the fault of process {process}",
-          "leave": r"process {process} of {count} \([^()]*pid {pid}\) left before the others"}
+LAUNCH_ENDS_WITHIN = 10  # seconds after the first end of a process
+SHARED_MEMORY = re.compile(r"torch_|nccl-")  # names of files of torch and NCCL
+BLAMED = {"error": r"process {0} failed first: the fault of process {0}".format,
+          "leave": r"process {} of {} \([^()]*pid {}\) left before the others".format}
 # How they are started, what runs, how it fails: in turns.
-TRIALS = [*[("by hand", "train", "kill")] * 4, ("by hand", "train", "stop"),
+TRIALS = [*[("by hand", "train", "kill")] * 3, ("by hand", "train", "stop"),
           *[("launch", "train", "kill")] * 3, ("launch", "train", "stop"),
-          *[("by hand", "loop", "error")] * 3, *[("by hand", "loop", "exit")] * 2, ("by hand", "loop", "kill"),
+          *[("by hand", "loop", "error")] * 2, *[("by hand", "loop", "exit")] * 2, ("by hand", "loop", "kill"),
           ("by hand", "loop", "stop"), ("by hand", "loop", "leave"),
-          *[("launch", "loop", "error")] * 2, ("launch", "loop", "exit")]
+          *[("launch", "loop", "error")] * 2, ("launch", "loop", "exit"), ("launch", "loop", "kill"),
+          ("launch", "loop", "stop")]
+
+
+class Watched:
+    """A process that this test has not started itself."""
+
+    def __init__(self, pid):
+        self.pid, self.handle, self.port = pid, os.pidfd_open(pid), int(variable_of(pid, "MASTER_PORT"))
+
+    def must_end(self, latest):
+        """Waits until it has ended. Returns when that was."""
+        if not select.select([self.handle], [], [], max(0, latest - time.monotonic()))[0]:
+            fail(f"process {self.pid} still runs")
+        return time.monotonic()
+
+    def close(self):
+        os.close(self.handle)
 
 
 class Trial:
@@ -39,6 +59,7 @@ class Trial:
         self.process = 0 if number % 3 == 0 else chance.randrange(self.count)
         self.trains = what == "train"
         self.timeout = TIMEOUT.get(self.fault, LONG_TIMEOUT)
+        self.limit = ENDED_WITHIN + TIMEOUT.get(self.fault, 0)
         self.program = program
         self.moment = rf"^epoch +{chance.randint(1, 3)}(/\d+)? \| step {chance.randint(1, 5)}/5 "
         self.words = [program, *endless_training(self.timeout)] if self.trains else [
@@ -46,8 +67,11 @@ class Trial:
         self.text = f"trial {number}: {self.starter}, {what}, {self.fault}, process {self.process} of {self.count}"
 
     def run(self):
-        seconds = self.run_by_hand() if self.starter == "by hand" else self.run_launched()
+        before = shared_memory()
+        port, seconds = self.run_by_hand() if self.starter == "by hand" else self.run_launched()
         none_left()
+        until(lambda: is_free(port), f"port {port} free again")
+        until(lambda: shared_memory() <= before, "free of the trial's shared memory")
         started.clear()
         print(f"{self.text}: {seconds:.1f} s", flush=True)
 
@@ -55,13 +79,13 @@ class Trial:
         os.kill(pid, signal.SIGKILL if self.fault == "kill" else signal.SIGSTOP)
 
     def check_blame(self, survivor, text, pid):
-        pattern = "error: (rank.*: )?" + BLAMED.get(self.fault, SILENT).format(process=self.process, count=self.count,
-                                                                             pid=pid)
+        blamed = BLAMED.get(self.fault, silent)(self.process, self.count, pid)
+        pattern = f"error: (rank.*: )?{blamed}"
         if not re.search(pattern, text):
             fail(f"{self.text}: process {survivor} has not said '{pattern}' but: {text[-2000:]}")
 
     def run_by_hand(self):
-        """Returns how long the last process ran on."""
+        """Returns the port at which they met, and how long the last process ran on."""
         port = free_port()
         processes = [Running(self.words, RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE=str(self.count),
                              LOCAL_WORLD_SIZE=str(self.count), MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
@@ -78,41 +102,67 @@ class Trial:
         else:
             failing.end(1 if self.fault == "error" else 0)
         begin = time.monotonic()
-        limit = ENDED_WITHIN + TIMEOUT.get(self.fault, 0)
         for rank, survivor in enumerate(processes):
             if survivor is not failing:
-                survivor.end(10, max(0, begin + limit - time.monotonic()))
+                survivor.end(10, max(0, begin + self.limit - time.monotonic()))
                 self.check_blame(rank, survivor.err.text, pid)
         seconds = time.monotonic() - begin
         if self.fault == "stop":
             os.kill(pid, signal.SIGKILL)
             failing.end(-signal.SIGKILL)
-        return seconds
+        return port, seconds
 
     def run_launched(self):
+        """Returns the same."""
         launch = Running([self.program, "launch", "-n", self.count, "--", *self.words[1 if self.trains else 0:]])
-        pid = r"\d+"
         if self.trains:
             launch.wait_for(self.moment)
             check_listeners(marked(), {"127.0.0.1", "::1"})
-            found = marked(f"RANK={self.process}")
-            if len(found) != 1:
-                fail(f"expected one process {self.process}, found {found}")
-            pid = next(iter(found))
-            self.signal(pid)
-        begin = time.monotonic()
-        limit = LAUNCH_ENDS_WITHIN + TIMEOUT.get(self.fault, 0)
-        launch.end(1 if self.fault == "error" else 10, limit if self.trains else PATIENCE)
-        seconds = time.monotonic() - begin
+        processes = self.watch_all()
+        failing = processes[self.process]
+        if self.trains:
+            self.signal(failing.pid)
+        begin, ends = self.wait_for_ends(processes)
+        first = min(ends) if self.fault == "stop" else begin
+        launch.end(1 if self.fault == "error" else 10, max(0, first + LAUNCH_ENDS_WITHIN - time.monotonic()))
         self.check_launch(launch.err.text)
-        folder = re.search(r"the output of process.* is in (\S+)$", launch.err.text, re.M)
+        self.check_outputs(launch.err.text, failing.pid)
+        for process in processes:
+            process.close()
+        return failing.port, max(ends) - begin
+
+    def watch_all(self):
+        """Returns the processes of the launch, each seen as soon as it is there: a loop may fail soon after."""
+        watched = {}
+
+        def all_are_seen():
+            for rank in range(self.count):
+                if rank not in watched and (found := list(marked(f"RANK={rank}"))):
+                    watched[rank] = Watched(found[0])
+            return len(watched) == self.count
+
+        until(all_are_seen, "all processes of the launch")
+        return [watched[rank] for rank in range(self.count)]
+
+    def wait_for_ends(self, processes):
+        """Returns when the one has failed, and when the other ones have ended."""
+        failing = processes[self.process]
+        if self.fault == "stop":
+            until(lambda: is_stopped(failing.pid), "stopped")
+            begin = time.monotonic()
+        else:
+            begin = failing.must_end(time.monotonic() + PATIENCE)
+        return begin, [process.must_end(begin + self.limit) for process in processes if process is not failing]
+
+    def check_outputs(self, text, pid):
+        """text: what launch has written to standard error, process 0's included."""
+        folder = re.search(r"the output of process.* is in (\S+)$", text, re.M)
         if not folder:
             fail(f"{self.text}: launch does not say where the output is")
         for rank in range(self.count):
             if rank != self.process:
-                own = launch.err.text if rank == 0 else (pathlib.Path(folder[1]) / f"process-{rank}.log").read_text()
+                own = text if rank == 0 else (pathlib.Path(folder[1]) / f"process-{rank}.log").read_text()
                 self.check_blame(rank, own, pid)
-        return seconds
 
     def check_launch(self, text):
         """launch itself sees how a process has ended, but not that one hangs."""
@@ -125,6 +175,20 @@ class Trial:
 def is_stopped(pid):
     stat = pathlib.Path(f"/proc/{pid}/stat").read_text()
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def is_free(port):
+    with socket.socket() as own:
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            own.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
+
+
+def shared_memory():
+    return {name for name in os.listdir("/dev/shm") if SHARED_MEMORY.match(name)}
 
 
 def faults(_, program, loop, trials=len(TRIALS), seed=1):

@@ -7,14 +7,13 @@ LOCKSTEP_KILLS of the environment overrides KILLS. The kills are spread over run
 
 import json
 import os
-import pathlib
 import random
 import re
 import signal
 import sys
 import time
 
-from processes import PATIENCE, Running, fail, marked, run_test, started, until
+from processes import PATIENCE, Running, fail, marked, process_with, run_test, started, until
 from training import SIZES, temporary_files
 
 KILLS = 10
@@ -137,10 +136,7 @@ class Killer:
             marks = [f"RANK={rank}", f"TORCHELASTIC_RESTART_COUNT={life}"]
             until(lambda: marked(*marks) or launch.out.closed, f"a process {rank} of life {life}")
             self.wait_for_moment(launch, life, len(launch.out.text))
-            found = list(marked(*marks))
-            if len(found) != 1:
-                fail(f"expected one process {rank} of life {life}, found {found}")
-            os.kill(found[0], signal.SIGKILL)
+            os.kill(process_with(*marks), signal.SIGKILL)
             until(lambda: not marked(*marks), f"killed in life {life}")
             self.note_save()
         out = launch.end()

@@ -81,12 +81,12 @@ class Running:
         self.out, self.err = Stream(self.process.stdout), Stream(self.process.stderr)
         started.append(self)
 
-    def wait_for(self, pattern):
-        """Waits until standard output has the pattern."""
-        out = self.out
-        with out.changed:
-            out.changed.wait_for(lambda: out.closed or re.search(pattern, out.text, re.M), PATIENCE)
-            if not re.search(pattern, out.text, re.M):
+    def wait_for(self, pattern, stream=None):
+        """Waits until this stream, by default standard output, has the pattern."""
+        stream = stream or self.out
+        with stream.changed:
+            stream.changed.wait_for(lambda: stream.closed or re.search(pattern, stream.text, re.M), PATIENCE)
+            if not re.search(pattern, stream.text, re.M):
                 fail(f"'{self.words[0]}' has not printed '{pattern}'")
 
     def end(self, code=0, seconds=PATIENCE):
@@ -128,6 +128,18 @@ def marked(*variables):
         except OSError:  # it has ended, or is another user's
             continue
     return found
+
+
+def process_with(*variables):
+    """The ID of the only process with these variables."""
+    found = list(marked(*variables))
+    return found[0] if len(found) == 1 else fail(f"expected one process with {variables}, found {found}")
+
+
+def variable_of(pid, name):
+    """The value of a variable in a process's environment."""
+    texts = pathlib.Path(f"/proc/{pid}/environ").read_text(errors="replace").split("\0")
+    return dict(text.partition("=")[::2] for text in texts)[name]
 
 
 def none_left():

@@ -1,21 +1,26 @@
 """slurm.py PROGRAM: the same training under srun and from the page's batch script, in a SLURM of two nodes on this
-machine. The test starts its daemons in a folder and on ports of its own, and ends them."""
+machine. Then one of two processes is killed under srun, and the other one names it. The test starts its daemons in a
+folder and on ports of its own, and ends them."""
 
 import os
 import random
 import re
 import shlex
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 
 from processes import Running, environment, fail, free_port, run_test, skip, until
-from training import check_run, hash_alone, of_process_0, page_launcher, page_script, training
+from training import (check_run, endless_training, hash_alone, lose_process_1, of_process_0, page_launcher, page_script,
+                      training)
 
 NEEDS = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "scancel", "sinfo", "squeue")
 READY_WITHIN, STOPPED_WITHIN = 30, 20  # seconds
+TIMEOUT = 60  # seconds; it does not matter
+KILLED = 128 + signal.SIGKILL  # srun's code
 WORLD, LISTS = "2 (SLURM), 2 replicas", "[cpu] + [cpu]"
 
 
@@ -84,7 +89,7 @@ class Cluster:
         self.until_ready(lambda: self.idle_nodes() == ["n1", "n2"])
 
     def serve(self, *words):
-        self.daemons.append(Running(words, **self.variables))
+        self.daemons.append(self.begin(*words))
 
     def ask(self, *words):
         """The sorted words of an answer; none if the controller does not answer."""
@@ -113,8 +118,11 @@ class Cluster:
                 skip(f"SLURM does not start here: {lines[-1] if lines else 'its daemons say nothing'}")
             time.sleep(.2)
 
+    def begin(self, *words):
+        return Running(words, **self.variables)
+
     def run(self, *words):
-        return Running(words, **self.variables).end()
+        return self.begin(*words).end()
 
     def stop(self):
         """Jobs first: each has a process that belongs to no daemon and outlives all."""
@@ -129,8 +137,12 @@ class Cluster:
 
 def srun(cluster, program, weights):
     words = page_launcher("srun -N 2 -n 2")
-    out = cluster.run(words[0], "--label", *words[1:], program, *training("cpu"))
+    words = [words[0], "--label", *words[1:], program]
+    out = cluster.run(*words, *training("cpu"))
     check_run(of_process_0(out, r" *(\d+):"), WORLD, LISTS, weights)
+    running = cluster.begin(*words, *endless_training(TIMEOUT))
+    lose_process_1(running, "SLURM_PROCID=1", signal.SIGKILL)
+    running.end(KILLED)
 
 
 def sbatch(cluster, program, weights):

@@ -6,28 +6,31 @@ import re
 import shlex
 import textwrap
 
-from processes import Running, fail
+from processes import Running, fail, process_with
 
 PAGE = pathlib.Path(__file__).resolve().parents[2] / "docs/scaling-out.md"
 SIZES = ["train", "--data", "synthetic", "--limit-train", "640", "--limit-test", "64", "--batch-size", "128",
          "--threads", "1"]
-EXACT = ["--epochs", "1", "--invariant", "--print-weights-hash"]
+EXACT = ["--invariant", "--print-weights-hash"]
 
 
-def training(devices, *more):
-    """Five steps in one process of several."""
-    return [*SIZES, *EXACT, "--devices", devices, "--timeout", "60", *more]
+def training(devices, *more, epochs=1):
+    """Five steps an epoch in one process of several."""
+    return [*SIZES, *EXACT, "--epochs", str(epochs), "--devices", devices, "--timeout", "60", *more]
 
 
 def endless_training(timeout, *more):
     return [*SIZES, "--epochs", "1000000", "--log-every", "1", "--devices", "cpu", "--timeout", str(timeout), *more]
 
 
-def hash_alone(program, replicas):
-    """The hash of the weights that one process trains on this many replicas."""
-    out = Running([program, *SIZES, *EXACT, "--devices", f"cpux{replicas}"]).end()
+def printed_hash(out):
     found = re.search(r"^weights sha256: ([0-9a-f]{64})$", out, re.M)
-    return found[1] if found else fail("a process alone has printed no hash")
+    return found[1] if found else fail(f"no hash is printed:\n{out}")
+
+
+def hash_alone(program, replicas, epochs=1):
+    """The hash of the weights that one process trains on this many replicas."""
+    return printed_hash(Running([program, *training(f"cpux{replicas}", epochs=epochs)]).end())
 
 
 def temporary_files(run):
@@ -53,6 +56,21 @@ def check_run(out, world, lists, weights):
     once(out, r"^weights sha256: ")
     once(out, rf"^weights sha256: {weights}$")
     once(out, rf"^test acc: .* sec/epoch on {re.escape(lists)}$")
+
+
+def silent(process, count, pid):
+    """The pattern of what the others say of a process that was killed, stopped or cut off."""
+    return rf"process {process} of {count} \([^()]*pid {pid}\) does not answer(, nor does the store that it serves)?: "
+
+
+def lose_process_1(running, variable, sign):
+    """running: two processes that train without end. Process 1, the one with this variable, gets the signal. Process 0
+    must name it where the launcher shows its errors. Returns the ID of process 1."""
+    running.wait_for("step 3/5")
+    pid = process_with(variable)
+    os.kill(pid, sign)
+    running.wait_for(rf"lockstep: error: rank 0 \(process 0\): {silent(1, 2, pid)}", running.err)
+    return pid
 
 
 def of_process_0(out, label):
