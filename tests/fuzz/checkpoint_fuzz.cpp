@@ -5,22 +5,17 @@
 #include <algorithm>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <nlohmann/json.hpp>
 #include <span>
 #include <string>
-#include <unordered_map>
 
 #include <lockstep/app/checkpoint/contents.h>
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/data/sha256.h>
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 #include <lockstep/tests/support/whole_batch.h>
-
-// From AddressSanitizer; absent in other builds.
-extern "C" __attribute__((weak)) int __sanitizer_install_malloc_and_free_hooks(
-    void (*)(const volatile void*, size_t), void (*)(const volatile void*));
 
 using namespace lockstep;
 using fuzz::require;
@@ -31,49 +26,7 @@ namespace {
 using Files = std::map<std::string, std::string>;
 using Json = nlohmann::ordered_json;
 
-constexpr int64_t kMostMemory = 16 << 20;  // beside twice the files
 constexpr const char* kManifest = "manifest.json";
-
-// The blocks that are allocated, and the most bytes at once since the last reset. (A hook for free() can no
-// longer ask AddressSanitizer for the size.)
-struct Allocations {
-  std::mutex mutex = {};
-  std::unordered_map<const volatile void*, int64_t> blocks = {};
-  int64_t bytes = 0, most = 0;
-};
-
-Allocations& allocations() {
-  static auto& all = *new Allocations;
-  return all;
-}
-
-thread_local bool counting = false;  // the table's own blocks are not counted
-
-template <class Change>
-void count(const Change& change) {
-  if (counting) return;
-  counting = true;
-  const std::lock_guard lock(allocations().mutex);
-  change(allocations());
-  counting = false;
-}
-
-void allocated(const volatile void* block, size_t size) {
-  count([&](Allocations& all) {
-    all.blocks[block] = static_cast<int64_t>(size);
-    all.bytes += static_cast<int64_t>(size);
-    all.most = std::max(all.most, all.bytes);
-  });
-}
-
-void released(const volatile void* block) {
-  count([&](Allocations& all) {
-    const auto found = all.blocks.find(block);
-    if (found == all.blocks.end()) return;  // older than the hooks
-    all.bytes -= found->second;
-    all.blocks.erase(found);
-  });
-}
 
 class Network : public torch::nn::Module {
  public:
@@ -180,21 +133,11 @@ uint64_t write_all(const fs::path& folder, const Files& files) {
   return bytes;
 }
 
-// Runs the code, which may allocate so much.
-bool accepted_within(uint64_t files_bytes, const std::function<void()>& code) {
-  auto& all = allocations();
-  const auto before = all.most = all.bytes;
-  const bool accepted = fuzz::accepted(code);
-  require(all.most - before <= 2 * static_cast<int64_t>(files_bytes) + kMostMemory,
-          "a checkpoint takes at most twice its size and 16 MiB");
-  return accepted;
-}
-
 // Whatever its files hold, a checkpoint that does not match its manifest is refused.
 void check_unchanged(const fs::path& folder, const Files& files) {
   const auto bytes = write_all(folder, files);
   Checkpoint checkpoint;
-  if (!accepted_within(bytes, [&] { checkpoint = read_checkpoint(folder); })) return;
+  if (!fuzz::accepted_within_memory(bytes, [&] { checkpoint = read_checkpoint(folder); })) return;
   Files read;
   for (const auto& [name, file] : checkpoint.tensors) read[name] = files.at(name);
   for (const auto& [name, text] : checkpoint.texts) {
@@ -227,7 +170,7 @@ void check_with_manifest(const fs::path& folder, Files files) {
   files[kManifest] = manifest_of(files);
   const auto bytes = write_all(folder, files);
   RunState state;
-  if (!accepted_within(bytes, [&] { state = read_state(read_checkpoint(folder)); })) return;
+  if (!fuzz::accepted_within_memory(bytes, [&] { state = read_state(read_checkpoint(folder)); })) return;
   const auto& progress = state.progress;
   require(state.trainer.steps >= 0 && progress.epoch >= 1 && progress.step >= 0, "counts are not negative");
   for (const auto& file : state.file_bytes) require(file.second >= 0, "sizes are not negative");
@@ -242,9 +185,6 @@ void check_with_manifest(const fs::path& folder, Files files) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const bool counts = __sanitizer_install_malloc_and_free_hooks &&
-                             __sanitizer_install_malloc_and_free_hooks(allocated, released) != 0;
-  static_cast<void>(counts);
   const auto files = parse(fuzz::text_of(data, size));
   check_unchanged(clean_folder(), files);
   check_with_manifest(clean_folder(), files);

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include <lockstep/app/cli/config_syntax.h>
+#include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;
@@ -28,7 +29,7 @@ bool in_key(char c) {
 
 void check_read(const std::string& text) {
   std::vector<ConfigSetting> settings;
-  if (!fuzz::accepted([&] { settings = read(text); })) return;
+  if (!fuzz::accepted_within_memory(text.size(), [&] { settings = read(text); })) return;
   std::set<std::string> keys;
   const auto lines = std::ranges::count(text, '\n') + 1;
   std::string copy;

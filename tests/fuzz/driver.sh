@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# driver.sh PLANTED-FUZZ: the driver finds a planted defect, and keeps the input that shows it.
+# driver.sh PLANTED-FUZZ: the driver finds planted defects, and keeps the input that shows one.
 set -euo pipefail
 unset LOCKSTEP_FUZZ_SECONDS
 folder=$(mktemp -d)
@@ -32,4 +32,14 @@ done
 printf '1 {token\n300000 [\n1 1e308\n' >"$folder/corpus/large.repeat"
 expect 1 "$@" --iterations 0 --failure "$folder/failure" "$folder/corpus"
 [ "$(stat -c %s "$folder/failure")" = 300011 ]
+# More memory than 16 MiB and twice the input. Only AddressSanitizer's builds count it.
+printf '{token 789 heap' >"$folder/within"  # 11 MiB
+printf '{token 789 123456789 heap' >"$folder/beyond"
+expect 0 "$@" "$folder/within"
+if grep -q __asan_init "${!#}"; then
+  expect 134 "$@" "$folder/beyond"
+  grep -q 'at most twice its size and 16 MiB' "$folder/output"
+else
+  expect 0 "$@" "$folder/beyond"
+fi
 expect 2 "$@" "$folder/nothing-here"

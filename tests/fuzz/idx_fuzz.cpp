@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/data/formats/idx.h>
+#include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;
@@ -21,7 +22,7 @@ constexpr int kGzipWrapper = 16;
 std::optional<std::string> read_idx(std::string_view bytes, const std::vector<int64_t>& row) {
   const fuzz::MemoryFile file(bytes);
   std::string whole;
-  const bool taken = fuzz::accepted([&] {
+  const bool taken = fuzz::accepted_within_memory(bytes.size(), [&] {
     IdxReader reader(file.path(), {row, kMostRows}, "hint");
     uint64_t values = static_cast<uint64_t>(reader.rows());
     for (const int64_t length : row) values *= static_cast<uint64_t>(length);

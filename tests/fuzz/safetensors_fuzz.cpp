@@ -1,5 +1,6 @@
 // Fuzzes whole safetensors files.
 #include <lockstep/data/safetensors.h>
+#include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;
@@ -9,7 +10,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = fuzz::text_of(data, size);
   const fuzz::MemoryFile input(bytes);
   TensorFile file;
-  if (!fuzz::accepted([&] { file = load_safetensors(input.path()); })) return 0;
+  if (!fuzz::accepted_within_memory(bytes.size(), [&] { file = load_safetensors(input.path()); })) return 0;
   // The tensors follow one another without gaps to the end of the file.
   std::string values;
   for (const auto& [name, tensor] : file.tensors) {

@@ -185,6 +185,11 @@ TEST_CASE("shares found by timing are kept once they are settled; before that th
   next.load(state);
   CHECK(next.split_settled());
   CHECK(next.split() == trainer.split());
+  for (const auto& batch : kBatches) {
+    trainer.step(batch);
+    next.step(batch);
+  }
+  CHECK(same_tensors(next.weights(), trainer.weights()));
   auto unsettled = state;
   unsettled.split.clear();
   next.load(unsettled);

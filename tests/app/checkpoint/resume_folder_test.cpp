@@ -1,6 +1,9 @@
 // The folder of a run: what it has, how a run goes on in it, and from a damaged checkpoint or with other
 // flags.
+#include <signal.h>
+
 #include <lockstep/tests/catch.h>
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
@@ -155,6 +158,61 @@ TEST_CASE("a run goes on with the same images and labels only, whatever files th
   INFO(resumed.err);
   CHECK(resumed.exit_code == 0);
   CHECK(newest_step(run) == 15);
+}
+
+TEST_CASE("a run that goes on on another number of replicas says what that changes") {
+  const TempFolder folder;
+  const Words words = {"--model",       "resnet18",
+                       "--batch-size",  "4",
+                       "--limit-train", "12",
+                       "--epochs",      "1",
+                       "--output",      (folder / "run").string(),
+                       "--limit-test",  "4",
+                       "--bn",          "average"};
+  REQUIRE(run_process(train(words + Words{"--devices", "cpu", "--limit-steps", "1"})).exit_code == 0);
+  const auto go_on = [&](const std::string& devices, const std::string& limit) {
+    const auto result =
+        run_process(train(words + Words{"--devices", devices, "--limit-steps", limit, "--resume", "auto"}));
+    CHECK(result.exit_code == 0);
+    return result.err;
+  };
+  CHECK(go_on("cpu", "2").empty());
+  CHECK(go_on("cpux2", "3") ==
+        "lockstep: warning: devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]: the next steps may differ in "
+        "their last bits from those without a break\n"
+        "lockstep: warning: 2 replicas where the checkpoint has 1: all go on with its batch-norm statistics "
+        "(--bn average)\n");
+}
+
+TEST_CASE("with --on-save-error continue a run trains on while its checkpoints cannot be written") {
+  const TempFolder folder;
+  const auto checkpoints = folder / "run/checkpoints", elsewhere = folder / "elsewhere";
+  const Words words = {"--devices", "cpu", "--output", (folder / "run").string(), "--checkpoint-every", "1"};
+  auto process = train(kCommon + words + Words{"--epochs", "1000000", "--on-save-error", "continue"});
+  int64_t without = 0;  // epochs that were done when the folder was taken away
+  bool sent = false;
+  process.on_output = [&](pid_t pid, const std::string& out) {
+    const auto epochs = std::ranges::count_if(
+        lines(out), [](const auto& line) { return line.find("| test loss ") != std::string::npos; });
+    if (without == 0 && epochs > 0) {
+      fs::rename(checkpoints, elsewhere);
+      without = epochs;
+    } else if (!sent && without > 0 && epochs >= without + 2) {
+      ::kill(pid, SIGTERM);
+      sent = true;
+    }
+  };
+  const auto stopped = run_process(process);
+  CHECK(stopped.exit_code == 143);
+  CHECK_THAT(stopped.err, ContainsSubstring("warning: cannot write ") && ContainsSubstring("No such file"));
+  fs::rename(elsewhere, checkpoints);
+  const auto step = newest_step(folder / "run");
+  const auto limit = std::to_string(step + 3);
+  const auto end = run_process(
+      train(kCommon + words + Words{"--epochs", "1000000", "--resume", "auto", "--limit-steps", limit}));
+  INFO(end.err);
+  CHECK(end.exit_code == 0);
+  CHECK_THAT(end.out, ContainsSubstring("(" + std::to_string(step) + " of " + limit + " steps done)"));
 }
 
 TEST_CASE("two processes go back together, and stop together when that does not help") {

@@ -170,13 +170,16 @@ TEST_CASE("a run stopped by a signal keeps a checkpoint of its last step, and go
 }
 
 TEST_CASE("two processes go on from the checkpoint of process 0, and one process from that of two") {
-  const Words common = kCommon + Words{"--epochs", "3", "--invariant", "--momentum", ".9"};
-  const auto whole = run_whole({"--epochs", "3", "--devices", "cpux2", "--invariant", "--momentum", ".9"});
+  const auto words =
+      GENERATE(Words{"--momentum", ".9"}, Words{"--optimizer", "adamw", "--precision", "bf16"}) +
+      Words{"--epochs", "3", "--invariant"};
+  const auto common = kCommon + words;
+  const auto whole = run_whole(words + Words{"--devices", "cpux2"});
   const TempFolder folder;
   const Words output = {"--output", (folder / "run").string(), "--resume", "auto"};
-  const auto in_two = [&](const Words& words) {
+  const auto in_two = [&](const Words& more) {
     // Only process 0 names a folder.
-    return run_all(small_world(common + words, {Words{"--devices", "cpu"} + output, {"--devices", "cpu"}}));
+    return run_all(small_world(common + more, {Words{"--devices", "cpu"} + output, {"--devices", "cpu"}}));
   };
   const auto first = in_two({"--limit-steps", "7"});
   INFO(first[0].err << first[1].err);

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/checkpoint/run_state.h>
@@ -19,18 +18,6 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 }  // namespace
-
-TEST_CASE("--checkpoint-every takes steps, seconds and epochs") {
-  CHECK(parse_interval("500").steps == 500);
-  CHECK(parse_interval("1step").steps == 1);
-  CHECK(parse_interval("60s").seconds == 60);
-  CHECK(parse_interval("1epoch").epochs == 1);
-  CHECK(parse_interval("2epochs").epochs == 2);
-  for (const std::string bad : {"", "0", "-1", "1.5", "s", "3x", "5 s", "1epochss", "99999999999999999999"}) {
-    INFO(bad);
-    CHECK_THROWS_AS(parse_interval(bad), UsageError);
-  }
-}
 
 TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give them") {
   const Json saved = {{"batch_size", 64}, {"lr", .3}};
