@@ -1,7 +1,6 @@
 // Your own model and data, trained on two replicas with lockstep's Trainer, or on those of several processes:
-//   own_model [DEVICES [EPOCHS [FOLDER]]]        default: cpux2 10. A later run goes on from FOLDER's
-//   checkpoint lockstep launch -n 2 -- ./own_model cpu      two processes; or torchrun --no-python, mpirun,
-//   srun
+//   own_model [DEVICES [EPOCHS [FOLDER]]]     default: cpux2 10; a later run goes on from FOLDER
+//   lockstep launch -n 2 -- ./own_model cpu   in two processes; so do torchrun --no-python, mpirun and srun
 #include <torch/torch.h>
 
 #include <cstdio>

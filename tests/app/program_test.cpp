@@ -160,6 +160,30 @@ TEST_CASE("lockstep doctor checks this machine, and its exit code says whether a
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), {}) == 1);
 }
 
+TEST_CASE("lockstep doctor reads the variables and limits of its own process") {
+  const auto health_of = [](Process process) {
+    const auto found = nlohmann::json::parse(run_process(process).out);
+    std::map<std::string, std::string> health;
+    for (const auto& check : found.at("checks")) {
+      health[check.at("name")] = check.at("health");
+    }
+    return health;
+  };
+  const Words words = {"doctor", "--data", "synthetic", "--json"};
+  auto limited = program(words);
+  limited.command = Words{"/bin/sh", "-c", "ulimit -n 100; exec \"$@\"", "sh"} + limited.command;
+  CHECK(health_of(limited).at("open files") == "fail");
+  const auto health = health_of(
+      program(words, {{"OMP_PROC_BIND", "close"}, {"RANK", "0"}, {"LOCKSTEP_CPU_CAPABILITY", "nonsense"}}));
+  CHECK(health.at("openmp") == "warn");
+  CHECK(health.at("launcher") == "fail");
+  CHECK(health.at("kernels") == "fail");
+  const auto good = health_of(program(words));
+  CHECK(good.at("openmp") == "ok");
+  CHECK(good.at("launcher") == "ok");
+  CHECK(good.at("kernels") != "fail");
+}
+
 TEST_CASE("misspelt words") {
   check_refused(program({"devces"}), "unknown subcommand 'devces'",
                 "did you mean 'devices'? see 'lockstep --help'");

@@ -2,6 +2,14 @@
 # consumers.sh: the examples are built from the installed tree as programs of users, and run.
 source "$(dirname "$0")/installed.sh"
 
+examples_are_short() {
+  local example lines
+  for example in own_model own_loop; do
+    lines=$(wc -l <"$root/examples/$example.cpp")
+    [ "$lines" -lt 60 ] || fail "$example.cpp has $lines lines, fewer than 60 are wanted"
+  done
+}
+
 # A program of a user's own project: own_model by find_package(lockstep), with CMake's defaults.
 builds_by_cmake() {
   mkdir "$work/by_cmake"
@@ -48,4 +56,4 @@ own_loop_runs_in_two_processes() {
 }
 
 install_into "$prefix"
-run_checks builds_by_cmake builds_by_pkg_config own_model_resumes own_loop_runs_in_two_processes
+run_checks examples_are_short builds_by_cmake builds_by_pkg_config own_model_resumes own_loop_runs_in_two_processes

@@ -35,7 +35,9 @@ int main() {
 }
 SOURCE
   build "$work/$1" "-DCMAKE_PREFIX_PATH=$prefix;$TORCH" -DTORCH_CUDA_ARCH_LIST=9.0
-  # torch's targets link all of its libraries; setup.sh does not fetch NVIDIA's for CPUs.
+  # torch's targets link all of its libraries. setup.sh does not fetch NVIDIA's for CPUs; the complete download has them.
+  libraries=$(find "${TORCH%-cpu/torch}-full"/lib/python3*/site-packages/nvidia -name lib -type d 2>/dev/null | paste -sd:) || true
+  [ -z "$libraries" ] || export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
   missing=$(ldd "$work/$1/build/consumer" | sed -n 's/^\s*\(\S*\) => not found/\1/p' | sort -u | xargs)
   if [ -n "$missing" ]; then
     echo "linked, not run: the machine lacks $missing"

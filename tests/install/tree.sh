@@ -24,7 +24,7 @@ replaces_an_older_version() {
   mv "$first" "$prefix"
 }
 
-# Headers include each other and torch, and speak of no flags.
+# Headers include each other and torch, and speak of none of the program's flags.
 has_the_public_headers() {
   local header flags
   diff <(printf '%s\n' "${headers[@]}" | sort) <(cd "$prefix/include/lockstep" && find . -type f | sed 's,^\./,,' | sort) ||
@@ -35,7 +35,7 @@ has_the_public_headers() {
   while read -r header; do
     [ -n "$(find "$prefix/include/lockstep" -path "*/$header")" ] || fail "a public header speaks of $header, which is private"
   done < <(grep -rhE '//' "$prefix/include/lockstep" | grep -oE '[a-z_0-9/]+\.h\b' | sort -u)
-  ! flags=$(grep -rnE '//.*--[a-z]' "$prefix/include/lockstep") || fail "public headers name flags:" "$flags"
+  ! flags=$(grep -rniE '//.*(--[a-z]|\bflags?\b)' "$prefix/include/lockstep") || fail "public headers name flags:" "$flags"
   ! grep -rnE '#\s*include\s*<(fmt|spdlog|CLI|nlohmann|openssl)/' "$prefix/include/lockstep" ||
     fail "a public header includes a library that users need not have"
 }
@@ -113,6 +113,11 @@ fake_torch() {
   esac >"$folder/$2"
 }
 
+has_licence_and_examples() {
+  cmp "$root/LICENSE" "$prefix/share/doc/lockstep/LICENSE"
+  diff -r "$root/examples" "$prefix/share/doc/lockstep/examples" --exclude=CMakeLists.txt
+}
+
 chooses_torch() {
   local minor=${TORCH_VERSION%.*} own expected_torch fake
   own="lockstep $VERSION was built with LibTorch $TORCH_VERSION"
@@ -134,6 +139,8 @@ CMAKE
   expected_torch=$fake accepts "-DLOCKSTEP_BUILD_TORCH=$work/fake"
   expected_torch=$fake accepts "-DCMAKE_PREFIX_PATH=$prefix;$work/fake"
   expected_torch=$fake accepts "-DCMAKE_PREFIX_PATH=$prefix;$work/fake/share/cmake"
+  LOCKSTEP_BUILD_TORCH=$work/fake expected_torch=$fake accepts
+  CMAKE_PREFIX_PATH=$prefix:$work/fake expected_torch=$fake accepts -UCMAKE_PREFIX_PATH
   expected_torch=$fake accepts "-DTorch_DIR=$work/fake/share/cmake/Torch"
   fake_torch "$minor.0+cpu" build-version  # an unzipped one
   expected_torch=$fake accepts "-DCMAKE_PREFIX_PATH=$work/fake;$prefix"
@@ -147,4 +154,4 @@ CMAKE
 }
 
 run_checks replaces_an_older_version has_the_public_headers needs_nothing_else the_program_runs has_what_the_program_prints \
-  chooses_torch
+  has_licence_and_examples chooses_torch
