@@ -112,6 +112,7 @@ std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>&
     return member;
   });
   std::vector<CoreUser> users;
+  users.reserve(members.size());
   for (const auto& member : members) {
     users.push_back(
         {.machine = member.at("machine"), .cores = member.at("cores"), .replicas = most_replicas(member)});

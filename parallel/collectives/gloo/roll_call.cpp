@@ -142,6 +142,7 @@ std::vector<Presence> call_roll(const ProcessStore& store, const World& world, c
 
 void divide_cores(const World& world, const std::vector<Presence>& all) {
   std::vector<CoreUser> users;
+  users.reserve(all.size());
   for (const auto& one : all) users.push_back({.machine = one.machine, .cores = one.cores});
   pin_to_share(users, static_cast<size_t>(world.process));
 }
