@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <fstream>
 #include <optional>
 #include <utility>
 
@@ -19,13 +18,6 @@
 
 namespace lockstep {
 namespace {
-
-// Differs between machines, and between containers with names of their own.
-std::string machine_name() {
-  std::string boot;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
-  return own_host_name() + " " + boot;
-}
 
 // The flags that were given, before process 0 completes its own. files: of what process 0 keeps.
 Member given_files(const TrainFlags& options) {

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <fstream>
 
 namespace lockstep {
 namespace {
@@ -23,6 +24,12 @@ std::string own_host_name() {
   std::array<char, 256> name{};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
+}
+
+std::string machine_name() {
+  std::string boot;
+  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), boot);
+  return own_host_name() + " " + boot;
 }
 
 bool host_resolves(const std::string& name) {

@@ -13,6 +13,9 @@ using HostResolves = std::function<bool(const std::string& name)>;
 // The name of this host.
 std::string own_host_name();
 
+// Differs between machines, and between containers with names of their own.
+std::string machine_name();
+
 // Whether the resolver knows the name.
 bool host_resolves(const std::string& name);
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <fstream>
 #include <sstream>
 #include <thread>
 
@@ -33,12 +32,6 @@ std::string network_namespace() {
   std::array<char, 64> name{};
   const auto size = ::readlink("/proc/self/ns/net", name.data(), name.size());
   return std::string(name.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
-}
-
-std::string boot_id() {
-  std::string id;
-  std::getline(std::ifstream("/proc/sys/kernel/random/boot_id"), id);
-  return id;
 }
 
 std::string to_lines(const Presence& presence) {
@@ -124,7 +117,7 @@ void wait_for_all(const ProcessStore& store, const World& world, milliseconds ti
 
 Presence own_presence(const World& world) {
   return {.host = own_host_name(),
-          .machine = fmt::format("{} {} {}", own_host_name(), boot_id(), network_namespace()),
+          .machine = machine_name() + " " + network_namespace(),
           .pid = ::getpid(),
           .address = address_towards(world.master_host, world.master_port),
           .cores = allowed_cores()};
