@@ -33,7 +33,8 @@ std::vector<int> by_socket(const std::vector<int>& cores, const std::filesystem:
   return ordered;
 }
 
-int count_sockets(const std::vector<int>& cores, const std::filesystem::path& folder) {
+int automatic_processes(int gpus, const std::vector<int>& cores, const std::filesystem::path& folder) {
+  if (gpus > 0) return gpus;
   return static_cast<int>(cores_of_sockets(cores, folder).size());
 }
 

@@ -89,8 +89,7 @@ LaunchPlan make_launch_plan(const LaunchOptions& options, LaunchCommand command)
   LaunchPlan plan{.command = std::move(command), .max_restarts = options.max_restarts};
   plan.cores = by_socket(allowed_cores());
   if (options.processes == kAutoProcesses) {
-    const int gpus = visible_gpus();
-    plan.processes = gpus > 0 ? gpus : count_sockets(plan.cores);
+    plan.processes = automatic_processes(visible_gpus(), plan.cores);
   } else {
     plan.processes = std::stoi(options.processes);
   }

@@ -186,16 +186,29 @@ TEST_CASE("a subcommand runs in each process, and process 0 prints") {
   CHECK(result.err.empty());
 }
 
+// All are there at the same time. Four then add up, each in its own world.
 TEST_CASE("twenty launches at once do not collide") {
-  const Script script("echo \"$RANK $MASTER_PORT\" > \"$1/$2.$RANK\"\n");
+  const Script script(
+      "touch \"$1/$2.$RANK\"\n"
+      "until [ $(ls \"$1\" | wc -l) -ge 40 ]; do sleep .05; done\n"
+      "case $2 in run?) ;; *) exit ;; esac\n" LOCKSTEP_PROGRAM
+      " bench allreduce --devices cpu --threads 1 --min-bytes 1K --max-bytes 4K --repeat 3 --iterations 3 "
+      "--timeout 120 > \"$1/sums.$2.$RANK\"\n");
+  const std::string names[] = {"run0", "run1", "run2", "run3"};
   std::string command = "pids=\n";
   for (int i = 0; i < 20; ++i) {
-    command += LOCKSTEP_PROGRAM " launch -n 2 -- " + script.path() + " " + script.files().string() + " run" +
-               std::to_string(i) + " & pids=\"$pids $!\"\n";
+    command += LOCKSTEP_PROGRAM " launch -n 2 -- " + script.path() + " " + script.files().string() + " " +
+               (i < 4 ? names[i] : "other" + std::to_string(i)) + " & pids=\"$pids $!\"\n";
   }
   command += "for pid in $pids; do wait $pid || exit 1; done\n";
   const auto result = run_process({.command = {"/bin/sh", "-c", command}});
   INFO(result.err);
   CHECK(result.exit_code == 0);
-  for (int i = 0; i < 20; ++i) CHECK(script.has_all("run" + std::to_string(i), 2));
+  for (int i = 4; i < 20; ++i) CHECK(script.has_all("other" + std::to_string(i), 2));
+  for (const auto& name : names) {
+    CHECK(script.has_all(name, 2));
+    CHECK_THAT(read_file(script.file("sums." + name + ".0")),
+               ContainsSubstring("2 (lockstep launch), 2 replicas: [cpu] + [cpu]") &&
+                   ContainsSubstring("check sums: OK (0 elements wrong)"));
+  }
 }

@@ -72,8 +72,9 @@ TEST_CASE("cores are dealt socket by socket") {
   const Cores all = {0, 1, 2, 3, 4, 5, 6};
   const auto ordered = by_socket(all, folder.path());
   CHECK(ordered == Cores{0, 2, 4, 5, 6, 1, 3});  // 6: the kernel says nothing about it
-  CHECK(count_sockets(all, folder.path()) == 2);
-  CHECK(count_sockets({1, 3}, folder.path()) == 1);
+  CHECK(automatic_processes(/*gpus=*/0, all, folder.path()) == 2);
+  CHECK(automatic_processes(/*gpus=*/0, {1, 3}, folder.path()) == 1);
+  CHECK(automatic_processes(/*gpus=*/3, {1, 3}, folder.path()) == 3);
   CHECK(by_socket({3, 1}, folder.path()) == Cores{3, 1});
 }
 
