@@ -5,7 +5,7 @@
 #   scripts/setup.sh                 Debian packages, LibTorch, and for CUDA the compiler
 #   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
 #                                    they are skipped); scripts/test.sh passes this
-#   scripts/setup.sh --lint          also clang, clang-format and clang-tidy (90 MB); scripts/test.sh --all passes this
+#   scripts/setup.sh --lint          also clang, clang-format, clang-tidy and mold (100 MB); scripts/test.sh --all passes this
 #   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --install DIR   also builds lockstep and installs it into DIR (bin/, lib/, include/, ...), where it needs
@@ -58,7 +58,7 @@ missing_packages() {
     libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
-    [ "$want_lint" = no ] || needs+=" clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
+    [ "$want_lint" = no ] || needs+=" mold=mold clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"
     [ "$want_tests" = no ] || needs+=" catch2=catch2/catch_all.hpp|catch2/catch.hpp"  # of version 3, of version 2
     [ "$want_tests" = no ] || [ -n "$bundle" ] || [ "$(id -u)" -ne 0 ] ||
       needs+=" openmpi-bin=mpirun.openmpi mpich=mpirun.mpich slurmctld=slurmctld slurmd=slurmd slurm-client=srun

@@ -76,10 +76,18 @@ part() {
   summary+=("$name: $((SECONDS - started)) s")
 }
 
+# build_once PRESET TARGETS: as build, in a tenth less time, for a build that is made once: g++ collects no garbage, which
+# takes a quarter more memory, and mold links.
+build_once() {
+  export CXXFLAGS="--param ggc-min-heapsize=4194304"
+  [ -z "$(type -P mold)" ] || export LDFLAGS=-fuse-ld=mold
+  build "$@"
+}
+
 build_and_test() {
   local preset=$1
   shift
-  (build "$preset" all) && run_tests "$preset" "$@"
+  (build_once "$preset" all) && run_tests "$preset" "$@"
 }
 
 # Compiles and links what CUDA changes, for one generation of GPUs; the program and other tests have the same sources as in
@@ -90,7 +98,7 @@ build_cuda() {
     return
   fi
   "$root/scripts/setup.sh" --quiet --cuda-compiler &&
-    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build cuda "lockstep_shared cuda_only_tests") &&
+    (CUDAARCHS=90 LOCKSTEP_BUILD_TORCH=$(torch_folder) build_once cuda "lockstep_shared cuda_only_tests") &&
     summary+=("cuda: the library and its CUDA tests compiled and linked")
 }
 

@@ -8,15 +8,14 @@ trap 'rm -rf "$copy"' EXIT
 
 "$here/include_rules.sh" "$root" || { echo "the tree breaks a rule"; exit 1; }
 
-# breaks FILE LINE: adds this line to this file; the check must fail and name the file.
+cp -r "$root"/{app,data,models,parallel,support,tests} "$copy"
+
+# breaks FILE LINE: adds this line to this file; the check must fail and name the file. Then takes the line away.
 breaks() {
-  fresh_copy
   printf '%s\n' "$2" >> "$copy/$1"
   expect_noticed "$1" "$2"
-}
-fresh_copy() {
-  rm -rf "${copy:?}"/*
-  cp -r "$root"/{app,data,models,parallel,support,tests} "$copy"
+  sed -i '$ d' "$copy/$1"
+  [ -s "$copy/$1" ] || rm "$copy/$1"
 }
 expect_noticed() {
   local said
@@ -52,9 +51,10 @@ breaks parallel/training/probe.cpp '#include <nccl.h>'
 breaks app/bench/scaling/probe.cpp '#include <lockstep/tests/skip.h>'
 
 # One file may know torch's version, a second may not.
-fresh_copy
 for file in parallel/probe_a.cpp app/probe_b.cpp; do
   echo '#if TORCH_VERSION_MINOR > 11' >> "$copy/$file"
 done
 expect_noticed app/probe_b.cpp 'TORCH_VERSION in two files'
+rm "$copy"/{parallel/probe_a,app/probe_b}.cpp
+"$here/include_rules.sh" "$copy" || { echo "the copy is not as it was"; exit 1; }
 echo "include rules hold, and each is noticed when broken"
