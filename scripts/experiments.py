@@ -28,7 +28,7 @@ README_BLOCK = re.compile(r"(<!-- output of \./scripts/run\.sh ([^,]+),[^\n]*-->
                           r"(```\n<!-- end of output -->)", re.S)
 README_ROWS = ("recipe", "model", "devices", "batch", "training")  # of the plan
 BLOCKS = re.compile(r"```sh\n(?P<commands>(?:lockstep [^\n]*\n)+)```\n\n```text\n(?P<output>.*?)```\n", re.S)
-SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, BATCH_SIZE=32, LIMIT_STEPS=1, ITERATIONS=2, REPEAT=3, SIZE=48,
+SMALL = dict(DATA="synthetic", LIMIT_TRAIN=256, LIMIT_TEST=64, BATCH_SIZE=32, LIMIT_STEPS=1, ITERATIONS=2, REPEAT=3, SIZE=48,
              MAX_BYTES="32K", THREADS=1)
 PICTURES = (".svg",)
 
