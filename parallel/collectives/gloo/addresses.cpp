@@ -45,14 +45,6 @@ Addresses find_addresses(const std::string& host, uint16_t port) {
   return {.list = std::unique_ptr<addrinfo, FreeAddresses>(found)};
 }
 
-void ask_for_names(const std::string& host, uint16_t port) {
-  std::array<char, NI_MAXHOST> name{};
-  const auto addresses = find_addresses(host, port);
-  for (auto* address = addresses.list.get(); address != nullptr; address = address->ai_next) {
-    ::getnameinfo(address->ai_addr, address->ai_addrlen, name.data(), name.size(), nullptr, 0, 0);
-  }
-}
-
 bool is_numeric(const std::string& host) { return is_ipv4(host) || is_ipv6(host); }
 
 bool is_loopback(const std::string& host) {

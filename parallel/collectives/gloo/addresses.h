@@ -22,9 +22,6 @@ struct Addresses {
 // host: name or address. Asks the name service, which can take seconds.
 Addresses find_addresses(const std::string& host, uint16_t port);
 
-// Returns when the name service has answered what the host's addresses are called; the answer is of no use.
-void ask_for_names(const std::string& host, uint16_t port);
-
 // Whether it is written as an address: "10.0.0.1", "::1".
 bool is_numeric(const std::string& host);
 

@@ -5,9 +5,6 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
-#include <functional>
-#include <future>
-#include <memory>
 #include <thread>
 #include <utility>
 
@@ -16,13 +13,11 @@
 #include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
-#include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kAnswerLimit{10'000};
@@ -49,7 +44,7 @@ std::string listening_address(const World& world, const std::string& listen) {
 }
 
 // Where somebody listens c10d connects at once, but then asks the name service what the other end is called.
-// If no name server answers, that takes half a minute. c10d takes whole seconds.
+// If no name server answers that takes half a minute. c10d takes whole seconds.
 milliseconds connect_timeout(milliseconds timeout) {
   return std::max<std::chrono::seconds>(std::chrono::ceil<std::chrono::seconds>(timeout), kNameServers);
 }
@@ -62,17 +57,15 @@ c10d::TCPStoreOptions store_options(const World& world, milliseconds timeout) {
   return options;
 }
 
-// given_up: whether to wait no longer for the store's first answer
-std::shared_ptr<C10dStore> open_client(
-    const World& world, const std::string& host, const c10d::TCPStoreOptions& options,
-    const std::function<bool()>& given_up = [] { return false; }) {
+std::shared_ptr<C10dStore> open_client(const World& world, const std::string& host,
+                                       const c10d::TCPStoreOptions& options) {
   const auto prefix = "lockstep/" + world.run;
-  const auto connect = [host, options, prefix] {
+  const auto limit = options.timeout + kAnswerLimit;
+  return call_within(limit, [host, options, prefix] {
     c10::intrusive_ptr<c10d::Store> store = c10::make_intrusive<c10d::TCPStore>(host, options);
     store = c10::make_intrusive<c10d::PrefixStore>(prefix, std::move(store));
     return std::make_shared<C10dStore>(C10dStore{std::move(store)});
-  };
-  return call_within(options.timeout + kAnswerLimit, connect, given_up);
+  });
 }
 
 std::shared_ptr<C10dStore> serve(const World& world, const std::string& listen, milliseconds timeout) {
@@ -84,48 +77,24 @@ std::shared_ptr<C10dStore> serve(const World& world, const std::string& listen, 
   return open_client(world, address.empty() ? kLoopback : address, options);
 }
 
-DeviceError cannot_open(const World& world, const std::string& why) {
-  return DeviceError(fmt::format("process {} of {} cannot {} the store at {}: {}", world.process,
-                                 world.processes, serves(world) ? "serve" : "reach", store_place(world), why),
-                     "check that no other program listens there");
-}
-
-// When the name service has answered what the host's addresses are called.
-std::shared_future<Clock::time_point> when_named(const std::string& host, uint16_t port) {
-  using Task = std::packaged_task<Clock::time_point()>;
-  const auto task = std::make_shared<Task>([host, port] {
-    ask_for_names(host, port);
-    return Clock::now();
-  });
-  auto result = task->get_future().share();
-  start_thread([task] { (*task)(); }).detach();
-  return result;
-}
-
-// Who listens may be another program, which says nothing. c10d asks the name service first. The same
-// question, asked here at the same time, shows when that is over; from then on the store has the timeout to
-// answer.
 std::shared_ptr<C10dStore> reach(const World& world, milliseconds timeout) {
-  const auto host = store_host(world);
-  wait_for_listener(host, world.master_port, timeout);
-  const auto limit = std::max(timeout, kAnswerLimit);
-  const auto is_silent = [named = when_named(host, world.master_port), limit] {
-    return named.wait_for(milliseconds(0)) == std::future_status::ready && Clock::now() > named.get() + limit;
-  };
-  try {
-    return open_client(world, host, store_options(world, timeout), is_silent);
-  } catch (const GivenUpCall&) {
-    throw cannot_open(world, "who listens there does not answer within " + in_seconds(limit));
-  }
+  wait_for_listener(store_host(world), world.master_port, timeout);
+  return open_client(world, store_host(world), store_options(world, timeout));
 }
 
 std::shared_ptr<C10dStore> open_store(const World& world, const std::string& listen, milliseconds timeout) {
+  const auto* what = serves(world) ? "serve" : "reach";
+  const auto failed = [&](const std::string& why) {
+    return DeviceError(fmt::format("process {} of {} cannot {} the store at {}: {}", world.process,
+                                   world.processes, what, store_place(world), why),
+                       "check that no other program listens there");
+  };
   try {
     return serves(world) ? serve(world, listen, timeout) : reach(world, timeout);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {  // c10d's, or a LateCall
-    throw cannot_open(world, clean_words(error.what()));
+    throw failed(clean_words(error.what()));
   }
 }
 
@@ -190,9 +159,9 @@ std::vector<std::string> ProcessStore::get(const Keys& keys) const {
 
 // c10d's own wait() prints warnings when its timeout passes.
 bool ProcessStore::wait(const Keys& keys, milliseconds limit) const {
-  const auto end = Clock::now() + limit;
+  const auto end = std::chrono::steady_clock::now() + limit;
   for (auto pause = kFirstPause; !has(keys); pause = std::min(2 * pause, kLastPause)) {
-    if (Clock::now() >= end) return false;
+    if (std::chrono::steady_clock::now() >= end) return false;
     std::this_thread::sleep_for(pause);
   }
   return true;

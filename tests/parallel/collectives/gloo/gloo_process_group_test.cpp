@@ -218,14 +218,6 @@ TEST_CASE("a port in use and a store that nobody serves are named with host and 
              ContainsSubstring("nobody answers at " + host_and_port("127.0.0.1", nobody) + " within 0.3 s"));
 }
 
-TEST_CASE("another program that listens at the store's port and says nothing is noticed") {
-  const auto listener = listen_on("127.0.0.1", 0);
-  const auto port = port_of(listener);
-  CHECK_THAT(message_of<DeviceError>([&] { join_process_group(loopback_world(1, 2, port), within(300)); }),
-             ContainsSubstring("cannot reach the store at " + host_and_port("127.0.0.1", port) +
-                               ": who listens there does not answer within 10 s"));
-}
-
 TEST_CASE("a process that does not answer is named") {
   const auto error = run_beside_silence([](Channel&, ProcessGroup& group) { group.gather("here"); });
   CHECK(message_of<PeerError>(error) == "process 1 of 2 did not answer within 1 s");
