@@ -48,7 +48,7 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
 }
 
 std::vector<ModelLayer> lenet_layers(const ModelSpec& spec) {
-  return std::make_shared<LeNetImpl>(spec.seed, spec.dtype, spec.kernels)->layers();
+  return layers_of(*std::make_shared<LeNetImpl>(spec.seed, spec.dtype, spec.kernels));
 }
 
 ResNet18Options resnet18_options(const ModelSpec& spec) {
@@ -69,7 +69,7 @@ ModelFactory resnet18_factory(const ModelSpec& spec) {
 }
 
 std::vector<ModelLayer> resnet18_layers(const ModelSpec& spec) {
-  return ResNet18Impl(resnet18_options(spec)).layers();
+  return layers_of(ResNet18Impl(resnet18_options(spec)));
 }
 
 bool lenet_by_lockstep(const ModelSpec& spec, torch::DeviceType device) {

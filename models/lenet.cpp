@@ -142,6 +142,8 @@ std::vector<ModelLayer> LeNetImpl::layers() {
            .forward = [=](const auto& X) { return linear_layers(X, self->parameters(), layers_for(X)); }}};
 }
 
+std::vector<ModelLayer> layers_of(LeNetImpl& net) { return net.layers(); }
+
 int64_t lenet_training_flops_per_row() {
   return 2 * (3 * (kConv1Multiplications + kConv2Multiplications + kLinearWeights) - kConv1Multiplications);
 }

@@ -41,10 +41,11 @@ class LeNetImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& X);
 
-  // For lockstep's benchmarks; ModelLayer is not installed. Requires that a shared_ptr owns the network.
-  std::vector<ModelLayer> layers();
-
  private:
+  // For lockstep's benchmarks alone, by layers_of(): ModelLayer is not installed.
+  std::vector<ModelLayer> layers();
+  friend std::vector<ModelLayer> layers_of(LeNetImpl& net);
+
   const Kernels kernels;
   torch::Tensor W1, b1, W2, b2, W3, b3, W4, b4;
 };

@@ -10,7 +10,9 @@
 
 namespace lockstep {
 
+class LeNetImpl;
 struct ModelSpec;
+class ResNet18Impl;
 
 struct ModelLayer {
   std::string name;
@@ -27,6 +29,13 @@ struct ModelLayer {
   // adds to the parameters' gradients. Keeps the network alive.
   std::function<torch::Tensor(const torch::Tensor& X)> forward;
 };
+
+// Returns the layers of this network. Requires that a shared_ptr owns it.
+std::vector<ModelLayer> layers_of(LeNetImpl& net);
+
+// Returns the layers of this network for images of height x width, each kind once. The additions of the
+// shortcuts and the means over the images are left out.
+std::vector<ModelLayer> layers_of(const ResNet18Impl& net, int64_t height = 28, int64_t width = 28);
 
 // Returns the layers of such a model for rows of (1, 28, 28), built anew on the host. Throws UsageError for
 // an unknown name.

@@ -291,6 +291,10 @@ std::vector<ModelLayer> ResNet18Impl::layers(int64_t height, int64_t width) cons
   return all;
 }
 
+std::vector<ModelLayer> layers_of(const ResNet18Impl& net, int64_t height, int64_t width) {
+  return net.layers(height, width);
+}
+
 void ResNet18Impl::use_bf16_weights(const std::vector<torch::Tensor>& bf16_weights) {
   settings->bf16_weights.use(parameters(), bf16_weights);
 }

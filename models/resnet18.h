@@ -58,9 +58,10 @@ class ResidualImpl : public torch::nn::Module {
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
-  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;  // as ResNet18Impl::layers()
-
  private:
+  friend class ResNet18Impl;
+  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
+
   const std::shared_ptr<const LayerSettings> settings;
   std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
   std::shared_ptr<BatchNorm2dImpl> bn1, bn2;
@@ -86,10 +87,6 @@ class ResNet18Impl : public torch::nn::Module {
   // single value per channel (n = 1 and an image of 8x8 or smaller).
   torch::Tensor forward(const torch::Tensor& X);
 
-  // For lockstep's benchmarks; ModelLayer is not installed. Returns the layers for images of height x width,
-  // each kind once. The additions of the shortcuts and the means over the images are left out.
-  std::vector<ModelLayer> layers(int64_t height = 28, int64_t width = 28) const;
-
   // From now on convolutions and the linear layer multiply by these bf16 weights under autocast to bfloat16,
   // in training and evaluation, instead of converting the parameters: one for each of parameters(), in their
   // order. The caller keeps them up to date. An empty list ends this. Throws UsageError if their number,
@@ -102,6 +99,10 @@ class ResNet18Impl : public torch::nn::Module {
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
  private:
+  // For lockstep's benchmarks alone, by layers_of(): ModelLayer is not installed.
+  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
+  friend std::vector<ModelLayer> layers_of(const ResNet18Impl& net, int64_t height, int64_t width);
+
   const std::shared_ptr<LayerSettings> settings;
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
   std::shared_ptr<BatchNorm2dImpl> stem_bn;

@@ -136,7 +136,7 @@ struct CommunicatorOptions {
 // process calls it at the same point. The numbers of devices may differ between processes, and ranks follow
 // from them. Each replica gets a thread that does its part of every collective and sleeps in between.
 // Endpoints live as long as the communicator. Wait for every posted collective before you destroy it;
-// destruction may end the rest unfinished. Throws as choose_allreduce() and ProcessGroup::open_channels() do,
+// destruction may end the rest unfinished. Throws as choose_allreduce() and ProcessGroup::gather() do,
 // UsageError for an empty list, for `compress` in one process or with NCCL, and where processes compress
 // differently, and MemoryError if the system cannot start a thread.
 std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options);

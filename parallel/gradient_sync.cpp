@@ -63,7 +63,7 @@ auto or_end_all(Endpoint& endpoint, const Action& action) {
 int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
                        const GradientSyncOptions& options) {
   int64_t largest = 0;
-  for (const auto& bucket : plan_buckets(numels, flat_layout(numels), element_size, bounds_of(options))) {
+  for (const auto& bucket : plan_buckets(numels, element_size, bounds_of(options))) {
     largest = std::max(largest, bucket.end - bucket.begin);
   }
   return largest;
@@ -89,7 +89,6 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trac
     : endpoint_(endpoint),
       options_(options),
       trace_(trace),
-      layout_(std::make_unique<FlatLayout>()),
       gradients_(std::make_unique<FlatTensors>()),
       nodes_(std::make_unique<Nodes>()) {}
 
@@ -98,8 +97,6 @@ GradientSync::~GradientSync() {
 }
 
 torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
-
-const FlatLayout& GradientSync::layout() const { return *layout_; }
 
 void GradientSync::attach(torch::nn::Module& module) {
   if (progress_) throw UsageError("this GradientSync is attached to a module already");
@@ -115,12 +112,10 @@ void GradientSync::attach(torch::nn::Module& module) {
     params.push_back(item.value());
   }
   const auto numels = numels_of(params);
-  *layout_ = flat_layout(numels);
-  *gradients_ = flat_zeros_like(params, *layout_);
+  *gradients_ = flat_zeros_like(params);
   const auto element_size = params.empty() ? 0 : gradients_->flat.element_size();
-  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_->flat, numels, *layout_);
-  progress_ =
-      std::make_unique<BucketProgress>(plan_buckets(numels, *layout_, element_size, bounds_of(options_)));
+  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_->flat, numels);
+  progress_ = std::make_unique<BucketProgress>(plan_buckets(numels, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_->views[i];
     torch::autograd::impl::set_post_acc_grad_hooks(params[i],

@@ -28,7 +28,6 @@
 namespace lockstep {
 
 class BucketProgress;
-struct FlatLayout;
 struct FlatTensors;
 
 enum class SyncMode {
@@ -110,7 +109,6 @@ class GradientSync {
 
   // (n): all gradients and the gaps between them
   torch::Tensor& flat_gradients();
-  const FlatLayout& layout() const;                                 // of flat_gradients()
   const Params& parameters() const { return params_; }              // those that require a gradient
   const std::vector<std::string>& names() const { return names_; }  // of these parameters
 
@@ -131,7 +129,6 @@ class GradientSync {
   Trace* const trace_;
   std::vector<std::string> names_;
   Params params_;
-  std::unique_ptr<FlatLayout> layout_;
   std::unique_ptr<FlatTensors> gradients_;
   std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a bucket hook, which may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them

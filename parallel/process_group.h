@@ -37,10 +37,6 @@ class ProcessGroup {
   // when one does not within the timeout.
   virtual std::vector<std::string> gather(const std::string& own) = 0;
 
-  // For communicators: opens channels, each with its own order of collectives. Throws as
-  // gather() does.
-  virtual std::vector<std::unique_ptr<Channel>> open_channels(int count) = 0;
-
   // The first `count` of these processes, at least two, as a world of their own: for measuring how training
   // scales. They call it at the same point, the others do not. It must be destroyed before this object.
   // Throws as join_process_group() does, and UsageError where the group cannot be split.
@@ -63,6 +59,11 @@ class ProcessGroup {
                                      const std::string& /*name*/ = {}) noexcept {
     return error;  // of processes that nobody watches
   }
+
+ private:
+  // For lockstep's communicators alone, by open_channels(): Channel is not installed.
+  virtual std::vector<std::unique_ptr<Channel>> make_channels(int count) = 0;
+  friend std::vector<std::unique_ptr<Channel>> open_channels(ProcessGroup& group, int count);
 };
 
 struct JoinOptions {

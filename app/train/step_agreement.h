@@ -28,7 +28,7 @@ struct StepNews {
 // All processes make the same calls in the same order. Not thread-safe.
 class StepAgreement {
  public:
-  // group: null for a process alone. Throws as ProcessGroup::open_channels() does.
+  // group: null for a process alone. Throws as open_channel() does.
   explicit StepAgreement(ProcessGroup* group);
 
   bool single_process() const { return channel_ == nullptr; }

@@ -6,7 +6,7 @@
 #include <exception>
 #include <future>
 #include <memory>
-#include <utility>
+#include <vector>
 
 #include <lockstep/parallel/process_group.h>
 
@@ -35,10 +35,11 @@ class Channel {
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };
 
-// Opens one channel. Throws as ProcessGroup::open_channels() does.
-inline std::unique_ptr<Channel> open_channel(ProcessGroup& group) {
-  auto channels = group.open_channels(1);
-  return std::move(channels.front());
-}
+// Opens channels between the processes of this group, each with its own order of collectives. Waits until
+// every process has called it. Throws as ProcessGroup::gather() does.
+std::vector<std::unique_ptr<Channel>> open_channels(ProcessGroup& group, int count);
+
+// The same for one.
+std::unique_ptr<Channel> open_channel(ProcessGroup& group);
 
 }  // namespace lockstep

@@ -21,7 +21,7 @@ std::unique_ptr<ProcessExchange> open_exchange(const CommunicatorOptions& option
   if (layout.processes() == 1) return nullptr;
   return std::make_unique<ProcessExchange>(
       ProcessExchange{.layout = layout,
-                      .channels = options.process_group->open_channels(layout.most_replicas()),
+                      .channels = open_channels(*options.process_group, layout.most_replicas()),
                       .own = std::vector<torch::Tensor>(options.devices.size())});
 }
 

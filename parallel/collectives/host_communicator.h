@@ -12,7 +12,7 @@ namespace lockstep {
 
 // options.algorithm: kGloo with several processes in the layout; kRoot, kTwoShot or kRing with one. Works on
 // any list of devices that is not empty. Opens channels to the other processes, so all processes call it.
-// Throws as ProcessGroup::open_channels() does.
+// Throws as open_channels() does.
 std::unique_ptr<Communicator> make_host_communicator(CommunicatorOptions options, const RankLayout& layout);
 
 }  // namespace lockstep

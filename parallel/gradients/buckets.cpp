@@ -20,8 +20,9 @@ FlatLayout flat_layout(std::span<const int64_t> numels) {
   return layout;
 }
 
-std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, const FlatLayout& layout,
-                                 int64_t element_size, const BucketBounds& bounds) {
+std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, int64_t element_size,
+                                 const BucketBounds& bounds) {
+  const auto layout = flat_layout(numels);
   const auto bytes = [&](size_t i) { return aligned(numels[i]) * element_size; };
   // The last bucket takes the first registered tensors that fit, at least one.
   size_t tail = 0;  // tensors [0, tail) belong to the last bucket

@@ -20,6 +20,7 @@ struct FlatLayout {
   int64_t size = 0;             // elements in all, gaps included
 };
 
+// Returns the layout of tensors with so many elements.
 FlatLayout flat_layout(std::span<const int64_t> numels);
 
 // A part of the flat buffer that one collective reduces: whole tensors, each with the gap behind it.
@@ -37,9 +38,9 @@ struct BucketBounds {
   int64_t last = 1 << 20;  // small, since no computation hides the last reduction
 };
 
-// Returns buckets that cover the buffer, in the order in which they are reduced.
-std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, const FlatLayout& layout,
-                                 int64_t element_size, const BucketBounds& bounds);
+// Returns buckets that cover the buffer of flat_layout(), in the order in which they are reduced.
+std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, int64_t element_size,
+                                 const BucketBounds& bounds);
 
 // Counts the gradients that are complete during one backward pass. take_ready() returns buckets in a fixed
 // order, so that all replicas reduce them in the same order.

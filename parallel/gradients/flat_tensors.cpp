@@ -4,6 +4,7 @@
 
 #include <sstream>
 
+#include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -23,7 +24,7 @@ std::vector<int64_t> numels_of(const Params& tensors) {
   return numels;
 }
 
-FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
+FlatTensors flat_zeros_like(const Params& tensors) {
   FlatTensors result;
   if (tensors.empty()) return result;
   const auto& first = tensors.front();
@@ -33,6 +34,7 @@ FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
                                  type_and_device(tensor)),
                      "give all parameters of a replica one dtype and one device");
   }
+  const auto layout = flat_layout(numels_of(tensors));
   result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
@@ -46,8 +48,8 @@ FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout) {
   return result;
 }
 
-std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels,
-                                   const FlatLayout& layout) {
+std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels) {
+  const auto layout = flat_layout(numels);
   std::vector<torch::Tensor> gaps;
   for (size_t i = 0; i < numels.size(); ++i) {
     const auto begin = layout.offset[i] + numels[i];
@@ -57,9 +59,9 @@ std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const in
   return gaps;
 }
 
-FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout) {
+FlatTensors flatten_parameters(const Params& params) {
   const torch::NoGradGuard no_grad;
-  auto result = flat_zeros_like(params, layout);
+  auto result = flat_zeros_like(params);
   for (size_t i = 0; i < params.size(); ++i) {
     result.views[i].copy_(params[i]);
     torch::Tensor param = params[i];  // the same object

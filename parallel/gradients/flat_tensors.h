@@ -1,5 +1,6 @@
 // Many tensors as views of one flat buffer: a replica's parameters, gradients or momentum. One operation
-// updates them all, and one collective reduces a whole bucket.
+// updates them all, and one collective reduces a whole bucket. All buffers of tensors of the same sizes have
+// the same layout, that of flat_layout() (buckets.h).
 #pragma once
 
 #include <torch/types.h>
@@ -8,13 +9,12 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
 
 struct FlatTensors {
-  torch::Tensor flat;  // (layout.size), zero in the gaps
+  torch::Tensor flat;  // (flat_layout().size), zero in the gaps
   Params views;        // of flat, each with the sizes and strides of its original tensor
 };
 
@@ -23,14 +23,13 @@ std::vector<int64_t> numels_of(const Params& tensors);
 
 // Returns a buffer of zeros with views like these tensors; strides are kept, as those of channels_last.
 // Throws UsageError when the tensors differ in dtype or device.
-FlatTensors flat_zeros_like(const Params& tensors, const FlatLayout& layout);
+FlatTensors flat_zeros_like(const Params& tensors);
 
-// Returns views of the gaps of such a buffer (layout.size), without empty ones.
-std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels,
-                                   const FlatLayout& layout);
+// Returns views of the gaps of such a buffer, without empty ones. numels: of its tensors.
+std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels);
 
 // Moves the values of these parameters into a flat buffer. Each parameter becomes a view of it and stays the
 // same tensor object, so that modules and optimizers that hold it follow.
-FlatTensors flatten_parameters(const Params& params, const FlatLayout& layout);
+FlatTensors flatten_parameters(const Params& params);
 
 }  // namespace lockstep

@@ -25,7 +25,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   model_.module->train();
   sync_.attach(*model_.module);
   if (statistics) norm_sync_.emplace(*model_.module, *statistics, options.trace);
-  params_ = flatten_parameters(sync_.parameters(), sync_.layout());
+  params_ = flatten_parameters(sync_.parameters());
   if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
   const auto on_device = torch::TensorOptions(torch::kFloat64).device(device);
@@ -64,7 +64,7 @@ void Replica::keep_bf16_weights() {
   if (some_are_frozen) return;
   Params rounded;
   for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
-  bf16_weights_ = flat_zeros_like(rounded, sync_.layout());
+  bf16_weights_ = flat_zeros_like(rounded);
   bf16_weights_.flat.copy_(params_.flat);
   model_.use_bf16_weights(bf16_weights_.views);
   optimizer_.keep_bf16_weights(bf16_weights_.flat);

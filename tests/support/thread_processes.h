@@ -260,7 +260,7 @@ class ThreadProcessGroup : public ProcessGroup {
     return shared_->gather(world_.process, own);
   }
 
-  std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
+  std::vector<std::unique_ptr<Channel>> make_channels(int count) override {
     const auto own = fmt::format("opens {} channels", count);
     for (const auto& other : gather(own)) {
       if (other != own) throw std::logic_error("one process " + own + ", another one says: " + other);

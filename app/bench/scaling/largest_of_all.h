@@ -11,7 +11,7 @@ namespace lockstep {
 // Every process constructs one and makes the same calls. Not thread-safe.
 class LargestOfAll {
  public:
-  // group: null for this process alone. Throws as ProcessGroup::open_channels() does.
+  // group: null for this process alone. Throws as open_channel() does.
   explicit LargestOfAll(ProcessGroup* group);
 
   // Returns the largest of the numbers that all processes give. Waits until all have called it. Throws

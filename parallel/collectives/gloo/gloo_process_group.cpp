@@ -37,7 +37,7 @@ class GlooProcessGroup : public ProcessGroup {
   const World& world() const override { return world_; }
   std::chrono::milliseconds timeout() const override { return timeout_; }
   std::vector<std::string> gather(const std::string& own) override;
-  std::vector<std::unique_ptr<Channel>> open_channels(int count) override;
+  std::vector<std::unique_ptr<Channel>> make_channels(int count) override;
   std::shared_ptr<ProcessGroup> subgroup(int count) override;
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override;
 
@@ -162,7 +162,7 @@ GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& cli
   return opened;
 }
 
-std::vector<std::unique_ptr<Channel>> GlooProcessGroup::open_channels(int count) try {
+std::vector<std::unique_ptr<Channel>> GlooProcessGroup::make_channels(int count) try {
   check_count(count);  // all are here now: connecting to them takes a moment
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();

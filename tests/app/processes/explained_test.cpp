@@ -25,7 +25,7 @@ class TellingProcessGroup : public ProcessGroup {
  public:
   const World& world() const override { return world_; }
   std::vector<std::string> gather(const std::string& own) override { return {own, own}; }
-  std::vector<std::unique_ptr<Channel>> open_channels(int) override { return {}; }
+  std::vector<std::unique_ptr<Channel>> make_channels(int) override { return {}; }
 
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override {
     const auto own = as_error(error);

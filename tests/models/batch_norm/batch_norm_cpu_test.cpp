@@ -235,7 +235,7 @@ TEST_CASE("on a CPU in bfloat16 the sums of a convolution reach its batch normal
   const auto net = small_resnet18(kernels, torch::kCPU, torch::kFloat32, /*width=*/16);
   const bool by_lockstep = kernels == Kernels::kAuto && fast_bf16_kernels();
   int64_t unrounded = 0;
-  for (const auto& layer : net->layers(20, 20)) {
+  for (const auto& layer : layers_of(*net, 20, 20)) {
     INFO(layer.name);
     auto sizes = layer.input;
     sizes.insert(sizes.begin(), 2);

@@ -166,7 +166,7 @@ class LateProcessGroup : public ProcessGroup {
   std::vector<std::string> gather(const std::string& own) override {
     return {own, own == "1" ? "3" : own};  // 1: the number of replicas
   }
-  std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
+  std::vector<std::unique_ptr<Channel>> make_channels(int count) override {
     std::vector<std::unique_ptr<Channel>> channels;
     for (int i = 0; i < count; ++i) channels.push_back(std::make_unique<LateChannel>(posted_));
     return channels;

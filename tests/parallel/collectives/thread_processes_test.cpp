@@ -57,7 +57,7 @@ TEST_CASE("thread processes: gather gives everybody the texts of all, by process
 TEST_CASE("thread processes: channels sum, broadcast, gather and deal, each in its own order") {
   std::vector<std::vector<torch::Tensor>> results(3);
   run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const auto channels = group->open_channels(2);
+    const auto channels = open_channels(*group, 2);
     const auto sum = number(1 << process);
     const auto copy = number(process);
     const auto gathered = torch::zeros({3, 3});
@@ -87,8 +87,8 @@ TEST_CASE("thread processes: abort ends the waits of one process, a closed chann
   const auto world = thread_process_groups(2);
   std::vector<std::unique_ptr<Channel>> channels(2);
   {
-    std::jthread other([&] { channels[1] = std::move(world[1]->open_channels(1).front()); });
-    channels[0] = std::move(world[0]->open_channels(1).front());
+    std::jthread other([&] { channels[1] = std::move(open_channels(*world[1], 1).front()); });
+    channels[0] = std::move(open_channels(*world[0], 1).front());
   }
   auto aborted = channels[0]->allreduce_sum(number(1));
   channels[0]->abort(std::make_exception_ptr(std::runtime_error("stop")));
@@ -111,10 +111,11 @@ TEST_CASE("thread processes: what differs or breaks the rules is a logic_error")
   for (const auto& error : found) {
     CHECK(error == "logic_error: processes disagree: allreduce of 3 Float and allreduce of 4 Float");
   }
-  CHECK_THROWS_AS(
-      run_processes(2, [](int process,
-                          const std::shared_ptr<ProcessGroup>& group) { group->open_channels(1 + process); }),
-      std::logic_error);
+  CHECK_THROWS_AS(run_processes(2,
+                                [](int process, const std::shared_ptr<ProcessGroup>& group) {
+                                  open_channels(*group, 1 + process);
+                                }),
+                  std::logic_error);
   CHECK_THROWS_AS(run_processes(2,
                                 [](int, const std::shared_ptr<ProcessGroup>& group) {
                                   const auto channel = open_channel(*group);

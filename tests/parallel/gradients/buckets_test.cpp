@@ -25,7 +25,7 @@ namespace {
 using Sizes = std::vector<int64_t>;
 
 std::vector<Bucket> plan(const Sizes& numels, int64_t element_size, const BucketBounds& bounds) {
-  return plan_buckets(numels, flat_layout(numels), element_size, bounds);
+  return plan_buckets(numels, element_size, bounds);
 }
 
 // Random sizes: 0, 1, around the alignment, and some large ones.
@@ -118,7 +118,7 @@ TEST_CASE("buckets cover the buffer exactly once and respect their bounds") {
     const int64_t element_size = repeat % 2 == 0 ? 4 : 8;
     const auto up_to = [&](int64_t most) { return static_cast<int64_t>(random()) % most; };
     const BucketBounds bounds{.first = up_to(3000), .others = up_to(9000), .last = up_to(3000)};
-    const auto buckets = plan_buckets(numels, layout, element_size, bounds);
+    const auto buckets = plan_buckets(numels, element_size, bounds);
     int64_t next_element = 0;
     int next_tensor = static_cast<int>(numels.size()) - 1;
     for (size_t b = 0; b < buckets.size(); ++b) {

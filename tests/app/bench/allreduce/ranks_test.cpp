@@ -72,9 +72,9 @@ class SpoiledProcessGroup : public ProcessGroup {
 
   const World& world() const override { return group_->world(); }
   std::vector<std::string> gather(const std::string& own) override { return group_->gather(own); }
-  std::vector<std::unique_ptr<Channel>> open_channels(int count) override {
+  std::vector<std::unique_ptr<Channel>> make_channels(int count) override {
     std::vector<std::unique_ptr<Channel>> channels;
-    for (auto& channel : group_->open_channels(count)) {
+    for (auto& channel : open_channels(*group_, count)) {
       channels.push_back(std::make_unique<SpoiledChannel>(std::move(channel)));
     }
     return channels;

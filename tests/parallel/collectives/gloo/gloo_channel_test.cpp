@@ -156,8 +156,8 @@ TEST_CASE("channels work side by side, in whatever order the processes post on t
   constexpr int kChannels = 3;
   std::vector<Tensors> sums(2, Tensors(kChannels));  // by process and channel
   run_joined(2, [&](int process, ProcessGroup& group) {
-    auto channels = group.open_channels(2);
-    for (auto& another : group.open_channels(1)) channels.push_back(std::move(another));
+    auto channels = open_channels(group, 2);
+    for (auto& another : open_channels(group, 1)) channels.push_back(std::move(another));
     auto& own = sums[static_cast<size_t>(process)];
     std::vector<std::future<void>> done;
     for (int i = 0; i < kChannels; ++i) {

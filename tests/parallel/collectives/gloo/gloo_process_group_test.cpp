@@ -147,7 +147,7 @@ TEST_CASE("the first processes can be a world of their own, again and again, and
 TEST_CASE("on one host all listeners are on the loopback interface") {
   std::set<std::string> ipv4, ipv6;
   run_joined(2, [&](int process, ProcessGroup& group) {
-    const auto channels = group.open_channels(2);
+    const auto channels = open_channels(group, 2);
     group.gather("all listen");
     if (process == 0) {
       ipv4 = listening_addresses("tcp");
@@ -237,7 +237,7 @@ TEST_CASE("processes that lose the store say where it was") {
 
 TEST_CASE("processes that open different numbers of channels are told so") {
   const auto errors =
-      run_worlds(worlds_of(2), [](int process, ProcessGroup& group) { group.open_channels(process + 1); });
+      run_worlds(worlds_of(2), [](int process, ProcessGroup& group) { open_channels(group, process + 1); });
   for (const auto& error : errors) {
     CHECK(message_of<UsageError>(error) ==
           "process 0 opens 1 channels between processes, but process 1 opens 2");
@@ -254,7 +254,7 @@ TEST_CASE("a process that cannot listen ends the waiting of those that connect t
       if (world.process == 1) options.listen = "203.0.113.9";  // no interface has it
       const auto group = join_process_group(world, options);
       try {
-        group->open_channels(1);
+        open_channels(*group, 1);
       } catch (const Error& error) {
         if (world.process == 0) seen = error.what();
         std::rethrow_exception(group->explain(std::current_exception(), {}));
@@ -276,13 +276,13 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
       [&](int process, ProcessGroup& group) {
         const auto part = process < 2 ? group.subgroup(2) : nullptr;
         if (process == 1) {
-          const auto channels = part->open_channels(1);
+          const auto channels = open_channels(*part, 1);
           group.explain(std::make_exception_ptr(OutputError("full")), {});
           ended.get_future().wait_for(std::chrono::seconds(60));  // its sockets say nothing
           throw Leaves();
         }
         if (process == 2) throw Leaves();
-        const auto channels = part->open_channels(1);
+        const auto channels = open_channels(*part, 1);
         auto one = torch::ones({1});
         try {
           channels.front()->allreduce_sum(one).get();
