@@ -1,5 +1,6 @@
 # The headers that `cmake --install` installs: those of users, and what they include. All others are private.
-# tests/install checks that the list is closed, and that each header compiles alone.
+# tests/install checks that the list is closed, and that each header compiles alone
+# (by clang, where there is one: scripts/setup.sh --lint).
 set(LOCKSTEP_PUBLIC_HEADERS
   data/batch_order.h
   data/checkpoint.h
