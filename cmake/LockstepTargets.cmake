@@ -72,7 +72,8 @@ endif()
 
 # Small sources are compiled together: a single one would spend most of its time on templates of torch, whose precompiled
 # header does not hold their instances, of CLI11, JSON and {fmt}.
-set_target_properties(lockstep lockstep_app PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
+set_target_properties(lockstep_core lockstep lockstep_app
+  PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
 
 # lockstep_twin_sources(target x ... [WHEN variable] [AS name]): adds one of two sources, x.cu or x_cuda.cpp in a build with
 # CUDA, x_stub.cpp in a build without (it throws a clear error).

@@ -94,11 +94,12 @@ function(lockstep_add_script_test)
   endif()
 endfunction()
 
-# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name]): adds the harness what_fuzz.cpp with
-# the driver. It runs on the inputs in corpus/what/ and on mutations with the tokens of what.dict or name.dict, for n
-# iterations, or for LOCKSTEP_FUZZ_SECONDS seconds of the environment.
+# lockstep_add_fuzz_test(NAME what LIBRARIES library... [ITERATIONS n] [TOKENS name] [PRECOMPILED]): adds the harness
+# what_fuzz.cpp with the driver. It runs on the inputs in corpus/what/ and on mutations with the tokens of what.dict or
+# name.dict, for n iterations, or for LOCKSTEP_FUZZ_SECONDS seconds of the environment. PRECOMPILED: with the tests'
+# precompiled headers, for a harness that includes torch or JSON.
 function(lockstep_add_fuzz_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;ITERATIONS;TOKENS" "LIBRARIES")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "PRECOMPILED" "NAME;ITERATIONS;TOKENS" "LIBRARIES")
   if(NOT arg_ITERATIONS)
     set(arg_ITERATIONS 20000)
   endif()
@@ -109,6 +110,9 @@ function(lockstep_add_fuzz_test)
   add_executable(${program} ${program}.cpp)
   target_link_libraries(${program} PRIVATE lockstep_fuzz_driver ${arg_LIBRARIES} lockstep_warnings)
   target_compile_options(${program} PRIVATE ${LOCKSTEP_NOT_OPTIMISED})
+  if(arg_PRECOMPILED)
+    target_precompile_headers(${program} REUSE_FROM lockstep_test_headers)
+  endif()
   lockstep_add_script_test(NAME "fuzz: ${arg_NAME}" LABELS cpu fuzz TIMEOUT 86400
     COMMAND ${CMAKE_CROSSCOMPILING_EMULATOR} $<TARGET_FILE:${program}> --iterations ${arg_ITERATIONS}
       --dictionary "${CMAKE_CURRENT_SOURCE_DIR}/${arg_TOKENS}.dict"

@@ -5,7 +5,7 @@
 // FAULT, of this process before this sum: error (a replica throws), exit (code 0, in the middle), leave (the
 // loop ends there, and the program returns), kill, stop (by signals). DEVICES: of each process. TIMEOUT in
 // seconds. Started as torchrun or lockstep launch start programs.
-#include <torch/torch.h>
+#include <torch/types.h>
 #include <unistd.h>
 
 #include <chrono>

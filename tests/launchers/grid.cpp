@@ -4,7 +4,7 @@
 //   grid DEVICES/DEVICES/...   one list per process: cpux3/cpu
 //
 // Prints each result that is wrong, and ends with 1 if there is one.
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <atomic>
 #include <cstdint>

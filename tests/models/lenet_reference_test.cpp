@@ -8,6 +8,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
+#include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/reference.h>
 #include <lockstep/tests/support/torch_lenet.h>
 

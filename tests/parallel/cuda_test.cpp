@@ -10,6 +10,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
+#include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/torch_lenet.h>
 
 using namespace lockstep;

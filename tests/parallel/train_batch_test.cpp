@@ -5,6 +5,7 @@
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/torch_lenet.h>
 
 using namespace lockstep;
@@ -80,7 +81,8 @@ Params to(const Params& params, torch::ScalarType dtype) {
 }  // namespace
 
 TEST_CASE(
-    "in double, the gradient and one update of k replicas equal those of torch's layers on the whole batch") {
+    "in double, the gradient and one update of k replicas equal those of torch's operators on the whole "
+    "batch") {
   const int64_t rows = GENERATE(1, 5, 7, 256, 257);
   const auto batch = make_batch(rows, torch::kFloat64);
   const LeNet net(0, torch::kFloat64);

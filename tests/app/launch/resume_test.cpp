@@ -23,7 +23,7 @@ fi
 exec "$@"
 )");
   const auto run = script.file("run").string();
-  const auto command = train({"--devices", "cpu", "--limit-steps", "150", "--epochs", "1000", "--limit-test",
+  const auto command = train({"--devices", "cpu", "--limit-steps", "75", "--epochs", "1000", "--limit-test",
                               "64", "--print-weights-hash", "--timeout", "60"})
                            .command;
   const Words kept = {"--output", run, "--checkpoint-every", "1"};

@@ -5,11 +5,13 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 #include <exception>
 #include <functional>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
@@ -47,6 +49,13 @@ inline torch::Tensor exact_sum(const Tensors& tensors) {
   auto sum = torch::zeros_like(tensors.front(), torch::kFloat64);
   for (const auto& tensor : tensors) sum += tensor;
   return sum.to(tensors.front().scalar_type());
+}
+
+// Waits until the watching thread finds an error. Returns null if it finds none.
+inline std::exception_ptr await_error(const Endpoint& endpoint) {
+  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+  while (!endpoint.error() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
+  return endpoint.error();
 }
 
 inline bool same_bits(const torch::Tensor& a, const torch::Tensor& b) {

@@ -1,11 +1,11 @@
 // A failed GPU is an error of the next call that uses it.
 #include <lockstep/tests/catch.h>
 #include <future>
-#include <thread>
 
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/support/cuda/stream.h>
+#include <lockstep/tests/parallel/collectives/collectives.h>
 #include <lockstep/tests/parallel/collectives/fake_nccl/fake_nccl.h>
 #include <lockstep/tests/support/fake_gpu/fake_gpu.h>
 
@@ -17,13 +17,6 @@ namespace {
 std::unique_ptr<Communicator> on_one_gpu(Trace* trace = nullptr) {
   return make_nccl_communicator(
       {.devices = {fake_gpu(0)}, .world_size = 1, .id = make_nccl_id(), .trace = trace});
-}
-
-// Waits until the watching thread finds an error.
-std::exception_ptr await_error(const Endpoint& endpoint) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!endpoint.error() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return endpoint.error();
 }
 
 }  // namespace

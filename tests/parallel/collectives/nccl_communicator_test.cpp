@@ -65,13 +65,6 @@ std::string message_of(std::exception_ptr error) {
   return error ? error_of<PeerError>([&] { std::rethrow_exception(error); }) : "none";
 }
 
-// Waits until the watching thread finds an error.
-std::exception_ptr await_error(Endpoint& endpoint) {
-  const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(60);
-  while (!endpoint.error() && std::chrono::steady_clock::now() < deadline) std::this_thread::yield();
-  return endpoint.error();
-}
-
 }  // namespace
 
 TEST_CASE("NCCL: sums, broadcasts and gathers reach every rank") {

@@ -60,7 +60,7 @@ bool equal_tensors(const std::vector<torch::Tensor>& a, const std::vector<torch:
 TEST_CASE("broadcast_buffers gives all replicas one replica's buffers, of any dtype, and no parameters") {
   const int world_size = GENERATE(1, 2, 3, 4);
   const int root = GENERATE_COPY(filter([=](int rank) { return rank < world_size; }, values({0, 1, 3})));
-  World world(world_size);
+  SyncWorld world(world_size);
   std::vector<std::string> wrong(static_cast<size_t>(world_size));
   world.run([&](int rank, Endpoint& endpoint) {
     BufferedImpl net, expected;
@@ -86,10 +86,10 @@ TEST_CASE("broadcast_buffers before each forward pass gives all replicas the ave
   constexpr int kWorld = 3;
   const bool broadcasts = GENERATE(true, false);  // false: each replica keeps its own
   BufferedImpl alone;
-  World(1).run([&](int, Endpoint&) {  // as many threads as a replica has: bits depend on them
+  SyncWorld(1).run([&](int, Endpoint&) {  // as many threads as a replica has: bits depend on them
     for (int step = 0; step < 4; ++step) alone.forward(rows_of(0, step));
   });
-  World world(kWorld);
+  SyncWorld world(kWorld);
   std::vector<int> as_alone(kWorld);
   world.run([&](int rank, Endpoint& endpoint) {
     BufferedImpl net;

@@ -23,7 +23,8 @@ struct HookMishap : std::runtime_error {
 };
 
 // The gradients of one step with this hook, by rank and parameter.
-std::vector<std::vector<torch::Tensor>> gradients_with(World& world, SyncMode mode, const BucketHook& hook) {
+std::vector<std::vector<torch::Tensor>> gradients_with(SyncWorld& world, SyncMode mode,
+                                                       const BucketHook& hook) {
   std::vector<std::vector<torch::Tensor>> gradients(world.devices.size());
   world.run([&](int rank, Endpoint& endpoint) {
     WholeGradientsImpl net;
@@ -85,7 +86,7 @@ TEST_CASE("a hook sees each bucket of its replica once per step, in order, in th
     // One bucket per parameter in parameterwise mode has no place in watching_hook's table.
     if (mode == SyncMode::kParameterwise) continue;
     INFO(world_size << " replicas, " << name_of(kSyncModeNames, mode));
-    World world(world_size);
+    SyncWorld world(world_size);
     std::vector<Calls> calls(static_cast<size_t>(world_size));
     world.run([&](int rank, Endpoint& endpoint) {
       auto& own = calls[static_cast<size_t>(rank)];
@@ -115,7 +116,7 @@ TEST_CASE("what a hook leaves in a bucket is what wait() leaves in the gradients
   const int world_size = GENERATE(1, 2, 3, 4);
   const auto mode = GENERATE_COPY(from_range(kModes));
   INFO(world_size << " replicas, " << name_of(kSyncModeNames, mode));
-  World world(world_size);
+  SyncWorld world(world_size);
   // After the sum: twice as much and one more, also between the gradients, where it is dropped.
   const auto replaced = gradients_with(world, mode, [](Endpoint& endpoint, const GradientBucket& bucket) {
     return endpoint.allreduce_gradients(bucket.gradients).then([bucket] {
@@ -152,7 +153,7 @@ TEST_CASE("an error of a hook, or of what it does after a sum, ends all replicas
   const bool in_work = GENERATE(false, true);
   const int bucket_that_fails = GENERATE(0, 3);
   INFO(name_of(kSyncModeNames, mode) << (in_work ? ", after the sum" : "") << ", " << bucket_that_fails);
-  World world(3);
+  SyncWorld world(3);
   std::vector<std::string> errors(3);
   const BucketHook hook = [&](Endpoint& endpoint, const GradientBucket& bucket) {
     const bool fails = endpoint.rank() == 1 && bucket.index == bucket_that_fails;
@@ -201,7 +202,7 @@ TEST_CASE("bf16_hook sums whole numbers that bf16 holds exactly") {
   const int world_size =
       GENERATE(1, 2, 3, 4);  // below 2^8: the numbers below 50 have exact sums of up to four
   const auto mode = GENERATE_COPY(from_range(kModes));
-  World world(world_size);
+  SyncWorld world(world_size);
   for (const auto& gradients : gradients_with(world, mode, bf16_hook())) {
     for (size_t i = 0; i < kParams; ++i) CHECK(gradients[i].equal(sum_over_ranks(world_size, i)));
   }
@@ -209,7 +210,7 @@ TEST_CASE("bf16_hook sums whole numbers that bf16 holds exactly") {
 
 TEST_CASE("the error of bf16_hook is below its bound, and all replicas get the same bits") {
   const int world_size = GENERATE(1, 2, 3, 4);
-  World world(world_size);
+  SyncWorld world(world_size);
   constexpr int64_t kNumbers = 5000;
   std::vector<torch::Tensor> own, found(static_cast<size_t>(world_size));
   auto exact = torch::zeros({kNumbers}, torch::kFloat64);
@@ -236,7 +237,7 @@ TEST_CASE("the error of bf16_hook is below its bound, and all replicas get the s
 }
 
 TEST_CASE("bf16_hook refuses gradients that are not float") {
-  World world(2);
+  SyncWorld world(2);
   std::vector<std::string> errors(2);
   world.run([&](int rank, Endpoint& endpoint) {
     try {

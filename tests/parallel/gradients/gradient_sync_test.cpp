@@ -75,7 +75,7 @@ TEST_CASE("in a loop with a torch optimizer replicas train as one, with either k
     whole_sgd.step();
   }
 
-  World world(kWorld);
+  SyncWorld world(kWorld);
   std::vector<Params> trained(kWorld);
   world.run([&](int rank, Endpoint& endpoint) {
     NetImpl net(static_cast<uint64_t>(rank));  // attach() gives all of them rank 0's weights
@@ -102,7 +102,7 @@ TEST_CASE("in a loop with a torch optimizer replicas train as one, with either k
 TEST_CASE("a replica without rows and a replica with micro-batches give the whole batch's gradients") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const auto expected = whole_gradients(9);
-  World world(3);
+  SyncWorld world(3);
   std::vector<Params> gradients(3);
   world.run([&](int rank, Endpoint& endpoint) {
     NetImpl net;
@@ -139,7 +139,7 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
 TEST_CASE("a parameter without a gradient is an error that names it, and no replica hangs") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const int careless = GENERATE(0, 1, -1);  // -1: all of them
-  World world(2);
+  SyncWorld world(2);
   std::vector<std::string> errors(2);
   world.run([&](int rank, Endpoint& endpoint) {
     NetImpl net;
@@ -160,7 +160,7 @@ TEST_CASE("a parameter without a gradient is an error that names it, and no repl
 }
 
 TEST_CASE("two backward passes without a wait() between them are an error") {
-  World world(1);
+  SyncWorld world(1);
   world.run([&](int, Endpoint& endpoint) {
     NetImpl net;
     GradientSync sync(endpoint);
@@ -177,7 +177,7 @@ TEST_CASE("two backward passes without a wait() between them are an error") {
 }
 
 TEST_CASE("a module has one GradientSync, whose destructor removes its hooks") {
-  World world(1);
+  SyncWorld world(1);
   auto& endpoint = world.communicator->endpoint(0);
   NetImpl net, other;
   {
@@ -221,7 +221,7 @@ TEST_CASE("the largest bucket is known from the sizes of the parameters") {
 }
 
 TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
-  World world(2);
+  SyncWorld world(2);
   std::vector<std::string> wrong(
       2);  // not vector<bool>, whose elements share a byte: replicas write at the same time
   world.run([&](int rank, Endpoint& endpoint) {
@@ -239,7 +239,7 @@ TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
 }
 
 TEST_CASE("gradients keep the memory format of their parameters") {
-  World world(2);
+  SyncWorld world(2);
   std::vector<std::string> wrong(2);
   world.run([&](int rank, Endpoint& endpoint) {
     ResNet18Options options;
@@ -259,7 +259,7 @@ TEST_CASE("gradients keep the memory format of their parameters") {
 }
 
 TEST_CASE("parameters of two dtypes are refused") {
-  World world(1);
+  SyncWorld world(1);
   NetImpl net;
   net.third->to(torch::kFloat32);
   GradientSync sync(world.communicator->endpoint(0));
@@ -272,7 +272,7 @@ TEST_CASE("parameters of two dtypes are refused") {
 TEST_CASE("in overlapped mode reductions run during backward: by the order of events") {
   const bool overlapped = GENERATE(true, false);
   Trace trace;
-  World world(2, &trace);
+  SyncWorld world(2, &trace);
   const auto reductions = [&](int rank) {
     const auto events = trace.events();
     return std::count_if(events.begin(), events.end(), [&](const auto& event) {

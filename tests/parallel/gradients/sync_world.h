@@ -19,8 +19,8 @@ inline const std::vector<SyncMode> kModes = {SyncMode::kParameterwise, SyncMode:
                                              SyncMode::kOverlapped};
 
 // Runs a function per rank in worker threads, with a communicator.
-struct World {
-  explicit World(int size, Trace* trace = nullptr)
+struct SyncWorld {
+  explicit SyncWorld(int size, Trace* trace = nullptr)
       : devices(static_cast<size_t>(size), torch::kCPU),
         workers(devices, 1),
         communicator(make_communicator({.devices = devices, .threads = 1, .trace = trace})) {}

@@ -84,7 +84,7 @@ std::string wrong_gradients(int rank, Endpoint& endpoint, SyncMode mode, bool to
 TEST_CASE("with kZero every replica gets the sum over the replicas that have reached a parameter") {
   const int world_size = GENERATE(1, 2, 3, 4);
   const bool micro_batches = GENERATE(false, true);
-  World world(world_size);
+  SyncWorld world(world_size);
   for (const auto mode : kModes) {
     for (const bool to_none : {true, false}) {
       INFO(world_size << " replicas, " << name_of(kSyncModeNames, mode)
@@ -102,7 +102,7 @@ TEST_CASE("with kZero every replica gets the sum over the replicas that have rea
 TEST_CASE("without kZero each of these steps is an error on every replica") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   for (int pattern = 1; pattern < kPatterns; ++pattern) {
-    World world(2);
+    SyncWorld world(2);
     std::vector<std::string> errors(2);
     world.run([&](int rank, Endpoint& endpoint) {
       WholeGradientsImpl net;
@@ -122,7 +122,7 @@ TEST_CASE("without kZero each of these steps is an error on every replica") {
 
 // One bucket per parameter, and p5's is the first.
 TEST_CASE("in overlapped mode the buckets before an unreached parameter are still posted during backward") {
-  World world(2);
+  SyncWorld world(2);
   std::vector<std::string> wrong(2);
   world.run([&](int rank, Endpoint& endpoint) {
     std::vector<int> posted;
