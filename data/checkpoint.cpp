@@ -45,6 +45,11 @@ constexpr int kManifestDepth = 3;  // of the values
                      "take another checkpoint of the run");
 }
 
+// "ck/" is "ck".
+fs::path without_slash(const fs::path& folder) {
+  return folder.has_filename() ? folder : folder.parent_path();
+}
+
 fs::path parent_of(const fs::path& folder) {
   return folder.has_parent_path() ? folder.parent_path() : fs::path(".");
 }
@@ -86,6 +91,28 @@ class NewFolder {
 };
 
 bool is_tensor_file(const std::string& name) { return name.ends_with(".safetensors"); }
+
+// Whether it can be the name of a file in a checkpoint.
+bool is_file_name(const std::string& name) {
+  return !name.empty() && name.find('/') == std::string::npos && name.front() != '.' && name != kManifest;
+}
+
+void check_name(const std::string& name, bool of_tensors) {
+  if (is_file_name(name) && is_tensor_file(name) == of_tensors) return;
+  throw UsageError(
+      fmt::format("'{}' cannot be the name of {} in a checkpoint", name, of_tensors ? "tensors" : "a text"),
+      "tensors have names such as model.safetensors, texts such as state.json; neither has a slash");
+}
+
+// Whether a new checkpoint may replace this folder: it is one, also a damaged one without a manifest.
+bool is_replaceable(const fs::path& folder) {
+  if (fs::exists(folder / kManifest)) return true;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const auto kind = entry.path().extension();
+    if (!entry.is_regular_file() || (kind != ".safetensors" && kind != ".json")) return false;
+  }
+  return true;
+}
 
 // An open file. Its functions throw std::system_error.
 class FileToRead {
@@ -197,7 +224,7 @@ std::vector<std::string> verified_files(const fs::path& folder) {
     const auto manifest = parse_manifest(folder, text_of(folder / kManifest, kMostManifestBytes));
     for (const auto& [name, entry] : manifest["files"].items()) {
       now = name;
-      if (name.empty() || name.find('/') != std::string::npos || name.front() == '.') {
+      if (!is_file_name(name)) {
         damaged(folder, fmt::format("'{}' is no name of a file in it", name));
       }
       if (!fs::is_regular_file(folder / name)) damaged(folder, fmt::format("{} is missing", name));
@@ -224,9 +251,16 @@ std::vector<std::string> verified_files(const fs::path& folder) {
 
 }  // namespace
 
-void write_checkpoint(const fs::path& folder, const Checkpoint& checkpoint) {
-  const auto parent = parent_of(folder);
+void write_checkpoint(const fs::path& given, const Checkpoint& checkpoint) {
+  for (const auto& file : checkpoint.tensors) check_name(file.first, /*of_tensors=*/true);
+  for (const auto& file : checkpoint.texts) check_name(file.first, /*of_tensors=*/false);
+  const auto folder = without_slash(given), parent = parent_of(folder);
   try {
+    if (fs::is_directory(folder) && !is_replaceable(folder)) {
+      throw OutputError(fmt::format("'{}' exists and is no checkpoint: it has other files and no {}",
+                                    folder.native(), kManifest),
+                        "give a path where nothing is");
+    }
     remove_stale_temporaries(parent);
     NewFolder made(parent);
     try {
@@ -263,8 +297,8 @@ Checkpoint read_checkpoint(const fs::path& folder) {
   return checkpoint;
 }
 
-void link_checkpoint(const fs::path& folder, const std::string& name) {
-  const auto parent = parent_of(folder);
+void link_checkpoint(const fs::path& given, const std::string& name) {
+  const auto folder = without_slash(given), parent = parent_of(folder);
   try {
     // A link cannot be locked. It is made in a temporary folder, which a killed process leaves to the next
     // one.
@@ -278,7 +312,8 @@ void link_checkpoint(const fs::path& folder, const std::string& name) {
   }
 }
 
-void remove_checkpoint(const fs::path& folder) {
+void remove_checkpoint(const fs::path& given) {
+  const auto folder = without_slash(given);
   try {
     // It loses its name at once. What is left when this process is killed is removed as a stale temporary.
     const NewFolder made(parent_of(folder));

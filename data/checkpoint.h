@@ -18,15 +18,16 @@
 
 namespace lockstep {
 
-// By file name. Names of `tensors` end in ".safetensors".
+// By file name, without a folder. Names of `tensors` end in ".safetensors", those of `texts` do not.
 struct Checkpoint {
   std::map<std::string, TensorFile> tensors;
   std::map<std::string, std::string> texts;
 };
 
 // Writes the checkpoint to `folder`, whose parent must exist, and waits for the disk. Replaces a checkpoint
-// of that name. Also removes what killed processes have left in the parent. Throws OutputError; then nothing
-// is left of the new checkpoint, and a replaced one is still there.
+// of that name, but no folder with other files in it. Also removes what killed processes have left in the
+// parent. Throws OutputError, and UsageError for the name of a file; then nothing is left of the new
+// checkpoint, and what was there still is.
 void write_checkpoint(const std::filesystem::path& folder, const Checkpoint& checkpoint);
 
 // Reads all files and compares them with the manifest. Throws WeightsError that says what is wrong.

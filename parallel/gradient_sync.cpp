@@ -98,8 +98,15 @@ GradientSync::~GradientSync() {
 
 torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
 
+void GradientSync::require_attached(const char* call) const {
+  if (progress_) return;
+  throw UsageError(fmt::format("{} was called before attach()", call), "attach the module first");
+}
+
 void GradientSync::attach(torch::nn::Module& module) {
-  if (progress_) throw UsageError("this GradientSync is attached to a module already");
+  if (progress_) {
+    throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
+  }
   broadcast_module(module, endpoint_);
   Params params;
   for (const auto& item : module.named_parameters()) {
@@ -159,6 +166,7 @@ void GradientSync::wait_for(Work& work) {
 }
 
 void GradientSync::wait() {
+  require_attached("wait()");
   const auto missing = progress_->missing();
   if (options_.unused == UnusedParameters::kError) require_all(missing);
   for (const int param : missing) {
@@ -179,6 +187,7 @@ void GradientSync::require_all(const std::vector<int>& missing) {
 }
 
 void GradientSync::allreduce_all() {
+  require_attached("allreduce_all()");
   for (size_t i = 0; i < params_.size(); ++i) {
     params_[i].mutable_grad() = gradients_->views[i];
     progress_->mark(static_cast<int>(i));

@@ -84,9 +84,9 @@ class GradientSync {
   void attach(torch::nn::Module& module);
 
   // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
-  // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError with the names of
-  // the parameters that backward did not reach, unless their gradients are taken as zeros; the error that
-  // ended a collective; and what the hook throws.
+  // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError before attach(),
+  // and with the names of the parameters that backward did not reach, unless their gradients are taken as
+  // zeros; the error that ended a collective; and what the hook throws.
   void wait();
 
   // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
@@ -115,6 +115,7 @@ class GradientSync {
  private:
   class Hook;
 
+  void require_attached(const char* call) const;
   void on_gradient(int param);
   void require_all(const std::vector<int>& missing);
   void post_ready_buckets();

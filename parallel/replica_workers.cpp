@@ -32,6 +32,9 @@ void require_own_streams(const std::vector<torch::Device>& devices) {
 
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
+  if (threads < 1) {
+    throw UsageError(fmt::format("a replica cannot have {} threads", threads), "it needs at least 1");
+  }
   require_own_streams(devices_);
   check_threads_available(size() *
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
@@ -85,6 +88,11 @@ void ReplicaWorkers::run(Communicator& communicator,
 
 void ReplicaWorkers::start(Communicator& communicator,
                            std::function<void(int local, Endpoint& endpoint)> task) {
+  if (communicator.local_size() != size()) {
+    throw UsageError(fmt::format("the communicator has {} replicas in this process, but there are {} workers",
+                                 communicator.local_size(), size()),
+                     "give both the same devices");
+  }
   pool_->start([this, &communicator, task = std::move(task), marks = mark_callers_streams()](int local) {
     auto& endpoint = communicator.endpoint(local);
     try {

@@ -22,7 +22,8 @@ class ReplicaWorkers {
  public:
   // threads: intra-op threads of each replica, at least 1. Each replica on a CPU gets its own cores while
   // there are enough. Each replica on a GPU gets its own stream, so that several on one GPU work at the same
-  // time. Throws UsageError for more than 16 replicas on one GPU, which has no streams for them.
+  // time. Throws UsageError for threads below 1, and for more than 16 replicas on one GPU, which has no
+  // streams for them.
   ReplicaWorkers(std::vector<torch::Device> devices, int threads);
   ~ReplicaWorkers();  // waits for the tasks under way
 
@@ -38,9 +39,9 @@ class ReplicaWorkers {
   void run(const std::function<void(int local)>& task);
 
   // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the
-  // replica's rank in the world, over all processes. The communicator's local_size() must be size(). When a
-  // replica fails, the others leave the collectives in which they wait for it, and the first failed replica's
-  // exception is rethrown. The communicator cannot be used afterwards.
+  // replica's rank in the world, over all processes. Throws UsageError unless the communicator's local_size()
+  // is size(). When a replica fails, the others leave the collectives in which they wait for it, and the
+  // first failed replica's exception is rethrown. The communicator cannot be used afterwards.
   void run(Communicator& communicator, const std::function<void(int local, Endpoint& endpoint)>& task);
 
   // run() in two parts, for queueing work before earlier work is done. start() returns at once. wait()

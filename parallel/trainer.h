@@ -98,7 +98,8 @@ class Trainer {
 
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
-  // saved trainer (with auto_split: once the shares are settled there). With another number
+  // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
+  // dropout does, on several CPU replicas of a process: they share one generator). With another number
   // all replicas start with the model's batch-norm statistics. Writes in place. Sums not yet taken are
   // dropped. Throws WeightsError in every process, and changes nothing, if the state is not of this model,
   // precision and optimizer; also the error that ended a collective.

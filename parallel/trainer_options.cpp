@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <string>
 
 #include <lockstep/parallel/devices.h>
@@ -37,6 +38,13 @@ void check_ranges(const TrainerOptions& options) {
   refuse_if(in_flight < 1 || in_flight > 2, fmt::format("in_flight is {}", in_flight), "it must be 1 or 2");
   refuse_if(options.check_sync < 0, fmt::format("check_sync is {}", options.check_sync),
             "it must be a number of steps, or 0 for never");
+  const auto not_negative = [](const char* name, double value) {
+    refuse_if(!(value >= 0) || std::isinf(value), fmt::format("{} is {}", name, value),
+              "it must be a number from 0");
+  };
+  not_negative("lr", options.lr.lr);
+  not_negative("momentum", options.replica.optimizer.momentum);
+  not_negative("weight_decay", options.replica.optimizer.weight_decay);
   const double clip_norm = options.replica.clip_norm;
   refuse_if(!(clip_norm >= 0), fmt::format("clip_norm is {}", clip_norm),
             "it must be a positive number, or 0 for no bound");

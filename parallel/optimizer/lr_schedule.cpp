@@ -1,5 +1,6 @@
 #include <lockstep/parallel/optimizer/lr_schedule.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -27,7 +28,8 @@ double lr_at(const LrSchedule& schedule, int64_t step) {
   if (step < schedule.warmup_steps) return schedule.lr * part(step + 1, schedule.warmup_steps);
   const auto remaining = schedule.total_steps - schedule.warmup_steps;
   if (remaining <= 0) return schedule.lr;
-  return schedule.lr * factor(schedule.schedule, part(step - schedule.warmup_steps, remaining));
+  const auto done = part(step - schedule.warmup_steps, remaining);
+  return schedule.lr * factor(schedule.schedule, std::min(done, 1.));
 }
 
 }  // namespace lockstep

@@ -27,7 +27,7 @@ struct LrSchedule {
 };
 
 // The learning rate of step 0 .. total_steps - 1. During warm-up it is lr (step + 1) / warmup_steps; the
-// schedule spans the remaining steps.
+// schedule spans the remaining steps. Later steps have the rate at which it ends: 0 for kCosine.
 double lr_at(const LrSchedule& schedule, int64_t step);
 
 }  // namespace lockstep

@@ -252,3 +252,44 @@ TEST_CASE("a checkpoint that cannot be written leaves nothing, and the one befor
   CHECK(read_file(folder / "taken") == "a file");
   CHECK(names_in(folder.path()) == std::vector<std::string>{"c", "taken"});
 }
+
+TEST_CASE("a folder of other files is not replaced; a checkpoint that has lost its manifest is") {
+  const TempFolder folder;
+  fs::create_directories(folder / "thesis/chapters");
+  write_file(folder / "thesis/notes.txt", "precious");
+  CHECK_THROWS_WITH(write_checkpoint(folder / "thesis", small_checkpoint(1)),
+                    "'" + (folder / "thesis").string() +
+                        "' exists and is no checkpoint: it has other files and no manifest.json");
+  CHECK(names_in(folder / "thesis") == std::vector<std::string>{"chapters", "notes.txt"});
+
+  write_checkpoint(folder / "c", small_checkpoint(1));
+  fs::remove(folder / "c/manifest.json");
+  write_checkpoint(folder / "c", small_checkpoint(2));
+  CHECK(same(read_checkpoint(folder / "c"), small_checkpoint(2)));
+  fs::create_directory(folder / "empty");
+  write_checkpoint(folder / "empty", small_checkpoint(3));
+  CHECK(same(read_checkpoint(folder / "empty"), small_checkpoint(3)));
+}
+
+TEST_CASE("a checkpoint's path may end with a slash") {
+  const TempFolder folder;
+  for (const int seed : {1, 2}) {
+    write_checkpoint(folder / "c/", small_checkpoint(seed));
+    CHECK(same(read_checkpoint(folder / "c"), small_checkpoint(seed)));
+  }
+  link_checkpoint(folder / "c/", "last");
+  CHECK(same(read_checkpoint(folder / "last"), small_checkpoint(2)));
+  remove_checkpoint(folder / "c/");
+  CHECK(names_in(folder.path()) == std::vector<std::string>{"last"});
+}
+
+TEST_CASE("names that are no names of a checkpoint's files are refused, and nothing is written") {
+  const TempFolder folder;
+  for (const auto* name : {"", "../escape.json", "a/b.json", ".hidden", "manifest.json", "m.safetensors"}) {
+    CHECK_THROWS_AS(write_checkpoint(folder / "c", {.tensors = {}, .texts = {{name, "{}"}}}), UsageError);
+  }
+  for (const auto* name : {"model", "../m.safetensors"}) {
+    CHECK_THROWS_AS(write_checkpoint(folder / "c", {.tensors = {{name, {}}}, .texts = {}}), UsageError);
+  }
+  CHECK(names_in(folder.path()).empty());
+}

@@ -3,7 +3,9 @@
 
 #include <lockstep/tests/catch.h>
 #include <stdexcept>
+#include <string>
 
+#include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 
@@ -43,4 +45,16 @@ TEST_CASE("an exception in one replica reaches the caller, and the workers can b
   std::vector<int> ranks(3, -1);
   workers.run([&](int rank) { ranks[static_cast<size_t>(rank)] = rank; });
   CHECK(ranks == std::vector<int>{0, 1, 2});
+}
+
+TEST_CASE("workers refuse replicas without threads, and a communicator of other replicas") {
+  const std::vector<torch::Device> two(2, torch::kCPU);
+  for (const int threads : {0, -3}) {
+    CHECK_THROWS_WITH(ReplicaWorkers(two, threads),
+                      "a replica cannot have " + std::to_string(threads) + " threads");
+  }
+  ReplicaWorkers one({torch::kCPU}, 1);
+  const auto communicator = make_communicator({.devices = two});
+  CHECK_THROWS_WITH(one.run(*communicator, [](int, Endpoint&) {}),
+                    "the communicator has 2 replicas in this process, but there are 1 workers");
 }

@@ -65,9 +65,17 @@ TEST_CASE("values out of range are refused") {
   CHECK(refusal([](auto& options) { options.in_flight = 0; }) == "in_flight is 0");
   CHECK(refusal([](auto& options) { options.in_flight = 3; }) == "in_flight is 3");
   CHECK(refusal([](auto& options) { options.replica.clip_norm = -1; }) == "clip_norm is -1");
-  CHECK_THAT(
-      refusal([](auto& options) { options.replica.clip_norm = std::numeric_limits<double>::quiet_NaN(); }),
-      ContainsSubstring("clip_norm is nan"));
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  CHECK_THAT(refusal([](auto& options) { options.replica.clip_norm = kNan; }),
+             ContainsSubstring("clip_norm is nan"));
+  for (const double wrong : {-1., kNan, kInfinity}) {
+    CHECK_THAT(refusal([&](auto& options) { options.lr.lr = wrong; }), ContainsSubstring("lr is "));
+    CHECK_THAT(refusal([&](auto& options) { options.replica.optimizer.momentum = wrong; }),
+               ContainsSubstring("momentum is "));
+    CHECK_THAT(refusal([&](auto& options) { options.replica.optimizer.weight_decay = wrong; }),
+               ContainsSubstring("weight_decay is "));
+  }
 }
 
 TEST_CASE("a split needs one share per replica, and auto_split takes none") {

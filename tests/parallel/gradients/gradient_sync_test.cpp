@@ -176,6 +176,13 @@ TEST_CASE("two backward passes without a wait() between them are an error") {
   });
 }
 
+TEST_CASE("calls before attach() are refused") {
+  SyncWorld world(1);
+  GradientSync sync(world.communicator->endpoint(0));
+  CHECK_THROWS_WITH(sync.wait(), "wait() was called before attach()");
+  CHECK_THROWS_WITH(sync.allreduce_all(), "allreduce_all() was called before attach()");
+}
+
 TEST_CASE("a module has one GradientSync, whose destructor removes its hooks") {
   SyncWorld world(1);
   auto& endpoint = world.communicator->endpoint(0);

@@ -50,6 +50,9 @@ TEST_CASE("the cosine schedule falls from the base rate towards 0") {
 
   check_rates({.schedule = Schedule::kCosine, .lr = 2, .total_steps = 1}, {2});
   check_rates({.schedule = Schedule::kCosine, .lr = 2, .total_steps = 2}, {2, 1});
+  for (const int64_t later : {2, 3, 4, 1000}) {
+    CHECK(lr_at({.schedule = Schedule::kCosine, .lr = 2, .total_steps = 2}, later) == 0);
+  }
 }
 
 TEST_CASE("the step schedule: a tenth from half of the run on, a hundredth from three quarters on") {
