@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
@@ -102,16 +103,6 @@ void check_name(const std::string& name, bool of_tensors) {
   throw UsageError(
       fmt::format("'{}' cannot be the name of {} in a checkpoint", name, of_tensors ? "tensors" : "a text"),
       "tensors have names such as model.safetensors, texts such as state.json; neither has a slash");
-}
-
-// Whether a new checkpoint may replace this folder: it is one, also a damaged one without a manifest.
-bool is_replaceable(const fs::path& folder) {
-  if (fs::exists(folder / kManifest)) return true;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    const auto kind = entry.path().extension();
-    if (!entry.is_regular_file() || (kind != ".safetensors" && kind != ".json")) return false;
-  }
-  return true;
 }
 
 // An open file. Its functions throw std::system_error.
@@ -249,6 +240,21 @@ std::vector<std::string> verified_files(const fs::path& folder) {
   return names;
 }
 
+// Whether a new checkpoint may replace this folder: it has no other files than a checkpoint, which may be
+// damaged.
+bool is_replaceable(const fs::path& folder) {
+  Json listed;
+  try {
+    listed = parse_manifest(folder, text_of(folder / kManifest, kMostManifestBytes))["files"];
+  } catch (const std::runtime_error&) {  // the manifest is missing or damaged: names must do
+  }
+  return std::all_of(fs::directory_iterator(folder), fs::directory_iterator(), [&](const auto& entry) {
+    const auto name = entry.path().filename().native();
+    return entry.is_regular_file() &&
+           (listed.contains(name) || is_tensor_file(name) || name.ends_with(".json"));
+  });
+}
+
 }  // namespace
 
 void write_checkpoint(const fs::path& given, const Checkpoint& checkpoint) {
@@ -257,9 +263,9 @@ void write_checkpoint(const fs::path& given, const Checkpoint& checkpoint) {
   const auto folder = without_slash(given), parent = parent_of(folder);
   try {
     if (fs::is_directory(folder) && !is_replaceable(folder)) {
-      throw OutputError(fmt::format("'{}' exists and is no checkpoint: it has other files and no {}",
-                                    folder.native(), kManifest),
-                        "give a path where nothing is");
+      throw OutputError(
+          fmt::format("'{}' exists and has files that are not of a checkpoint", folder.native()),
+          "give a path where nothing is");
     }
     remove_stale_temporaries(parent);
     NewFolder made(parent);

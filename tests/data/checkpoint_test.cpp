@@ -257,10 +257,24 @@ TEST_CASE("a folder of other files is not replaced; a checkpoint that has lost i
   const TempFolder folder;
   fs::create_directories(folder / "thesis/chapters");
   write_file(folder / "thesis/notes.txt", "precious");
-  CHECK_THROWS_WITH(write_checkpoint(folder / "thesis", small_checkpoint(1)),
-                    "'" + (folder / "thesis").string() +
-                        "' exists and is no checkpoint: it has other files and no manifest.json");
+  CHECK_THROWS_WITH(
+      write_checkpoint(folder / "thesis", small_checkpoint(1)),
+      "'" + (folder / "thesis").string() + "' exists and has files that are not of a checkpoint");
   CHECK(names_in(folder / "thesis") == std::vector<std::string>{"chapters", "notes.txt"});
+
+  fs::create_directory(folder / "site");  // web pages have a manifest, too
+  write_file(folder / "site/manifest.json", "{\"name\": \"site\"}");
+  write_file(folder / "site/index.html", "precious");
+  CHECK_THROWS_AS(write_checkpoint(folder / "site", small_checkpoint(1)), OutputError);
+  CHECK(names_in(folder / "site") == std::vector<std::string>{"index.html", "manifest.json"});
+
+  auto with_log = small_checkpoint(1);
+  with_log.texts["log.txt"] = "of this checkpoint";
+  for (int repeat = 0; repeat < 2; ++repeat) write_checkpoint(folder / "logged", with_log);
+  CHECK(same(read_checkpoint(folder / "logged"), with_log));
+  write_file(folder / "logged/notes.txt", "precious");
+  CHECK_THROWS_AS(write_checkpoint(folder / "logged", with_log), OutputError);
+  CHECK(read_file(folder / "logged/notes.txt") == "precious");
 
   write_checkpoint(folder / "c", small_checkpoint(1));
   fs::remove(folder / "c/manifest.json");
