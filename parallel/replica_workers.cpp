@@ -8,6 +8,7 @@
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/parallel/threads/worker_pool.h>
+#include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 
@@ -89,8 +90,8 @@ void ReplicaWorkers::run(Communicator& communicator,
 void ReplicaWorkers::start(Communicator& communicator,
                            std::function<void(int local, Endpoint& endpoint)> task) {
   if (communicator.local_size() != size()) {
-    throw UsageError(fmt::format("the communicator has {} replicas in this process, but there are {} workers",
-                                 communicator.local_size(), size()),
+    throw UsageError(fmt::format("the workers are for {}, but the communicator for {} in this process",
+                                 counted(size(), "replica"), counted(communicator.local_size(), "replica")),
                      "give both the same devices");
   }
   pool_->start([this, &communicator, task = std::move(task), marks = mark_callers_streams()](int local) {

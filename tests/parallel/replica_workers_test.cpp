@@ -56,5 +56,5 @@ TEST_CASE("workers refuse replicas without threads, and a communicator of other 
   ReplicaWorkers one({torch::kCPU}, 1);
   const auto communicator = make_communicator({.devices = two});
   CHECK_THROWS_WITH(one.run(*communicator, [](int, Endpoint&) {}),
-                    "the communicator has 2 replicas in this process, but there are 1 workers");
+                    "the workers are for 1 replica, but the communicator for 2 replicas in this process");
 }
