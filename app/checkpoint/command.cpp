@@ -113,7 +113,8 @@ void run_checkpoint_ls(const std::string& path, bool json) {
 
 void run_checkpoint_verify(const std::string& path) {
   std::vector<fs::path> checkpoints;
-  if (is_checkpoint(path)) {
+  const bool named = is_checkpoint(path);
+  if (named) {
     checkpoints.emplace_back(path);
   } else {
     const auto run = existing_run(path);
@@ -123,7 +124,8 @@ void run_checkpoint_verify(const std::string& path) {
   for (const auto& checkpoint : checkpoints) {
     std::string result = "whole";
     try {
-      read_state(read_checkpoint(checkpoint));
+      auto files = read_checkpoint(checkpoint);
+      if (!named || !is_of_program(files)) read_state(std::move(files));
     } catch (const WeightsError& error) {
       result = error.what();
       ++damaged;

@@ -21,6 +21,9 @@ constexpr JsonLimits kStateLimits = {.numbers = 250'000, .others = 10'000};  // 
                      "name one that 'lockstep train --checkpoint-every' has written");
 }
 
+// A program that uses the library writes no plan.
+bool has_plan(const Json& state) { return state.is_object() && state.contains("plan"); }
+
 // Each epoch has a step, and each step has one place.
 void check_place(const RunState& state) {
   const auto& [epoch, step] = std::pair(state.progress.epoch, state.progress.step);
@@ -46,12 +49,22 @@ Checkpoint to_checkpoint(RunState state) {
   return checkpoint;
 }
 
+bool is_of_program(const Checkpoint& checkpoint) {
+  const auto text = checkpoint.texts.find(kStateFile);
+  try {
+    return text == checkpoint.texts.end() || !has_plan(parse_json(text->second, kStateLimits));
+  } catch (const JsonError&) {
+    return false;
+  }
+}
+
 RunState read_state(Checkpoint checkpoint) {
   RunState state;
   const auto text = checkpoint.texts.find(kStateFile);
   if (text == checkpoint.texts.end()) not_a_run(fmt::format("it has no {}", kStateFile));
   try {
     auto json = parse_json(text->second, kStateLimits);
+    if (!has_plan(json)) not_a_run(fmt::format("{} has no plan, so another program wrote it", kStateFile));
     state.trainer = read_train_state(std::move(checkpoint));
     state.file_bytes = json.at("file_bytes").get<FileSizes>();
     state.plan = std::move(json.at("plan"));

@@ -23,7 +23,10 @@ struct RunState {
 
 Checkpoint to_checkpoint(RunState state);
 
-// The inverse. Throws WeightsError if the files are not those of a training run.
+// Whether another program that uses the library has written it: it has no plan.
+bool is_of_program(const Checkpoint& checkpoint);
+
+// The inverse of to_checkpoint(). Throws WeightsError if the files are not those of a training run.
 RunState read_state(Checkpoint checkpoint);
 
 }  // namespace lockstep

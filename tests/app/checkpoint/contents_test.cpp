@@ -4,9 +4,13 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include <lockstep/app/checkpoint/command.h>
 #include <lockstep/app/checkpoint/contents.h>
+#include <lockstep/data/train_checkpoint.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/checkpoint/run_state.h>
+#include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -57,7 +61,8 @@ TEST_CASE("files that are not a run's checkpoint are refused") {
   };
   refused([](auto& c) { c.texts.clear(); }, "it has no state.json");
   refused([](auto& c) { c.texts["state.json"] = "["; }, "state.json is not JSON");
-  refused([](auto& c) { c.texts["state.json"] = "{}"; }, "steps");
+  refused([](auto& c) { c.texts["state.json"] = "{}"; }, "state.json has no plan");
+  refused([](auto& c) { c.texts["state.json"] = "{\"plan\": {}}"; }, "steps");
   refused([](auto& c) { c.texts["state.json"] = std::string(80'000, '['); }, "nested more than 64 deep");
   const auto with = [](const std::string& key, const std::string& value) {
     return [key, value](auto& c) {
@@ -80,4 +85,21 @@ TEST_CASE("files that are not a run's checkpoint are refused") {
     refused([&](auto& c) { c.tensors["replicas.safetensors"].tensors.at(0).name = name; },
             "a tensor named '" + name + "'");
   }
+}
+
+TEST_CASE("a checkpoint of another program that uses the library is whole, but not a run's") {
+  const TempFolder folder;
+  const auto path = (folder / "own").string();
+  write_checkpoint(path, to_checkpoint(state_of(1).trainer));
+  CHECK_NOTHROW(run_checkpoint_verify(path));
+  CHECK(is_of_program(read_checkpoint(path)));
+  CHECK(is_of_program({}));
+  CHECK_FALSE(is_of_program(to_checkpoint(state_of(1))));
+  CHECK_FALSE(is_of_program({.tensors = {}, .texts = {{"state.json", "[1"}}}));  // damage
+  const std::string why = "state.json has no plan, so another program wrote it";
+  CHECK_THROWS_WITH(read_state(read_checkpoint(path)), ContainsSubstring(why));
+  CHECK_THROWS_WITH(run_checkpoint_export(path, (folder / "w.safetensors").string(), false),
+                    ContainsSubstring(why));
+  write_file(folder / "own/model.safetensors", "damaged");
+  CHECK_THROWS_WITH(run_checkpoint_verify(path), "1 of 1 checkpoint is damaged");
 }
