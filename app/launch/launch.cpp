@@ -117,6 +117,18 @@ ChildPlan child_plan(const LaunchPlan& plan, int process, int restart, const Sto
           .cores = cores_of_process(plan.cores, process, plan.processes)};
 }
 
+bool is_subcommand(const LaunchPlan& plan) { return plan.command.words.front() == "lockstep"; }
+
+// Programs that never join each other train alone, without a word.
+void warn_if_alone(const LaunchPlan& plan, const LaunchOutcome& outcome, const StoreServer& store) {
+  const bool done = !outcome.failure && !outcome.signal;
+  if (!done || plan.processes == 1 || is_subcommand(plan) || store.used()) return;
+  warn(fmt::format(
+      "none of the {} has used the launcher's store: if they train, each trains alone; a program joins the "
+      "others by join_process_group(find_world())",
+      counted_processes(plan.processes)));
+}
+
 // Process 0 prints where the launcher would.
 LaunchOutcome start_all(const LaunchPlan& plan, int restart, const std::optional<ProcessOutput>& outputs,
                         LaunchSignals& signals) {
@@ -129,7 +141,9 @@ LaunchOutcome start_all(const LaunchPlan& plan, int restart, const std::optional
     child.output = output.get();
     children.emplace_back(child, signals.blocked_before());
   }
-  return supervise(children, signals);
+  auto outcome = supervise(children, signals);
+  warn_if_alone(plan, outcome, store);
+  return outcome;
 }
 
 // What the failed process has said last. What process 0 says has been seen.
@@ -150,8 +164,6 @@ bool nobody_reads() {
   return ::poll(streams, std::size(streams), 0) > 0 &&
          std::ranges::any_of(streams, [](const auto& s) { return (s.revents & (POLLERR | POLLHUP)) != 0; });
 }
-
-bool is_subcommand(const LaunchPlan& plan) { return plan.command.words.front() == "lockstep"; }
 
 // Keeps what the processes have printed, and says where it is. A subcommand's error of usage is the same in
 // all of them.

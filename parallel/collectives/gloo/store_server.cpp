@@ -20,6 +20,7 @@ constexpr std::chrono::seconds kConnectTimeout{30};  // of the server's own clie
 
 struct StoreServer::Served {
   c10::intrusive_ptr<c10d::TCPStore> store;
+  int64_t own_keys = 0;
 };
 
 StoreServer::StoreServer() : served_(std::make_unique<Served>()) {
@@ -34,6 +35,7 @@ StoreServer::StoreServer() : served_(std::make_unique<Served>()) {
   options.masterListenFd = listener.release();  // the store closes it
   try {
     served_->store = c10::make_intrusive<c10d::TCPStore>(kLoopback, options);
+    served_->own_keys = served_->store->getNumKeys();
   } catch (const c10::Error& error) {
     throw DeviceError(fmt::format("cannot serve the processes' store on {}: {}", kLoopback,
                                   error.what_without_backtrace()));
@@ -45,5 +47,11 @@ StoreServer::~StoreServer() = default;
 std::string StoreServer::host() const { return kLoopback; }
 
 uint16_t StoreServer::port() const { return served_->store->getPort(); }
+
+bool StoreServer::used() const noexcept try {
+  return served_->store->getNumKeys() > served_->own_keys;
+} catch (const std::exception&) {
+  return true;
+}
 
 }  // namespace lockstep

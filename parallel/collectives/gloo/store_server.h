@@ -21,6 +21,9 @@ class StoreServer {
   std::string host() const;
   uint16_t port() const;
 
+  // Whether a process has written to it; true if it does not answer.
+  bool used() const noexcept;
+
  private:
   struct Served;
   std::unique_ptr<Served> served_;

@@ -57,6 +57,14 @@ class Script {
   TempFolder folder_;
 };
 
+// The warning about programs, such as a script, that have not looked for each other.
+inline std::string alone_warning(int processes) {
+  return "lockstep: warning: none of the " + std::to_string(processes) +
+         " processes has used the launcher's store: if they train, each trains alone; a program joins the "
+         "others by "
+         "join_process_group(find_world())";
+}
+
 // A shell's words that wait for the file, whose name ends with a dot and the number of the process.
 inline std::string await_file(const std::string& name) {
   return "while [ ! -e \"$1/" + name + "\" ]; do sleep .02; done\n";
