@@ -7,6 +7,7 @@
 #include <c10/core/Event.h>
 #include <torch/types.h>
 
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <future>
@@ -77,6 +78,9 @@ class Endpoint {
   // The error that ended the collectives; null while there is none. Check it after waiting for a GPU: there
   // wait() returns before the collective has finished, and cannot throw a later error. Thread-safe.
   virtual std::exception_ptr error() const = 0;
+
+  // How many collectives this rank has posted so far. Thread-safe.
+  virtual int64_t posted() const = 0;
 };
 
 class Communicator {

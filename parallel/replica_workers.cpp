@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <atomic>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/threads/replica_thread.h>
@@ -28,6 +29,59 @@ void require_own_streams(const std::vector<torch::Device>& devices) {
                      fmt::format("list a GPU at most {} times", kReplicasOnGpu));
   }
 }
+
+// Compares how many collectives the replicas of this process have posted when their task returns.
+class ReturnedReplicas {
+ public:
+  explicit ReturnedReplicas(Communicator& communicator)
+      : communicator_(communicator), posted_(static_cast<size_t>(communicator.local_size())) {
+    for (auto& count : posted_) count = kRunning;
+  }
+
+  // Called in the replica's thread.
+  void note(int local) { posted_[static_cast<size_t>(local)] = communicator_.endpoint(local).posted(); }
+
+  // Ends the collectives of all if a replica waits for one that has returned. After another error replicas
+  // may return early.
+  void look() noexcept try {
+    auto& endpoint = communicator_.endpoint(0);
+    if (endpoint.error()) return;
+    found_ = difference();
+    if (found_) endpoint.abort(found_);
+    if (endpoint.error() != found_) found_ = nullptr;  // another error has come first
+  } catch (const std::exception&) {  // out of memory: the next look may find it
+  }
+
+  // Throws if the replicas have not posted as many. Called when all have returned.
+  void require_alike() {
+    look();
+    if (found_) std::rethrow_exception(found_);
+  }
+
+ private:
+  static constexpr int64_t kRunning = -1;
+
+  // A replica that has returned after fewer collectives than another one. Null: there is none.
+  std::exception_ptr difference() {
+    for (int left = 0; left < communicator_.local_size(); ++left) {
+      const int64_t count = posted_[static_cast<size_t>(left)];
+      for (int other = 0; count != kRunning && other < communicator_.local_size(); ++other) {
+        const auto more = communicator_.endpoint(other).posted();
+        if (more <= count) continue;
+        return std::make_exception_ptr(
+            UsageError(fmt::format("rank {} has returned after {}, but rank {} has called {}",
+                                   communicator_.first_rank() + left, counted(count, "collective"),
+                                   communicator_.first_rank() + other, more),
+                       "all replicas make the same number of steps; one without rows calls allreduce_all()"));
+      }
+    }
+    return nullptr;
+  }
+
+  Communicator& communicator_;
+  std::vector<std::atomic<int64_t>> posted_;  // by replica; kRunning: its task has not returned
+  std::exception_ptr found_;                  // used in the caller's thread
+};
 
 }  // namespace
 
@@ -83,8 +137,14 @@ void ReplicaWorkers::run(const std::function<void(int local)>& task) {
 
 void ReplicaWorkers::run(Communicator& communicator,
                          const std::function<void(int local, Endpoint& endpoint)>& task) {
-  start(communicator, task);
-  wait();
+  ReturnedReplicas returned(communicator);
+  start(communicator, [&](int local, Endpoint& endpoint) {
+    task(local, endpoint);
+    returned.note(local);
+  });
+  pool_->wait(0, [&] { returned.look(); });
+  returned.require_alike();
+  lead_caller();
 }
 
 void ReplicaWorkers::start(Communicator& communicator,

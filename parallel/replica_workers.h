@@ -41,7 +41,9 @@ class ReplicaWorkers {
   // The same for a task with collectives: task(local, that replica's endpoint). endpoint.rank() is the
   // replica's rank in the world, over all processes. Throws UsageError unless the communicator's local_size()
   // is size(). When a replica fails, the others leave the collectives in which they wait for it, and the
-  // first failed replica's exception is rethrown. The communicator cannot be used afterwards.
+  // first failed replica's exception is rethrown. The communicator cannot be used afterwards. All replicas
+  // must post the same number of collectives: when one returns after fewer than another one of this process,
+  // all fail with a UsageError, since the other one would wait for ever. (start() does not check that.)
   void run(Communicator& communicator, const std::function<void(int local, Endpoint& endpoint)>& task);
 
   // run() in two parts, for queueing work before earlier work is done. start() returns at once. wait()

@@ -35,6 +35,7 @@ void CollectiveThread::set_up() noexcept try {
 
 Work CollectiveThread::post(std::string what, const torch::Tensor& tensor, Collective collective,
                             std::exception_ptr problem) {
+  ++posted_;
   if (!problem) problem = tensor_problem(endpoint_, what, tensor);
   std::shared_ptr<c10::Event> ready;
   if (const auto device = endpoint_.device(); !device.is_cpu()) {

@@ -4,6 +4,8 @@
 #include <c10/core/Stream.h>
 #include <torch/types.h>
 
+#include <atomic>
+#include <cstdint>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -41,6 +43,9 @@ class CollectiveThread {
   Work post(std::string what, const torch::Tensor& tensor, Collective collective,
             std::exception_ptr problem = nullptr);
 
+  // How many calls of post() there were. Thread-safe.
+  int64_t posted() const { return posted_; }
+
  private:
   void set_up() noexcept;
   Work::Done run(const std::string& what, const torch::Tensor& tensor, const Collective& collective);
@@ -50,6 +55,7 @@ class CollectiveThread {
   std::optional<c10::Stream> stream_;
   std::optional<DeviceClock> clock_;
   std::exception_ptr set_up_error_;
+  std::atomic<int64_t> posted_ = 0;
   TaskThread thread_;  // last: it uses all of the above
 };
 

@@ -115,6 +115,7 @@ class HostEndpoint : public Endpoint {
 
   void abort(std::exception_ptr error) override { shared_.abort(std::move(error)); }
   std::exception_ptr error() const override { return shared_.barrier.error(); }
+  int64_t posted() const override { return thread_.posted(); }
 
  private:
   using Stream = std::optional<c10::Stream>;

@@ -262,6 +262,7 @@ class NcclEndpoint : public Endpoint {
 
   void abort(std::exception_ptr error) override { ranks_.watch().abort(std::move(error)); }
   std::exception_ptr error() const override { return ranks_.watch().error(); }
+  int64_t posted() const override { return thread_.posted(); }
 
  private:
   static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }

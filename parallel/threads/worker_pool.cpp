@@ -1,10 +1,16 @@
 #include <lockstep/parallel/threads/worker_pool.h>
 
+#include <chrono>
 #include <utility>
 
 #include <lockstep/parallel/threads/start_thread.h>
 
 namespace lockstep {
+namespace {
+
+constexpr std::chrono::milliseconds kLookInterval{100};
+
+}  // namespace
 
 WorkerPool::WorkerPool(int size, const Task& on_start) {
   threads_.reserve(static_cast<size_t>(size));
@@ -42,10 +48,16 @@ void WorkerPool::start(Task task) {
   started_.notify_all();
 }
 
-void WorkerPool::wait(int in_flight) {
+void WorkerPool::wait(int in_flight, const std::function<void()>& look) {
+  const auto finished = [this] { return rounds_.front()->running == 0; };
   std::exception_ptr first;
   for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(in_flight);) {
-    finished_.wait(lock, [this] { return rounds_.front()->running == 0; });
+    while (look && !finished_.wait_for(lock, kLookInterval, finished)) {
+      lock.unlock();
+      look();
+      lock.lock();
+    }
+    finished_.wait(lock, finished);
     for (const auto& error : rounds_.front()->errors) {
       if (error && !first) first = error;
     }

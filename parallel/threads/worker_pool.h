@@ -33,8 +33,9 @@ class WorkerPool {
 
   // Waits until at most the `in_flight` latest rounds are unfinished; what the finished ones wrote is then
   // visible here. If a worker threw in one of them, rethrows the exception of the first such round's
-  // lowest-numbered worker; the pool can be used again.
-  void wait(int in_flight = 0);
+  // lowest-numbered worker; the pool can be used again. While it waits it calls look() several times a
+  // second; look may be empty, and must not throw.
+  void wait(int in_flight = 0, const std::function<void()>& look = {});
 
   // start(task) and wait().
   void run(const Task& task);

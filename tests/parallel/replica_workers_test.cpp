@@ -1,15 +1,24 @@
 #include <ATen/Parallel.h>
 #include <c10/core/AutogradState.h>
 
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
+
+#include <chrono>
+#include <functional>
+#include <memory>
 #include <stdexcept>
 #include <string>
+#include <thread>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/error.h>
 
 using namespace lockstep;
+using Catch::Matchers::EndsWith;
+using Catch::Matchers::StartsWith;
 
 TEST_CASE("each replica's thread has its own number of threads, its own cores and its own backward") {
   const auto allowed = allowed_cores();
@@ -45,6 +54,74 @@ TEST_CASE("an exception in one replica reaches the caller, and the workers can b
   std::vector<int> ranks(3, -1);
   workers.run([&](int rank) { ranks[static_cast<size_t>(rank)] = rank; });
   CHECK(ranks == std::vector<int>{0, 1, 2});
+}
+
+namespace {
+
+// Three replicas, each of which has a number of collectives of its own.
+class Uneven {
+ public:
+  using Task = std::function<void(int local, Endpoint& endpoint)>;
+
+  std::string error_of(const Task& task) {
+    try {
+      workers_.run(*communicator_, task);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  void start(const Task& task) { workers_.start(*communicator_, task); }
+
+ private:
+  const std::vector<torch::Device> devices_ = std::vector<torch::Device>(3, torch::kCPU);
+  ReplicaWorkers workers_{devices_, 1};
+  std::unique_ptr<Communicator> communicator_ = make_communicator({.devices = devices_});
+};
+
+void sum(Endpoint& endpoint) { endpoint.allreduce_sum(torch::ones({5})).wait(); }
+
+}  // namespace
+
+// The others would wait for it for ever.
+TEST_CASE("a replica that returns after fewer collectives than the others ends all of them") {
+  const int early = GENERATE(0, 1, 2);
+  Uneven uneven;
+  const auto train = [&](int steps, int early_steps) {
+    return uneven.error_of([&](int local, Endpoint& endpoint) {
+      for (int step = 0; step < (local == early ? early_steps : steps); ++step) sum(endpoint);
+    });
+  };
+  CHECK(train(4, 4).empty());  // as many on all
+  CHECK(train(3, 3).empty());
+  const auto error = train(4, 2);
+  CHECK_THAT(error, StartsWith(fmt::format("rank {} has returned after 9 collectives, but rank ", early)) &&
+                        EndsWith("has called 10"));
+  CHECK(train(1, 1) == error);  // the communicator cannot be used any more
+}
+
+TEST_CASE("a collective more that nobody waits for is found when all have returned") {
+  Uneven uneven;
+  Work kept;
+  CHECK(uneven.error_of([&](int local, Endpoint& endpoint) {
+    sum(endpoint);
+    if (local == 1) kept = endpoint.allreduce_sum(torch::ones({5}));
+  }) == "rank 0 has returned after 1 collective, but rank 1 has called 2");
+}
+
+TEST_CASE("replicas that return long before the others, after as many collectives, are no error") {
+  Uneven uneven;
+  uneven.start([](int, Endpoint& endpoint) { sum(endpoint); });
+  CHECK(uneven
+            .error_of([&](int local, Endpoint& endpoint) {
+              sum(endpoint);
+              if (local == 0) return;
+              // The caller looks at the replicas ten times a second.
+              const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(350);
+              while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
+            })
+            .empty());
 }
 
 TEST_CASE("workers refuse replicas without threads, and a communicator of other replicas") {

@@ -34,6 +34,7 @@ class CountingEndpoint : public Endpoint {
 
   void abort(std::exception_ptr error) override { endpoint_.abort(std::move(error)); }
   std::exception_ptr error() const override { return endpoint_.error(); }
+  int64_t posted() const override { return endpoint_.posted(); }
 
  private:
   Endpoint& endpoint_;

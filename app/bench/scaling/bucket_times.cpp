@@ -48,6 +48,7 @@ class NotingEndpoint : public Endpoint {
 
   void abort(std::exception_ptr error) override { error_ = std::move(error); }
   std::exception_ptr error() const override { return error_; }
+  int64_t posted() const override { return static_cast<int64_t>(posts_.size()); }
 
   std::vector<Post> take_posts() { return std::exchange(posts_, {}); }
 
