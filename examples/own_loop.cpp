@@ -13,8 +13,9 @@
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/error.h>
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   constexpr int64_t kRows = 512;  // per step, over all replicas
   torch::manual_seed(0);
   const auto X = torch::rand({kRows, 3}), y = X.matmul(torch::tensor({{1.f}, {-2.f}, {3.f}})) + .5f;
@@ -49,4 +50,7 @@ int main(int argc, char** argv) {
                 communicator->world_size());
   }
   return last_loss < 1e-4 ? 0 : 1;
+} catch (const lockstep::Error& error) {
+  std::fprintf(stderr, "%s\n%s\n", error.what(), error.hint().c_str());
+  return static_cast<int>(error.exit_code());
 }

@@ -10,14 +10,13 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/support/error.h>
 
 // Any LibTorch module that turns a batch into logits.
 struct Net : torch::nn::Module {
-  explicit Net(int64_t hidden)
-      : first(register_module("first", torch::nn::Linear(2, hidden))),
-        second(register_module("second", torch::nn::Linear(hidden, 2))) {}
   torch::Tensor forward(torch::Tensor X) { return second(torch::relu(first(X))); }
-  torch::nn::Linear first, second;
+  torch::nn::Linear first = register_module("first", torch::nn::Linear(2, 64));
+  torch::nn::Linear second = register_module("second", torch::nn::Linear(64, 2));
 };
 
 // The data on one device. A batch is gathered by row numbers.
@@ -30,17 +29,16 @@ struct Rows : lockstep::BatchSource {
   lockstep::Inputs all;
 };
 
-int main(int argc, char** argv) {
+int main(int argc, char** argv) try {
   torch::manual_seed(0);
-  const auto X = torch::rand({4096, 2}) * 2 - 1;  // points of the plane, inside or outside a circle
-  const auto y = (X.norm(2, 1) < .8).to(torch::kInt64);
+  const auto X = torch::rand({4096, 2}) * 2 - 1, y = (X.norm(2, 1) < .8).to(torch::kInt64);  // in a circle?
   const auto data = [&](torch::Device device) { return std::make_shared<Rows>(X.to(device), y.to(device)); };
   lockstep::TrainerOptions options;
   options.devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
   options.process_group = lockstep::join_process_group(lockstep::find_world());  // null: no other process
   options.lr.lr = .5;
   options.replica.optimizer.momentum = .9;
-  lockstep::Trainer trainer(lockstep::model_factory<Net>(int64_t{64}), data, data, options);
+  lockstep::Trainer trainer(lockstep::model_factory<Net>(), data, data, options);
   const std::filesystem::path folder = argc > 3 ? argv[3] : "";
   if (exists(folder)) trainer.load(lockstep::read_train_state(lockstep::read_checkpoint(folder)));
   const bool first = trainer.first_rank() == 0;  // one process prints and saves
@@ -55,4 +53,7 @@ int main(int argc, char** argv) {
   const auto test = trainer.evaluate();
   if (first) std::printf("accuracy %.3f on %d replicas\n", test.accuracy(), trainer.world_size());
   return test.accuracy() > .95 ? 0 : 1;
+} catch (const lockstep::Error& error) {
+  std::fprintf(stderr, "%s\n%s\n", error.what(), error.hint().c_str());
+  return static_cast<int>(error.exit_code());
 }

@@ -24,6 +24,25 @@ CMAKE
   build "$work/by_cmake"
 }
 
+has_no_components() {
+  mkdir "$work/components"
+  printf 'cmake_minimum_required(VERSION 3.25)\nproject(consumer LANGUAGES NONE)\n%s\n' \
+    'find_package(lockstep 0.2 REQUIRED COMPONENTS train)' >"$work/components/CMakeLists.txt"
+  if cmake -S "$work/components" -B "$work/components/build" -G Ninja "-DCMAKE_PREFIX_PATH=$prefix" \
+    >"$work/log" 2>&1; then
+    fail "a component that does not exist was found"
+  fi
+  grep -q 'lockstep has no components, but train is asked for' "$work/log" || fail "$(cat "$work/log")"
+}
+
+# A device that is not there is an error with a hint, not an abort.
+own_model_names_a_wrong_device() {
+  local code=0
+  "$work/by_cmake/build/own_model" tpu >"$work/out" 2>&1 || code=$?
+  [ "$code" = 2 ] || fail "code $code: $(cat "$work/out")"
+  grep -q "tpu" "$work/out" || fail "$(cat "$work/out")"
+}
+
 # The other one by hand.
 builds_by_pkg_config() {
   local flags libraries
@@ -53,7 +72,9 @@ own_loop_runs_in_two_processes() {
   [ -e "$work/own_loop" ] || return 0
   "$prefix/bin/lockstep" launch -n 2 -- "$work/own_loop" cpu >"$work/two" 2>&1 || fail "$(cat "$work/two")"
   grep -q 'on 2 replicas' "$work/two" || fail "expected two replicas: $(cat "$work/two")"
+  ! grep -q 'has joined' "$work/two" || fail "launch says that they have not joined: $(cat "$work/two")"
 }
 
 install_into "$prefix"
-run_checks examples_are_short builds_by_cmake builds_by_pkg_config own_model_resumes own_loop_runs_in_two_processes
+run_checks examples_are_short builds_by_cmake has_no_components builds_by_pkg_config own_model_resumes \
+  own_model_names_a_wrong_device own_loop_runs_in_two_processes
