@@ -7,9 +7,11 @@
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
+#include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/torch_compat.h>
@@ -45,6 +47,59 @@ void broadcast_tensors(const std::vector<torch::Tensor>& tensors, Endpoint& endp
     works[i].wait();
     if (!tensors[i].is_non_overlapping_and_dense()) tensors[i].copy_(flat[i].view_as(tensors[i]));
   }
+}
+
+std::vector<std::string> option_lines(const GradientSyncOptions& options) {
+  return {fmt::format("mode {}", name_of(kSyncModeNames, options.mode)),
+          fmt::format("bucket_bytes {}", options.bucket_bytes),
+          options.unused == UnusedParameters::kZero ? "UnusedParameters::kZero" : "UnusedParameters::kError",
+          options.hook ? "a bucket hook" : "no bucket hook"};
+}
+
+// Throws unless they fit into one buffer.
+void require_one_type(const std::vector<std::string>& names, const Params& params) {
+  const auto type_of = [&](size_t i) {
+    return fmt::format("{} is {} on {}", names[i], torch::toString(params[i].scalar_type()),
+                       params[i].device().str());
+  };
+  for (size_t i = 1; i < params.size(); ++i) {
+    if (params[i].options().type_equal(params[0].options()) && params[i].device() == params[0].device()) {
+      continue;
+    }
+    throw UsageError(fmt::format("parameters differ in type or device: {}, {}", type_of(0), type_of(i)),
+                     "give all parameters of a replica one dtype and one device");
+  }
+}
+
+// registered: parameters of the module, trained or not.
+void require_some(const Params& trained, size_t registered) {
+  if (!trained.empty()) return;
+  if (registered == 0) {
+    throw UsageError("the module has no parameters to train",
+                     "its constructor registers them: layers by register_module(), tensors by "
+                     "register_parameter()");
+  }
+  throw UsageError(fmt::format("the module has no parameters to train: all {} are frozen", registered),
+                   "call requires_grad_(true) on those to train");
+}
+
+// Their names and themselves.
+std::pair<std::vector<std::string>, Params> trained_parameters(const torch::nn::Module& module) {
+  std::pair<std::vector<std::string>, Params> trained;
+  auto& [names, params] = trained;
+  const auto registered = module.named_parameters();
+  for (const auto& item : registered) {
+    if (!item.value().requires_grad()) continue;
+    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
+      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
+                       "use one GradientSync per module, and no such hooks of your own");
+    }
+    names.push_back(item.key());
+    params.push_back(item.value());
+  }
+  require_some(params, registered.size());
+  require_one_type(names, params);
+  return trained;
 }
 
 // Code of a user runs here. Its error ends all replicas: otherwise the others would wait for this one.
@@ -107,21 +162,13 @@ void GradientSync::attach(torch::nn::Module& module) {
   if (progress_) {
     throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
   }
+  require_same_on_ranks(option_lines(options_), endpoint_, "options", "give all GradientSyncs the same ones");
   broadcast_module(module, endpoint_);
-  Params params;
-  for (const auto& item : module.named_parameters()) {
-    if (!item.value().requires_grad()) continue;
-    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
-      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
-                       "use one GradientSync per module, and no such hooks of your own");
-    }
-    names_.push_back(item.key());
-    params.push_back(item.value());
-  }
+  auto [names, params] = trained_parameters(module);
   const auto numels = numels_of(params);
   *gradients_ = flat_zeros_like(params);
-  const auto element_size = params.empty() ? 0 : gradients_->flat.element_size();
-  if (options_.hook && !params.empty()) gaps_ = gaps_of(gradients_->flat, numels);
+  const auto element_size = gradients_->flat.element_size();
+  if (options_.hook) gaps_ = gaps_of(gradients_->flat, numels);
   progress_ = std::make_unique<BucketProgress>(plan_buckets(numels, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_->views[i];
@@ -129,6 +176,7 @@ void GradientSync::attach(torch::nn::Module& module) {
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
+  names_ = std::move(names);
   params_ = std::move(params);
 }
 
@@ -167,6 +215,10 @@ void GradientSync::wait_for(Work& work) {
 
 void GradientSync::wait() {
   require_attached("wait()");
+  if (paused_ > 0) {
+    fail("wait() was called while a no_sync() is alive",
+         "let it end before the backward pass of the step's last micro-batch");
+  }
   const auto missing = progress_->missing();
   if (options_.unused == UnusedParameters::kError) require_all(missing);
   for (const int param : missing) {
@@ -178,6 +230,11 @@ void GradientSync::wait() {
 
 void GradientSync::require_all(const std::vector<int>& missing) {
   if (missing.empty()) return;
+  if (missing.size() == params_.size()) {
+    fail("no backward pass outside a no_sync() has reached a parameter since attach() or the last wait()",
+         "call wait() once after each step's last backward(); without one call allreduce_all(), or take "
+         "gradients as zeros with UnusedParameters::kZero");
+  }
   std::string names;
   for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
   fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
@@ -221,6 +278,7 @@ void GradientSync::fail(const std::string& what, const std::string& hint) {
 }
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
+  require_same_on_ranks(tensor_lines(module), endpoint, "models", "build the same model on all ranks");
   auto tensors = module.parameters();
   const auto buffers = module.buffers();
   tensors.insert(tensors.end(), buffers.begin(), buffers.end());

@@ -79,14 +79,16 @@ class GradientSync {
   GradientSync& operator=(const GradientSync&) = delete;
 
   // Call it once. Gives the module rank 0's parameters and buffers, and zero gradients. The module must be on
-  // the endpoint's device, in its final memory format. Throws UsageError when parameters differ in dtype or
-  // device, or when one has a post-accumulate hook already.
+  // the endpoint's device, in its final memory format. Throws UsageError when no parameter requires a
+  // gradient, when some differ in dtype or device, when one has a post-accumulate hook already; and on all
+  // ranks when modules or options differ between them (of hooks: whether there is one). Also throws the error
+  // that ended a collective.
   void attach(torch::nn::Module& module);
 
   // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
   // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError before attach(),
   // and with the names of the parameters that backward did not reach, unless their gradients are taken as
-  // zeros; the error that ended a collective; and what the hook throws.
+  // zeros; while a no_sync() is alive; the error that ended a collective; and what the hook throws.
   void wait();
 
   // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
@@ -143,8 +145,9 @@ class GradientSync {
 
 // A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,
 // not between a backward pass and GradientSync::wait(). Returns when they are there (on a GPU: the current
-// stream waits for that). Modules must be alike and on the endpoints' devices. Throws the error that ended a
-// collective.
+// stream waits for that). Modules must be on the endpoints' devices. Throws UsageError on all ranks if names,
+// shapes, strides or dtypes differ, or which parameters are frozen; and the error that ended a collective. It
+// compares them on the host, so it waits for a GPU.
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root = 0);
 
 // The same for the buffers alone, such as the running averages of batch norms. While it trains, each replica

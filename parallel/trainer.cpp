@@ -1,6 +1,7 @@
 #include <lockstep/parallel/trainer.h>
 
 #include <ATen/CPUGeneratorImpl.h>
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
@@ -9,10 +10,12 @@
 #include <utility>
 
 #include <lockstep/parallel/gradients/micro_shards.h>
+#include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
+#include <lockstep/parallel/training/shared_options.h>
 #include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/cuda/stream.h>
@@ -41,7 +44,16 @@ StepTimes slowest(const std::vector<StepTimestamps>& times) {
           .update = seconds_between(last.sync, last.update)};
 }
 
-TrainerOptions validated(TrainerOptions options) {
+// Before other processes wait for this one.
+TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, const SourceFactory& train,
+                         const SourceFactory& test) {
+  if (!factory) throw UsageError("the model factory is empty", "such as model_factory<Net>()");
+  for (const auto* source : {&train, &test}) {
+    if (*source) continue;
+    throw UsageError(
+        fmt::format("the factory of the {} set is empty", source == &train ? "training" : "test"),
+        "give a function that returns a BatchSource on a device");
+  }
   options.validate();
   return options;
 }
@@ -54,8 +66,22 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
                                          .process_group = options.process_group,
                                          .compress = options.compress,
                                          .trace = options.replica.trace});
+  if (options.process_group) {
+    require_same_in_processes(shared_option_lines(options), *options.process_group, "options",
+                              "give the trainers of all processes the same ones");
+  }
   options.validate(communicator->world_size());
   return communicator;
+}
+
+Model new_model(const ModelFactory& factory) {
+  auto model = factory();
+  if (!model.module || !model.loss_sum) {
+    throw UsageError(
+        fmt::format("the model factory returned a model without {}", model.module ? "loss_sum" : "module"),
+        "a Model has both: the module, and the function that computes its loss");
+  }
+  return model;
 }
 
 // Cuts rows into parts of these sizes, in order.
@@ -87,7 +113,7 @@ TrainSums& TrainSums::operator+=(const TrainSums& other) {
 
 Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
                  TrainerOptions options)
-    : options_(validated(std::move(options))),
+    : options_(validated(std::move(options), factory, train, test)),
       workers_(options_.devices, options_.threads),
       communicator_(checked_communicator(options_)),
       train_sources_(sources_for(options_.devices, train)),
@@ -96,7 +122,10 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   build_models(factory);
-  if (options_.process_group) require_same_model(*models_.front().module, *options_.process_group);
+  if (const auto& group = options_.process_group) {
+    require_same_in_processes(tensor_lines(*models_.front().module), *group, "models",
+                              "build the same model in all processes");
+  }
   open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
@@ -114,14 +143,14 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
 void Trainer::build_models(const ModelFactory& factory) {
   static std::mutex one_at_a_time;
   const std::lock_guard alone(one_at_a_time);
-  models_.push_back(factory());
+  models_.push_back(new_model(factory));
   auto generator = at::detail::getDefaultCPUGenerator();
   torch::Tensor state;
   {
     const std::lock_guard lock(generator.mutex());  // other threads may draw, too
     state = generator.get_state();
   }
-  while (models_.size() < replicas_.size()) models_.push_back(factory());
+  while (models_.size() < replicas_.size()) models_.push_back(new_model(factory));
   const std::lock_guard lock(generator.mutex());
   generator.set_state(state);
 }

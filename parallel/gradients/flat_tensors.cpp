@@ -1,23 +1,8 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 
-#include <fmt/format.h>
-
-#include <sstream>
-
 #include <lockstep/parallel/gradients/buckets.h>
-#include <lockstep/support/error.h>
 
 namespace lockstep {
-namespace {
-
-std::string type_and_device(const torch::Tensor& tensor) {
-  std::ostringstream out;
-  out << tensor.scalar_type() << " on " << tensor.device();
-  return out.str();
-}
-
-}  // namespace
-
 std::vector<int64_t> numels_of(const Params& tensors) {
   std::vector<int64_t> numels;
   for (const auto& tensor : tensors) numels.push_back(tensor.numel());
@@ -26,14 +11,7 @@ std::vector<int64_t> numels_of(const Params& tensors) {
 
 FlatTensors flat_zeros_like(const Params& tensors) {
   FlatTensors result;
-  if (tensors.empty()) return result;
   const auto& first = tensors.front();
-  for (const auto& tensor : tensors) {
-    if (tensor.scalar_type() == first.scalar_type() && tensor.device() == first.device()) continue;
-    throw UsageError(fmt::format("parameters differ in type or device: {} and {}", type_and_device(first),
-                                 type_and_device(tensor)),
-                     "give all parameters of a replica one dtype and one device");
-  }
   const auto layout = flat_layout(numels_of(tensors));
   result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
   for (size_t i = 0; i < tensors.size(); ++i) {

@@ -21,8 +21,8 @@ struct FlatTensors {
 // Returns the number of elements of each tensor.
 std::vector<int64_t> numels_of(const Params& tensors);
 
-// Returns a buffer of zeros with views like these tensors; strides are kept, as those of channels_last.
-// Throws UsageError when the tensors differ in dtype or device.
+// Returns a buffer of zeros with views like these tensors, at least one, all of one dtype and on one device.
+// Strides are kept, as those of channels_last.
 FlatTensors flat_zeros_like(const Params& tensors);
 
 // Returns views of the gaps of such a buffer, without empty ones. numels: of its tensors.

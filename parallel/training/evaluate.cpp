@@ -156,6 +156,10 @@ std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torc
   for (const auto& device : devices) {
     auto& source = by_device[device.str()];
     if (!source) source = factory(device);
+    if (!source) {
+      throw UsageError(fmt::format("a factory of the data returned null on {}", device.str()),
+                       "return a BatchSource on the device");
+    }
     sources.push_back(source);
   }
   return sources;

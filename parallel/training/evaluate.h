@@ -28,7 +28,8 @@ Evaluation evaluate(std::span<const Model> models,
                     ReplicaWorkers& workers, Communicator& communicator,
                     const EvaluationProgress& progress = {});
 
-// Returns one source per replica. Calls the factory once per distinct device.
+// Returns one source per replica. Calls the factory once per distinct device. Throws UsageError if it
+// returns null.
 std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
                                                             const SourceFactory& factory);
 

@@ -81,23 +81,4 @@ torch::Tensor scatter_rows(const torch::Tensor& table, int64_t row_bytes, Endpoi
   return all[endpoint.rank()].cpu();
 }
 
-std::vector<torch::Tensor> gather_bytes(const torch::Tensor& own, Endpoint& endpoint) {
-  const auto device = endpoint.device();
-  const auto lengths =
-      torch::empty({endpoint.world_size(), 1}, torch::TensorOptions(torch::kInt64).device(device));
-  endpoint.all_gather(torch::full({1}, own.numel(), lengths.options()), lengths).wait();
-  const auto host_lengths = lengths.cpu();
-  const int64_t longest = host_lengths.max().item<int64_t>();
-  const auto padded = torch::zeros({longest}, torch::TensorOptions(torch::kUInt8).device(device));
-  padded.narrow(0, 0, own.numel()).copy_(own);
-  const auto table = torch::empty({endpoint.world_size(), longest}, padded.options());
-  endpoint.all_gather(padded, table).wait();
-  const auto host = table.cpu();
-  std::vector<torch::Tensor> result;
-  for (int64_t rank = 0; rank < host.size(0); ++rank) {
-    result.push_back(host[rank].narrow(0, 0, host_lengths[rank][0].item<int64_t>()));
-  }
-  return result;
-}
-
 }  // namespace lockstep

@@ -30,7 +30,4 @@ torch::Tensor pack_replicas(const TrainState& state, int world, const std::vecto
 // A collective: returns this rank's row of rank 0's table. table: (world, n) uint8 on rank 0, else ignored.
 torch::Tensor scatter_rows(const torch::Tensor& table, int64_t row_bytes, Endpoint& endpoint);
 
-// A collective: returns every rank's bytes, each (n) uint8 on the host; the lengths may differ.
-std::vector<torch::Tensor> gather_bytes(const torch::Tensor& own, Endpoint& endpoint);
-
 }  // namespace lockstep

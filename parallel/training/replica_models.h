@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/parallel/process_group.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -15,10 +14,6 @@ namespace lockstep {
 // Moves a module's parameters and buffers to a device and converts floating-point ones to `dtype`. Others
 // (counters) keep their type, which Module::to() would convert.
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype);
-
-// Throws UsageError, the same in every process, when the models of two processes differ in their parameters
-// and buffers: names, shapes or dtypes. A collective of the group.
-void require_same_model(const torch::nn::Module& module, ProcessGroup& group);
 
 // Returns this parameter of the first replica on the device. Throws UsageError for an unknown name, and
 // DeviceError ("not initialized on <device>", with the devices that have it) when no replica is there.

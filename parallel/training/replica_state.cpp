@@ -143,7 +143,6 @@ ReplicaState unpack(const torch::Tensor& bytes, const std::vector<NamedTensor>& 
 
 std::vector<NamedTensor> Replica::optimizer_tensors() {
   std::vector<NamedTensor> tensors;
-  if (params_.views.empty()) return tensors;
   for (const auto& [name, kept] : optimizer_.kept(params_.flat)) {
     if (kept.dim() == 0) {
       tensors.push_back({name, kept});
@@ -169,9 +168,7 @@ ReplicaState Replica::own_state() const {
 void Replica::take_state(const ReplicaState& own) {
   const torch::NoGradGuard no_grad;
   broadcast_module(*model_.module, endpoint_);
-  if (params_.flat.defined()) {
-    for (const auto& [name, kept] : optimizer_.kept(params_.flat)) endpoint_.broadcast(kept, 0).wait();
-  }
+  for (const auto& [name, kept] : optimizer_.kept(params_.flat)) endpoint_.broadcast(kept, 0).wait();
   if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
   std::vector<NamedTensor> buffers;
   for (const auto& item : model_.module->named_buffers()) buffers.push_back({item.key(), item.value()});

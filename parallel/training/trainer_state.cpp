@@ -6,6 +6,7 @@
 #include <string>
 #include <utility>
 
+#include <lockstep/parallel/collectives/gather_bytes.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/load_state.h>

@@ -2,7 +2,10 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
+
+#include <functional>
 #include <limits>
 #include <stdexcept>
 #include <string>
@@ -70,9 +73,9 @@ TEST_CASE("processes with different models are refused, the same in each, with b
   };
   const auto lenet = [](torch::ScalarType dtype) { return model_factory<LeNetImpl>(uint64_t{0}, dtype); };
   CHECK(error_of(lenet(torch::kFloat32), lenet(torch::kFloat32)).empty());
-  CHECK(error_of(lenet(torch::kFloat32), lenet(torch::kFloat64)) ==
-        "the model of process 2 has W1 [20, 1, 3, 3] Double where that of process 0 has W1 [20, 1, 3, 3] "
-        "Float");
+  CHECK(
+      error_of(lenet(torch::kFloat32), lenet(torch::kFloat64)) ==
+      "the models differ: process 2 has W1 [20, 1, 3, 3] Double where process 0 has W1 [20, 1, 3, 3] Float");
   const auto layers = [](int64_t count) {
     return [count] {
       torch::nn::Sequential module;
@@ -81,8 +84,61 @@ TEST_CASE("processes with different models are refused, the same in each, with b
     };
   };
   CHECK(error_of(layers(2), layers(1)) ==
-        "the model of process 2 has no more than 2 parameters and buffers where that of process 0 has "
-        "1.weight [3, 3] Float");
+        "the models differ: process 2 has nothing more where process 0 has 1.weight [3, 3] Float");
+}
+
+TEST_CASE("trainers of other options are refused, the same in each process, with both values") {
+  using Change = std::function<void(TrainerOptions&)>;
+  const auto error_of = [](const Change& change) {
+    const auto errors = in_processes({1, 2, 1}, {}, [&](int process, TrainerOptions own) {
+      own.lr.total_steps = 5;
+      own.replica.optimizer.momentum = .9;
+      if (process == 1) change(own);
+      const auto rows = source(std::make_shared<RowSource>(8));
+      try {
+        Trainer trainer(two_layers(), rows, rows, own);
+      } catch (const UsageError& error) {
+        return std::string(error.what());
+      }
+      return std::string();
+    });
+    CHECK(errors[1] == errors[0]);
+    CHECK(errors[2] == errors[0]);
+    return errors[0];
+  };
+  const auto refused = [&](const char* own, const char* first, const Change& change) {
+    CHECK(error_of(change) ==
+          fmt::format("the options differ: process 1 has {} where process 0 has {}", own, first));
+  };
+  CHECK(error_of([](auto& own) {  // these concern one process alone
+          own.threads = 2;
+          own.in_flight = 2;
+          own.replica.wait_for_device = true;
+          own.replica.cuda_graph = CudaGraph::kOff;
+        })
+            .empty());
+  refused("optimizer adamw", "optimizer sgd",
+          [](auto& own) { own.replica.optimizer = {.kind = OptimizerKind::kAdamW}; });
+  refused("nesterov true", "nesterov false", [](auto& own) { own.replica.optimizer.nesterov = true; });
+  refused("momentum 0.5", "momentum 0.9", [](auto& own) { own.replica.optimizer.momentum = .5; });
+  refused("weight_decay 0.01", "weight_decay 0", [](auto& own) { own.replica.optimizer.weight_decay = .01; });
+  refused("beta1 0.8", "beta1 0.9", [](auto& own) { own.replica.optimizer.beta1 = .8; });
+  refused("beta2 0.99", "beta2 0.999", [](auto& own) { own.replica.optimizer.beta2 = .99; });
+  refused("epsilon 1e-07", "epsilon 1e-08", [](auto& own) { own.replica.optimizer.epsilon = 1e-7; });
+  refused("schedule cosine", "schedule constant", [](auto& own) { own.lr.schedule = Schedule::kCosine; });
+  refused("lr 0.2", "lr 0.1", [](auto& own) { own.lr.lr = .2; });
+  refused("total_steps 6", "total_steps 5", [](auto& own) { own.lr.total_steps = 6; });
+  refused("warmup_steps 1", "warmup_steps 0", [](auto& own) { own.lr.warmup_steps = 1; });
+  refused("clip_norm 1", "clip_norm 0", [](auto& own) { own.replica.clip_norm = 1; });
+  refused("precision fp64", "precision fp32", [](auto& own) { own.replica.precision = Precision::kFp64; });
+  refused("invariant true", "invariant false", [](auto& own) { own.replica.invariant = true; });
+  refused("accumulate 2", "accumulate 1", [](auto& own) { own.accumulate = 2; });
+  refused("split 1:2:1:1", "split even", [](auto& own) { own.split = {1, 2, 1, 1}; });
+  refused("auto_split true", "auto_split false", [](auto& own) { own.auto_split = true; });
+  refused("bn average", "bn root", [](auto& own) { own.bn = BnPolicy::kAverage; });
+  refused("check_sync 7", "check_sync 0", [](auto& own) { own.check_sync = 7; });
+  CHECK(error_of([](auto& own) { own.replica.sync.bucket_bytes = 1; }) ==
+        "the options differ: rank 1 has bucket_bytes 1 where rank 0 has bucket_bytes 26214400");
 }
 
 TEST_CASE("the progress of an evaluation counts the rows of its own process") {

@@ -45,6 +45,33 @@ TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") 
   }
 }
 
+TEST_CASE("a trainer without a model or data is refused") {
+  const auto rows = source(std::make_shared<RowSource>(8));
+  const auto refusal = [&](const ModelFactory& model, const SourceFactory& train, const SourceFactory& test) {
+    try {
+      Trainer trainer(model, train, test, options_for(1));
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  const auto of = [&](bool module, bool loss) {
+    auto model = lenet_factory()();
+    if (!module) model.module = nullptr;
+    if (!loss) model.loss_sum = nullptr;
+    return [model] { return model; };
+  };
+  CHECK(refusal(of(true, true), rows, rows).empty());
+  CHECK(refusal({}, rows, rows) == "the model factory is empty");
+  CHECK(refusal(of(false, true), rows, rows) == "the model factory returned a model without module");
+  CHECK(refusal(of(true, false), rows, rows) == "the model factory returned a model without loss_sum");
+  const auto nothing = [](torch::Device) { return std::shared_ptr<const BatchSource>(); };
+  CHECK(refusal(lenet_factory(), {}, rows) == "the factory of the training set is empty");
+  CHECK(refusal(lenet_factory(), rows, {}) == "the factory of the test set is empty");
+  CHECK(refusal(lenet_factory(), nothing, rows) == "a factory of the data returned null on cpu");
+  CHECK(refusal(lenet_factory(), rows, nothing) == "a factory of the data returned null on cpu");
+}
+
 TEST_CASE("replicas on one device share one source, and a step reads each of its rows once") {
   int factory_calls = 0;
   const auto rows = std::make_shared<RowSource>(32);

@@ -115,8 +115,10 @@ TEST_CASE("without kZero each of these steps is an error on every replica") {
         errors[static_cast<size_t>(rank)] = error.what();
       }
     });
-    for (const auto& error : errors)
-      CHECK_THAT(error, ContainsSubstring("of 6 parameters; no gradient for p"));
+    for (const auto& error : errors) {
+      CHECK_THAT(error, ContainsSubstring("of 6 parameters; no gradient for p") ||
+                            ContainsSubstring("no backward pass outside a no_sync()"));
+    }
   }
 }
 

@@ -1,0 +1,38 @@
+#include <lockstep/parallel/training/shared_options.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+namespace lockstep {
+
+std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
+  const auto& replica = options.replica;
+  const auto& lr = options.lr;
+  const auto& optimizer = replica.optimizer;
+  std::vector<std::string> lines;
+  const auto add = [&](const char* name, const auto& value) {
+    lines.push_back(fmt::format("{} {}", name, value));
+  };
+  add("optimizer", name_of(kOptimizerNames, optimizer.kind));
+  add("momentum", optimizer.momentum);
+  add("nesterov", optimizer.nesterov);
+  add("weight_decay", optimizer.weight_decay);
+  add("beta1", optimizer.beta1);
+  add("beta2", optimizer.beta2);
+  add("epsilon", optimizer.epsilon);
+  add("schedule", name_of(kScheduleNames, lr.schedule));
+  add("lr", lr.lr);
+  add("total_steps", lr.total_steps);
+  add("warmup_steps", lr.warmup_steps);
+  add("clip_norm", replica.clip_norm);
+  add("precision", name_of(kPrecisionNames, replica.precision));
+  add("invariant", replica.invariant);
+  add("accumulate", options.accumulate);
+  add("split", options.split.empty() ? "even" : fmt::format("{}", fmt::join(options.split, ":")));
+  add("auto_split", options.auto_split);
+  add("bn", name_of(kBnPolicyNames, options.bn));
+  add("check_sync", options.check_sync);
+  return lines;
+}
+
+}  // namespace lockstep
