@@ -49,7 +49,7 @@ class ReturnedReplicas {
     found_ = difference();
     if (found_) endpoint.abort(found_);
     if (endpoint.error() != found_) found_ = nullptr;  // another error has come first
-  } catch (const std::exception&) {  // out of memory: the next look may find it
+  } catch (const std::exception&) {                    // out of memory: the next look may find it
   }
 
   // Throws if the replicas have not posted as many. Called when all have returned.

@@ -32,7 +32,9 @@ RunFolder existing_run(const std::string& path) {
   const RunFolder run(path);
   std::error_code ignored;
   if (fs::is_directory(run.checkpoints(), ignored)) return run;
-  throw WeightsError(fmt::format("{} is no run: it has no folder 'checkpoints'", in_quotes(path)),
+  const auto name = in_quotes(path);
+  throw WeightsError(fs::exists(path, ignored) ? name + " is no run: it has no folder 'checkpoints'"
+                                               : "no run " + name + ": there is no such folder",
                      "name the folder that 'lockstep train --output' has made");
 }
 
@@ -139,6 +141,7 @@ void run_checkpoint_verify(const std::string& path) {
 }
 
 void run_checkpoint_export(const std::string& path, const std::string& file, bool overwrite) {
+  check_can_save(file, overwrite);  // before it is read, and so that no other file is written in its place
   auto found = open_checkpoint(path, warn);
   save_weights(std::move(found.state.trainer.model), found.state.plan.at("model").get<std::string>(), file,
                overwrite);

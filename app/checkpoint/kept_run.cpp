@@ -86,7 +86,7 @@ std::string done_text(int64_t steps, int64_t total) {
 
 // What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
 std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan& plan) {
-  const bool done = state.progress.step == 0 && state.trainer.steps >= plan.total_steps;
+  const bool done = state.progress.is_whole(state.trainer.steps, plan.total_steps);
   return done ? std::nullopt : std::optional(state.file_bytes);
 }
 
@@ -115,6 +115,7 @@ void KeptRun::open(TrainFlags& options, const World& place) {
     reuses_folder |= !found;
     if (!found) options.resume.reset();
   }
+  if (const auto target = folder(options)) RunFolder(*target).require_writable();
   if (found) return take_settings(found->state.plan, options);
   if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
 }
@@ -216,6 +217,10 @@ void KeptRun::finish(bool quiet) {
   plots->finish();
   checkpoints->finish();
   if (checkpoints->written() == 0) return;
+  if (!is_checkpoint(checkpoints->run().checkpoint(checkpoints->written()))) {
+    return warn(fmt::format("the checkpoint of step {} is not in '{}' any more", checkpoints->written(),
+                            checkpoints->run().checkpoints().native()));
+  }
   tell(log.get(), quiet,
        fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
                    checkpoints->run().checkpoints().native()));

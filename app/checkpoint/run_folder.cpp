@@ -1,8 +1,10 @@
 #include <lockstep/app/checkpoint/run_folder.h>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <fstream>
 #include <iterator>
@@ -132,6 +134,17 @@ std::optional<double> RunFolder::best_accuracy() const {
   return progress->accuracy.back();
 }
 
+void RunFolder::require_writable() const {
+  std::error_code ignored;
+  auto nearest = fs::absolute(path_);
+  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) nearest = nearest.parent_path();
+  const bool is_folder = fs::is_directory(nearest, ignored);
+  if (is_folder && ::access(nearest.c_str(), W_OK | X_OK) == 0) return;
+  const std::error_code error(is_folder ? errno : ENOTDIR, std::generic_category());
+  if (nearest != fs::absolute(path_)) cannot_make(path_, error);
+  throw output_failure(fmt::format("cannot write to the run folder '{}'", path_.native()), error.value());
+}
+
 void RunFolder::create(bool again) const {
   std::error_code error;
   if (!again && !fs::is_empty(path_, error) && !error) {
@@ -247,6 +260,9 @@ FoundCheckpoint open_checkpoint(const std::string& path, const Warn& warn) {
     throw WeightsError(fmt::format("no checkpoint {}: there is no such folder", in_quotes(path)), kHint);
   }
   if (auto found = newest_checkpoint(RunFolder(path), warn)) return *std::move(found);
+  if (!numbers_in(path, kStep).empty()) {
+    throw WeightsError(fmt::format("{} is the folder of a run's checkpoints", in_quotes(path)), kHint);
+  }
   throw WeightsError(fmt::format("{} has no whole checkpoint", in_quotes(path)), kHint);
 }
 

@@ -41,6 +41,9 @@ class RunFolder {
   // The test accuracy of the checkpoint that `best` names; nothing if there is none that can be read.
   std::optional<double> best_accuracy() const;
 
+  // Throws OutputError if this process could not write to the folder, or could not make it. Changes nothing.
+  void require_writable() const;
+
   // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
   void create(bool again = false) const;
 

@@ -20,10 +20,17 @@ Json value_of(const Json& fields, const std::string& key) {
 
 bool is_data(const Setting& setting) { return std::string_view(setting.name) == "train-data-hash"; }
 
+// The optimizer has a momentum buffer or none: its state cannot change that.
+bool turns_momentum(const Setting& setting, const Json& saved, const Json& planned) {
+  return std::string_view(setting.name) == "momentum" && (saved == 0) != (planned == 0);
+}
+
 void refuse(const Setting& setting, const Json& saved, const Json& planned) {
   std::string hint = is_data(setting) ? "train on the same images and labels (--data DIR), or start a new run"
                                       : "give the flags that the run was started with";
-  if (setting.on_resume == OnResume::kRefusedUnnamed) {
+  if (turns_momentum(setting, saved, planned)) {
+    hint += ", or start a new run: momentum cannot be turned on or off";
+  } else if (setting.on_resume == OnResume::kRefusedUnnamed) {
     hint += fmt::format(", or change it from here on with --resume-anyway {}", setting.name);
   }
   throw WeightsError(
@@ -33,7 +40,10 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
 }
 
 // Whether --resume-anyway, or the schedule, allows another value.
-bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
+bool may_differ(const Setting& setting, const Json& saved, const Json& planned,
+                std::span<const std::string> anyway) {
+  const auto key = key_of(setting);
+  if (turns_momentum(setting, value_of(saved, key), value_of(planned, key))) return false;
   // A constant rate does not depend on the length of the run.
   const bool epochs = std::string_view(setting.name) == "epochs";
   if (epochs && value_of(planned, "schedule") == "constant") return true;
@@ -70,7 +80,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       const auto before = value_of(saved, key), now = value_of(planned, key);
       if (before == now) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
-      if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
+      if (refused == OnResume::kRefused || !may_differ(setting, saved, planned, anyway))
         refuse(setting, before, now);
     }
   }

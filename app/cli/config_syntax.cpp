@@ -81,7 +81,8 @@ Problem problem_of(std::string_view line) {
   const auto equals = line.find('=');
   const auto key = trimmed(line.substr(0, equals));
   if (equals == std::string_view::npos) {
-    return {fmt::format("{} is not 'key = value'", in_quotes(key)), fmt::format("{} = true", printable(key))};
+    return {fmt::format("{} is not 'key = value'", in_quotes(key)),
+            "write a value, such as 'batch-size = 512'; a flag without one is 'overwrite = true'"};
   }
   if (key.find('.') != std::string_view::npos) {
     return {fmt::format("the key {} has a dot, and there are no keys within keys", in_quotes(key)),

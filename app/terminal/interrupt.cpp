@@ -67,8 +67,7 @@ void note(int signal) {
 
 void prepare(Reply& reply, const Guarded& guarded, const std::string& awaited) {
   const auto text =
-      fmt::format("lockstep: {} noted, waiting for {}; a second signal ends the program at once\n",
-                  guarded.name, awaited);
+      fmt::format("lockstep: {} noted, waiting for {}; a second one ends at once\n", guarded.name, awaited);
   reply.length = std::min(text.size(), reply.text.size());
   std::copy_n(text.begin(), reply.length, reply.text.begin());
 }

@@ -19,6 +19,18 @@ std::string plan_text(const TrainPlan& plan, size_t width) {
   return fmt::format("{}\n{}\n", version_text(), describe(plan, width));
 }
 
+// These two do not print where the metrics' last line says it all.
+
+void print_hash(const RunReport& report, const TrainFlags& options, RunLog* log) {
+  if (!report.weights_sha256) return;
+  tell(log, metrics_on_stdout(options), fmt::format("weights sha256: {}\n", *report.weights_sha256));
+}
+
+void print_closing_line(const RunReport& report, const TrainPlan& plan, const TrainFlags& options,
+                        RunLog* log) {
+  tell(log, metrics_on_stdout(options), closing_line(report, plan) + "\n");
+}
+
 }  // namespace
 
 bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
@@ -36,7 +48,6 @@ void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal
 }
 
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
-  const bool unseen = metrics_on_stdout(options);  // the metrics' last line says it all
   if (report.steps % plan.steps_per_epoch != 0) {
     tell(log, options.quiet,
          fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
@@ -46,14 +57,17 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags&
        fmt::format("peak memory{}: {} resident ({} estimated)\n",
                    plan.world.single_process() ? "" : " of process 0", megabytes_text(report.peak_bytes),
                    megabytes_text(plan.memory_estimate)));
-  if (report.weights_sha256) tell(log, unseen, fmt::format("weights sha256: {}\n", *report.weights_sha256));
-  tell(log, unseen, closing_line(report, plan) + "\n");
+  print_hash(report, options, log);
+  print_closing_line(report, plan, options, log);
 }
 
-void print_complete(int64_t steps_done, const TrainFlags& options, RunLog* log) {
-  tell(
-      log, options.quiet,
-      fmt::format("all {} of this run are done: there is nothing left to do\n", counted(steps_done, "step")));
+void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
+  const auto steps = counted(plan.total_steps, "step");
+  const auto text = report.steps > plan.total_steps ? fmt::format("this run ends after {}", steps)
+                                                    : fmt::format("all {} of this run are done", steps);
+  tell(log, options.quiet, fmt::format("{}: there is nothing left to do\n", text));
+  print_hash(report, options, log);
+  if (report.steps == plan.total_steps) print_closing_line(report, plan, options, log);
 }
 
 }  // namespace lockstep

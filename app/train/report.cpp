@@ -69,11 +69,15 @@ std::string step_line(const StepReport& report, const TrainPlan& plan) {
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
-  auto text =
-      fmt::format("{} | train loss {:.4f} acc {:.3f} | test loss {:.4f} acc {:.3f} | {:.1f} s\n    lr {:.3g}",
-                  place_in_run("epoch", report.epoch, plan.epochs, true), mean_loss(report.sums),
-                  share(report.sums.top1, report.sums.rows), report.test.loss(), report.test.accuracy(),
-                  report.seconds, report.lr);
+  const auto& sums = report.sums;
+  const auto trained = sums.rows == 0 ? "all steps left out"
+                                      : fmt::format("train loss {:.4f} acc {:.3f}", mean_loss(sums),
+                                                    share(sums.top1, sums.rows));
+  auto text = fmt::format("{} | {} | test loss {:.4f} acc {:.3f} | {:.1f} s",
+                          place_in_run("epoch", report.epoch, plan.epochs, true), trained, report.test.loss(),
+                          report.test.accuracy(), report.seconds);
+  if (sums.rows == 0) return text;
+  text += fmt::format("\n    lr {:.3g}", report.lr);
   if (const auto& phases = report.phases) {
     text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
                         ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));

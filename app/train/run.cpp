@@ -63,6 +63,7 @@ RunReport TrainRun::run() {
   } catch (const InterruptedError& error) {
     save_stopped();
     record_failure("stopped", error.what());
+    if (!step_lines_wanted_) print_curve();
     throw;
   } catch (const NumericError& error) {
     record_failure("diverged", error.what());
@@ -100,12 +101,24 @@ RunReport TrainRun::run_epochs() {
   if (!step_lines_wanted_) print_curve();  // once
   run.steps = steps_done_;
   run.peak_bytes = peak_resident_bytes();
-  if (options_.print_weights_hash) {
-    auto weights = trainer_.weights();
-    if (plan_.world.leads()) run.weights_sha256 = weights_sha256(std::move(weights));
-  }
+  add_weights_hash(run);
   output_.record(done_json(run));
   return run;
+}
+
+RunReport TrainRun::whole_report() {
+  RunReport report{.steps = steps_done_};
+  if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
+  report.seconds_per_epoch =
+      progress_.seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
+  add_weights_hash(report);
+  return report;
+}
+
+void TrainRun::add_weights_hash(RunReport& report) {
+  if (!options_.print_weights_hash) return;
+  auto weights = trainer_.weights();
+  if (plan_.world.leads()) report.weights_sha256 = weights_sha256(std::move(weights));
 }
 
 // Returns false if --limit-steps ends the run within the epoch.

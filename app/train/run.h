@@ -54,8 +54,9 @@ class TrainRun {
   bool has_trained() const { return steps_done_ > 0; }
 
   // Whether there is nothing left to do. A resumed run may be.
-  bool complete() const { return steps_done_ >= plan_.total_steps && progress_.step == 0; }
-  int64_t steps_done() const { return steps_done_; }
+  bool complete() const { return progress_.is_whole(steps_done_, plan_.total_steps); }
+  // Of a resumed run that is complete, without losses and memory. In all processes or in none.
+  RunReport whole_report();
   std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }
 
@@ -63,6 +64,7 @@ class TrainRun {
   TrainerOptions trainer_options();
 
   RunReport run_epochs();
+  void add_weights_hash(RunReport& report);
   bool run_and_evaluate_epoch(RunReport& run);
   void record_failure(std::string_view status, std::string_view reason);
 

@@ -41,23 +41,33 @@ void TrainRun::go_back(const LossError& error) {
   go_on_from(newest_state());
   progress_.left_out = std::move(left_out);
   const auto range = to_leave_out(error.step());
-  progress_.left_out.push_back(range);
+  const bool in_vain = progress_.leaves_out(range);
+  if (!in_vain) progress_.left_out.push_back(range);
+  if (plan_.world.leads()) {
+    output_.record(went_back_json(steps_done_, progress_.left_out, error.what()));
+  }
+  if (in_vain) {
+    throw LossError(fmt::format("{}, after all steps since the checkpoint of step {} were left out",
+                                error.what(), steps_done_),
+                    "its weights are bad: go on from an older checkpoint, --resume CHECKPOINT --output DIR",
+                    error.step());
+  }
   if (!plan_.world.leads()) return;
   const auto steps = range.first == range.last ? fmt::format("step {}", range.last)
                                                : fmt::format("steps {} to {}", range.first, range.last);
   warn(fmt::format("{}; the run goes back to its checkpoint of step {} and leaves out {} of the run",
                    error.what(), steps_done_, steps));
-  output_.record(went_back_json(steps_done_, progress_.left_out, error.what()));
 }
 
-// With kSkip the bad step. If those before it are left out already, the step before them has made the weights
-// bad: it goes, too.
+// With kSkip the bad step. If it, or those before it, are left out already, the step before them has made the
+// weights bad: it goes, too.
 StepRange TrainRun::to_leave_out(int64_t bad) const {
   const auto earliest = steps_done_ + 1;
   if (options_.on_nan == OnNan::kRollback) return {.first = earliest, .last = bad};
   auto first = bad;
   while (first > earliest && progress_.leaves_out(first - 1)) --first;
-  if (first < bad && first > earliest) --first;
+  const bool made_before = first < bad || progress_.leaves_out(bad);
+  if (made_before && first > earliest) --first;
   return {.first = first, .last = bad};
 }
 

@@ -121,7 +121,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
 // What a stopped run waits for.
 std::string awaited(const TrainFlags& options) {
   const bool files = options.save || options.trace || options.checkpoint_every;
-  return files ? "the current step and the output files" : "the current step";
+  return files ? "step and files" : "the current step";
 }
 
 // Checks everything before the first step. What one process must refuse ends all processes. Process 0 opens
@@ -223,7 +223,8 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   outputs.live = live.get();
   TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
   if (run.complete()) {
-    if (world.leads()) print_complete(run.steps_done(), options, log);
+    const auto report = run.whole_report();
+    if (world.leads()) print_whole(report, plan, options, log);
     return keep(run, plan, options, files);  // a run that was killed before it could write them
   }
   const auto report = logged_run(run, plan, options, files);

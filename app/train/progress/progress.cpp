@@ -38,6 +38,13 @@ bool TrainProgress::leaves_out(int64_t number) const {
                      [&](const auto& range) { return range.first <= number && number <= range.last; });
 }
 
+bool TrainProgress::leaves_out(StepRange numbers) const {
+  for (auto number = numbers.first; number <= numbers.last; ++number) {
+    if (!leaves_out(number)) return false;
+  }
+  return true;
+}
+
 Json to_json(const std::vector<StepRange>& ranges) {
   auto json = Json::array();
   for (const auto& range : ranges) json.push_back({range.first, range.last});

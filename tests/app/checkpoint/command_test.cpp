@@ -1,6 +1,7 @@
 // lockstep checkpoint ls, verify and export, and eval --checkpoint.
 #include <lockstep/tests/catch.h>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 
@@ -42,6 +43,14 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   REQUIRE(text.size() == 5);
   CHECK_THAT(with_single_blanks(text[2]), Catch::Matchers::StartsWith("5 1 0."));
   CHECK_THAT(done({"checkpoint", "export", run, exported}), ContainsSubstring("step-00000015 saved to"));
+  const auto whole = read_file(exported);
+  CHECK_THAT(refusal(program({"checkpoint", "export", run, exported}), 7),
+             ContainsSubstring("already exists") && ContainsSubstring("--overwrite"));
+  CHECK_THAT(refusal(program({"checkpoint", "export", run, (folder / "none/w").string()}), 7),
+             ContainsSubstring("none/w"));
+  CHECK(read_file(exported) == whole);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);  // no other file in its place
+  done({"checkpoint", "export", run, exported, "--overwrite"});
   const auto newest = evaluated({"--checkpoint", run});
   CHECK(newest.at("test_accuracy") == metrics.at(2).at("test_accuracy"));
   CHECK(evaluated({"--weights", exported}) == newest);
@@ -65,6 +74,13 @@ TEST_CASE("checkpoint commands and eval refuse what is no run and no checkpoint"
   const auto nothing = folder.path().string(), file = (folder / "w").string();
   CHECK_THAT(refusal(program({"checkpoint", "ls", nothing}), 4), ContainsSubstring("is no run"));
   CHECK_THAT(refusal(program({"checkpoint", "verify", nothing}), 4), ContainsSubstring("is no run"));
+  for (const auto* command : {"ls", "verify"}) {
+    CHECK_THAT(refusal(program({"checkpoint", command, file}), 4),
+               ContainsSubstring("there is no such folder"));
+  }
+  fs::create_directories(folder / "run/checkpoints/step-00000005");
+  CHECK_THAT(refusal(program({"eval", "--checkpoint", (folder / "run/checkpoints").string()}), 4),
+             ContainsSubstring("is the folder of a run's checkpoints"));
   CHECK_THAT(refusal(program({"checkpoint", "export", nothing, file}), 4),
              ContainsSubstring("no whole checkpoint"));
   CHECK_THAT(refusal(program({"eval", "--checkpoint", file}), 4),

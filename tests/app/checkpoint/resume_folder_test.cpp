@@ -24,16 +24,37 @@ TEST_CASE("a run that is done says so when it is resumed, and changes nothing") 
   const TempFolder folder;
   const Words words =
       kCommon + Words{"--epochs", "3", "--output", (folder / "run").string(), "--resume", "auto"};
-  REQUIRE(run_process(train(words)).exit_code == 0);
+  const auto first = run_process(train(words));
+  REQUIRE(first.exit_code == 0);
   const auto metrics = read_file(folder / "run/metrics.jsonl");
   const auto again = run_process(train(words));
   CHECK(again.exit_code == 0);
   CHECK_THAT(again.out, ContainsSubstring("all 15 steps of this run are done: there is nothing left to do"));
+  CHECK(lines(again.out).back() == lines(first.out).back());  // test accuracy, seconds per epoch, devices
+  CHECK(lines(again.out).at(lines(again.out).size() - 2) == lines(first.out).at(lines(first.out).size() - 2));
   CHECK(read_file(folder / "run/metrics.jsonl") == metrics);
   CHECK(newest_step(folder / "run") == 15);
   // As when it was killed after its last checkpoint.
   CHECK(run_process(train(words + Words{"--save", (folder / "w.safetensors").string()})).exit_code == 0);
   CHECK(fs::exists(folder / "w.safetensors"));
+}
+
+TEST_CASE("a run that is to end before the step it is at changes nothing") {
+  const TempFolder folder;
+  const Words words = kCommon + Words{"--output", (folder / "run").string(), "--resume", "auto"};
+  REQUIRE(run_process(train(words + Words{"--epochs", "3", "--limit-steps", "7"})).exit_code == 0);
+  const auto metrics = read_file(folder / "run/metrics.jsonl");
+  for (const auto& shorter : {Words{"--epochs", "1"}, Words{"--epochs", "3", "--limit-steps", "6"}}) {
+    const auto again = run_process(train(words + shorter));
+    INFO(again.out << again.err);
+    CHECK(again.exit_code == 0);
+    CHECK_THAT(again.out,
+               ContainsSubstring("\nthis run ends after " + std::string(shorter.size() == 2 ? "5" : "6") +
+                                 " steps: there is nothing left to do\n") &&
+                   ContainsSubstring("weights sha256: ") && !ContainsSubstring("epoch 2/") &&
+                   !ContainsSubstring("test acc:"));
+    CHECK(read_file(folder / "run/metrics.jsonl") == metrics);
+  }
 }
 
 TEST_CASE("a run's folder has its log, its environment and its plots, and a resumed run goes on in them") {
@@ -103,7 +124,7 @@ TEST_CASE("a broken checkpoint is skipped with its name") {
   const auto shorter = run_process(train(words + Words{"--resume", "auto", "--limit-steps", "7"}));
   CHECK(shorter.exit_code == 0);
   CHECK_THAT(shorter.out, ContainsSubstring("step-00000015 (15 steps done, this run ends after 7)") &&
-                              ContainsSubstring("all 15 steps of this run are done"));
+                              ContainsSubstring("this run ends after 7 steps: there is nothing left to do"));
 }
 
 TEST_CASE("a file that would replace one of the run's folder is refused") {
@@ -299,4 +320,7 @@ TEST_CASE("what cannot be kept or gone on with is refused before training") {
   const auto dry = run_process(train(common + Words{"--output", (folder / "dry").string(), "--dry-run"}));
   CHECK(dry.exit_code == 0);
   CHECK_FALSE(fs::exists(folder / "dry"));
+  write_file(folder / "file", "");
+  CHECK_THAT(refusal(train(common + Words{"--output", (folder / "file/run").string(), "--dry-run"}), 7),
+             ContainsSubstring("cannot make the run folder"));
 }

@@ -1,8 +1,11 @@
 // Folders of runs, and which checkpoint a run goes on from.
 #include <lockstep/tests/catch.h>
 
+#include <unistd.h>
+
 #include <filesystem>
 #include <functional>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +19,7 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
 namespace {
@@ -54,6 +58,22 @@ TEST_CASE("runs are numbered, and a folder in use is not used again") {
   CHECK_THROWS_AS(runs.front().create(), OutputError);  // it has its folder of checkpoints
   runs.front().create(/*again=*/true);
   CHECK_THROWS_AS(RunFolder("runs/lenet-0050").create(), OutputError);
+}
+
+TEST_CASE("a folder that cannot be made or written is found before anything is made") {
+  const TempFolder folder;
+  RunFolder(folder / "new/run").require_writable();
+  RunFolder(folder.path()).require_writable();
+  write_file(folder / "file", "");
+  CHECK_THROWS_WITH(RunFolder(folder / "file/run").require_writable(),
+                    "cannot make the run folder '" + (folder / "file/run").string() + "': Not a directory");
+  CHECK_THROWS_WITH(RunFolder(folder / "file").require_writable(),
+                    "cannot write to the run folder '" + (folder / "file").string() + "': Not a directory");
+  if (::access("/proc/sys", W_OK) != 0) {
+    CHECK_THROWS_WITH(RunFolder("/proc/sys/run").require_writable(),
+                      StartsWith("cannot make the run folder '/proc/sys/run': "));
+  }
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
 }
 
 TEST_CASE("a run goes on from its newest checkpoint that verifies; damaged ones are named") {

@@ -64,6 +64,23 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   check_same_run(constant, other, none);  // the rate does not depend on the length
 }
 
+// Its buffer is a part of the optimizer's state, or not.
+TEST_CASE("momentum may change where that is asked for, but not be turned on or off") {
+  const std::vector<std::string> anyway = {"momentum"};
+  const Json some = {{"momentum", .9}}, less = {{"momentum", .5}}, none = {{"momentum", 0.}};
+  check_same_run(some, less, anyway);
+  for (const auto& [before, now] : {std::pair(some, none), std::pair(none, some)}) {
+    try {
+      check_same_run(before, now, anyway);
+      FAIL("taken");
+    } catch (const WeightsError& error) {
+      CHECK_THAT(error.what(), ContainsSubstring("the checkpoint's run has momentum 0"));
+      CHECK_THAT(error.hint(), ContainsSubstring("momentum cannot be turned on or off") &&
+                                   !ContainsSubstring("--resume-anyway"));
+    }
+  }
+}
+
 TEST_CASE("a run goes on with its training data, and with any test data") {
   const Json saved = {{"train_data_hash", "0a"}, {"test_data_hash", "0b"}};
   try {

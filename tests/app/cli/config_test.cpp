@@ -85,7 +85,9 @@ TEST_CASE("a configuration has keys and values, with or without quotes and comme
 
 TEST_CASE("lines that are no settings are refused, each with its number") {
   const std::string name = " | write the name of a flag: 'batch-size = 512'";
-  CHECK(usage_of_text("a = 1\nquiet\n") == "'c', line 2: 'quiet' is not 'key = value' | quiet = true");
+  CHECK(usage_of_text("a = 1\nquiet\n") ==
+        "'c', line 2: 'quiet' is not 'key = value' | write a value, such as 'batch-size = 512'; a flag "
+        "without one is 'overwrite = true'");
   CHECK(usage_of_text("a = 1\nb = 2\na = 1") ==
         "'c', line 3: 'a' is given again, after line 1 | keep one of them");
   CHECK(usage_of_text("a = 1\na = 1").starts_with("'c', line 2: 'a' is given again"));

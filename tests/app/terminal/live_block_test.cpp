@@ -140,9 +140,7 @@ TEST_CASE("a signal's message takes the place of the block, which is not drawn a
   screen.feed(terminal.written());
   terminal.restore();
   CHECK(screen.text() ==
-        Lines{"lockstep: Ctrl-C noted, waiting for the current step; a second signal ends the "
-              "program at once",
-              "a result"});
+        Lines{"lockstep: Ctrl-C noted, waiting for the current step; a second one ends at once", "a result"});
   CHECK(screen.column() == 0);
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("a noted signal prints at once what the program waits for") {
   const auto count = ::read(ends[0], text.data(), text.size());
   ::close(ends[0]);
   CHECK(std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))) ==
-        "lockstep: Ctrl-C noted, waiting for the current step; a second signal ends the program at once\n");
+        "lockstep: Ctrl-C noted, waiting for the current step; a second one ends at once\n");
 }
 
 TEST_CASE("a file is not a terminal, and has colours only if demanded") {

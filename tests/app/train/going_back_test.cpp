@@ -81,6 +81,19 @@ ModelFactory with_bad_rows(const ModelFactory& plain, int bad, Spoil spoil = mak
   };
 }
 
+// The model whose loss is no number whenever it is trained, or evaluated.
+ModelFactory with_bad_losses(const ModelFactory& plain, bool in_training) {
+  return [plain, in_training] {
+    auto model = plain();
+    model.loss_sum = [in_training, module = model.module, loss = model.loss_sum](const Inputs& inputs) {
+      auto outcome = loss(inputs);
+      if (module->is_training() == in_training) make_loss_nan(outcome, *module);
+      return outcome;
+    };
+    return model;
+  };
+}
+
 struct EndedRun {
   std::vector<NamedTensor> weights;
   std::vector<json> events;
@@ -248,10 +261,26 @@ TEST_CASE(
   check_equal(run.weights, weights_after(plan, without(first, last)));
 }
 
+// The checkpoint of step 8 itself is bad: nothing behind it can mend that.
+TEST_CASE("a run stops when all steps since its checkpoint are left out and the test loss is still bad") {
+  const auto on_nan = GENERATE(OnNan::kSkip, OnNan::kRollback);
+  const TempFolder folder;
+  const auto options = run_of(on_nan);
+  auto plan = make_train_plan(options);
+  plan.factory = with_bad_losses(plan.factory, /*in_training=*/false);
+  const auto ended = run_once(options, plan, folder / "run");
+  CHECK(ended.error ==
+        "the test loss after epoch 1 was not finite, after all steps since the checkpoint of step 8 were "
+        "left out");
+  REQUIRE(ended.events.size() >= 2);
+  const auto& went_back = ended.events.at(ended.events.size() - 2);  // the last one is "end"
+  CHECK(went_back.at("left_out").dump() == (on_nan == OnNan::kSkip ? "[[10,10],[9,10]]" : "[[9,10]]"));
+}
+
 TEST_CASE("a run that has diverged stops after it has gone back ten times") {
-  auto options = run_of(OnNan::kSkip);
-  options.lr = 1e30;
-  const auto plan = make_train_plan(options);
+  const auto options = run_of(OnNan::kSkip);
+  auto plan = make_train_plan(options);
+  plan.factory = with_bad_losses(plan.factory, /*in_training=*/true);
   const TempFolder folder;
   const auto run = run_once(options, plan, folder / "run");
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("after the run had gone back 10 times"));

@@ -95,6 +95,13 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
         "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.2");
 }
 
+TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {
+  auto report = epoch_of_images();
+  report.sums = {};
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | all steps left out | test loss 2.3017 acc 0.100 | 0.8 s");
+}
+
 TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   StepReport slow;
   slow.epoch = 100;
