@@ -120,7 +120,8 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
 
 // What a stopped run waits for.
 std::string awaited(const TrainFlags& options) {
-  const bool files = options.save || options.trace || options.checkpoint_every;
+  const bool checkpoint = options.checkpoint_every || options.output || options.resume;
+  const bool files = options.save || options.trace || checkpoint;
   return files ? "step and files" : "the current step";
 }
 

@@ -46,6 +46,16 @@ TEST_CASE("a stopped run keeps the weights and the trace of its steps") {
   CHECK(read_file(weights) == read_file(same));
 }
 
+TEST_CASE("a signal's answer says whether files are written, and fits 80 columns") {
+  const TempFolder folder;
+  const auto* flag = GENERATE("--save", "--trace", "--output");
+  const auto result =
+      stopped_run({"--log-every", "1", flag, (folder / "files").string()}, SIGTERM, "step 2/5");
+  const std::string answer = "lockstep: SIGTERM noted, waiting for step and files; a second one ends at once";
+  CHECK_THAT(result.err, ContainsSubstring(answer + "\n"));
+  CHECK(answer.size() <= 80);
+}
+
 TEST_CASE("SIGHUP stops a run as SIGTERM does") {
   const TempFolder folder;
   const auto weights = (folder / "stopped").string();
