@@ -115,7 +115,7 @@ void KeptRun::open(TrainFlags& options, const World& place) {
     reuses_folder |= !found;
     if (!found) options.resume.reset();
   }
-  if (const auto target = folder(options)) RunFolder(*target).require_writable();
+  if (const auto output = named_output(options)) RunFolder(*output).require_writable();
   if (found) return take_settings(found->state.plan, options);
   if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
 }
