@@ -115,9 +115,10 @@ void KeptRun::open(TrainFlags& options, const World& place) {
     reuses_folder |= !found;
     if (!found) options.resume.reset();
   }
-  if (const auto output = named_output(options)) RunFolder(*output).require_writable();
+  const auto output = named_output(options);
+  if (output) RunFolder(*output).require_writable();
   if (found) return take_settings(found->state.plan, options);
-  if (const auto output = named_output(options); output && !reuses_folder) check_free(*output);
+  if (output && !reuses_folder) check_free(*output);
 }
 
 std::optional<std::string> KeptRun::folder(const TrainFlags& options) const {

@@ -72,7 +72,7 @@ own_loop_runs_in_two_processes() {
   [ -e "$work/own_loop" ] || return 0
   "$prefix/bin/lockstep" launch -n 2 -- "$work/own_loop" cpu >"$work/two" 2>&1 || fail "$(cat "$work/two")"
   grep -q 'on 2 replicas' "$work/two" || fail "expected two replicas: $(cat "$work/two")"
-  ! grep -q 'has joined' "$work/two" || fail "launch says that they have not joined: $(cat "$work/two")"
+  ! grep -q "launcher's store" "$work/two" || fail "launch says that they have not joined: $(cat "$work/two")"
 }
 
 install_into "$prefix"

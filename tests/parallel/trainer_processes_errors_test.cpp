@@ -39,6 +39,24 @@ class PoisonedRows : public RowSource {
   const int64_t poisoned_;
 };
 
+// The one error of trainers in three processes; empty if there is none. set_up: changes a process's options,
+// and returns its model.
+std::string refusal_of_trainers(const std::function<ModelFactory(int process, TrainerOptions& own)>& set_up) {
+  const auto errors = in_processes({1, 2, 1}, {}, [&](int process, TrainerOptions own) {
+    const auto model = set_up(process, own);
+    const auto rows = source(std::make_shared<RowSource>(8));
+    try {
+      Trainer trainer(model, rows, rows, own);
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  });
+  CHECK(errors[1] == errors[0]);
+  CHECK(errors[2] == errors[0]);
+  return errors[0];
+}
+
 }  // namespace
 
 TEST_CASE("evaluation gives the same bits in every process and on any layout") {
@@ -58,18 +76,7 @@ TEST_CASE("evaluation gives the same bits in every process and on any layout") {
 
 TEST_CASE("processes with different models are refused, the same in each, with both tensors") {
   const auto error_of = [](const ModelFactory& first, const ModelFactory& other) {
-    const auto errors = in_processes({1, 2, 1}, {}, [&](int process, const TrainerOptions& own) {
-      const auto rows = source(std::make_shared<RowSource>(8));
-      try {
-        Trainer trainer(process == 2 ? other : first, rows, rows, own);
-      } catch (const UsageError& error) {
-        return std::string(error.what());
-      }
-      return std::string();
-    });
-    CHECK(errors[1] == errors[0]);
-    CHECK(errors[2] == errors[0]);
-    return errors[0];
+    return refusal_of_trainers([&](int process, TrainerOptions&) { return process == 2 ? other : first; });
   };
   const auto lenet = [](torch::ScalarType dtype) { return model_factory<LeNetImpl>(uint64_t{0}, dtype); };
   CHECK(error_of(lenet(torch::kFloat32), lenet(torch::kFloat32)).empty());
@@ -90,21 +97,12 @@ TEST_CASE("processes with different models are refused, the same in each, with b
 TEST_CASE("trainers of other options are refused, the same in each process, with both values") {
   using Change = std::function<void(TrainerOptions&)>;
   const auto error_of = [](const Change& change) {
-    const auto errors = in_processes({1, 2, 1}, {}, [&](int process, TrainerOptions own) {
+    return refusal_of_trainers([&](int process, TrainerOptions& own) {
       own.lr.total_steps = 5;
       own.replica.optimizer.momentum = .9;
       if (process == 1) change(own);
-      const auto rows = source(std::make_shared<RowSource>(8));
-      try {
-        Trainer trainer(two_layers(), rows, rows, own);
-      } catch (const UsageError& error) {
-        return std::string(error.what());
-      }
-      return std::string();
+      return two_layers();
     });
-    CHECK(errors[1] == errors[0]);
-    CHECK(errors[2] == errors[0]);
-    return errors[0];
   };
   const auto refused = [&](const char* own, const char* first, const Change& change) {
     CHECK(error_of(change) ==
