@@ -93,7 +93,7 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
   const auto steps = run.steps();
   FoundCheckpoint found{run, path, read_run(path), steps};
   const auto own = number_behind(kStep, path.filename().native());
-  const bool in_run = own && path == found.run.checkpoint(*own);
+  const bool in_run = own && path == found.run.checkpoint(*own).lexically_normal();
   if (output && fs::weakly_canonical(*output) != fs::weakly_canonical(found.run.path())) return found;
   if (!in_run) {
     throw UsageError(fmt::format("the checkpoint '{}' is in no run folder", given.native()),

@@ -28,7 +28,8 @@ namespace lockstep {
 
 class RunFolder {
  public:
-  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+  // An empty path is the current folder.
+  explicit RunFolder(std::filesystem::path path) : path_(path.empty() ? "." : std::move(path)) {}
 
   const std::filesystem::path& path() const { return path_; }
   std::filesystem::path log() const { return path_ / "train.log"; }

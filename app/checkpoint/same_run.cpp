@@ -25,6 +25,10 @@ bool turns_momentum(const Setting& setting, const Json& saved, const Json& plann
   return std::string_view(setting.name) == "momentum" && (saved == 0) != (planned == 0);
 }
 
+OnResume rule_of(const Setting& setting, const Json& saved, const Json& planned) {
+  return turns_momentum(setting, saved, planned) ? OnResume::kRefused : setting.on_resume;
+}
+
 void refuse(const Setting& setting, const Json& saved, const Json& planned) {
   std::string hint = is_data(setting) ? "train on the same images and labels (--data DIR), or start a new run"
                                       : "give the flags that the run was started with";
@@ -40,10 +44,7 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
 }
 
 // Whether --resume-anyway, or the schedule, allows another value.
-bool may_differ(const Setting& setting, const Json& saved, const Json& planned,
-                std::span<const std::string> anyway) {
-  const auto key = key_of(setting);
-  if (turns_momentum(setting, value_of(saved, key), value_of(planned, key))) return false;
+bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
   // A constant rate does not depend on the length of the run.
   const bool epochs = std::string_view(setting.name) == "epochs";
   if (epochs && value_of(planned, "schedule") == "constant") return true;
@@ -75,12 +76,11 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   // First what no flag can allow: its hint must not lead to a second refusal.
   for (const auto refused : {OnResume::kRefused, OnResume::kRefusedUnnamed}) {
     for (const auto& setting : all_settings()) {
-      if (setting.on_resume != refused) continue;
       const auto key = key_of(setting);
       const auto before = value_of(saved, key), now = value_of(planned, key);
-      if (before == now) continue;
+      if (before == now || rule_of(setting, before, now) != refused) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
-      if (refused == OnResume::kRefused || !may_differ(setting, saved, planned, anyway))
+      if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }
   }

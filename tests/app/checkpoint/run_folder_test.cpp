@@ -137,6 +137,22 @@ TEST_CASE("a named checkpoint must be its run's newest, unless the run goes on i
                     ContainsSubstring("is in no run folder"));
 }
 
+TEST_CASE("a named checkpoint of the current folder's run is found, and the run's folder can be locked") {
+  const TempFolder folder;
+  Warnings warnings;
+  const auto run = run_with(folder / "r", {8});
+  link_checkpoint(run.checkpoint(8), "last");
+  const InFolder in_run(run.path());
+  for (const auto& name : {std::string("checkpoints/last"), (run.checkpoints() / "last").string()}) {
+    const auto found = find_checkpoint(name, std::nullopt, "lenet", warnings.add);
+    REQUIRE(found);
+    CHECK(fs::equivalent(found->run.path(), run.path()));
+    found->run.require_writable();
+    const FolderLock lock(found->run.path());
+    CHECK_THROWS_WITH(FolderLock(run.path()), ContainsSubstring("another process writes to the run folder"));
+  }
+}
+
 TEST_CASE("one process at a time writes to a run's folder") {
   const TempFolder folder;
   {

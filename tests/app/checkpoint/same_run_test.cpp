@@ -81,6 +81,12 @@ TEST_CASE("momentum may change where that is asked for, but not be turned on or 
   }
 }
 
+TEST_CASE("where momentum is turned off, no hint offers another setting first") {
+  const Json saved = {{"lr", .1}, {"momentum", .9}}, planned = {{"lr", .2}, {"momentum", 0.}};
+  CHECK_THROWS_WITH(check_same_run(saved, planned, {}),
+                    "the checkpoint's run has momentum 0.9, this one has 0.0");
+}
+
 TEST_CASE("a run goes on with its training data, and with any test data") {
   const Json saved = {{"train_data_hash", "0a"}, {"test_data_hash", "0b"}};
   try {
