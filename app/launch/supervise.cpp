@@ -125,7 +125,7 @@ class Supervision {
     passed_on_ = signal;
     // Process 0 may have drawn there, and the terminal has printed ^C.
     Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
-    inform(fmt::format("SIG{} noted and passed on, waiting for the processes; a second signal kills them",
+    inform(fmt::format("SIG{} passed on, waiting for the processes; a second one kills them",
                        ::sigabbrev_np(signal)));
     enter(LaunchPhase::kInterrupted, {});
     send(signal);

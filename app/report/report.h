@@ -44,7 +44,7 @@ struct Column {
 class BenchReport {
  public:
   // What a signal lets end.
-  static constexpr const char* kAwaited = "the current measurement and the results";
+  static constexpr const char* kAwaited = "the measurement";
 
   // Prints the preamble. `settings`: the benchmark's own, for the JSON. Asks no other process. Throws
   // OutputError if the JSON file cannot be written.

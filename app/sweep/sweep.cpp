@@ -232,7 +232,7 @@ void setup_sweep(CLI::App& app) {
 }
 
 void run_sweep(const SweepOptions& options) {
-  const InterruptGuard interrupt("the current step; its cell is not kept");
+  const InterruptGuard interrupt("the current step");
   check_files(options);
   const auto grid = make_grid(options);
   for (const auto& cell : grid) {

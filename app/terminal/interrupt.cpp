@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <stdexcept>
 #include <tuple>
 
 namespace lockstep {
@@ -78,6 +79,7 @@ InterruptedError::InterruptedError(int signal, const std::string& where)
     : Error(guarded(signal).code, fmt::format("stopped by {} {}", guarded(signal).name, where)) {}
 
 InterruptGuard::InterruptGuard(const std::string& awaited) {
+  if (awaited.size() > kMostAwaited) throw std::length_error("InterruptGuard: " + awaited);
   if (guards++ > 0) return;
   noted_signal = 0;
   usual_prefix = isatty(STDERR_FILENO) ? "\n" : "";  // a terminal prints ^C at the cursor

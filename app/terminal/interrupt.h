@@ -21,7 +21,10 @@ class InterruptedError : public Error {
 // before (nohup) stays ignored. A nested guard shares the outer guard's state and message.
 class InterruptGuard {
  public:
-  // awaited: what the message says the program waits for, for example "the current step".
+  // Characters of what a message says the program waits for: more do not fit into 80 columns.
+  static constexpr size_t kMostAwaited = 16;
+
+  // awaited: for example "the current step". Throws std::length_error if it is longer than kMostAwaited.
   explicit InterruptGuard(const std::string& awaited);
   ~InterruptGuard();
   InterruptGuard(const InterruptGuard&) = delete;

@@ -43,8 +43,11 @@ TEST_CASE("a signal is passed on, and launch waits for the processes and ends wi
   CHECK(result.out.empty());
   const std::string name = signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP";
   const std::string called = signal == SIGINT ? "Ctrl-C" : "SIG" + name;
-  CHECK_THAT(result.err, ContainsSubstring("lockstep: SIG" + name + " noted and passed on, ") &&
+  const auto answer =
+      "lockstep: SIG" + name + " passed on, waiting for the processes; a second one kills them\n";
+  CHECK_THAT(result.err, ContainsSubstring(answer) &&
                              ContainsSubstring("error: stopped by " + called + " with its 3 processes\n"));
+  CHECK(answer.size() <= 80);  // with its line break
   for (const auto* file : {"noted.0", "noted.1", "noted.2"})
     CHECK(read_file(script.file(file)) == name + "\n");
   CHECK(std::filesystem::is_empty(script.temporary()));

@@ -11,6 +11,7 @@
 #include <array>
 #include <csignal>
 #include <functional>
+#include <stdexcept>
 #include <string>
 
 #include <lockstep/app/terminal/interrupt.h>
@@ -135,6 +136,13 @@ TEST_CASE("a noted signal prints at once what the program waits for") {
   ::close(ends[0]);
   CHECK(std::string(text.data(), static_cast<size_t>(std::max<ssize_t>(count, 0))) ==
         "lockstep: Ctrl-C noted, waiting for the current step; a second one ends at once\n");
+}
+
+TEST_CASE("what a program waits for is short enough for a message of 80 columns") {
+  const std::string most(InterruptGuard::kMostAwaited, 'x');
+  CHECK(("lockstep: SIGTERM noted, waiting for " + most + "; a second one ends at once").size() == 80);
+  CHECK_NOTHROW(InterruptGuard(most));
+  CHECK_THROWS_AS(InterruptGuard(most + "x"), std::length_error);
 }
 
 TEST_CASE("a file is not a terminal, and has colours only if demanded") {

@@ -78,7 +78,7 @@ TEST_CASE("a terminal holds the plain lines after a run with a bar, also when it
   CHECK(std::ranges::count(cells, '\xe2') + std::ranges::count(cells, ' ') > 40);  // blocks and blanks
 }
 
-TEST_CASE("Ctrl-C leaves nothing of the bar") {
+TEST_CASE("Ctrl-C leaves the curve, and nothing of the bar") {
   auto process = train({"--epochs", "1000"});
   process.on_terminal = true;
   process.environment = {{"TERM", "xterm"}, {"LC_ALL", "C"}};
@@ -90,6 +90,7 @@ TEST_CASE("Ctrl-C leaves nothing of the bar") {
       lines, [](const auto& line) { return line.starts_with("lockstep: Ctrl-C noted, waiting for "); });
   REQUIRE(noted != lines.end());
   CHECK(lines.back().find("stopped by Ctrl-C") != std::string::npos);
+  CHECK(std::ranges::count_if(lines, [](const auto& line) { return line.starts_with("test acc "); }) == 1);
   for (const auto& line : lines) {
     CHECK(line.find("...  ") == std::string::npos);
     CHECK(line.find(" left") == std::string::npos);
