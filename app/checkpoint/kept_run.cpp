@@ -84,10 +84,16 @@ std::string done_text(int64_t steps, int64_t total) {
   return fmt::format("{} done, this run ends after {}", counted(steps, "step"), total);
 }
 
-// What lies behind belongs to steps that are done again. A run that is done keeps its last line, too.
-std::optional<FileSizes> metrics_to_keep(const RunState& state, const TrainPlan& plan) {
-  const bool done = state.progress.is_whole(state.trainer.steps, plan.total_steps);
-  return done ? std::nullopt : std::optional(state.file_bytes);
+// Whether this run has nothing left to do and its folder's metrics say so, if it ends where they do.
+bool has_whole_metrics(const RunState& state, const TrainPlan& plan, const RunFolder& run) {
+  const auto steps = state.trainer.steps;
+  if (!state.progress.is_whole(steps, plan.total_steps)) return false;
+  return steps > plan.total_steps || ends_done(run.path() / kMetricsJsonl);
+}
+
+// What lies behind the checkpoint belongs to steps that are done again, or to an end that has failed.
+std::optional<FileSizes> metrics_to_keep(const FoundCheckpoint& found, bool whole) {
+  return whole ? std::nullopt : std::optional(found.state.file_bytes);
 }
 
 }  // namespace
@@ -145,7 +151,14 @@ void KeptRun::find_after_restart(TrainFlags& options, const std::string& launch)
 }
 
 void KeptRun::fit_to(const TrainPlan& plan, const TrainFlags& options) {
-  if (!found) return;
+  if (!plan.world.leads()) return;
+  if (found) fit_found(plan, options);
+  if (!options.checkpoint_every || options.print_config || named_output(options)) return;
+  if (found && !counts_anew) return found->run.require_writable();
+  require_writable_runs();
+}
+
+void KeptRun::fit_found(const TrainPlan& plan, const TrainFlags& options) {
   auto& saved = found->state;
   const auto planned = plan_fields(plan);
   check_same_run(saved.plan, planned, options.resume_anyway);
@@ -179,9 +192,10 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
   log->open(run.log());
+  metrics_whole = found && has_whole_metrics(found->state, plan, run);
   metrics = std::make_unique<RunMetrics>(
       run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
-      same_folder ? metrics_to_keep(found->state, plan) : FileSizes{});
+      same_folder ? metrics_to_keep(*found, metrics_whole) : FileSizes{});
   plots = std::make_unique<RunPlots>([path = run.path()] { draw_run(path); });
   checkpoints = std::make_unique<CheckpointWriter>(
       run, WriterOptions{.keep = options.keep,
@@ -197,7 +211,7 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
 // something to go back to.
 void KeptRun::keep_first(const TrainPlan& plan) {
   auto first = found->state;
-  first.plan = plan_fields(plan);
+  first.plan = tested_as(found->state.plan, plan_fields(plan));
   first.file_bytes = metrics->sizes();
   checkpoints->save(std::move(first), std::nullopt, Stopwatch());
 }

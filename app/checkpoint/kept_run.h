@@ -27,6 +27,7 @@ struct KeptRun {
   std::unique_ptr<CheckpointWriter> checkpoints;
   bool reuses_folder = false;  // a folder without a whole checkpoint may be used again
   bool counts_anew = false;    // another batch size than the checkpoint's
+  bool metrics_whole = false;  // from begin() on: of a whole run, whose folder's metrics need no end any more
 
   // Reads the checkpoint that --resume names, and completes the options: the interval's default, batch size
   // and rate of the checkpoint. Clears options.resume if there is nothing to go on from. Writes nothing.
@@ -37,11 +38,12 @@ struct KeptRun {
   // The folder that the run will write to, from open() on; empty where it has none, or a new numbered one.
   std::optional<std::string> folder(const TrainFlags& options) const;
 
+  void fit_found(const TrainPlan& plan, const TrainFlags& options);
   void find_after_restart(TrainFlags& options, const std::string& launch);
 
   // Throws WeightsError if this run would train differently from the checkpoint's. With another batch size it
   // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder, or
-  // none while the launcher may start the run again.
+  // none while the launcher may start the run again. Throws OutputError if the folder cannot be written to.
   void fit_to(const TrainPlan& plan, const TrainFlags& options);
 
   // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,

@@ -57,6 +57,25 @@ std::vector<int64_t> numbers_in(const fs::path& folder, std::string_view prefix)
   throw output_failure(fmt::format("cannot make the run folder '{}'", folder.native()), error.value());
 }
 
+// Looks at the folder, or at the nearest one above it that exists. A link that leads nowhere is no folder.
+void require_writable_folder(const fs::path& folder) {
+  using Type = fs::file_type;
+  std::error_code error;
+  const auto whole = fs::absolute(folder, error);
+  auto nearest = whole;
+  while (fs::symlink_status(nearest, error).type() == Type::not_found && nearest.has_relative_path())
+    nearest = nearest.parent_path();
+  const auto type = fs::status(nearest, error).type();
+  if (type == Type::directory) {
+    error.assign(::access(nearest.c_str(), W_OK | X_OK) == 0 ? 0 : errno, std::generic_category());
+  } else if (type != Type::none) {  // none: it cannot be looked at, as `error` says
+    error = std::make_error_code(std::errc::not_a_directory);
+  }
+  if (!error) return;
+  if (nearest != whole) cannot_make(folder, error);
+  throw output_failure(fmt::format("cannot write to the run folder '{}'", folder.native()), error.value());
+}
+
 std::string numbered(std::string_view name, int64_t number) { return fmt::format("{}-{:04}", name, number); }
 
 void write_whole(const fs::path& path, const std::string& text) {
@@ -135,14 +154,8 @@ std::optional<double> RunFolder::best_accuracy() const {
 }
 
 void RunFolder::require_writable() const {
-  std::error_code ignored;
-  auto nearest = fs::absolute(path_);
-  while (!fs::exists(nearest, ignored) && nearest.has_relative_path()) nearest = nearest.parent_path();
-  const bool is_folder = fs::is_directory(nearest, ignored);
-  if (is_folder && ::access(nearest.c_str(), W_OK | X_OK) == 0) return;
-  const std::error_code error(is_folder ? errno : ENOTDIR, std::generic_category());
-  if (nearest != fs::absolute(path_)) cannot_make(path_, error);
-  throw output_failure(fmt::format("cannot write to the run folder '{}'", path_.native()), error.value());
+  require_writable_folder(path_);
+  require_writable_folder(checkpoints());
 }
 
 void RunFolder::create(bool again) const {
@@ -219,6 +232,8 @@ RunFolder create_numbered_run(std::string_view name) {
     return run;
   }
 }
+
+void require_writable_runs() { require_writable_folder(kRuns); }
 
 std::vector<RunFolder> numbered_runs(std::string_view name) {
   std::vector<RunFolder> runs;

@@ -42,7 +42,8 @@ class RunFolder {
   // The test accuracy of the checkpoint that `best` names; nothing if there is none that can be read.
   std::optional<double> best_accuracy() const;
 
-  // Throws OutputError if this process could not write to the folder, or could not make it. Changes nothing.
+  // Throws OutputError if this process could not write to the folder and that of its checkpoints, or could
+  // not make them. Changes nothing.
   void require_writable() const;
 
   // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
@@ -74,6 +75,9 @@ class RunFolder {
 // Makes runs/NAME-0001, or with the next number that is free, and returns it. Several processes that do so at
 // once get different folders. Throws OutputError.
 RunFolder create_numbered_run(std::string_view name);
+
+// As RunFolder::require_writable(), before create_numbered_run().
+void require_writable_runs();
 
 // The runs of this name below runs/, the newest first.
 std::vector<RunFolder> numbered_runs(std::string_view name);

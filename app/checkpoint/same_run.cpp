@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <string_view>
+#include <utility>
 
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/train/settings/settings.h>
@@ -99,6 +100,16 @@ bool count_steps_anew(RunState& state, const Json& planned) {
   state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
   state.progress.left_out.clear();  // counted in the old steps, and all of them are done
   return true;
+}
+
+bool is_tested_alike(const Json& saved, const Json& planned) { return tested_as(saved, planned) == planned; }
+
+Json tested_as(const Json& saved, Json planned) {
+  for (const auto* key : {"replicas", "devices", "test_rows", "test_data_hash"}) {
+    // Checkpoints of earlier versions do not have all.
+    if (auto value = value_of(saved, key); !value.is_null()) planned[key] = std::move(value);
+  }
+  return planned;
 }
 
 std::vector<std::string> other_bits(const RunState& state, const Json& planned) {

@@ -29,6 +29,14 @@ void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered
 // from the middle of an epoch.
 bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
 
+// Whether accuracy and time of the checkpoint's run are those of this one, too: devices and test images are
+// the same.
+bool is_tested_alike(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned);
+
+// Returns `planned` with the devices and test images with which the checkpoint's accuracy and time were
+// measured.
+nlohmann::ordered_json tested_as(const nlohmann::ordered_json& saved, nlohmann::ordered_json planned);
+
 // What differs so that the next steps give other bits than without the break: "threads 1 instead of 2".
 // state: of the checkpoint. planned: plan_fields() of this run.
 std::vector<std::string> other_bits(const RunState& state, const nlohmann::ordered_json& planned);

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cmath>
 #include <exception>
+#include <fstream>
 #include <limits>
 #include <utility>
 #include <vector>
@@ -54,6 +55,14 @@ std::vector<Scalar> scalars_of(const Json& event, std::span<const Tag> tags) {
 
 double seconds_since_1970() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+bool ends_done(const std::filesystem::path& jsonl) {
+  std::string last;
+  std::ifstream file(jsonl, std::ios::binary);
+  for (std::string line; std::getline(file, line);) last = std::move(line);
+  const auto event = Json::parse(last, /*cb=*/nullptr, /*allow_exceptions=*/false);
+  return event.is_object() && event.value("event", "") == "end" && event.value("status", "") == "done";
 }
 
 RunMetrics::RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,

@@ -23,6 +23,9 @@ using FileSizes = std::map<std::string, int64_t>;
 
 double seconds_since_1970();
 
+// Whether the last line of these metrics says that the run is done.
+bool ends_done(const std::filesystem::path& jsonl);
+
 // Not thread-safe. A kill loses at most a line or record, which the resumed run cuts.
 class RunMetrics {
  public:

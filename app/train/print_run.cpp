@@ -65,9 +65,11 @@ void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlag
   const auto steps = counted(plan.total_steps, "step");
   const auto text = report.steps > plan.total_steps ? fmt::format("this run ends after {}", steps)
                                                     : fmt::format("all {} of this run are done", steps);
-  tell(log, options.quiet, fmt::format("{}: there is nothing left to do\n", text));
+  // Without a closing line it is the last line, which a quiet run prints.
+  const bool silent = report.measured ? options.quiet : metrics_on_stdout(options);
+  tell(log, silent, fmt::format("{}: there is nothing left to do\n", text));
   print_hash(report, options, log);
-  if (report.steps == plan.total_steps) print_closing_line(report, plan, options, log);
+  if (report.measured) print_closing_line(report, plan, options, log);
 }
 
 }  // namespace lockstep

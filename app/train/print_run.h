@@ -23,7 +23,7 @@ void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal
 // The last lines of a run.
 void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
 
-// The lines of a resumed run that has nothing left to do. report: as of TrainRun::whole_report().
+// The lines of a resumed run that had nothing left to do.
 void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
 
 }  // namespace lockstep

@@ -135,12 +135,12 @@ Json epoch_json(const EpochReport& report) {
 }
 
 Json done_json(const RunReport& report) {
-  Json json{{"event", "end"},
-            {"status", "done"},
-            {"steps", report.steps},
-            {"test_accuracy", report.test_accuracy},
-            {"seconds_per_epoch", report.seconds_per_epoch},
-            {"peak_resident_bytes", report.peak_bytes}};
+  Json json{{"event", "end"}, {"status", "done"}, {"steps", report.steps}};
+  if (report.measured) {
+    json["test_accuracy"] = report.test_accuracy;
+    json["seconds_per_epoch"] = report.seconds_per_epoch;
+  }
+  json["peak_resident_bytes"] = report.peak_bytes;
   if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
   return json;
 }

@@ -54,6 +54,7 @@ struct RunReport {
   double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
   int64_t peak_bytes = 0;
+  bool measured = true;  // accuracy and seconds are of all steps, on the plan's devices and test images
   std::optional<std::string> weights_sha256{};
 };
 

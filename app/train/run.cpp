@@ -59,7 +59,7 @@ RunReport TrainRun::run() {
   output_.record_plan(plan_json(plan_));
   RunReport report;
   try {
-    report = run_epochs();
+    report = complete() ? whole_report() : run_epochs();
   } catch (const InterruptedError& error) {
     save_stopped();
     record_failure("stopped", error.what());
@@ -104,15 +104,6 @@ RunReport TrainRun::run_epochs() {
   add_weights_hash(run);
   output_.record(done_json(run));
   return run;
-}
-
-RunReport TrainRun::whole_report() {
-  RunReport report{.steps = steps_done_};
-  if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
-  report.seconds_per_epoch =
-      progress_.seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
-  add_weights_hash(report);
-  return report;
 }
 
 void TrainRun::add_weights_hash(RunReport& report) {

@@ -53,10 +53,9 @@ class TrainRun {
   // Valid after run() has returned or has thrown InterruptedError or OutputError.
   bool has_trained() const { return steps_done_ > 0; }
 
-  // Whether there is nothing left to do. A resumed run may be.
+  // Whether there is nothing left to do. A resumed run may be so before run(), which then reports without
+  // losses what its checkpoint knows.
   bool complete() const { return progress_.is_whole(steps_done_, plan_.total_steps); }
-  // Of a resumed run that is complete, without losses and memory. In all processes or in none.
-  RunReport whole_report();
   std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }
 
@@ -64,6 +63,7 @@ class TrainRun {
   TrainerOptions trainer_options();
 
   RunReport run_epochs();
+  RunReport whole_report();
   void add_weights_hash(RunReport& report);
   bool run_and_evaluate_epoch(RunReport& run);
   void record_failure(std::string_view status, std::string_view reason);
@@ -112,6 +112,7 @@ class TrainRun {
   CheckpointSchedule schedule_;
   int64_t steps_done_ = 0;     // of the whole run
   int64_t resumed_steps_ = 0;  // of those, before the run was resumed or went back
+  bool resumed_alike_ = true;  // from a run with the same devices and test images
   int times_gone_back_ = 0;
   double epoch_begin_ = 0;  // seconds of the clock, as if the epoch had had no break
   TrainProgress progress_;  // except what the intervals have summed since

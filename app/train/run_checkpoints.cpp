@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
@@ -17,6 +19,7 @@ namespace lockstep {
 // All processes load; process 0 has the state, and tells the others how far it is.
 void TrainRun::go_on_from(const RunState& state) {
   trainer_.load(state.trainer);
+  resumed_alike_ = is_tested_alike(state.plan, plan_fields(plan_));
   progress_ = state.progress;
   if (plan_.world.process_group) {
     const auto told = plan_.world.process_group->gather(to_json(progress_).dump());
@@ -25,6 +28,19 @@ void TrainRun::go_on_from(const RunState& state) {
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
   schedule_.made(steps_done_, clock_());
   begin_intervals();
+}
+
+// Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
+RunReport TrainRun::whole_report() {
+  RunReport report{.steps = steps_done_,
+                   .peak_bytes = peak_resident_bytes(),
+                   .measured = resumed_alike_ && steps_done_ == plan_.total_steps};
+  if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
+  report.seconds_per_epoch =
+      progress_.seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
+  add_weights_hash(report);
+  output_.record_end(done_json(report));
+  return report;
 }
 
 // A collective. Leaves out the step whose loss was not finite, and with kRollback all steps since the
@@ -41,16 +57,15 @@ void TrainRun::go_back(const LossError& error) {
   go_on_from(newest_state());
   progress_.left_out = std::move(left_out);
   const auto range = to_leave_out(error.step());
-  const bool in_vain = progress_.leaves_out(range);
+  const bool in_vain = error.step() <= steps_done_ || progress_.leaves_out(range);
   if (!in_vain) progress_.left_out.push_back(range);
   if (plan_.world.leads()) {
     output_.record(went_back_json(steps_done_, progress_.left_out, error.what()));
   }
   if (in_vain) {
-    throw LossError(fmt::format("{}, after all steps since the checkpoint of step {} were left out",
-                                error.what(), steps_done_),
-                    "its weights are bad: go on from an older checkpoint, --resume CHECKPOINT --output DIR",
-                    error.step());
+    throw LossError(
+        fmt::format("{}, with the weights of the checkpoint of step {}", error.what(), steps_done_),
+        "go on from an older checkpoint: --resume CHECKPOINT --output DIR", error.step());
   }
   if (!plan_.world.leads()) return;
   const auto steps = range.first == range.last ? fmt::format("step {}", range.last)

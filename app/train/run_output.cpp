@@ -13,22 +13,24 @@ void RunOutput::print(const std::string& line, bool shown) {
 }
 
 void RunOutput::record_plan(const nlohmann::ordered_json& plan) {
-  auto begun = to_;
-  if (to_.run_metrics && !to_.run_metrics->empty()) begun.run_metrics = nullptr;
-  record(plan, begun);
+  record(plan, to_.run_metrics && to_.run_metrics->empty());
 }
 
-void RunOutput::record(const nlohmann::ordered_json& event) { record(event, to_); }
+void RunOutput::record_end(const nlohmann::ordered_json& end) {
+  record(end, to_.run_metrics && !to_.run_metrics_whole);
+}
 
-void RunOutput::record(const nlohmann::ordered_json& event, const RunOutputs& to) {
+void RunOutput::record(const nlohmann::ordered_json& event) { record(event, to_.run_metrics != nullptr); }
+
+void RunOutput::record(const nlohmann::ordered_json& event, bool in_run_metrics) {
   using Json = nlohmann::ordered_json;
-  if (to.metrics) {
+  if (to_.metrics) {
     const auto line =
         event.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold any bytes
-    attempt([&] { to.metrics->append_line(line); });
+    attempt([&] { to_.metrics->append_line(line); });
   }
-  if (to.run_metrics) attempt([&] { to.run_metrics->append(event); });
-  if (to.plots) to.plots->recorded(event);
+  if (in_run_metrics) attempt([&] { to_.run_metrics->append(event); });
+  if (to_.plots) to_.plots->recorded(event);
 }
 
 void RunOutput::attempt(const std::function<void()>& write) {

@@ -22,6 +22,7 @@ class LiveRun;
 struct RunOutputs {
   LineFile* metrics = nullptr;        // of --metrics
   RunMetrics* run_metrics = nullptr;  // these are of the run folder
+  bool run_metrics_whole = false;     // these need no event that ends a whole run
   RunPlots* plots = nullptr;
   RunLog* log = nullptr;
   CheckpointWriter* checkpoints = nullptr;
@@ -47,6 +48,9 @@ class RunOutput {
   // Records the event that metrics begin with. Those of a run folder that goes on have one.
   void record_plan(const nlohmann::ordered_json& plan);
 
+  // Records the end of a run that has nothing left to do. Its folder's metrics may have one.
+  void record_end(const nlohmann::ordered_json& end);
+
   // Calls write(), and keeps the OutputError that it throws.
   void attempt(const std::function<void()>& write);
 
@@ -57,7 +61,7 @@ class RunOutput {
 
  private:
   void print(const std::string& line, bool shown);
-  void record(const nlohmann::ordered_json& event, const RunOutputs& to);
+  void record(const nlohmann::ordered_json& event, bool in_run_metrics);
 
   const bool quiet_;
   const bool step_lines_;

@@ -176,6 +176,7 @@ RunOutputs outputs_of(const TrainFlags& options, OutputFiles& files) {
   const auto& kept = files.kept;
   RunOutputs outputs{.metrics = files.metrics ? &*files.metrics : nullptr,
                      .run_metrics = kept.metrics.get(),
+                     .run_metrics_whole = kept.metrics_whole,
                      .plots = kept.plots.get(),
                      .log = kept.log.get(),
                      .checkpoints = kept.checkpoints.get()};
@@ -223,13 +224,9 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   const auto live = live_display(plan, options, color);
   outputs.live = live.get();
   TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
-  if (run.complete()) {
-    const auto report = run.whole_report();
-    if (world.leads()) print_whole(report, plan, options, log);
-    return keep(run, plan, options, files);  // a run that was killed before it could write them
-  }
+  const bool was_whole = run.complete();
   const auto report = logged_run(run, plan, options, files);
-  if (world.leads()) print_end(report, plan, options, log);
+  if (world.leads()) (was_whole ? print_whole : print_end)(report, plan, options, log);
   // Several processes have agreed for the last time before they left each other.
   if (world.single_process()) interrupt.stop_if_signalled("after the run was done");
 }

@@ -19,6 +19,7 @@
 #include <lockstep/tests/skip.h>
 #include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/in_folder.h>
 #include <lockstep/tests/support/temp_folder.h>
 
 using namespace lockstep;
@@ -94,11 +95,9 @@ TEST_CASE("check_can_save() changes nothing") {
   check_can_save(folder / "file", true);
   CHECK(read_file(folder / "file") == "old");
   CHECK(files_in(folder) == 1);
-  const auto here = fs::current_path();
-  fs::current_path(folder.path());
+  const InFolder here(folder.path());
   check_can_save("new", false);  // a name without a folder: in the working directory
   save_safetensors("new", numbers(0, 3), false);
-  fs::current_path(here);
   CHECK(files_in(folder) == 2);
 }
 

@@ -7,15 +7,21 @@
 #include <lockstep/tests/catch.h>
 
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/app/checkpoint/kept_run.h>
+#include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/temporary_file.h>
+#include <lockstep/support/stopwatch.h>
 #include <lockstep/tests/app/checkpoint/run_state.h>
 #include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/in_folder.h>
+#include <lockstep/tests/support/read_only.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -83,6 +89,40 @@ TEST_CASE(
   CHECK_THROWS_AS(step_of(flags, /*restart=*/false), UsageError);
 }
 
+TEST_CASE("a checkpoint that was removed since it was written is not announced") {
+  const TempFolder folder;
+  const RunFolder run(folder / "r");
+  run.create();
+  KeptRun kept;
+  kept.plots = std::make_unique<RunPlots>([] {});
+  kept.checkpoints = std::make_unique<CheckpointWriter>(run, WriterOptions{});
+  kept.checkpoints->save(state_of(8), std::nullopt, Stopwatch());
+  kept.checkpoints->finish();
+  fs::remove_all(run.checkpoint(8));
+  std::string told;
+  {
+    const MessageCopies copies([&](std::string_view text) { told += text; });
+    kept.finish(/*quiet=*/false);
+  }
+  CHECK_THAT(told, Catch::Matchers::ContainsSubstring("warning: the checkpoint of step 8 is not in '" +
+                                                      run.checkpoints().native() + "' any more"));
+}
+
+TEST_CASE("a run that others may read only is gone on from in a new folder, and not in its own") {
+  const TempFolder folder;
+  const auto run = run_with(folder / "r", {8});
+  fs::create_directory(folder / "new");
+  fs::permissions(folder / "new", fs::perms::all);
+  auto flags = resuming(run.checkpoint(8), (folder / "new/run").string());
+  const ReadOnly read_only({folder.path(), run.path(), run.checkpoints()});
+  KeptRun kept;
+  kept.open(flags, World{});
+  CHECK(kept.found);
+  flags.output = run.path();
+  CHECK_THROWS_WITH(KeptRun().open(flags, World{}),
+                    "cannot write to the run folder '" + run.path().native() + "': Permission denied");
+}
+
 TEST_CASE("what a killed process has left in a run's folders is removed, not what a living one writes") {
   const TempFolder folder;
   const auto run = run_with(folder / "r", {4});
@@ -131,8 +171,7 @@ TEST_CASE("a launch that is started again does not go on in the folder of anothe
 
 TEST_CASE("a launch that is started again goes on in its own numbered run only") {
   const TempFolder folder;
-  const auto before = fs::current_path();
-  fs::current_path(folder.path());
+  const InFolder here(folder.path());
   const auto flags_after = [](const std::string& launch) {
     auto flags = resuming({}, {});
     flags.checkpoint_every = "1";
@@ -157,5 +196,4 @@ TEST_CASE("a launch that is started again goes on in its own numbered run only")
   CHECK(flags_after("one").output == "step 8");
   CHECK_FALSE(flags_after("two").output);
   CHECK_FALSE(flags_after("").output);
-  fs::current_path(before);
 }

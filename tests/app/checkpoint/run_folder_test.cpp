@@ -15,10 +15,13 @@
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/checkpoint/run_state.h>
 #include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/in_folder.h>
+#include <lockstep/tests/support/read_only.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::EndsWith;
 using Catch::Matchers::StartsWith;
 namespace fs = std::filesystem;
 
@@ -29,15 +32,6 @@ void damage(const RunFolder& run, int64_t step) { write_file(run.checkpoint(step
 struct Warnings {
   std::vector<std::string> texts;
   std::function<void(const std::string&)> add = [this](const std::string& text) { texts.push_back(text); };
-};
-
-class InFolder {  // the current folder while it lives
- public:
-  explicit InFolder(const fs::path& path) : before_(fs::current_path()) { fs::current_path(path); }
-  ~InFolder() { fs::current_path(before_); }
-
- private:
-  const fs::path before_;
 };
 
 }  // namespace
@@ -69,11 +63,42 @@ TEST_CASE("a folder that cannot be made or written is found before anything is m
                     "cannot make the run folder '" + (folder / "file/run").string() + "': Not a directory");
   CHECK_THROWS_WITH(RunFolder(folder / "file").require_writable(),
                     "cannot write to the run folder '" + (folder / "file").string() + "': Not a directory");
+  fs::create_symlink(folder / "nowhere", folder / "link");
+  CHECK_THROWS_WITH(RunFolder(folder / "link").require_writable(),
+                    "cannot write to the run folder '" + (folder / "link").string() + "': Not a directory");
+  fs::create_symlink("loop", folder / "loop");
+  CHECK_THROWS_WITH(RunFolder(folder / "loop").require_writable(),
+                    EndsWith("/loop': Too many levels of symbolic links"));
+  CHECK_THROWS_WITH(RunFolder(folder / std::string(300, 'x')).require_writable(),
+                    EndsWith("': File name too long"));
+  const TempFolder run;
+  write_file(run / "checkpoints", "");
+  CHECK_THROWS_WITH(
+      RunFolder(run.path()).require_writable(),
+      "cannot write to the run folder '" + (run / "checkpoints").string() + "': Not a directory");
   if (::access("/proc/sys", W_OK) != 0) {
     CHECK_THROWS_WITH(RunFolder("/proc/sys/run").require_writable(),
                       StartsWith("cannot make the run folder '/proc/sys/run': "));
   }
-  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 1);
+  CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 3);
+}
+
+TEST_CASE("a folder that only other users may write to is found") {
+  const TempFolder folder;
+  fs::create_directories(folder / "run/checkpoints");
+  const ReadOnly read_only({folder.path(), folder / "run", folder / "run/checkpoints"});
+  CHECK_THROWS_WITH(RunFolder(folder / "run").require_writable(),
+                    "cannot write to the run folder '" + (folder / "run").string() + "': Permission denied");
+  CHECK_THROWS_WITH(RunFolder(folder / "new").require_writable(),
+                    "cannot make the run folder '" + (folder / "new").string() + "': Permission denied");
+}
+
+TEST_CASE("a new numbered run needs a folder of runs that can be made or written to") {
+  const TempFolder folder;
+  const InFolder here(folder.path());
+  require_writable_runs();
+  write_file("runs", "");
+  CHECK_THROWS_WITH(require_writable_runs(), "cannot write to the run folder 'runs': Not a directory");
 }
 
 TEST_CASE("a run goes on from its newest checkpoint that verifies; damaged ones are named") {

@@ -270,11 +270,25 @@ TEST_CASE("a run stops when all steps since its checkpoint are left out and the 
   plan.factory = with_bad_losses(plan.factory, /*in_training=*/false);
   const auto ended = run_once(options, plan, folder / "run");
   CHECK(ended.error ==
-        "the test loss after epoch 1 was not finite, after all steps since the checkpoint of step 8 were "
-        "left out");
+        "the test loss after epoch 1 was not finite, with the weights of the checkpoint of step 8");
   REQUIRE(ended.events.size() >= 2);
   const auto& went_back = ended.events.at(ended.events.size() - 2);  // the last one is "end"
   CHECK(went_back.at("left_out").dump() == (on_nan == OnNan::kSkip ? "[[10,10],[9,10]]" : "[[9,10]]"));
+}
+
+// The checkpoint is written before the evaluation: no step comes behind it.
+TEST_CASE("a run that ends within an epoch stops when its last checkpoint's test loss is bad") {
+  const auto on_nan = GENERATE(OnNan::kSkip, OnNan::kRollback);
+  const TempFolder folder;
+  auto options = run_of(on_nan);
+  options.limit_steps = 7;
+  auto plan = make_train_plan(options);
+  plan.factory = with_bad_losses(plan.factory, /*in_training=*/false);
+  const auto ended = run_once(options, plan, folder / "run");
+  CHECK(ended.error ==
+        "the test loss after epoch 1 was not finite, with the weights of the checkpoint of step 7");
+  REQUIRE(named("went_back", ended.events).size() == 1);
+  CHECK(named("went_back", ended.events).front().at("left_out").empty());
 }
 
 TEST_CASE("a run that has diverged stops after it has gone back ten times") {
