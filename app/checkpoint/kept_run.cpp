@@ -84,11 +84,14 @@ std::string done_text(int64_t steps, int64_t total) {
   return fmt::format("{} done, this run ends after {}", counted(steps, "step"), total);
 }
 
+bool is_whole(const RunState& state, const TrainPlan& plan) {
+  return state.progress.is_whole(state.trainer.steps, plan.total_steps);
+}
+
 // Whether this run has nothing left to do and its folder's metrics say so, if it ends where they do.
 bool has_whole_metrics(const RunState& state, const TrainPlan& plan, const RunFolder& run) {
-  const auto steps = state.trainer.steps;
-  if (!state.progress.is_whole(steps, plan.total_steps)) return false;
-  return steps > plan.total_steps || ends_done(run.path() / kMetricsJsonl);
+  if (!is_whole(state, plan)) return false;
+  return state.trainer.steps > plan.total_steps || ends_done(run.path() / kMetricsJsonl);
 }
 
 // What lies behind the checkpoint belongs to steps that are done again, or to an end that has failed.
@@ -211,20 +214,28 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
 // something to go back to.
 void KeptRun::keep_first(const TrainPlan& plan) {
   auto first = found->state;
-  first.plan = tested_as(found->state.plan, plan_fields(plan));
+  const auto planned = plan_fields(plan);
+  const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
+      first.progress.step == 0 && is_tested_alike(changed_settings(first.plan, planned));
+  const auto& accuracy = first.progress.accuracy;
+  const auto last = comparable && !accuracy.empty() ? std::optional(accuracy.back()) : std::nullopt;
+  first.plan = tested_as(found->state.plan, planned);
   first.file_bytes = metrics->sizes();
-  checkpoints->save(std::move(first), std::nullopt, Stopwatch());
+  checkpoints->save(std::move(first), last, Stopwatch());
 }
 
 void KeptRun::tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {
-  if (found) {
-    tell_differences(found->state, plan);
-    tell(log.get(), options.quiet,
-         fmt::format("resumed from {} ({}{})\n", found->path.native(),
-                     done_text(found->state.trainer.steps, plan.total_steps),
-                     counts_anew ? ", counted in the new batches" : ""));
-  }
+  if (found && !is_whole(found->state, plan)) tell_differences(found->state, plan);
+  tell_found("resumed", plan, options.quiet);
   tell(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
+}
+
+void KeptRun::tell_found(const char* resumed, const TrainPlan& plan, bool quiet) const {
+  if (!found) return;
+  tell(log.get(), quiet,
+       fmt::format("{} from {} ({}{})\n", resumed, found->path.native(),
+                   done_text(found->state.trainer.steps, plan.total_steps),
+                   counts_anew ? ", counted in the new batches" : ""));
 }
 
 void KeptRun::finish(bool quiet) {

@@ -53,6 +53,10 @@ struct KeptRun {
   // Keeps what the run goes on from in its new folder.
   void keep_first(const TrainPlan& plan);
 
+  // Says from where the run goes on: "resumed from runs/a-0001/checkpoints/step-00000010 (10 of 15 steps
+  // done)". resumed: its first word.
+  void tell_found(const char* resumed, const TrainPlan& plan, bool quiet) const;
+
   void tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const;
 
   // Waits for the plots and the last checkpoint, and says where that is. Throws OutputError.

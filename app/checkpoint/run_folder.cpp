@@ -69,7 +69,10 @@ void require_writable_folder(const fs::path& folder) {
   if (type == Type::directory) {
     error.assign(::access(nearest.c_str(), W_OK | X_OK) == 0 ? 0 : errno, std::generic_category());
   } else if (type != Type::none) {  // none: it cannot be looked at, as `error` says
-    error = std::make_error_code(std::errc::not_a_directory);
+    throw OutputError(fmt::format("cannot make the run folder '{}': {} is {}", folder.native(),
+                                  nearest == whole ? "it" : fmt::format("'{}'", nearest.native()),
+                                  type == Type::not_found ? "a link that leads nowhere" : "a file"),
+                      "choose another name");
   }
   if (!error) return;
   if (nearest != whole) cannot_make(folder, error);
@@ -164,10 +167,7 @@ void RunFolder::create(bool again) const {
     throw OutputError(fmt::format("'{}' already exists and is not empty", path_.native()),
                       "choose another folder, or go on with the run that is there: --resume auto");
   }
-  if (fs::exists(path_, error) && !fs::is_directory(path_, error)) {
-    throw OutputError(fmt::format("cannot make the run folder '{}': it is a file", path_.native()),
-                      "choose another name");
-  }
+  require_writable();
   fs::create_directories(checkpoints(), error);
   if (error) cannot_make(path_, error);
 }

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <string_view>
 #include <utility>
 
@@ -14,6 +15,9 @@ namespace lockstep {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+// Keys of what accuracy and time depend on beside the training.
+constexpr std::array<const char*, 4> kTestedWith = {"replicas", "devices", "test_rows", "test_data_hash"};
 
 Json value_of(const Json& fields, const std::string& key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
@@ -102,11 +106,22 @@ bool count_steps_anew(RunState& state, const Json& planned) {
   return true;
 }
 
-bool is_tested_alike(const Json& saved, const Json& planned) { return tested_as(saved, planned) == planned; }
+Json changed_settings(const Json& saved, const Json& planned) {
+  auto changed = Json::object();
+  for (const auto& [key, value] : planned.items()) {
+    if (key == "memory_estimate_bytes") continue;  // no setting: a resumed run needs more
+    const auto before = value_of(saved, key);
+    if (!before.is_null() && before != value) changed[key] = value;  // earlier versions do not have all
+  }
+  return changed;
+}
+
+bool is_tested_alike(const Json& changed) {
+  return std::ranges::none_of(kTestedWith, [&](const char* key) { return changed.contains(key); });
+}
 
 Json tested_as(const Json& saved, Json planned) {
-  for (const auto* key : {"replicas", "devices", "test_rows", "test_data_hash"}) {
-    // Checkpoints of earlier versions do not have all.
+  for (const auto* key : kTestedWith) {
     if (auto value = value_of(saved, key); !value.is_null()) planned[key] = std::move(value);
   }
   return planned;

@@ -29,9 +29,13 @@ void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered
 // from the middle of an epoch.
 bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
 
+// Settings of the checkpoint's run that have another value in this one: this one's values, by key.
+nlohmann::ordered_json changed_settings(const nlohmann::ordered_json& saved,
+                                        const nlohmann::ordered_json& planned);
+
 // Whether accuracy and time of the checkpoint's run are those of this one, too: devices and test images are
-// the same.
-bool is_tested_alike(const nlohmann::ordered_json& saved, const nlohmann::ordered_json& planned);
+// the same. changed: of changed_settings().
+bool is_tested_alike(const nlohmann::ordered_json& changed);
 
 // Returns `planned` with the devices and test images with which the checkpoint's accuracy and time were
 // measured.

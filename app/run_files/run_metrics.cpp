@@ -1,18 +1,23 @@
 #include <lockstep/app/run_files/run_metrics.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <exception>
 #include <fstream>
+#include <iterator>
 #include <limits>
+#include <system_error>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/run_files/event_record.h>
 #include <lockstep/app/run_files/metrics_csv.h>
+#include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -31,14 +36,27 @@ constexpr std::array<Tag, 5> kStepTags{{{"loss", "train/loss"},
 constexpr std::array<Tag, 3> kEpochTags{
     {{"test_loss", "test/loss"}, {"test_accuracy", "test/accuracy"}, {"test_top5", "test/top5"}}};
 
+// Bytes up to the end of the last line that is whole.
+int64_t whole_lines(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  return static_cast<int64_t>(text.rfind('\n') + 1);
+}
+
+// How many bytes of this file to keep, where it had `before` bytes when the checkpoint was written.
+int64_t kept_bytes(const std::filesystem::path& path, int64_t before) {
+  std::error_code error;
+  const auto size = std::filesystem::file_size(path, error);
+  if (before == 0 || (!error && size >= static_cast<uintmax_t>(before))) return before;
+  warn(fmt::format("'{}' has lost lines since the checkpoint was written", path.native()));
+  return path.filename() == kEventFile ? before : whole_lines(path);
+}
+
 GrowingFile opened(const std::filesystem::path& folder, const char* name,
                    const std::optional<FileSizes>& keep) {
-  int64_t bytes = std::numeric_limits<int64_t>::max();
-  if (keep) {
-    const auto found = keep->find(name);
-    bytes = found == keep->end() ? 0 : found->second;
-  }
-  return {folder / name, bytes};
+  if (!keep) return {folder / name, std::numeric_limits<int64_t>::max()};
+  const auto found = keep->find(name);
+  return {folder / name, found == keep->end() ? 0 : kept_bytes(folder / name, found->second)};
 }
 
 std::vector<Scalar> scalars_of(const Json& event, std::span<const Tag> tags) {

@@ -36,7 +36,8 @@ class RunMetrics {
   };
 
   // Opens the files, or makes them. Cuts each to its size in `keep`; nothing is kept of a file without one.
-  // Without `keep` all stay as they are. Throws OutputError.
+  // Warns of a file that is shorter, and cuts what it has of a last line. Without `keep` all stay as they
+  // are. Throws OutputError.
   RunMetrics(const std::filesystem::path& folder, Steps steps, const std::optional<FileSizes>& keep,
              std::function<double()> wall_clock = seconds_since_1970);
 

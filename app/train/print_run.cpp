@@ -63,11 +63,14 @@ void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags&
 
 void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
   const auto steps = counted(plan.total_steps, "step");
-  const auto text = report.steps > plan.total_steps ? fmt::format("this run ends after {}", steps)
-                                                    : fmt::format("all {} of this run are done", steps);
+  const auto text = report.steps > plan.total_steps
+                        ? fmt::format("this run ends after {}, the checkpoint has {}", steps, report.steps)
+                        : fmt::format("all {} of this run are done", steps);
   // Without a closing line it is the last line, which a quiet run prints.
   const bool silent = report.measured ? options.quiet : metrics_on_stdout(options);
-  tell(log, silent, fmt::format("{}: there is nothing left to do\n", text));
+  tell(log, silent,
+       fmt::format("{}: there is nothing left to do{}\n", text,
+                   report.measured ? "" : " (lockstep eval --checkpoint tests its weights)"));
   print_hash(report, options, log);
   if (report.measured) print_closing_line(report, plan, options, log);
 }

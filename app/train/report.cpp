@@ -145,6 +145,10 @@ Json done_json(const RunReport& report) {
   return json;
 }
 
+Json resumed_json(int64_t steps, const Json& changed) {
+  return Json{{"event", "resumed"}, {"steps", steps}, {"changed", changed}};
+}
+
 Json went_back_json(int64_t steps, const std::vector<StepRange>& left_out, std::string_view reason) {
   return Json{{"event", "went_back"}, {"steps", steps}, {"left_out", to_json(left_out)}, {"reason", reason}};
 }

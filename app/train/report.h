@@ -87,6 +87,8 @@ nlohmann::ordered_json plan_json(const TrainPlan& plan);
 nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
 nlohmann::ordered_json step_json(const StepReport& report);
 nlohmann::ordered_json epoch_json(const EpochReport& report);
+// The run goes on after so many steps, with these settings instead of those of its plan.
+nlohmann::ordered_json resumed_json(int64_t steps, const nlohmann::ordered_json& changed);
 // The run has gone back to the checkpoint of `steps` steps. left_out: all steps that it does not take.
 nlohmann::ordered_json went_back_json(int64_t steps, const std::vector<StepRange>& left_out,
                                       std::string_view reason);

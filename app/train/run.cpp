@@ -8,6 +8,7 @@
 #include <cmath>
 #include <utility>
 
+#include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
@@ -43,7 +44,9 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       clock_(std::move(clock)),
       schedule_(outputs.every) {
   schedule_.made(-1, clock_());
-  if (resume) go_on_from(*resume);
+  if (!resume) return;
+  go_on_from(*resume);
+  changed_ = changed_settings(resume->plan, plan_fields(plan_));
 }
 
 TrainerOptions TrainRun::trainer_options() {
@@ -56,7 +59,9 @@ TrainerOptions TrainRun::trainer_options() {
 
 RunReport TrainRun::run() {
   stop_if_asked(agreement_.settle(own_news()), "before the first step");
-  output_.record_plan(plan_json(plan_));
+  const bool changes = !complete() && !changed_.empty();
+  output_.record_plan(plan_json(plan_),
+                      changes ? resumed_json(steps_done_, changed_) : nlohmann::ordered_json());
   RunReport report;
   try {
     report = complete() ? whole_report() : run_epochs();

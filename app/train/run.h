@@ -110,9 +110,9 @@ class TrainRun {
   LineTimer step_lines_;
   bool step_line_due_ = false;
   CheckpointSchedule schedule_;
-  int64_t steps_done_ = 0;     // of the whole run
-  int64_t resumed_steps_ = 0;  // of those, before the run was resumed or went back
-  bool resumed_alike_ = true;  // from a run with the same devices and test images
+  int64_t steps_done_ = 0;          // of the whole run
+  int64_t resumed_steps_ = 0;       // of those, before the run was resumed or went back
+  nlohmann::ordered_json changed_;  // settings that the checkpoint's run had otherwise; of process 0
   int times_gone_back_ = 0;
   double epoch_begin_ = 0;  // seconds of the clock, as if the epoch had had no break
   TrainProgress progress_;  // except what the intervals have summed since

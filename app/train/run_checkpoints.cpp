@@ -19,7 +19,6 @@ namespace lockstep {
 // All processes load; process 0 has the state, and tells the others how far it is.
 void TrainRun::go_on_from(const RunState& state) {
   trainer_.load(state.trainer);
-  resumed_alike_ = is_tested_alike(state.plan, plan_fields(plan_));
   progress_ = state.progress;
   if (plan_.world.process_group) {
     const auto told = plan_.world.process_group->gather(to_json(progress_).dump());
@@ -34,7 +33,7 @@ void TrainRun::go_on_from(const RunState& state) {
 RunReport TrainRun::whole_report() {
   RunReport report{.steps = steps_done_,
                    .peak_bytes = peak_resident_bytes(),
-                   .measured = resumed_alike_ && steps_done_ == plan_.total_steps};
+                   .measured = is_tested_alike(changed_) && steps_done_ == plan_.total_steps};
   if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
   report.seconds_per_epoch =
       progress_.seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);

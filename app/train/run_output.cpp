@@ -12,8 +12,10 @@ void RunOutput::print(const std::string& line, bool shown) {
   if (shown) attempt([&] { write_stdout(line + "\n"); });
 }
 
-void RunOutput::record_plan(const nlohmann::ordered_json& plan) {
-  record(plan, to_.run_metrics && to_.run_metrics->empty());
+void RunOutput::record_plan(const nlohmann::ordered_json& plan, const nlohmann::ordered_json& resumed) {
+  const bool goes_on = to_.run_metrics && !to_.run_metrics->empty();
+  record(plan, to_.run_metrics && !goes_on);
+  if (goes_on && !resumed.is_null()) attempt([&] { to_.run_metrics->append(resumed); });
 }
 
 void RunOutput::record_end(const nlohmann::ordered_json& end) {

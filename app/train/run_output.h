@@ -45,8 +45,9 @@ class RunOutput {
   void print_step(const std::string& line) { print(line, step_lines_); }
   void record(const nlohmann::ordered_json& event);
 
-  // Records the event that metrics begin with. Those of a run folder that goes on have one.
-  void record_plan(const nlohmann::ordered_json& plan);
+  // Records the event that metrics begin with. Those of a run folder that goes on have one; they get the
+  // second event, if it is not null.
+  void record_plan(const nlohmann::ordered_json& plan, const nlohmann::ordered_json& resumed);
 
   // Records the end of a run that has nothing left to do. Its folder's metrics may have one.
   void record_end(const nlohmann::ordered_json& end);

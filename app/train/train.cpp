@@ -214,7 +214,10 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
   auto* const log = files.kept.log.get();
   if (world.leads()) print_plan(plan, options, terminal, log);
   if (world.single_process()) interrupt.stop_if_signalled("before the first step");
-  if (options.dry_run) return leave_together(world);
+  if (options.dry_run) {
+    files.kept.tell_found("would resume", plan, options.quiet || options.json);
+    return leave_together(world);
+  }
 
   together(world, [&] {
     if (world.leads()) files.kept.begin(plan, options);

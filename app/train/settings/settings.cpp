@@ -1,5 +1,8 @@
 #include <lockstep/app/train/settings/settings.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -31,7 +34,11 @@ std::string key_in_words(std::string key) {
 }
 
 std::string value_in_words(const nlohmann::ordered_json& value) {
-  return value.is_string() ? value.get<std::string>() : value.dump();
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_array()) return value.dump();
+  std::vector<std::string> parts;
+  for (const auto& part : value) parts.push_back(value_in_words(part));
+  return fmt::format("[{}]", fmt::join(parts, ", "));
 }
 
 void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags) {

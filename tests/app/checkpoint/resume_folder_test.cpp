@@ -75,7 +75,10 @@ TEST_CASE("accuracy and time of a run that is done are not those of other device
                                Words{"--devices", "cpu", "--limit-test", "65"});
   const auto again = run_process(train(words + other + Words{"--quiet"}));
   CHECK(again.exit_code == 0);
-  CHECK(again.out == "all 5 steps of this run are done: there is nothing left to do\n");
+  CHECK(again.out ==
+        "all 5 steps of this run are done: there is nothing left to do (lockstep eval --checkpoint tests its "
+        "weights)\n");
+  CHECK_THAT(again.err, !ContainsSubstring("the next steps may differ"));
   const auto end = json::parse(lines(run_process(train(words + other + Words{"--metrics", "-"})).out).back());
   CHECK(end.at("steps") == 5);
   CHECK_FALSE(end.contains("test_accuracy"));
@@ -135,11 +138,11 @@ TEST_CASE("a run that is to end before the step it is at changes nothing") {
     CHECK(again.exit_code == 0);
     CHECK_THAT(again.out,
                ContainsSubstring("\nthis run ends after " + std::string(shorter.size() == 2 ? "5" : "6") +
-                                 " steps: there is nothing left to do\n") &&
+                                 " steps, the checkpoint has 7: there is nothing left to do") &&
                    ContainsSubstring("weights sha256: ") && !ContainsSubstring("epoch 2/") &&
                    !ContainsSubstring("test acc:"));
     CHECK_THAT(run_process(train(words + shorter + Words{"--quiet"})).out,
-               ContainsSubstring("steps: there is nothing left to do\n"));
+               ContainsSubstring("the checkpoint has 7: there is nothing left to do"));
     CHECK(read_file(folder / "run/metrics.jsonl") == metrics);
   }
 }
@@ -211,7 +214,7 @@ TEST_CASE("a broken checkpoint is skipped with its name") {
   const auto shorter = run_process(train(words + Words{"--resume", "auto", "--limit-steps", "7"}));
   CHECK(shorter.exit_code == 0);
   CHECK_THAT(shorter.out, ContainsSubstring("step-00000015 (15 steps done, this run ends after 7)") &&
-                              ContainsSubstring("this run ends after 7 steps: there is nothing left to do"));
+                              ContainsSubstring("this run ends after 7 steps, the checkpoint has 15: "));
 }
 
 TEST_CASE("a file that would replace one of the run's folder is refused") {
@@ -286,7 +289,7 @@ TEST_CASE("a run that goes on on another number of replicas says what that chang
   };
   CHECK(go_on("cpu", "2").empty());
   CHECK(go_on("cpux2", "3") ==
-        "lockstep: warning: devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]: the next steps may differ in "
+        "lockstep: warning: devices [cpu, cpu] instead of [cpu]: the next steps may differ in "
         "their last bits from those without a break\n"
         "lockstep: warning: 2 replicas where the checkpoint has 1: all go on with its batch-norm statistics "
         "(--bn average)\n");
@@ -386,7 +389,65 @@ TEST_CASE("a dry run finds that a numbered run could not be made") {
   const InFolder here(folder.path());
   const auto result = run_process(train({"--dry-run", "--checkpoint-every", "1epoch"}));
   CHECK(result.exit_code == 7);
-  CHECK_THAT(result.err, ContainsSubstring("cannot write to the run folder 'runs': Not a directory"));
+  CHECK_THAT(result.err, ContainsSubstring("cannot make the run folder 'runs': it is a file\n"
+                                           "hint: choose another name\n"));
+}
+
+TEST_CASE("a dry run says from where it would go on") {
+  const TempFolder folder;
+  const Words words = {"--epochs", "2",   "--limit-test", "64", "--output", (folder / "run").string(),
+                       "--resume", "auto"};
+  REQUIRE(run_process(train(words + Words{"--limit-steps", "5"})).exit_code == 0);
+  const auto result = run_process(train(words + Words{"--dry-run"}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.out, ContainsSubstring("\nwould resume from ") &&
+                             ContainsSubstring("/checkpoints/step-00000005 (5 of 10 steps done)\n"));
+  const auto as_json = run_process(train(words + Words{"--dry-run", "--json"}));
+  CHECK(json::parse(as_json.out).at("total_steps") == 10);
+}
+
+TEST_CASE("metrics of a run that goes on with other settings have them") {
+  const TempFolder folder;
+  const Words words = {"--limit-test", "64",  "--devices", "cpu", "--output", (folder / "run").string(),
+                       "--resume",     "auto"};
+  REQUIRE(run_process(train(words + Words{"--epochs", "1"})).exit_code == 0);
+  REQUIRE(run_process(train(words + Words{"--epochs", "2"})).exit_code == 0);
+  std::vector<json> resumed;
+  for (const auto& event : metrics_in(folder / "run/metrics.jsonl")) {
+    if (event.at("event") == "resumed") resumed.push_back(event);
+  }
+  REQUIRE(resumed.size() == 1);
+  CHECK(resumed[0] ==
+        json{{"event", "resumed"}, {"steps", 5}, {"changed", {{"epochs", 2}, {"total_steps", 10}}}});
+}
+
+TEST_CASE("the checkpoint that a new folder begins with may be its best one") {
+  const TempFolder folder;
+  const auto first = folder / "first", second = folder / "second";
+  const Words words = {"--limit-test", "64", "--devices", "cpu"};
+  REQUIRE(run_process(train(words + Words{"--epochs", "1", "--output", first.string()})).exit_code == 0);
+  const Words again = words + Words{"--output", second.string(), "--resume", first.string()};
+  REQUIRE(run_process(train(again + Words{"--epochs", "1"})).exit_code == 0);
+  CHECK(fs::read_symlink(second / "checkpoints/best") == "step-00000005");
+}
+
+TEST_CASE("metrics that were cut short by hand are warned of, and new lines begin in a line of their own") {
+  const TempFolder folder;
+  const auto path = folder / "run/metrics.jsonl";
+  const Words words = {"--limit-test", "64",  "--devices", "cpu", "--output", (folder / "run").string(),
+                       "--resume",     "auto"};
+  REQUIRE(run_process(train(words + Words{"--epochs", "2"})).exit_code == 0);
+  const auto whole = lines(read_file(path));
+  REQUIRE(whole.size() == 5);  // plan, epoch, last step, epoch, end
+  write_file(path, whole[0] + "\n" + whole[1] + "\n" + whole[2].substr(0, 50));
+  const auto result = run_process(train(words + Words{"--epochs", "3"}));
+  CHECK(result.exit_code == 0);
+  CHECK_THAT(result.err, ContainsSubstring("metrics.jsonl' has lost lines since the checkpoint was written"));
+  const auto mended = metrics_in(path);  // each line is whole
+  std::vector<std::string> events;
+  for (const auto& event : mended) events.push_back(event.at("event"));
+  CHECK(events == Words{"plan", "epoch", "resumed", "step", "epoch", "end"});
+  CHECK(mended[4].at("epoch") == 3);
 }
 
 TEST_CASE("what cannot be kept or gone on with is refused before training") {

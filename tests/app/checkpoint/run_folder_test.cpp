@@ -60,12 +60,14 @@ TEST_CASE("a folder that cannot be made or written is found before anything is m
   RunFolder(folder.path()).require_writable();
   write_file(folder / "file", "");
   CHECK_THROWS_WITH(RunFolder(folder / "file/run").require_writable(),
-                    "cannot make the run folder '" + (folder / "file/run").string() + "': Not a directory");
+                    "cannot make the run folder '" + (folder / "file/run").string() + "': '" +
+                        (folder / "file").string() + "' is a file");
   CHECK_THROWS_WITH(RunFolder(folder / "file").require_writable(),
-                    "cannot write to the run folder '" + (folder / "file").string() + "': Not a directory");
+                    "cannot make the run folder '" + (folder / "file").string() + "': it is a file");
   fs::create_symlink(folder / "nowhere", folder / "link");
-  CHECK_THROWS_WITH(RunFolder(folder / "link").require_writable(),
-                    "cannot write to the run folder '" + (folder / "link").string() + "': Not a directory");
+  CHECK_THROWS_WITH(
+      RunFolder(folder / "link").require_writable(),
+      "cannot make the run folder '" + (folder / "link").string() + "': it is a link that leads nowhere");
   fs::create_symlink("loop", folder / "loop");
   CHECK_THROWS_WITH(RunFolder(folder / "loop").require_writable(),
                     EndsWith("/loop': Too many levels of symbolic links"));
@@ -73,9 +75,8 @@ TEST_CASE("a folder that cannot be made or written is found before anything is m
                     EndsWith("': File name too long"));
   const TempFolder run;
   write_file(run / "checkpoints", "");
-  CHECK_THROWS_WITH(
-      RunFolder(run.path()).require_writable(),
-      "cannot write to the run folder '" + (run / "checkpoints").string() + "': Not a directory");
+  CHECK_THROWS_WITH(RunFolder(run.path()).require_writable(),
+                    "cannot make the run folder '" + (run / "checkpoints").string() + "': it is a file");
   if (::access("/proc/sys", W_OK) != 0) {
     CHECK_THROWS_WITH(RunFolder("/proc/sys/run").require_writable(),
                       StartsWith("cannot make the run folder '/proc/sys/run': "));
@@ -98,7 +99,7 @@ TEST_CASE("a new numbered run needs a folder of runs that can be made or written
   const InFolder here(folder.path());
   require_writable_runs();
   write_file("runs", "");
-  CHECK_THROWS_WITH(require_writable_runs(), "cannot write to the run folder 'runs': Not a directory");
+  CHECK_THROWS_WITH(require_writable_runs(), "cannot make the run folder 'runs': it is a file");
 }
 
 TEST_CASE("a run goes on from its newest checkpoint that verifies; damaged ones are named") {

@@ -64,6 +64,23 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   check_same_run(constant, other, none);  // the rate does not depend on the length
 }
 
+TEST_CASE("changed settings are those with another value, and the devices and test images of a figure stay") {
+  const Json saved = {{"devices", {"cpu"}}, {"test_rows", 64}, {"epochs", 2}, {"lr", .1}};
+  Json planned = {
+      {"devices", {"cpu"}}, {"test_rows", 64}, {"test_data_hash", "ab"}, {"epochs", 3}, {"lr", .1}};
+  CHECK(changed_settings(saved, planned) == Json{{"epochs", 3}});  // saved has no hash: an earlier version's
+  CHECK(is_tested_alike(changed_settings(saved, planned)));
+  planned["devices"] = {"cpu", "cpu"};
+  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
+  const auto as_before = tested_as(saved, planned);
+  CHECK(as_before.at("devices") == Json{"cpu"});
+  CHECK(as_before.at("epochs") == 3);
+  planned["devices"] = {"cpu"};
+  planned["test_rows"] = 65;
+  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
+  CHECK(changed_settings(Json(), planned).empty());
+}
+
 // Its buffer is a part of the optimizer's state, or not.
 TEST_CASE("momentum may change where that is asked for, but not be turned on or off") {
   const std::vector<std::string> anyway = {"momentum"};
@@ -109,9 +126,9 @@ TEST_CASE("what changes the last bits is told") {
     return std::find(found.begin(), found.end(), text) != found.end();
   };
   CHECK(contains("threads 1 instead of 2"));
-  CHECK(contains("devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]"));
+  CHECK(contains("devices [cpu, cpu] instead of [cpu]"));
   planned["invariant"] = true;
-  CHECK_FALSE(contains("devices [\"cpu\",\"cpu\"] instead of [\"cpu\"]"));
+  CHECK_FALSE(contains("devices [cpu, cpu] instead of [cpu]"));
 }
 
 TEST_CASE("other shares of the same batch change the last bits; another batch has other rows anyway") {
@@ -121,7 +138,7 @@ TEST_CASE("other shares of the same batch change the last bits; another batch ha
   planned["split"] = {100, 28};
   const auto split_is_told = [&] {
     const auto found = other_bits(state, planned);
-    return std::find(found.begin(), found.end(), "split [100,28] instead of [64,64]") != found.end();
+    return std::find(found.begin(), found.end(), "split [100, 28] instead of [64, 64]") != found.end();
   };
   CHECK(split_is_told());
   planned["batch_size"] = 256;

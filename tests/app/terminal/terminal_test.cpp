@@ -25,6 +25,8 @@ namespace {
 int status_of(const std::function<void()>& task) {
   const pid_t child = fork();
   if (child == 0) {
+    // A test that runs in the background inherits ignored signals.
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) std::signal(signal, SIG_DFL);
     task();
     _exit(0);
   }
