@@ -1,6 +1,7 @@
 // Folders that this process may not write to.
 #pragma once
 
+#include <sys/prctl.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -25,6 +26,7 @@ class ReadOnly {
   }
   ~ReadOnly() {
     static_cast<void>(::setresuid(user_, user_, user_));
+    static_cast<void>(::prctl(PR_SET_DUMPABLE, 1));  // a change of user turns it off; leak checkers need it
     set(std::filesystem::perms::owner_all);
   }
   ReadOnly(const ReadOnly&) = delete;
