@@ -19,6 +19,7 @@
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {
@@ -70,7 +71,9 @@ std::string spec_lines(const Machine& machine) {
   const auto line = [](std::string_view spec, const std::string& meaning) {
     return fmt::format("  {:16}{}\n", spec, meaning);
   };
-  const auto threads = [&](int replicas) { return counted(std::max(1, machine.cores / replicas), "thread"); };
+  const auto threads = [&](int replicas) {
+    return counted(granted_threads(std::max(1, machine.cores / replicas)), "thread");
+  };
   const auto gpus = static_cast<int>(machine.gpus.size());
 
   auto out = line("auto", gpus > 0 ? "the first GPU: cuda:0" : "the first GPU, or the CPU: here cpu");

@@ -129,7 +129,7 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--devices", options->devices, "As for train; the test images are divided among them")
       ->type_name("LIST");
   eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
-      ->check(positive_int(kMaxThreads));
+      ->check(thread_count());
   add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
   eval->add_flag("--json", options->json, "Print the result as JSON");
   eval->callback([options] {
@@ -145,7 +145,7 @@ void run_eval(const EvalOptions& options) {
   set_arithmetic(precision, /*deterministic=*/false);
   const auto [path, file] = named_weights(options);
   const auto data = load_data(options.data, options.seed, {.test = options.limit_test});
-  if (const auto notice = threads_notice(options.threads.value_or(1))) warn(*notice);
+  if (const auto notice = threads_notice(options.threads, static_cast<int>(devices.size()))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, path);
 
   const int threads = options.threads.value_or(default_threads(static_cast<int>(devices.size())));

@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/parallel/threads/worker_pool.h>
@@ -87,15 +88,15 @@ class ReturnedReplicas {
 
 ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
     : devices_(std::move(devices)), streams_(devices_.size()) {
-  if (threads < 1) {
-    throw UsageError(fmt::format("a replica cannot have {} threads", threads), "it needs at least 1");
-  }
+  check_replica_threads(threads);
   require_own_streams(devices_);
   check_threads_available(size() *
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
+  check_openmp_stacks(size() * (threads - 1));
   pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
     streams_[static_cast<size_t>(local)] =
         set_up_replica_thread({.local = local, .devices = devices_, .threads = threads});
+    if (devices_[static_cast<size_t>(local)].is_cpu()) check_threads_started(threads);
   });
 }
 

@@ -22,8 +22,8 @@ class ReplicaWorkers {
  public:
   // threads: intra-op threads of each replica, at least 1. Each replica on a CPU gets its own cores while
   // there are enough. Each replica on a GPU gets its own stream, so that several on one GPU work at the same
-  // time. Throws UsageError for threads below 1, and for more than 16 replicas on one GPU, which has no
-  // streams for them.
+  // time. Throws UsageError for threads below 1 or above what OpenMP grants (OMP_THREAD_LIMIT), for threads
+  // that OpenMP cannot start, and for more than 16 replicas on one GPU, which has no streams for them.
   ReplicaWorkers(std::vector<torch::Device> devices, int threads);
   ~ReplicaWorkers();  // waits for the tasks under way
 

@@ -9,6 +9,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/error.h>
@@ -32,6 +33,7 @@ void check_ranges(const TrainerOptions& options) {
   };
   refuse_if(options.devices.empty(), "there is no device to train on", "list one device per replica");
   at_least_1("threads", options.threads);
+  check_replica_threads(options.threads);
   at_least_1("accumulate", options.accumulate);
   at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
   const int in_flight = steps_in_flight(options);

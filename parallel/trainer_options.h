@@ -39,7 +39,8 @@ struct TrainerOptions {
   BnPolicy bn = BnPolicy::kRoot;
   int64_t check_sync = 0;  // step() compares the replicas after every so many steps; 0: never
 
-  // Throws UsageError for a value out of range, and for options that exclude each other:
+  // Throws UsageError for a value out of range (threads: above OMP_THREAD_LIMIT, too), and for options that
+  // exclude each other:
   // - auto_split with a split;
   // - a split with another number of shares than the world has replicas;
   // - replica.invariant with split, auto_split, accumulate, a replica.sync or bn other than the default, or a

@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include <lockstep/app/cli/help/suggest.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/split_text.h>
 
@@ -105,6 +106,17 @@ CLI::Validator positive_int(int64_t max) {
 
 CLI::Validator non_negative_int(int64_t max) {
   return CLI::Validator([max](const std::string& text) { return check_int(text, 0, max); }, "");
+}
+
+CLI::Validator thread_count() {
+  const auto check = [](const std::string& text) {
+    auto problem = check_int(text, 1, kMaxThreads);
+    if (!problem.empty()) return problem;
+    problem = check_int(text, 1, granted_threads(kMaxThreads));
+    if (problem.empty()) return kAccepted;
+    return problem + ": OMP_THREAD_LIMIT grants no more\nunset OMP_THREAD_LIMIT, or use fewer threads;";
+  };
+  return CLI::Validator(check, "");
 }
 
 CLI::Validator positive_number() {

@@ -21,6 +21,9 @@ CLI::Validator one_of(std::vector<std::string> choices);
 CLI::Validator positive_int(int64_t max = std::numeric_limits<int64_t>::max());
 CLI::Validator non_negative_int(int64_t max = std::numeric_limits<int64_t>::max());
 
+// Threads per replica: 1, 2, ... kMaxThreads, and no more than OpenMP grants.
+CLI::Validator thread_count();
+
 // Finite numbers: above 0; at least 0; at least 0 and below 1.
 CLI::Validator positive_number();
 CLI::Validator non_negative_number();

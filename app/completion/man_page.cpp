@@ -106,6 +106,7 @@ constexpr std::pair<std::string_view, std::string_view> kVariables[] = {
     {"LOCKSTEP_CPU_CAPABILITY", "avx512, avx2 or portable: which CPU kernels run. Default: the best."},
     {"OMP_WAIT_POLICY, GOMP_SPINCOUNT",
      "How the threads of OpenMP wait. Without them lockstep sets 1,000 rounds of spinning."},
+    {"OMP_THREAD_LIMIT", "The most threads of each replica."},
     {"NO_COLOR", "No colours."}};
 
 }  // namespace

@@ -33,13 +33,14 @@ std::string spoils(const std::string& name, const std::string& value, int cores)
   const bool binds = name == "OMP_PROC_BIND" || name == "OMP_PLACES" || name == "GOMP_CPU_AFFINITY" ||
                      name == "KMP_AFFINITY";
   if (binds && !is_off(value)) return "puts the threads of all replicas on the same cores";
-  if (name == "OMP_THREAD_LIMIT" && std::atoi(value.c_str()) < cores) return "leaves cores idle";
-  if (name == "OMP_DYNAMIC" && !is_off(value)) return "changes the number of threads during a run";
+  if (name == "OMP_THREAD_LIMIT" && std::atoi(value.c_str()) < cores)
+    return "leaves cores idle: no replica gets more threads";
   if (name == "OMP_WAIT_POLICY" && (value == "active" || value == "ACTIVE")) return "keeps idle threads busy";
   return "";
 }
 
 Judgement judge_openmp(const Facts& facts) {
+  if (const auto& problem = facts.cpu.openmp_problem) return {Health::kFail, problem->text, problem->hint};
   std::vector<std::string> set;
   for (const auto& [name, value] : facts.cpu.openmp) {
     if (const auto what = spoils(name, value, facts.cpu.cores); !what.empty()) {

@@ -39,6 +39,7 @@ struct CpuFacts {
   int online = 1;                                  // of the machine
   double quota = 0;                                // cores' worth of time that the cgroup gets; 0: no limit
   std::map<std::string, std::string> openmp = {};  // variables of OpenMP that are set
+  std::optional<Problem> openmp_problem = {};      // why a replica's threads cannot start
   std::vector<std::string> governors = {};         // of the cores, each once; empty: the machine has none
   std::string frequency_driver = {};               // "intel_pstate"
   double steal = 0;                                // share of time that the hypervisor gave to others

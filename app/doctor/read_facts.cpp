@@ -13,6 +13,7 @@
 
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
+#include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/cpu/capability.h>
@@ -83,6 +84,15 @@ void read_openmp(CpuFacts& cpu) {
   }
 }
 
+// Starts the threads of one replica on the CPU, as runs do.
+void try_threads(CpuFacts& cpu) {
+  try {
+    const ReplicaWorkers replica({torch::kCPU}, default_threads(1));
+  } catch (const Error& error) {
+    cpu.openmp_problem = Problem{error.what(), error.hint()};
+  }
+}
+
 void read_clock(ClockFacts& clock) {
   clock.now = std::time(nullptr);
   timex state{};
@@ -115,6 +125,7 @@ Facts read_facts(const DoctorOptions& options) {
   facts.cpu.cores = static_cast<int>(allowed_cores().size());
   read_cpu_files(kRoot, facts.cpu);
   read_openmp(facts.cpu);
+  try_threads(facts.cpu);
   read_kernels(facts.cpu);
   read_limit_files(kRoot, facts.limits);
   read_limits(facts.limits);

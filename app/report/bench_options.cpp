@@ -21,7 +21,7 @@ void add_bench_flags(CLI::App& bench, BenchOptions& options, const std::string& 
       ->allow_extra_args(false)
       ->default_str("");
   bench.add_option("--threads", options.threads, "Threads of each replica (default: cores / replicas)")
-      ->check(positive_int(kMaxThreads));
+      ->check(thread_count());
   bench
       .add_option("--repeat", options.repeat,
                   "Repetitions, of which the median is shown; ratios need at least 3")

@@ -6,6 +6,8 @@
 #include <numeric>
 #include <thread>
 
+#include <lockstep/parallel/threads/openmp_threads.h>
+
 namespace lockstep {
 
 std::vector<int> allowed_cores() {
@@ -52,7 +54,9 @@ void pin_to_share(const std::vector<CoreUser>& users, size_t own) {
   if (replicas.size() > 1) pin_to_cores(share_of_cores(users[own].cores, replicas, place));
 }
 
-int default_threads(int replicas) { return std::max(1, static_cast<int>(allowed_cores().size()) / replicas); }
+int default_threads(int replicas) {
+  return granted_threads(std::max(1, static_cast<int>(allowed_cores().size()) / replicas));
+}
 
 void pin_to_cores(const std::vector<int>& cores) {
   cpu_set_t set;

@@ -30,7 +30,8 @@ struct CoreUser {
 // same cores. users: by process.
 void pin_to_share(const std::vector<CoreUser>& users, size_t own);
 
-// The default number of threads per replica: the allowed cores divided by `replicas`, at least one.
+// The default number of threads per replica: the allowed cores divided by `replicas`, at least one, and at
+// most what OpenMP grants.
 int default_threads(int replicas);
 
 // Pins the calling thread, and the threads it starts from now on, to these cores. Ignores errors: pinning

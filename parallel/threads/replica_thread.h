@@ -9,6 +9,9 @@
 
 namespace lockstep {
 
+// The calling thread's loops run on this many threads, whatever the variables of OpenMP say.
+void set_intra_op_threads(int threads);
+
 struct ReplicaThreadOptions {
   int local = 0;                         // index of the replica in this process
   std::span<const c10::Device> devices;  // of all local replicas

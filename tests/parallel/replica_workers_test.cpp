@@ -5,7 +5,10 @@
 #include <lockstep/tests/catch.h>
 
 #include <chrono>
+#include <filesystem>
 #include <functional>
+#include <future>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -14,7 +17,13 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
+#include <lockstep/parallel/threads/replica_thread.h>
+#include <lockstep/parallel/threads/task_thread.h>
+#include <lockstep/parallel/trainer_options.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/process.h>
+#include <lockstep/tests/support/variable.h>
 
 using namespace lockstep;
 using Catch::Matchers::EndsWith;
@@ -122,6 +131,97 @@ TEST_CASE("replicas that return long before the others, after as many collective
               while (std::chrono::steady_clock::now() < end) std::this_thread::yield();
             })
             .empty());
+}
+
+namespace {
+
+// Runs a hidden case of this program in its own process: OpenMP reads its variables when a program starts.
+int exit_code_of_case(const std::string& name, const std::map<std::string, std::string>& variables) {
+  const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
+  const auto result =
+      testing::run_process({.command = {"/usr/bin/timeout", "60", self, name}, .environment = variables});
+  UNSCOPED_INFO(result.out);
+  return result.exit_code;
+}
+
+std::string refusal_of(const std::function<void()>& make) {
+  try {
+    make();
+  } catch (const UsageError& error) {
+    return error.what() + std::string("; ") + error.hint();
+  }
+  return "";
+}
+
+}  // namespace
+
+TEST_CASE("OMP_THREAD_LIMIT bounds the threads of each replica alone") {
+  CHECK(granted_threads(3) == 3);
+  CHECK(exit_code_of_case("limited to two threads of OpenMP", {{"OMP_THREAD_LIMIT", "2"}}) == 0);
+}
+
+TEST_CASE("limited to two threads of OpenMP", "[.]") {
+  CHECK(granted_threads(1) == 1);
+  CHECK(granted_threads(3) == 2);
+  CHECK(default_threads(1) == std::min<int>(2, static_cast<int>(allowed_cores().size())));
+  const std::string text =
+      "a replica cannot have 3 threads: OMP_THREAD_LIMIT grants it 2; give it 2, or unset "
+      "OMP_THREAD_LIMIT";
+  CHECK(refusal_of([] { ReplicaWorkers({torch::kCPU}, 3); }) == text);
+  TrainerOptions options;
+  options.devices = {torch::kCPU};
+  options.threads = 3;
+  CHECK(refusal_of([&] { options.validate(); }) == text);
+  options.threads = 2;
+  options.validate();
+  ReplicaWorkers both(std::vector<torch::Device>(2, torch::kCPU), 2);
+  both.run([](int) { check_threads_started(2); });  // at the same time
+}
+
+TEST_CASE("a replica has all of its threads, whatever the variables of OpenMP say") {
+  for (const auto& variable : std::map<std::string, std::string>{
+           {"OMP_DYNAMIC", "true"}, {"OMP_MAX_ACTIVE_LEVELS", "0"}, {"OMP_NUM_THREADS", "1"}}) {
+    INFO(variable.first);
+    CHECK(exit_code_of_case("more threads than cores", {variable}) == 0);
+  }
+}
+
+TEST_CASE("more threads than cores", "[.]") {
+  const int threads = static_cast<int>(std::thread::hardware_concurrency()) + 1;
+  ReplicaWorkers workers({torch::kCPU}, threads);
+  workers.run([&](int) { check_threads_started(threads); });
+}
+
+TEST_CASE("threads that OpenMP does not start are an error before torch waits for them") {
+  TaskThread thread;
+  std::promise<std::string> refused;
+  thread.post([&] {
+    set_intra_op_threads(2);
+    auto refusal = refusal_of([] { check_threads_started(2); });
+    set_intra_op_threads(1);
+    refused.set_value(refusal + refusal_of([] { check_threads_started(2); }));
+  });
+  CHECK(refused.get_future().get() ==
+        "a replica has 2 threads, but OpenMP starts 1; unset the variables of OpenMP: OMP_..., GOMP_... and "
+        "KMP_...");
+}
+
+TEST_CASE("a stack with which OpenMP's threads cannot start is an error") {
+  const auto refusal = [](const std::string& name, const std::string& value, int threads) {
+    const testing::Variable variable(name, value);
+    return refusal_of([&] { ReplicaWorkers({torch::kCPU}, threads); });
+  };
+  // More than the address space.
+  CHECK_THAT(refusal("OMP_STACKSIZE", "1000000g", 2),
+             StartsWith("OpenMP cannot start 1 thread with OMP_STACKSIZE=1000000g: "));
+  CHECK_THAT(refusal("GOMP_STACKSIZE", " 1000000000000 M ", 3),
+             StartsWith("OpenMP cannot start 2 threads with GOMP_STACKSIZE= 1000000000000 M : "));
+  CHECK(refusal("OMP_STACKSIZE", "1000000g", 1).empty());  // it starts none
+  // OpenMP takes the usual size for the last four: too small, no numbers, and too large for any.
+  for (const auto* value : {"2m", "2097152B", "2048", "1", "1b", "large", "2x", "99999999999999999999g"}) {
+    INFO(value);
+    CHECK(refusal("OMP_STACKSIZE", value, 2).empty());
+  }
 }
 
 TEST_CASE("workers refuse replicas without threads, and a communicator of other replicas") {

@@ -1,6 +1,5 @@
 #include <lockstep/app/bench/overlap/work_queue.h>
 
-#include <ATen/Parallel.h>
 #include <c10/core/Event.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
@@ -15,6 +14,7 @@
 #include <utility>
 
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/task_thread.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/support/stopwatch.h>
@@ -52,8 +52,7 @@ class EventMark final : public WorkMark {
 };
 
 void set_up_thread(const WorkQueueOptions& options) {
-  at::get_num_threads();  // the first call in a thread sets the process-wide number; set ours after it
-  at::set_num_threads(options.threads);
+  set_intra_op_threads(options.threads);
   c10::GradMode::set_enabled(false);
   // Before the first parallel region, whose threads inherit the cores.
   if (!options.cores.empty()) pin_to_cores(options.cores);

@@ -10,6 +10,7 @@
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cpu/capability.h>
 
@@ -22,12 +23,17 @@ constexpr double kManyTimes = 30;
 
 }  // namespace
 
-std::optional<std::string> threads_notice(int threads) {
-  const auto cores = static_cast<int64_t>(allowed_cores().size());
-  if (threads <= cores) return std::nullopt;
-  return fmt::format(
-      "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
-      threads, counted(cores, "core"));
+std::optional<std::string> threads_notice(std::optional<int> threads, int replicas) {
+  const auto cores = static_cast<int>(allowed_cores().size());
+  if (threads.value_or(1) > cores) {
+    return fmt::format(
+        "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
+        *threads, counted(cores, "core"));
+  }
+  const int share = cores / replicas, granted = granted_threads(share);
+  if (granted == share || threads.value_or(granted) < granted) return std::nullopt;
+  return fmt::format("OMP_THREAD_LIMIT grants each replica {}, which leaves cores idle: there are {} for it",
+                     counted(granted, "thread"), share);
 }
 
 std::optional<std::string> rate_notice(const TrainPlan& plan) {
@@ -69,7 +75,9 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 
 std::vector<std::string> machine_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
-  if (auto notice = threads_notice(plan.trainer.threads)) notices.push_back(std::move(*notice));
+  if (auto notice = threads_notice(plan.trainer.threads, plan.local_size())) {
+    notices.push_back(std::move(*notice));
+  }
   if (auto notice = bf16_notice(plan)) notices.push_back(std::move(*notice));
   if (auto notice = peer_notice(plan.trainer.devices)) notices.push_back(std::move(*notice));
   return notices;

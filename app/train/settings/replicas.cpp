@@ -21,7 +21,7 @@ CLI::Option* add_devices(CLI::App& command, const std::string& flag, TrainFlags&
 
 CLI::Option* add_threads(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command.add_option(flag, flags.threads, "Threads of each replica (default: cores / replicas)")
-      ->check(positive_int(kMaxThreads));
+      ->check(thread_count());
 }
 
 CLI::Option* add_batch_size(CLI::App& command, const std::string& flag, TrainFlags& flags) {

@@ -140,7 +140,10 @@ std::vector<Bad> bad_cpus() {
        [](auto& f) { f.cpu.openmp["OMP_PROC_BIND"] = "close"; }},
       {"openmp", Health::kWarn, "OMP_THREAD_LIMIT=4 leaves cores idle",
        [](auto& f) { f.cpu.openmp["OMP_THREAD_LIMIT"] = "4"; }},
-      {"openmp", Health::kWarn, "OMP_DYNAMIC=true", [](auto& f) { f.cpu.openmp["OMP_DYNAMIC"] = "true"; }},
+      {"openmp", Health::kFail, "OpenMP cannot start 7 threads",
+       [](auto& f) {
+         f.cpu.openmp_problem = Problem{"OpenMP cannot start 7 threads", "unset OMP_STACKSIZE"};
+       }},
       {"openmp", Health::kWarn, "OMP_WAIT_POLICY=active",
        [](auto& f) { f.cpu.openmp["OMP_WAIT_POLICY"] = "active"; }},
       {"governor", Health::kWarn, "powersave (acpi-cpufreq): the lowest clock",
