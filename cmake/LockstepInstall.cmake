@@ -28,7 +28,12 @@ include(LockstepPublicHeaders)
 set(_cmake_dir "${CMAKE_INSTALL_LIBDIR}/cmake/lockstep")
 set(_own_dir "${CMAKE_INSTALL_LIBDIR}/lockstep")
 
-# Before all else: notes what an older version has installed.
+# Before all else: `cmake --install` builds nothing, and scripts/run.sh builds the program alone.
+install(CODE "set(lockstep_built [==[$<TARGET_FILE:lockstep_cli>;$<TARGET_FILE:lockstep_shared>]==])
+set(lockstep_build_command [==[cmake --build ${PROJECT_BINARY_DIR} --target lockstep_cli lockstep_shared]==])")
+install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/need_built.cmake")
+
+# Then: notes what an older version has installed.
 install(CODE "set(lockstep_list [==[${_own_dir}/installed_files]==])")
 install(SCRIPT "${PROJECT_SOURCE_DIR}/cmake/install/note_old_files.cmake")
 

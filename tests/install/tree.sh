@@ -3,6 +3,18 @@
 # version; find_package(lockstep) takes a LibTorch that fits.
 source "$(dirname "$0")/installed.sh"
 
+# A build without the program, or without the library, as scripts/run.sh makes one, is told by its files.
+needs_a_whole_build() {
+  local missing
+  for missing in lockstep lib/liblockstep; do
+    sed "s|$BUILD/$missing|$BUILD/not-built-$(basename "$missing")|g" "$BUILD/cmake_install.cmake" >"$work/install.cmake"
+    ! cmake "-DCMAKE_INSTALL_PREFIX=$work/nothing" -P "$work/install.cmake" >"$work/said" 2>&1 ||
+      fail "it was installed without $missing"
+    grep -qF "cmake --build $BUILD --target lockstep_cli lockstep_shared" "$work/said" || fail "$(cat "$work/said")"
+    [ ! -e "$work/nothing" ] || fail "a part was installed:" "$(find "$work/nothing")"
+  done
+}
+
 # An older version has left a header, a user has put a file beside it, and the list names a file outside of the prefix.
 replaces_an_older_version() {
   local first=$work/first list
@@ -153,5 +165,5 @@ CMAKE
     "-DLOCKSTEP_BUILD_TORCH=$work/fake"
 }
 
-run_checks replaces_an_older_version has_the_public_headers needs_nothing_else the_program_runs has_what_the_program_prints \
-  has_licence_and_examples chooses_torch
+run_checks needs_a_whole_build replaces_an_older_version has_the_public_headers needs_nothing_else the_program_runs \
+  has_what_the_program_prints has_licence_and_examples chooses_torch
