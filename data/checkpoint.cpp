@@ -98,11 +98,21 @@ bool is_file_name(const std::string& name) {
   return !name.empty() && name.find('/') == std::string::npos && name.front() != '.' && name != kManifest;
 }
 
+// A manifest can hold no other name.
+bool is_utf8(const std::string& text) {
+  try {
+    return !Json(text).dump().empty();
+  } catch (const Json::type_error&) {
+    return false;
+  }
+}
+
 void check_name(const std::string& name, bool of_tensors) {
-  if (is_file_name(name) && is_tensor_file(name) == of_tensors) return;
+  if (is_file_name(name) && is_utf8(name) && is_tensor_file(name) == of_tensors) return;
   throw UsageError(
       fmt::format("'{}' cannot be the name of {} in a checkpoint", name, of_tensors ? "tensors" : "a text"),
-      "tensors have names such as model.safetensors, texts such as state.json; neither has a slash");
+      "tensors have names such as model.safetensors, texts such as state.json; neither has a slash or bytes "
+      "that are not UTF-8");
 }
 
 // An open file. Its functions throw std::system_error.

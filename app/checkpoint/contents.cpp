@@ -43,7 +43,7 @@ Checkpoint to_checkpoint(RunState state) {
       {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.progress)},
       {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment}};
   auto checkpoint = to_checkpoint(std::move(state.trainer));
-  checkpoint.texts[kStateFile] = json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+  checkpoint.texts[kStateFile] = json_text(json);
   checkpoint.tensors[kModelFile].metadata = {{"model", state.plan.at("model").get<std::string>()},
                                              {"lockstep", LOCKSTEP_VERSION}};
   return checkpoint;

@@ -176,7 +176,7 @@ void RunFolder::write_beginning(const std::string& config) const {
   using Json = nlohmann::ordered_json;
   Json json{{"command", command_line()}};
   json.update(environment_json());
-  write_whole(path_ / "env.json", json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
+  write_whole(path_ / "env.json", json_text(json));
   write_whole(path_ / "config.toml", config);
 }
 

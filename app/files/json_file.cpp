@@ -53,4 +53,8 @@ std::string json_line(const nlohmann::ordered_json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
+std::string json_text(const nlohmann::ordered_json& value) {
+  return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Reads JSON from files of users, with limits on size and nesting. Writes JSON as one line.
+// Reads JSON from files of users, with limits on size and nesting. Writes JSON.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +31,10 @@ struct JsonLimits {
 // Throws JsonError.
 nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& limits = {});
 
-// Returns the value as one line that ends with a newline. Bytes that are not UTF-8 (a path may hold any) are
-// replaced by U+FFFD.
+// Returns the value as JSON that ends with a newline: on one line, or on many that are indented. All JSON
+// that the program writes comes from here: bytes that are not UTF-8 (a path, a host's name or an environment
+// may hold any) are replaced by U+FFFD, since the library would throw at the end of the work.
 std::string json_line(const nlohmann::ordered_json& value);
+std::string json_text(const nlohmann::ordered_json& value);
 
 }  // namespace lockstep

@@ -199,8 +199,7 @@ void name_sources(std::vector<Source>& sources) {
 std::string printable(const std::string& text) {
   if (std::all_of(text.begin(), text.end(), [](char c) { return c >= 0x20 && c < 0x7f; })) return text;
   // Writing and parsing JSON turns invalid UTF-8 into U+FFFD.
-  const auto dumped = Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
-  auto clean = Json::parse(dumped).get<std::string>();
+  auto clean = Json::parse(json_line(text)).get<std::string>();
   for (auto& character : clean) {
     if (static_cast<unsigned char>(character) < 0x20 || character == 0x7f) character = '?';
   }

@@ -10,6 +10,7 @@
 
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/help/version.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 
@@ -27,9 +28,6 @@ Told told_error(const std::exception_ptr& thrown) {
   told["hint"] = error.hint();
   return told;
 }
-
-// Paths in errors may hold bytes that are not UTF-8.
-std::string told_text(const Told& told) { return told.dump(-1, ' ', false, Told::error_handler_t::replace); }
 
 // Another version may say other things.
 Told read_told(const std::string& text) {
@@ -102,7 +100,7 @@ std::vector<nlohmann::ordered_json> together(const TrainWorld& world,
   }
   std::vector<Told> all;
   try {
-    for (const auto& text : world.process_group->gather(told_text(own))) all.push_back(read_told(text));
+    for (const auto& text : world.process_group->gather(json_line(own))) all.push_back(read_told(text));
   } catch (const std::exception&) {
     if (!failed) throw;
   }

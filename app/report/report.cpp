@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
@@ -170,7 +171,7 @@ void BenchReport::finish(bool complete) {
   const auto checks = counted(static_cast<int64_t>(json_.at("checks").size()), "check");
   const auto verdict = !ok() ? "FAILED" : complete ? "OK" : "stopped before the end";
   if (file_) {  // before standard output, which may be closed
-    file_->write(json_.dump(2) + "\n");
+    file_->write(json_text(json_));
     file_->commit();
   }
   print(fmt::format("# {}: {} ({})\n", bench_, verdict, checks));

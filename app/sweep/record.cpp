@@ -97,6 +97,9 @@ Json read_document(const std::string& path, const std::string& text) {
   return document;
 }
 
+// The value that a file has for it: bytes that are not UTF-8 are replaced there.
+Json as_written(const Json& value) { return Json::parse(json_line(value)); }
+
 // The value for a message: text in quotes, anything else as JSON.
 std::string shown(const Json& value) {
   return value.is_string() ? in_quotes(value.get<std::string>()) : value.dump();
@@ -174,7 +177,8 @@ void SweepRecord::begin(const Json& settings) {
   }
   const auto& theirs = document_.at("settings");
   if (!theirs.is_object()) damaged(*path_, "its \"settings\" are not an object");
-  for (const auto& [key, value] : settings.items()) {
+  const auto ours = as_written(settings);
+  for (const auto& [key, value] : ours.items()) {
     auto their = theirs.value(key, Json());
     if (their.is_string()) their = current_value("--" + key, their.get<std::string>());
     if (their == value) continue;
@@ -196,7 +200,7 @@ const CellResult* SweepRecord::find(const SweepCell& cell) const {
 std::optional<std::string> SweepRecord::other_environment() const {
   if (!resumed_) return std::nullopt;
   const auto& theirs = document_.at("environment");
-  const auto here = environment_json();
+  const auto here = as_written(environment_json());
   for (const auto& [key, ours] : here.items()) {
     const auto their =
         theirs.is_object() ? theirs.value(theirs.contains(key) ? key : old_name(key), Json()) : Json();
@@ -232,7 +236,7 @@ void SweepRecord::write() {
   auto document = document_;
   document["cells"] = Json::array();
   for (const auto& result : results_) document["cells"].push_back(json_of(result));
-  auto text = document.dump(2) + "\n";
+  auto text = json_text(document);
   AtomicFile file(*path_, overwrite_ || on_disk_);
   file.write(text);
   file.commit();

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
@@ -21,7 +22,7 @@ void TrainRun::go_on_from(const RunState& state) {
   trainer_.load(state.trainer);
   progress_ = state.progress;
   if (plan_.world.process_group) {
-    const auto told = plan_.world.process_group->gather(to_json(progress_).dump());
+    const auto told = plan_.world.process_group->gather(json_line(to_json(progress_)));
     progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
   }
   steps_done_ = resumed_steps_ = trainer_.steps_taken();

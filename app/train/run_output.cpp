@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 
@@ -25,10 +26,9 @@ void RunOutput::record_end(const nlohmann::ordered_json& end) {
 void RunOutput::record(const nlohmann::ordered_json& event) { record(event, to_.run_metrics != nullptr); }
 
 void RunOutput::record(const nlohmann::ordered_json& event, bool in_run_metrics) {
-  using Json = nlohmann::ordered_json;
   if (to_.metrics) {
-    const auto line =
-        event.dump(-1, ' ', false, Json::error_handler_t::replace);  // a path may hold any bytes
+    auto line = json_line(event);
+    line.pop_back();  // append_line() ends it
     attempt([&] { to_.metrics->append_line(line); });
   }
   if (in_run_metrics) attempt([&] { to_.run_metrics->append(event); });

@@ -32,7 +32,10 @@ std::string process_name(int rank, const std::vector<std::string>& names) {
 
 void write_chrome_trace(const Trace& trace, AtomicFile& file, const Notice& notice,
                         const std::vector<std::string>& names) {
-  const auto add = [&](const Json& event) { file.write(event.dump() + ",\n"); };
+  // A name may hold bytes that are not UTF-8, for which the library would throw.
+  const auto add = [&](const Json& event) {
+    file.write(event.dump(-1, ' ', false, Json::error_handler_t::replace) + ",\n");
+  };
   file.write("[\n");
   std::set<int> ranks;
   std::set<std::pair<int, int>> tracks;  // a replica on a CPU has no GPU tracks

@@ -299,7 +299,8 @@ TEST_CASE("a checkpoint's path may end with a slash") {
 
 TEST_CASE("names that are no names of a checkpoint's files are refused, and nothing is written") {
   const TempFolder folder;
-  for (const auto* name : {"", "../escape.json", "a/b.json", ".hidden", "manifest.json", "m.safetensors"}) {
+  for (const auto* name :
+       {"", "../escape.json", "a/b.json", ".hidden", "manifest.json", "m.safetensors", "gr\xfc.json"}) {
     CHECK_THROWS_AS(write_checkpoint(folder / "c", {.tensors = {}, .texts = {{name, "{}"}}}), UsageError);
   }
   for (const auto* name : {"model", "../m.safetensors"}) {

@@ -24,6 +24,12 @@ std::string repeated(const std::string& text, size_t times) {
 
 }  // namespace
 
+TEST_CASE("bytes that are not UTF-8 become U+FFFD in JSON, in keys, too") {
+  const nlohmann::ordered_json value{{"gr\xfc", {"\xff\xfe", "\xc3\xbc"}}};
+  CHECK(json_line(value) == "{\"gr\uFFFD\":[\"\uFFFD\uFFFD\",\"\u00fc\"]}\n");
+  CHECK(json_text(value) == "{\n  \"gr\uFFFD\": [\n    \"\uFFFD\uFFFD\",\n    \"\u00fc\"\n  ]\n}\n");
+}
+
 TEST_CASE("JSON may be nested 64 deep and no deeper") {
   CHECK(parse_json(repeated("[", 64) + "7" + repeated("]", 64)).is_array());
   CHECK(parse_json(repeated("{\"a\":", 64) + "7" + repeated("}", 64)).is_object());

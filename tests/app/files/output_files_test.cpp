@@ -7,6 +7,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::testing;
@@ -175,5 +176,47 @@ TEST_CASE("the JSON file of a benchmark is complete or absent") {
     CHECK(result.exit_code == 7);
     CHECK(read_file(file) == "old");
     CHECK(files_in(folder) == 1);
+  }
+}
+
+// A path may hold any bytes, and each file names the command, or the data.
+TEST_CASE("every command writes its files where paths are not UTF-8") {
+  const TempFolder folder;
+  const SmallData data(128, 64);
+  const auto data_link = (folder / "d\xfc").string();
+  fs::create_directory_symlink(data.folder(), data_link);
+  const auto path = [&](const std::string& name) { return (folder / (name + "\xfc.json")).string(); };
+  const auto run = [](const Process& process) {
+    const auto result = run_process(process);
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    return result.out;
+  };
+  const auto command_in = [](const std::string& text) {
+    return nlohmann::json::parse(text).at("command").get<std::string>();
+  };
+  const Words small = {"--data", data_link, "--limit-train", "128", "--threads", "1", "--epochs", "1"};
+
+  run(program(kSmallBench + Words{"--json", path("bench")}));
+  CHECK_THAT(command_in(read_file(path("bench"))), ContainsSubstring("bench\uFFFD.json"));
+
+  run(program(Words{"sweep", "--json", path("sweep")} + small));
+  CHECK_THAT(command_in(read_file(path("sweep"))), ContainsSubstring("sweep\uFFFD.json"));
+  CHECK_THAT(run(program(Words{"sweep", "--resume", path("sweep")} + small)), ContainsSubstring("kept"));
+
+  const auto runs = (folder / "r\xfc").string(), weights = path("weights");
+  run(train(small + Words{"--metrics", path("metrics"), "--trace", path("trace"), "--save", weights,
+                          "--output", runs}));
+  CHECK_FALSE(metrics_in(path("metrics")).empty());
+  CHECK(nlohmann::json::parse(read_file(path("trace"))).is_array());
+  CHECK_THAT(command_in(read_file(runs + "/env.json")), ContainsSubstring("metrics\uFFFD.json"));
+  run(train({"--resume", runs, "--data", data_link, "--limit-train", "128", "--epochs", "2"}));
+
+  for (const Words& words : {Words{"eval", "--weights", weights, "--data", data_link, "--threads", "1"},
+                             {"data", "verify", "--data", data_link},
+                             {"checkpoint", "ls", runs}}) {
+    const auto result = run_process(program(words + Words{"--json"}));
+    INFO(words.front() << ": " << result.err);
+    CHECK(nlohmann::json::parse(result.out).is_object());
   }
 }

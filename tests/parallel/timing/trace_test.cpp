@@ -10,7 +10,10 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/timing/trace.h>
+#include <lockstep/tests/support/files.h>
+#include <lockstep/tests/support/temp_folder.h>
 
 using lockstep::Trace;
 using Track = Trace::Track;
@@ -55,6 +58,17 @@ TEST_CASE("a span has a name, a rank and a track, and lies inside the enclosing 
   CHECK(inner.begin >= outer.begin);
   CHECK(inner.end >= inner.begin);
   CHECK(outer.end >= inner.end);
+}
+
+TEST_CASE("a trace is JSON also where a name is not UTF-8") {
+  Trace trace;
+  { const Trace::Span span(&trace, "gr\xfc", 0); }
+  const lockstep::testing::TempFolder folder;
+  lockstep::AtomicFile file((folder / "t").string(), /*overwrite=*/false);
+  lockstep::write_chrome_trace(trace, file, {}, {"host\xff"});
+  const auto text = lockstep::testing::read_file(folder / "t");
+  CHECK(text.find("\"gr\uFFFD\"") != std::string::npos);
+  CHECK(text.find("\"host\uFFFD\"") != std::string::npos);
 }
 
 TEST_CASE("with no trace a span does nothing") {
