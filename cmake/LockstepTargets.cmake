@@ -4,7 +4,7 @@
 #   lockstep_app    app/ except main.cpp, a library so that tests can link it
 #   lockstep_cli    the program `lockstep`: app/main.cpp
 # and beside them
-#   lockstep_process   settings of the program's process: malloc, and how OpenMP's threads wait
+#   lockstep_process   the program's process: malloc, its current folder, and how OpenMP's threads wait
 
 # Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>.
 set(LOCKSTEP_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
@@ -43,7 +43,8 @@ target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 # Objects, not a library: nothing refers to their symbols. Sanitizers have their own allocator and must run first.
 add_library(lockstep_process INTERFACE)
 if(NOT LOCKSTEP_BUILD_SANITIZE)
-  add_library(lockstep_process_objects OBJECT support/process/allocator.cpp support/process/openmp_wait.cpp)
+  add_library(lockstep_process_objects OBJECT support/process/allocator.cpp support/process/current_folder.cpp
+    support/process/openmp_wait.cpp)
   target_include_directories(lockstep_process_objects PRIVATE "${LOCKSTEP_INCLUDE_DIR}")
   target_link_libraries(lockstep_process_objects PRIVATE jemalloc::jemalloc lockstep_warnings)
   target_link_libraries(lockstep_process

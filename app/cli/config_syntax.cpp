@@ -17,7 +17,8 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
-constexpr char kUnused = '\1';  // stands in no configuration
+constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // Windows' editors begin UTF-8 with it
+constexpr char kUnused = '\1';                               // stands in no configuration
 
 // Versions of CLI11 differ in the comments, lists and escapes that they find within quotes. With these
 // settings, and for lines that well_formed() lets pass, all read the same.
@@ -131,7 +132,7 @@ std::vector<ConfigSetting> parse_config(const std::string& text, const std::stri
   const Reader reader;
   std::vector<ConfigSetting> settings;
   std::map<std::string, int64_t> lines;
-  std::istringstream in(text);
+  std::istringstream in(text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text);
   int64_t number = 0;
   for (std::string whole; std::getline(in, whole);) {
     const auto place = config_place(path, ++number);

@@ -1,6 +1,6 @@
 // The text of configuration files: lines of `key = value` in TOML's way. A value is a word or stands in
 // quotes, in which every character counts as it is; # begins a comment. There are no lists, and no sections
-// but one.
+// but one. A byte order mark may come first.
 #pragma once
 
 #include <cstdint>

@@ -291,3 +291,24 @@ TEST_CASE("an allocation that fails") {
   CHECK_THAT(result.err, ContainsSubstring("\nhint: ") && ContainsSubstring("--batch-size"));
 }
 #endif
+
+// Programs with a sanitizer start without lockstep's set-up of the process.
+TEST_CASE("a current folder that has been removed is one error, and a text needs none") {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  SKIP_CASE("a program with a sanitizer leaves the folder to oneMKL");
+#endif
+  const TempFolder folder;
+  const auto nowhere = [&](const Words& words) {
+    auto process = program(words);
+    process.command = Words{"/bin/sh", "-c", R"(mkdir "$1" && cd "$1" && rmdir "$1" && shift && exec "$@")",
+                            "sh", (folder / "gone").string()} +
+                      process.command;
+    return process;
+  };
+  for (const Words& words : {Words{"devices"}, {"train", "--data", "synthetic", "--dry-run"}}) {
+    check_refused(nowhere(words), "the current folder has been removed",
+                  "change to another folder, or make it again");
+  }
+  CHECK(run_process(nowhere({"--version"})).out == run_process(program({"--version"})).out);
+  CHECK(run_process(nowhere({"train", "--help"})).out == run_process(program({"train", "--help"})).out);
+}

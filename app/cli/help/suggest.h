@@ -20,11 +20,15 @@ std::vector<std::string> completions(std::string_view word, std::span<const std:
 // at most a third of the characters differ. Ignores case, leading dashes, and '_' for '-'.
 std::optional<std::string> nearest(std::string_view word, std::span<const std::string> names);
 
-// The text with ? for each control character: a name may hold what a terminal obeys.
+// The word without leading dashes, in lower case, with '-' for '_'.
+std::string normalized(std::string_view word);
+
+// The text with ? for each control character, since a name may hold what a terminal obeys, and with <U+00A0>
+// for a no-break space and other characters of UTF-8 that nobody sees.
 std::string printable(std::string_view text);
 
-// The word in quotes, for messages. Control characters become '?': they could disturb a terminal. Of a word
-// with more than 100 bytes it shows both ends, with "..." between them.
+// The printable() word in quotes, for messages. Of a word with more than 100 bytes it shows both ends, with
+// "..." between them.
 std::string in_quotes(std::string_view word);
 
 // Cuts each word of more than 100 bytes, then a message of more than 2,000, down to its two ends: an error

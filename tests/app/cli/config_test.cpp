@@ -95,9 +95,6 @@ TEST_CASE("lines that are no settings are refused, each with its number") {
         "'c', line 1: the key 'train.lr' has a dot, and there are no keys within keys" + name);
   CHECK(usage_of_text("= 1") == "'c', line 1: '' is not a key" + name);
   CHECK(usage_of_text("\"a\" = 1") == "'c', line 1: '\"a\"' is not a key" + name);
-  CHECK(usage_of_text("\xef\xbb\xbf"
-                      "a = 1")
-            .starts_with("'c', line 1: "));
   for (const std::string empty : {"", "  # 1", "\"\"", "''"}) {
     CHECK(usage_of_text("a =" + empty) ==
           "'c', line 1: a needs a value after '=' | leave the line out for the default");
@@ -122,6 +119,19 @@ TEST_CASE("what only some versions of CLI11 would read as bytes or a list is ref
   for (const std::string value : {"'B\"(\\x41)\"'", "'[1, 2]'", "\"[x]\""}) {
     CHECK(usage_of_text("a = " + value) == "'c', line 1: a value may not begin with [ or B\"( | ");
   }
+}
+
+TEST_CASE("a byte order mark may come first, and no invisible character stays invisible") {
+  CHECK(settings_in("\ufeff[train]\r\nlr = .1\r\n") == Words{"lr=.1"});
+  CHECK(settings_in("\ufefflr = .1") == Words{"lr=.1"});
+  CHECK(settings_in("\ufeff").empty());
+  const std::string write = " | write the name of a flag: 'batch-size = 512'";
+  CHECK(usage_of_text("\ufeff\ufefflr = .1") == "'c', line 1: '<U+FEFF>lr' is not a key" + write);
+  CHECK(usage_of_text("lr = .1\n\u00a0epochs = 3") == "'c', line 2: '<U+00A0>epochs' is not a key" + write);
+  CHECK(usage_of_text("batch-size\u200b = 3") == "'c', line 1: 'batch-size<U+200B>' is not a key" + write);
+  CHECK(usage_of_text("\u00a0[train]").starts_with("'c', line 1: '<U+00A0>[train]' is not 'key = value'"));
+  CHECK(usage_of_file("epochs = 3\u00a0\n") ==
+        std::string("FILE, line 1: --epochs is not a whole number: '3<U+00A0>' | ") + kTrainHelp);
 }
 
 TEST_CASE("other sections, and what is no text, are refused") {

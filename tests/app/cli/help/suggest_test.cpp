@@ -74,6 +74,19 @@ TEST_CASE("a quoted word cannot disturb the terminal") {
   CHECK(in_quotes("gr\xc3\xbc\xc3\x9f") == "'gr\xc3\xbc\xc3\x9f'");
 }
 
+TEST_CASE("a character that nobody sees is shown by its number") {
+  CHECK(in_quotes("batch\u00a0size") == "'batch<U+00A0>size'");
+  CHECK(in_quotes("\ufeff[train]") == "'<U+FEFF>[train]'");
+  CHECK(printable("a\u200b\u2028\u3000b\u009b") == "a<U+200B><U+2028><U+3000>b<U+009B>");
+  CHECK(printable("\U000e0001") == "<U+E0001>");
+  const std::string seen = "\u00a1gr\u00fc\u00df\u20ac\U0001f600\u3001";
+  CHECK(printable(seen) == seen);
+  // No UTF-8: a byte alone, one that goes on, one that begins and ends the text, and five bytes.
+  for (const std::string bytes : {"\xa0x", "\xc2", "\xe2\x80", "\xc2 ", "\xf8\x88\x80\x80\x80"}) {
+    CHECK(printable(bytes) == bytes);
+  }
+}
+
 TEST_CASE("a message shows both ends of a long value") {
   const std::string a(50, 'a'), b(50, 'b');
   CHECK(in_quotes(a + b) == "'" + a + b + "'");
