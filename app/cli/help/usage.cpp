@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/cli/help/other_words.h>
 #include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
 
@@ -88,6 +89,9 @@ UsageError unknown_flag(const std::string& word, const Chain& chain) {
                       fmt::format("write '{} {} ...'", name_of(chain), flag));
   }
   const auto what = fmt::format("unknown flag {} for '{}'", in_quotes(flag), name_of(chain));
+  if (const auto hint = other_words_hint(flag, *chain.back()); !hint.empty()) {
+    return UsageError(what, fmt::format("{}; {}", hint, see_help(chain)));
+  }
   // The command's own flags come first, then those of the program.
   auto near = nearest(flag, flag_names(*chain.back()));
   if (!near) near = nearest(flag, flag_names(*chain.front()));
@@ -182,6 +186,10 @@ UsageError unexpected_word(const std::string& word, const std::vector<const CLI:
                                           printable(word)));
     }
     return UsageError(what, hint_with(nearest(word, flag_names(*commands.back())), commands));
+  }
+  if (const auto hint = other_words_hint(word, *commands.back()); commands.size() == 1 && !hint.empty()) {
+    return UsageError(fmt::format("unknown subcommand {}", in_quotes(word)),
+                      fmt::format("{}; {}", hint, see_help(commands)));
   }
   const auto of = commands.size() > 1 ? fmt::format(" of '{}'", name_of(commands)) : "";
   return UsageError(fmt::format("unknown subcommand {}{}", in_quotes(word), of),
