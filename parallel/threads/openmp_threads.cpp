@@ -19,7 +19,7 @@
 #include <lockstep/support/cpu/parallel_parts.h>
 #include <lockstep/support/error.h>
 
-// Of <omp.h>, which clang-tidy has only where LLVM's OpenMP is installed.
+// From <omp.h>, which clang-tidy has only where LLVM's OpenMP is installed.
 extern "C" {
 int omp_get_thread_limit();
 int omp_get_max_active_levels();
