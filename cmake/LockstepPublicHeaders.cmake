@@ -6,6 +6,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/checkpoint.h
   data/dataset.h
   data/fashion_mnist.h
+  data/rank_sampler.h
   data/safetensors.h
   data/synthetic.h
   data/train_checkpoint.h
@@ -45,5 +46,6 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/error.h
   support/kernels.h
   support/notice.h
+  support/shard_sizes.h
   support/train_state.h
   support/types.h)
