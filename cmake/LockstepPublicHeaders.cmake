@@ -18,6 +18,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   models/resnet18.h
   parallel/allreduce.h
   parallel/batch_norm_sync.h
+  parallel/build_replicas.h
   parallel/communicator.h
   parallel/devices.h
   parallel/get_params.h
@@ -27,6 +28,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
   parallel/process_group.h
+  parallel/replica_random.h
   parallel/replica_workers.h
   parallel/split_batch.h
   parallel/timing/step_times.h

@@ -5,8 +5,8 @@
 #include <numeric>
 #include <utility>
 
-#include <lockstep/data/split_mix64.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_mix64.h>
 
 namespace lockstep {
 

@@ -7,8 +7,8 @@
 #include <array>
 #include <string_view>
 
-#include <lockstep/data/split_mix64.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/split_mix64.h>
 
 namespace lockstep {
 namespace {
@@ -16,7 +16,11 @@ namespace {
 constexpr int kMaxShift = 3;
 constexpr int kPadded = kImageSide + 2 * kMaxShift;  // side of a prototype; a shifted view stays inside
 
-enum Stream : uint64_t { kPrototypes, kTrainRows, kTestRows };  // first key of the random streams
+enum Stream : uint64_t {
+  kPrototypes,
+  kTrainRows,
+  kTestRows
+};  // first key of the random streams; 3: parallel/replica_random.cpp
 
 using Prototype = std::array<std::array<uint8_t, kPadded>, kPadded>;
 

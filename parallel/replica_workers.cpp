@@ -6,6 +6,7 @@
 #include <atomic>
 
 #include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
@@ -93,6 +94,7 @@ ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
   check_threads_available(size() *
                           (threads + 1));  // per replica: a worker, its helpers and a communication thread
   check_openmp_stacks(size() * (threads - 1));
+  ReplicaRandom::prepare();
   pool_ = std::make_unique<WorkerPool>(size(), [&](int local) {
     streams_[static_cast<size_t>(local)] =
         set_up_replica_thread({.local = local, .devices = devices_, .threads = threads});

@@ -1,14 +1,13 @@
 #include <lockstep/parallel/trainer.h>
 
-#include <ATen/CPUGeneratorImpl.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <cmath>
-#include <mutex>
 #include <utility>
 
+#include <lockstep/parallel/build_replicas.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/parallel/split_batch.h>
@@ -116,12 +115,12 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
     : options_(validated(std::move(options), factory, train, test)),
       workers_(options_.devices, options_.threads),
       communicator_(checked_communicator(options_)),
+      models_(build_replicas(workers_.size(), [&] { return new_model(factory); })),
       train_sources_(sources_for(options_.devices, train)),
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
-  build_models(factory);
   if (const auto& group = options_.process_group) {
     require_same_in_processes(tensor_lines(*models_.front().module), *group, "models",
                               "build the same model in all processes");
@@ -136,23 +135,6 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
         std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options,
                                   norm_communicator_ ? &norm_communicator_->endpoint(local) : nullptr);
   });
-}
-
-// One trainer of the process at a time: setting the generator's state back would change the numbers that
-// another one's models draw.
-void Trainer::build_models(const ModelFactory& factory) {
-  static std::mutex one_at_a_time;
-  const std::lock_guard alone(one_at_a_time);
-  models_.push_back(new_model(factory));
-  auto generator = at::detail::getDefaultCPUGenerator();
-  torch::Tensor state;
-  {
-    const std::lock_guard lock(generator.mutex());  // other threads may draw, too
-    state = generator.get_state();
-  }
-  while (models_.size() < replicas_.size()) models_.push_back(new_model(factory));
-  const std::lock_guard lock(generator.mutex());
-  generator.set_state(state);
 }
 
 // With one replica its rows are the whole batch. Never NCCL: two of its communicators at work on one GPU can
@@ -227,8 +209,11 @@ void Trainer::synchronize() {
 std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   const auto first = static_cast<size_t>(first_rank());
-  std::vector<ReplicaStep> steps(
-      replicas_.size(), {.micro_batches = {}, .batch_rows = count(rows), .lr = lr(), .number = steps_taken_});
+  std::vector<ReplicaStep> steps(replicas_.size(), {.micro_batches = {},
+                                                    .batch_rows = count(rows),
+                                                    .lr = lr(),
+                                                    .number = steps_taken_,
+                                                    .seed = options_.seed});
   if (options_.replica.invariant) {
     const auto parts = cut(rows, shard_sizes(count(rows), kMicroShards));
     const auto each = parts.size() / static_cast<size_t>(world_size());  // consecutive ones for each rank

@@ -55,9 +55,8 @@ struct TrainSums {
 // Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.
 class Trainer {
  public:
-  // Calls factory once per replica of this process, on the host. Torch's default generator afterwards is as
-  // after one call, for any number of replicas. Trainers that several threads construct call their factories
-  // one after another. All replicas start from rank 0's weights. Throws UsageError as
+  // Calls factory once per replica of this process, on the host, as build_replicas() does: torch's default
+  // generator afterwards is as after one call. All replicas start from rank 0's weights. Throws UsageError as
   // TrainerOptions::validate() does, and in every process when the models of two processes differ; what
   // make_communicator() throws; with BnPolicy::kSync also as has_whole_batch_norms().
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
@@ -99,10 +98,11 @@ class Trainer {
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
   // world as in the state, the same options and devices, the next steps give the same bits as those of the
   // saved trainer (with auto_split: once the shares are settled there; not if the model draws numbers, as
-  // dropout does, on several CPU replicas of a process: they share one generator). With another number
-  // all replicas start with the model's batch-norm statistics. Writes in place. Sums not yet taken are
-  // dropped. Throws WeightsError in every process, and changes nothing, if the state is not of this model,
-  // precision and optimizer; also the error that ended a collective.
+  // dropout does, on a GPU with several replicas: they share its generator). With another number all replicas
+  // start with the model's batch-norm statistics. Torch's default generator becomes that of the state, for
+  // what the program draws between steps. Writes in place. Sums not yet taken are dropped. Throws
+  // WeightsError in every process, and changes nothing, if the state is not of this model, precision and
+  // optimizer; also the error that ended a collective.
   void load(const TrainState& state);
 
   // Compares the parameters of all replicas of the world, bit by bit, those on devices of one type with each
@@ -131,7 +131,6 @@ class Trainer {
   struct StepInFlight;
 
   void wait_for_steps(int under_way);
-  void build_models(const ModelFactory& factory);
   void open_statistics();
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
   void step_replica(int local, StepInFlight& step);

@@ -26,6 +26,9 @@ struct TrainerOptions {
   Allreduce allreduce = Allreduce::kAuto;
   Compress compress = Compress::kNone;  // of the gradients, between processes
   ReplicaOptions replica;
+  // Each replica on a CPU draws numbers of its own in every step, as dropout does: of this seed, the step and
+  // its rank, with replica.invariant of the micro-shard (replica_random.h). Initial weights are drawn before.
+  uint64_t seed = 0;
   LrSchedule lr;
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.

@@ -16,7 +16,7 @@ namespace lockstep {
 struct ReplicaState {
   std::vector<NamedTensor> buffers;  // of its module, such as batch-norm statistics of its own rows
   int64_t rows_trained = 0;          // weighs the statistics with BnPolicy::kAverage
-  torch::Tensor host_generator;      // (n) uint8: torch's default generator of its process
+  torch::Tensor host_generator;      // (n) uint8: torch's default one of its process; no step draws from it
   torch::Tensor device_generator;    // (n) uint8: that of its GPU; (0) on a CPU
 };
 

@@ -48,7 +48,7 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
   auto train = options.train;
   train.devices = spec_of(devices);
   train.threads = threads;
-  train.seed = options.bench.seed;
+  train.trainer.seed = options.bench.seed;
   check_combinations(train, find_recipe(train.recipe));
   return make_train_plan(train, data, world);
 }
@@ -57,12 +57,12 @@ TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)
     : plan_(plan),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options(plan, trace)),
-      order_(batch_order(plan.seed, 0, plan.data.set.train.size())) {}
+      order_(batch_order(plan.trainer.seed, 0, plan.data.set.train.size())) {}
 
 std::span<const int64_t> TimedTraining::next_batch() {
   const auto size = std::min(static_cast<size_t>(plan_.batch_size), order_.size());
   if (place_ + size > order_.size()) {  // the smaller last batch of an epoch is left out
-    order_ = batch_order(plan_.seed, ++epoch_, plan_.data.set.train.size());
+    order_ = batch_order(plan_.trainer.seed, ++epoch_, plan_.data.set.train.size());
     place_ = 0;
   }
   place_ += size;

@@ -137,7 +137,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
   };
   line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
                              plan.model, plan.data.set.name, with_commas(plan.data.set.train.size()),
-                             plan.data.test_count(), plan.data.origin, plan.seed));
+                             plan.data.test_count(), plan.data.origin, plan.trainer.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "on k devices batch size and learning rate are k times the given values");
   if (options.resume) {

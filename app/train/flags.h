@@ -36,7 +36,6 @@ struct TrainFlags {
   std::optional<int64_t> limit_steps;  // steps of the whole run
   std::optional<int64_t> epochs;
   std::optional<int64_t> batch_size;  // global
-  uint64_t seed = 0;
 
   // where
   std::string devices = "auto";

@@ -142,7 +142,7 @@ bool TrainRun::run_and_evaluate_epoch(RunReport& run) {
 }
 
 EpochReport TrainRun::run_epoch(int64_t epoch) {
-  const auto order = batch_order(plan_.seed, epoch - 1, plan_.data.set.train.size());
+  const auto order = batch_order(plan_.trainer.seed, epoch - 1, plan_.data.set.train.size());
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
   const auto batch_size = static_cast<size_t>(plan_.batch_size);
   begin_intervals();

@@ -10,12 +10,16 @@
 #include <mutex>
 #include <numeric>
 
+#include <lockstep/parallel/replica_random.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/row_numbers.h>
 
 namespace lockstep {
 namespace {
+
+// A model that draws numbers here gets the same ones for a block on any replica, every time.
+constexpr uint64_t kEvaluationSeed = 0;
 
 // The blocks of a set. Rank r of the world takes the blocks r, r + world, ...
 struct Blocks {
@@ -98,6 +102,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     numbers.resize(static_cast<size_t>(blocks.size(b)));
     std::iota(numbers.begin(), numbers.end(), b * kEvaluationBlock);
     upload_rows(numbers, blocks.rows, device, on_device);
+    const ReplicaRandom random(kEvaluationSeed, b, 0);
     source.gather(on_device, inputs);
     sums[b / blocks.world].copy_(evaluate_block(model, inputs, precision));
     done += blocks.size(b);

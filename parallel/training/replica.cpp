@@ -71,6 +71,7 @@ void Replica::keep_bf16_weights() {
 }
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
+  const ReplicaRandom random(step.seed, step.number, endpoint_.rank());
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
   prepare(step, shape);
@@ -101,6 +102,12 @@ void Replica::prepare(const ReplicaStep& step, StepShape& shape) {
   optimizer_.set_lr(step.lr);
   if (step.number != next_number_) number_.fill_(static_cast<double>(step.number));
   next_number_ = step.number;
+  if (!micro_shards_) return;
+  generators_.clear();
+  const auto first = static_cast<size_t>(endpoint_.rank()) * shape.rows.size();
+  for (size_t m = 0; m < shape.rows.size(); ++m) {
+    generators_.push_back(replica_generator(step.seed, step.number, static_cast<int>(first + m)));
+  }
 }
 
 StepTimestamps Replica::step_eagerly(StepShape& shape) {
@@ -119,7 +126,11 @@ StepTimestamps Replica::step_eagerly(StepShape& shape) {
 
 void Replica::gather(StepShape& shape) {
   const auto in_trace = span("gather");
-  for (size_t m = 0; m < shape.inputs.size(); ++m) source_->gather(shape.rows[m], shape.inputs[m]);
+  for (size_t m = 0; m < shape.inputs.size(); ++m) {
+    std::optional<ReplicaRandom> random;
+    if (micro_shards_) random.emplace(generators_[m]);
+    source_->gather(shape.rows[m], shape.inputs[m]);
+  }
   wait_for_device();
 }
 
@@ -131,6 +142,8 @@ void Replica::forward_backward(const StepShape& shape) {
     // Without rows there is nothing to compute, unless the other replicas wait for the statistics of zero
     // rows.
     const bool computes = has_rows || norm_sync_;
+    std::optional<ReplicaRandom> random;
+    if (micro_shards_) random.emplace(generators_[m]);
     if (micro_shards_) micro_shards_->begin();
     if (computes) forward_backward(shape.inputs[m], shape.batch_rows);
     if (micro_shards_) micro_shards_->end(has_rows);

@@ -17,6 +17,7 @@
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/optimizer/optimizer.h>
+#include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/training/graphs/captured_steps.h>
@@ -34,6 +35,7 @@ struct ReplicaStep {
   int64_t batch_rows = 0;  // of the global batch
   double lr = 0;
   int64_t number = 0;  // of the step, from 0
+  uint64_t seed = 0;   // of the numbers that the step draws
 };
 
 // Not thread-safe. Construct and call it in the replica's thread.
@@ -95,6 +97,7 @@ class Replica {
   FlatTensors params_;        // all that are trained
   FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
+  std::vector<at::Generator> generators_;  // of each micro-shard of the step under way
   FlatOptimizer optimizer_;
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.

@@ -13,6 +13,7 @@ std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
   const auto add = [&](const char* name, const auto& value) {
     lines.push_back(fmt::format("{} {}", name, value));
   };
+  add("seed", options.seed);
   add("optimizer", name_of(kOptimizerNames, optimizer.kind));
   add("momentum", optimizer.momentum);
   add("nesterov", optimizer.nesterov);

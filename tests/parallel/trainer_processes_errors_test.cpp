@@ -115,6 +115,7 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
           own.replica.cuda_graph = CudaGraph::kOff;
         })
             .empty());
+  refused("seed 1", "seed 0", [](auto& own) { own.seed = 1; });
   refused("optimizer adamw", "optimizer sgd",
           [](auto& own) { own.replica.optimizer = {.kind = OptimizerKind::kAdamW}; });
   refused("nesterov true", "nesterov false", [](auto& own) { own.replica.optimizer.nesterov = true; });

@@ -117,7 +117,7 @@ Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
   ModelSpec spec{.name = plan.model,
                  .channels = images.size(1),
                  .classes = plan.data.set.classes,
-                 .seed = plan.seed,
+                 .seed = plan.trainer.seed,
                  .initialization = {},
                  .kernels = plan.kernels};
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
@@ -167,7 +167,6 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
   TrainPlan plan;
   plan.world = world;
   plan.recipe = recipe.name;
-  plan.seed = options.seed;
   plan.keeps_checkpoints = options.checkpoint_every && world.leads();
   plan.trainer = options.trainer;  // as parsed; the rest follows from the recipe and the devices
   set_where(options, plan);
@@ -268,7 +267,7 @@ TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> d
   auto plan = plan_without_data(options, world);
   set_arithmetic(plan.trainer.replica.precision, plan.deterministic);
   plan.data = data ? std::move(*data)
-                   : load_data(options.data, options.seed, {options.limit_train, options.limit_test});
+                   : load_data(options.data, options.trainer.seed, {options.limit_train, options.limit_test});
   set_batches(options, recipe, plan);
   {
     const auto model = set_model(options, recipe, plan);

@@ -31,7 +31,6 @@ struct TrainPlan {
   TrainerOptions trainer;  // its devices are those of this process
   int64_t epochs = 0;
   int64_t batch_size = 0;  // global
-  uint64_t seed = 0;
   bool deterministic = false;
   Kernels kernels = Kernels::kAuto;
   int64_t warmup_epochs = 0;

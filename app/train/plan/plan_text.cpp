@@ -73,7 +73,7 @@ std::string training_text(const TrainPlan& plan) {
   if (plan.trainer.replica.clip_norm > 0) {
     text += fmt::format(", gradient norm at most {}", plan.trainer.replica.clip_norm);
   }
-  return text + fmt::format(", seed {}", plan.seed);
+  return text + fmt::format(", seed {}", plan.trainer.seed);
 }
 
 std::string arithmetic_text(const TrainPlan& plan) {

@@ -69,7 +69,8 @@ CLI::Option* add_epochs(CLI::App& command, const std::string& flag, TrainFlags& 
 
 CLI::Option* add_seed(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(flag, flags.seed, "Seed of the initial weights, the order of the images and synthetic data")
+      .add_option(flag, flags.trainer.seed,
+                  "Seed of the initial weights, the order of the images and synthetic data")
       ->check(non_negative_int());
 }
 
@@ -149,7 +150,7 @@ constexpr Setting kTaskSettings[] = {
      .group = HelpGroup::kTask,
      .add = add_seed,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.seed; },
+     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.seed; },
      .on_resume = OnResume::kRefused},
     {.name = "train-data-hash",  // after what explains a difference better
      .in = kInPlan | kAgreed,

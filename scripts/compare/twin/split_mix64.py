@@ -1,4 +1,4 @@
-"""lockstep's random numbers in Python: data/split_mix64.h and data/batch_order.h. Needs only Python."""
+"""lockstep's random numbers in Python: support/split_mix64.h and data/batch_order.h. Needs only Python."""
 GAMMA = 0x9E3779B97F4A7C15
 MASK = 2**64 - 1
 

@@ -128,7 +128,7 @@ std::vector<NamedTensor> weights_after(const TrainPlan& plan, const std::vector<
   Trainer trainer(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                   plan.trainer);
   for (const auto step : steps) {
-    const auto order = batch_order(plan.seed, (step - 1) / 10, plan.data.set.train.size());
+    const auto order = batch_order(plan.trainer.seed, (step - 1) / 10, plan.data.set.train.size());
     trainer.step(std::span(order).subspan(static_cast<size_t>((step - 1) % 10) * 32, 32));
   }
   return trainer.weights();
