@@ -30,12 +30,16 @@ using Network = std::function<torch::Tensor(const torch::Tensor& X, const Params
 
 // Rows of a batch on one device. Both may have 0 rows.
 struct Inputs {
-  torch::Tensor X;  // (n, ...) floating point; lockstep's models take images (n, 1, 28, 28), in [0, 1]
-  torch::Tensor y;  // (n) int64, class of each row
+  // (n, ...); lockstep's models take images (n, 1, 28, 28), floating point in [0, 1]. Trainer gives floating
+  // point and complex numbers to a model in the type of its precision (bf16: float32, which autocast
+  // converts), and all others, such as token ids and masks, in the type in which the BatchSource has them.
+  torch::Tensor X;
+  // (n) classes of the rows, int64 (see classification_outcome()); an own loss may take others. Not converted.
+  torch::Tensor y;
 };
 
 // A model's results for some rows, on their device. These are sums over the rows, not means, so the sums of a
-// batch's shards add up to the batch's.
+// batch's shards add up to the batch's. All three are set: a model that counts nothing gives zeros.
 struct Outcome {
   torch::Tensor loss;  // () floating point, sum of the rows' losses; call backward() on it
   torch::Tensor top1;  // () int64, number of rows whose class has the largest logit

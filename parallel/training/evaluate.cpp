@@ -44,7 +44,7 @@ struct Blocks {
 // Sums of one block, on the device: (3) double = {loss, top1, top5}.
 torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precision) {
   const AutocastGuard autocast(precision, block.X.device());
-  block.X = block.X.to(dtype_of(precision));
+  block.X = in_precision(block.X, precision);
   return sums_of(model.loss_sum(block));
 }
 

@@ -11,6 +11,15 @@ torch::ScalarType dtype_of(Precision precision) {
   return precision == Precision::kFp64 ? torch::kFloat64 : torch::kFloat32;
 }
 
+torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floating) {
+  if (at::isComplexType(given)) return at::toComplexType(floating);
+  return at::isFloatingType(given) ? floating : given;
+}
+
+torch::Tensor in_precision(const torch::Tensor& X, Precision precision) {
+  return X.to(converted_type(X.scalar_type(), dtype_of(precision)));
+}
+
 void set_arithmetic(Precision precision, bool deterministic) {
   auto& context = at::globalContext();
   const bool tf32 = precision == Precision::kTf32;

@@ -19,8 +19,15 @@ inline constexpr Choice<Precision> kPrecisionNames[] = {{"fp32", Precision::kFp3
                                                         {"bf16", Precision::kBf16},
                                                         {"fp64", Precision::kFp64}};
 
-// The type of parameters, gradients and inputs.
+// The type of parameters, gradients and floating-point inputs.
 torch::ScalarType dtype_of(Precision precision);
+
+// The type that numbers of type `given` get in a model of the floating-point type `floating`: floating-point
+// and complex numbers follow it. Integers, such as token ids and counters, and bools stay as they are.
+torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floating);
+
+// X in the type of this precision; X itself if it has that type.
+torch::Tensor in_precision(const torch::Tensor& X, Precision precision);
 
 // Sets the arithmetic of the whole process. Call it before the first computation. GPUs use TF32 only with
 // kTf32. With `deterministic` a second run gives the same bits: kernels whose result depends on timing throw,

@@ -157,7 +157,7 @@ void Replica::forward_backward(const Inputs& inputs, int64_t batch_rows) {
   {
     const auto in_trace = span("forward");
     const AutocastGuard autocast(options_.precision, endpoint_.device());
-    outcome = model_.loss_sum({.X = inputs.X.to(dtype_of(options_.precision)), .y = inputs.y});
+    outcome = model_.loss_sum({.X = in_precision(inputs.X, options_.precision), .y = inputs.y});
   }
   const auto in_trace = span("backward");
   (outcome.loss / batch_rows).backward();

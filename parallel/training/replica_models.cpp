@@ -7,12 +7,13 @@
 #include <vector>
 
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype) {
   const auto move = [&](torch::Tensor tensor) {
-    tensor.set_data(tensor.to(device, tensor.is_floating_point() ? dtype : tensor.scalar_type()));
+    tensor.set_data(tensor.to(device, converted_type(tensor.scalar_type(), dtype)));
   };
   for (const auto& param : module.parameters()) move(param);
   for (const auto& buffer : module.buffers()) move(buffer);
