@@ -50,6 +50,12 @@ struct TrainSums {
 // distinct device. Not thread-safe. Call leave_cores_to_replicas() (main_thread.h) first. An error in one
 // replica ends the step on all replicas and is thrown once. Afterwards the trainer can only be destroyed.
 //
+// Errors of the model and the data begin with the replica and the step: "rank 1 (cuda:1): in the forward pass
+// of step 3: ...", or with the rows of an evaluation. UsageError for an Outcome that does not have what
+// types.h says; DataError for rows that do not fit the model (classification.h); FailedError for another
+// exception of theirs, which is nested in it (std::rethrow_if_nested). Errors of lockstep that a model
+// throws, out of memory and faults of a GPU are thrown as they are.
+//
 // With options.process_group the replicas of all processes train together. Every process makes the same calls
 // in the same order, except take_times, synchronize and const functions; step gets the same rows everywhere.
 // Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.

@@ -9,8 +9,14 @@
 namespace lockstep {
 
 // Cross-entropy summed over the rows, and the numbers of correct rows. logits: (n, classes) floating point,
-// with at least one class. y: (n) int64, each 0 .. classes - 1. n may be 0. A row counts for top5 when fewer
-// than five logits are larger than its class's. The loss is differentiable; the counts are not.
+// with at least one class. y: (n), each 0 .. classes - 1; int64, or another integer type, which is converted.
+// n may be 0. A row counts for top5 when fewer than five logits are larger than its class's. The loss is
+// differentiable; the counts are not.
+//
+// Throws DataError for labels that are no integers, that do not fit the logits in shape, and, on a CPU, that
+// are not among the classes. That includes -100, torch's ignore_index: a row without a class would still
+// count in the mean loss. On a GPU labels are not looked at, since the host would have to wait for it: torch
+// ends the process's work there by a device-side assertion.
 Outcome classification_outcome(const torch::Tensor& logits, const torch::Tensor& y);
 
 // {loss, top1, top5} as one tensor (3) float64 on the same device, detached from the graph.

@@ -9,8 +9,10 @@
 #include <map>
 #include <mutex>
 #include <numeric>
+#include <string>
 
 #include <lockstep/parallel/replica_random.h>
+#include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/row_numbers.h>
@@ -41,11 +43,16 @@ struct Blocks {
   }
 };
 
-// Sums of one block, on the device: (3) double = {loss, top1, top5}.
-torch::Tensor evaluate_block(const Model& model, Inputs block, Precision precision) {
-  const AutocastGuard autocast(precision, block.X.device());
-  block.X = in_precision(block.X, precision);
-  return sums_of(model.loss_sum(block));
+// Sums of the rows with these numbers, on the device: (3) double = {loss, top1, top5}. `into` is for them.
+torch::Tensor evaluate_block(const Model& model, const BatchSource& source, const torch::Tensor& rows,
+                             Precision precision, Inputs& into, const std::string& place) try {
+  source.gather(rows, into);
+  const AutocastGuard autocast(precision, rows.device());
+  const auto outcome = model.loss_sum({.X = in_precision(into.X, precision), .y = into.y});
+  require_usable(outcome, rows.device(), /*trains=*/false, [&] { return place; });
+  return sums_of(outcome);
+} catch (const std::exception&) {
+  rethrow_at(place);
 }
 
 // Calls `progress` from the replicas' threads, and keeps its exception.
@@ -103,8 +110,9 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     std::iota(numbers.begin(), numbers.end(), b * kEvaluationBlock);
     upload_rows(numbers, blocks.rows, device, on_device);
     const ReplicaRandom random(kEvaluationSeed, b, 0);
-    source.gather(on_device, inputs);
-    sums[b / blocks.world].copy_(evaluate_block(model, inputs, precision));
+    const auto place = fmt::format("rank {} ({}): in the evaluation of rows {} to {}", endpoint.rank(),
+                                   device.str(), numbers.front(), numbers.back());
+    sums[b / blocks.world].copy_(evaluate_block(model, source, on_device, precision, inputs, place));
     done += blocks.size(b);
     report.add(blocks.size(b));
   }

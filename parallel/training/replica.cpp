@@ -1,10 +1,12 @@
 #include <lockstep/parallel/training/replica.h>
 
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <limits>
 
 #include <lockstep/parallel/timing/trace.h>
+#include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/cuda/stream.h>
@@ -75,13 +77,26 @@ StepTimestamps Replica::step(const ReplicaStep& step) {
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
   prepare(step, shape);
-  const auto replayed = captured_.replay(shape);
-  auto times = replayed ? *replayed : step_eagerly(shape);
+  auto times = compute(shape);
   times.start = start;
   bound_queue();
   ++next_number_;
   for (const auto rows : step.micro_batches) rows_trained_ += static_cast<int64_t>(rows.size());
   return times;
+}
+
+StepTimestamps Replica::compute(StepShape& shape) try {
+  const auto replayed = captured_.replay(shape);
+  return replayed ? *replayed : step_eagerly(shape);
+} catch (const std::exception&) {
+  rethrow_at(place());
+}
+
+// For errors, in which steps count from 1.
+std::string Replica::place() const {
+  const auto* pass = phase_.ends_with("ward") ? " pass" : "";  // the forward pass
+  return fmt::format("rank {} ({}): in the {}{} of step {}", endpoint_.rank(), endpoint_.device().str(),
+                     phase_, pass, next_number_ + 1);
 }
 
 // Waits for an earlier step on the GPU. Otherwise the host would queue every step it has, and report late.
@@ -158,6 +173,7 @@ void Replica::forward_backward(const Inputs& inputs, int64_t batch_rows) {
     const auto in_trace = span("forward");
     const AutocastGuard autocast(options_.precision, endpoint_.device());
     outcome = model_.loss_sum({.X = in_precision(inputs.X, options_.precision), .y = inputs.y});
+    require_usable(outcome, endpoint_.device(), /*trains=*/true, [this] { return place(); });
   }
   const auto in_trace = span("backward");
   (outcome.loss / batch_rows).backward();
@@ -208,6 +224,7 @@ void Replica::wait_for_device() const {
 }
 
 PhaseSpan Replica::span(const char* phase) {
+  phase_ = phase;
   return {options_.trace, phase, endpoint_.rank(), Trace::Track::kCompute, clock_};
 }
 

@@ -10,6 +10,8 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/parallel/batch_norm_sync.h>
@@ -49,7 +51,8 @@ class Replica {
   Replica& operator=(const Replica&) = delete;
 
   // A collective: one step of training. On a GPU it queues the work and returns while fewer than in_flight
-  // steps are unfinished. It replays captured steps (see CapturedSteps::replay for the error).
+  // steps are unfinished. It replays captured steps (see CapturedSteps::replay for the error). Throws faults
+  // of the model and the data as model_errors.h says.
   StepTimestamps step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
@@ -74,8 +77,10 @@ class Replica {
   CaptureOptions capture_options(bool exchanges_statistics) const;
   StepParts captured_parts();
   PhaseSpan span(const char* phase);
+  std::string place() const;
 
   void prepare(const ReplicaStep& step, StepShape& shape);
+  StepTimestamps compute(StepShape& shape);
   StepTimestamps step_eagerly(StepShape& shape);
   void gather(StepShape& shape);
   void forward_backward(const StepShape& shape);
@@ -105,7 +110,8 @@ class Replica {
   torch::Tensor number_;     // () double on the device: number of the step under way
   int64_t next_number_ = 0;  // what number_ will hold when the queued work is done
   int64_t rows_trained_ = 0;
-  std::optional<DeviceClock> clock_;  // on a GPU with a trace
+  std::string_view phase_ = "gather";  // of the step under way
+  std::optional<DeviceClock> clock_;   // on a GPU with a trace
   CapturedSteps captured_;
   std::deque<c10::Event> queued_;  // on a GPU: the ends of the steps that may still be under way there
 };

@@ -270,7 +270,7 @@ TEST_CASE("a process whose replica fails throws its error, and ends the step of 
       Trainer trainer(factory, rows, rows, own);
       trainer.step(first_rows(16));
       trainer.step(first_rows(16));
-    } catch (const Mishap& mishap) {
+    } catch (const FailedError& mishap) {
       error = mishap.what();
     } catch (const PeerError&) {
       error = "a peer";
@@ -278,5 +278,5 @@ TEST_CASE("a process whose replica fails throws its error, and ends the step of 
     return error;
   });
   CHECK(errors[0] == "a peer");
-  CHECK(errors[1] == "in the second step");
+  CHECK(errors[1] == "rank 2 (cpu): in the forward pass of step 2: in the second step");
 }

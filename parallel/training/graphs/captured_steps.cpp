@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/torch_words.h>
 
 namespace lockstep {
 namespace {
@@ -12,11 +13,6 @@ namespace {
 // Eager steps before the first capture: libraries set themselves up and choose their kernels, the optimizer
 // makes its buffers, torch's allocator finds its sizes.
 constexpr int kEagerSteps = 3;
-
-const char* words_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error ? torch_error->what_without_backtrace() : error.what();
-}
 
 }  // namespace
 

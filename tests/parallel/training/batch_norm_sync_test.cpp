@@ -4,6 +4,7 @@
 #include <torch/nn/modules/container/sequential.h>
 #include <torch/nn/modules/linear.h>
 
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
 
 #include <cmath>
@@ -112,8 +113,10 @@ TEST_CASE("an error between two batch norms, or in backward, ends the other repl
   const auto rows = source(std::make_shared<RowSource>(32));
   Trainer trainer(model_factory<NormsImpl>(thrower), rows, rows, options_of(3));
   trainer.step(first_rows(6));
-  CHECK_THROWS_WITH(trainer.step(first_rows(7)), "in a replica");
-  CHECK_THROWS_WITH(trainer.step(first_rows(6)), "in a replica");
+  const std::string expected =
+      fmt::format("rank 0 (cpu): in the {} pass of step 2: in a replica", backward ? "backward" : "forward");
+  CHECK_THROWS_WITH(trainer.step(first_rows(7)), expected);
+  CHECK_THROWS_WITH(trainer.step(first_rows(6)), expected);
 }
 
 TEST_CASE("an error in one process ends the other's wait for statistics") {
@@ -130,7 +133,7 @@ TEST_CASE("an error in one process ends the other's wait for statistics") {
     }
     return "no error";
   });
-  CHECK(errors[0] == "in a replica");
+  CHECK(errors[0] == "rank 0 (cpu): in the forward pass of step 1: in a replica");
   CHECK_THAT(errors[1], ContainsSubstring("process 0 left"));
 }
 

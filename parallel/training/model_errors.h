@@ -1,0 +1,25 @@
+// Faults of a user's own model and data, as errors of lockstep that say on which replica and when.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <string>
+
+#include <lockstep/support/types.h>
+
+namespace lockstep {
+
+// Call it in a handler: throws the exception that is handled, with its place, such as "rank 1 (cuda:0): in
+// the forward pass of step 3". A DataError gets the place before its text. Another error of lockstep stays as
+// it is, and so do those that the program or the system explains: out of memory, no more threads, a fault of
+// a GPU. All others are thrown as FailedError, with the exception itself nested (std::rethrow_if_nested).
+[[noreturn]] void rethrow_at(const std::string& place);
+
+// Throws UsageError, with its place, for an outcome that does not have what types.h says: numbers on this
+// device and, if the model trains, a loss that requires a gradient. Looks at no values: a GPU is not waited
+// for.
+void require_usable(const Outcome& outcome, torch::Device device, bool trains,
+                    const std::function<std::string()>& place);
+
+}  // namespace lockstep

@@ -1,0 +1,321 @@
+// Faults of the model and the data of a trainer's user: each is an error of lockstep with its place.
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/linear.h>
+
+#include <fmt/format.h>
+#include <lockstep/tests/catch.h>
+
+#include <atomic>
+#include <exception>
+#include <functional>
+#include <new>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include <lockstep/parallel/trainer.h>
+#include <lockstep/support/classification.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/training/layouts.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/mishap.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+struct Found {
+  ExitCode code = ExitCode::kDone;  // kDone: no error of lockstep
+  std::string what, hint;
+  std::exception_ptr thrown;
+};
+
+Found error_of(const std::function<void()>& action) {
+  Found found;
+  try {
+    action();
+  } catch (const Error& error) {
+    found = {error.exit_code(), error.what(), error.hint(), std::current_exception()};
+  } catch (...) {
+    found.thrown = std::current_exception();
+  }
+  return found;
+}
+
+template <class E>
+bool holds(const Found& found) {  // E, or an error with E nested
+  try {
+    if (found.thrown) std::rethrow_exception(found.thrown);
+  } catch (const E&) {
+    return true;
+  } catch (const std::exception& error) {
+    try {
+      std::rethrow_if_nested(error);
+    } catch (const E&) {
+      return true;
+    } catch (...) {
+    }
+  }
+  return false;
+}
+
+using Loss = std::function<Outcome(const Inputs&)>;
+using Change = std::function<Outcome(const Inputs&, const Loss& loss)>;
+
+// A model whose outcomes are changed; evaluation: only those of evaluations, else only those of training.
+ModelFactory changed(bool evaluation, const Change& change) {
+  return [=] {
+    auto model = two_layers()();
+    model.loss_sum = [=, loss = model.loss_sum, module = model.module](const Inputs& rows) {
+      return module->is_training() == evaluation ? loss(rows) : change(rows, loss);
+    };
+    return model;
+  };
+}
+
+enum class Call { kStep, kEvaluate };
+
+// Two replicas, of which rank 1 alone has row 9 of ten in the step, and rank 0 all rows in an evaluation.
+Found error_of(Call call, const ModelFactory& model, const Layout& layout = {2}) {
+  const auto rows = rows_on_device(10);
+  const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
+    Trainer trainer(model, rows, rows, own);
+    return error_of([&] { call == Call::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); });
+  });
+  for (const auto& own : found) {  // of two processes, that of the replica that failed
+    if (own.code != ExitCode::kPeer) return own;
+  }
+  return found.front();
+}
+
+bool has_row_9(const Inputs& rows) { return rows.y[-1].item<int64_t>() == 7; }  // RowSource's label of row 9
+
+}  // namespace
+
+TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and what it should be") {
+  struct Case {
+    const char* what;
+    std::function<void(Outcome&)> change;
+    bool in_evaluation = true;
+  };
+  const Case cases[] = {{"the outcome has no loss", [](auto& outcome) { outcome.loss = {}; }},
+                        {"the outcome's loss has the shape [2, 1] instead of []",
+                         [](auto& outcome) {
+                           outcome.loss = outcome.loss.expand({2, 1});
+                         }},
+                        {"the outcome's loss is Long instead of floating point",
+                         [](auto& outcome) { outcome.loss = outcome.top1; }},
+                        {"the outcome's loss is on meta, the rows on cpu",
+                         [](auto& outcome) { outcome.loss = outcome.loss.to(torch::kMeta); }},
+                        {"the outcome's loss requires no gradient",
+                         [](auto& outcome) { outcome.loss = outcome.loss.detach(); }, false},
+                        {"the outcome has no top1", [](auto& outcome) { outcome.top1 = {}; }},
+                        {"the outcome has no top5", [](auto& outcome) { outcome.top5 = {}; }},
+                        {"the outcome's top1 has the shape [1] instead of []",
+                         [](auto& outcome) { outcome.top1 = outcome.top1.view({1}); }},
+                        {"the outcome's top5 is on meta, the rows on cpu",
+                         [](auto& outcome) { outcome.top5 = outcome.top5.to(torch::kMeta); }}};
+  for (const auto& [what, change, in_evaluation] : cases) {
+    const Change of_row_9 = [&change](const Inputs& rows, const Loss& loss) {
+      auto outcome = loss(rows);
+      if (has_row_9(rows)) change(outcome);
+      return outcome;
+    };
+    for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+      INFO(text_of(layout) << ", " << what);
+      const auto step = error_of(Call::kStep, changed(false, of_row_9), layout);
+      CHECK(step.code == ExitCode::kUsage);
+      CHECK(step.what == fmt::format("rank 1 (cpu): in the forward pass of step 1: {}", what));
+      CHECK_FALSE(step.hint.empty());
+      const auto test = error_of(Call::kEvaluate, changed(true, of_row_9), layout);
+      CHECK(test.code == (in_evaluation ? ExitCode::kUsage : ExitCode::kDone));
+      if (!in_evaluation) continue;
+      CHECK(test.what == fmt::format("rank 0 (cpu): in the evaluation of rows 0 to 9: {}", what));
+    }
+  }
+}
+
+TEST_CASE("counts of any type are taken, and a model that counts nothing gives zeros") {
+  const Change without = [](const Inputs& rows, const Loss& loss) {
+    auto outcome = loss(rows);
+    outcome.top1 = outcome.top5 = torch::zeros({}, torch::kFloat32);
+    return outcome;
+  };
+  for (const bool evaluation : {false, true}) {
+    CHECK_FALSE(error_of(evaluation ? Call::kEvaluate : Call::kStep, changed(evaluation, without)).thrown);
+  }
+}
+
+TEST_CASE("what a model throws is a FailedError with replica and step, without a backtrace, and is nested") {
+  struct ThrowsInBackward : torch::autograd::Function<ThrowsInBackward> {
+    static torch::Tensor forward(torch::autograd::AutogradContext*, const torch::Tensor& x) { return x * 1; }
+    static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                   torch::autograd::variable_list) {
+      throw Mishap("my layer");
+    }
+  };
+  const auto throws_of_row_9 = [](const std::function<Outcome(const Inputs&, const Loss&)>& thrower) {
+    return [thrower](const Inputs& rows, const Loss& loss) {
+      return has_row_9(rows) ? thrower(rows, loss) : loss(rows);
+    };
+  };
+  const auto own = throws_of_row_9([](const Inputs&, const Loss&) -> Outcome { throw Mishap("my layer."); });
+  const auto by_torch = throws_of_row_9([](const Inputs& rows, const Loss&) {
+    return classification_outcome(rows.X.flatten(1).mm(torch::zeros({3, 10})), rows.y);
+  });
+  const auto backward = throws_of_row_9([](const Inputs& rows, const Loss& loss) {
+    auto outcome = loss(rows);
+    outcome.loss = ThrowsInBackward::apply(outcome.loss);
+    return outcome;
+  });
+  const struct {
+    Call call;
+    const Change& change;
+    const char* what;
+    bool torchs;
+  } cases[] = {
+      {Call::kStep, own, "rank 1 (cpu): in the forward pass of step 1: my layer", false},
+      {Call::kStep, backward, "rank 1 (cpu): in the backward pass of step 1: my layer", false},
+      {Call::kStep, by_torch,
+       "rank 1 (cpu): in the forward pass of step 1: mat1 and mat2 shapes cannot be multiplied (5x784 and "
+       "3x10)",
+       true},
+      {Call::kEvaluate, own, "rank 0 (cpu): in the evaluation of rows 0 to 9: my layer", false},
+      {Call::kEvaluate, by_torch,
+       "rank 0 (cpu): in the evaluation of rows 0 to 9: mat1 and mat2 shapes cannot be multiplied (10x784 "
+       "and "
+       "3x10)",
+       true},
+  };
+  for (const auto& [call, change, what, torchs] : cases) {
+    for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+      INFO(text_of(layout) << ", " << what);
+      const auto found = error_of(call, changed(call == Call::kEvaluate, change), layout);
+      CHECK(found.code == ExitCode::kFailed);
+      CHECK(found.what == what);
+      CHECK(holds<FailedError>(found));
+      CHECK((torchs ? holds<c10::Error>(found) : holds<Mishap>(found)));
+    }
+  }
+}
+
+TEST_CASE("what a source of rows throws is a FailedError with replica and step") {
+  struct Broken : BatchSource {
+    int64_t size() const override { return 4; }
+    void gather(const torch::Tensor&, Inputs&) const override { throw Mishap("the disk"); }
+  };
+  const SourceFactory broken = [](torch::Device) { return std::make_shared<Broken>(); };
+  TrainerOptions options;
+  options.devices = {torch::kCPU};
+  Trainer trainer(two_layers(), broken, rows_on_device(4), options);
+  CHECK(error_of([&] { trainer.step(first_rows(4)); }).what ==
+        "rank 0 (cpu): in the gather of step 1: the disk");
+  Trainer tester(two_layers(), rows_on_device(4), broken, options);
+  CHECK(error_of([&] { tester.evaluate(); }).what ==
+        "rank 0 (cpu): in the evaluation of rows 0 to 3: the disk");
+}
+
+TEST_CASE("the text of an error names the step, counted from 1 over the trainer's life") {
+  auto calls = std::make_shared<std::atomic<int>>(0);
+  const Change third = [=](const Inputs& rows, const Loss& loss) {
+    if (++*calls == 3) throw Mishap("enough");
+    return loss(rows);
+  };
+  TrainerOptions options;
+  options.devices = {torch::kCPU};
+  Trainer trainer(changed(false, third), rows_on_device(10), rows_on_device(10), options);
+  trainer.step(first_rows(4));
+  trainer.leave_out_step();
+  trainer.step(first_rows(4));
+  CHECK(error_of([&] { trainer.step(first_rows(4)); }).what ==
+        "rank 0 (cpu): in the forward pass of step 4: enough");
+}
+
+TEST_CASE("errors of lockstep, of memory and of the system's threads that a model throws stay as they are") {
+  struct OwnError : DataError {
+    using DataError::DataError;
+  };
+  const auto thrown = [](const std::function<void()>& action) {
+    const Change throws = [action](const Inputs& rows, const Loss& loss) {
+      action();
+      return loss(rows);
+    };
+    return error_of(Call::kStep, changed(false, throws));
+  };
+  const auto own = thrown([] { throw OwnError("mine", "mend it"); });
+  CHECK(own.what == "mine");
+  CHECK(holds<OwnError>(own));
+  CHECK(thrown([] { throw OutputError("full"); }).what == "full");
+  CHECK(thrown([] { throw std::bad_alloc(); }).code == ExitCode::kDone);
+  CHECK(holds<std::bad_alloc>(thrown([] { throw std::bad_alloc(); })));
+  CHECK(holds<c10::OutOfMemoryError>(thrown([] {
+    throw c10::OutOfMemoryError({__func__, __FILE__, __LINE__}, "CUDA out of memory");
+  })));
+  const auto too_large = thrown([] { torch::empty({int64_t{1} << 58}, torch::kUInt8); });
+  CHECK(too_large.code == ExitCode::kDone);
+  CHECK(holds<c10::Error>(too_large));
+  const auto no_thread = std::make_error_code(std::errc::resource_unavailable_try_again);
+  CHECK(thrown([=] { throw std::system_error(no_thread); }).code == ExitCode::kDone);
+  const auto other = thrown([] { throw std::system_error(std::make_error_code(std::errc::no_such_device)); });
+  CHECK(other.code == ExitCode::kFailed);
+  const auto data = thrown([] { throw DataError("damaged", "repair it"); });
+  CHECK(data.what == "rank 0 (cpu): in the forward pass of step 1: damaged");
+  CHECK(data.hint == "repair it");
+}
+
+TEST_CASE("a label that is no class is told with its replica, in training and evaluation") {
+  auto rows = RowSource(10).all();
+  rows.y = rows.y.clone();
+  rows.y[9] = GENERATE(-100, 10);
+  const auto label = rows.y[9].item<int64_t>();
+  const SourceFactory wrong = [rows](torch::Device device) {
+    return std::make_shared<RowsOnDevice>(rows, device);
+  };
+  for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
+    const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
+      std::vector<Found> errors;
+      for (const auto call : {Call::kStep, Call::kEvaluate}) {
+        Trainer trainer(two_layers(), wrong, wrong, own);
+        errors.push_back(
+            error_of([&] { call == Call::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); }));
+      }
+      return errors;
+    });
+    const auto& step = found.back().front();  // rank 1's
+    CHECK(step.code == ExitCode::kData);
+    CHECK(step.what ==
+          fmt::format(
+              "rank 1 (cpu): in the forward pass of step 1: row 4 of 5 has label {}, but the logits have "
+              "10 classes",
+              label));
+    CHECK_FALSE(step.hint.empty());
+    const auto& test = found.front().back();  // rank 0's
+    CHECK(test.code == ExitCode::kData);
+    CHECK(test.what ==
+          fmt::format(
+              "rank 0 (cpu): in the evaluation of rows 0 to 9: row 9 of 10 has label {}, but the logits "
+              "have 10 classes",
+              label));
+  }
+}
+
+TEST_CASE("a batch norm with one row on a replica is told with its replica, and the hint says what to do") {
+  struct Normed : torch::nn::Module {
+    torch::Tensor forward(const torch::Tensor& X) { return outer(norm(X.flatten(1))); }
+    torch::nn::BatchNorm1d norm = register_module("norm", torch::nn::BatchNorm1d(784));
+    torch::nn::Linear outer = register_module("outer", torch::nn::Linear(784, 10));
+  };
+  TrainerOptions options;
+  options.devices = {torch::kCPU, torch::kCPU};
+  Trainer trainer(model_factory<Normed>(), rows_on_device(10), rows_on_device(10), options);
+  trainer.step(first_rows(4));
+  const auto found = error_of([&] { trainer.step(first_rows(3)); });  // two rows and one
+  CHECK(found.code == ExitCode::kFailed);
+  CHECK_THAT(found.what, Catch::Matchers::StartsWith(
+                             "rank 1 (cpu): in the forward pass of step 2: Expected more than 1 value "
+                             "per channel when training, got input size"));
+  CHECK_THAT(found.what, !ContainsSubstring("Exception raised from"));
+  CHECK_THAT(found.hint, ContainsSubstring("two rows"));
+}
