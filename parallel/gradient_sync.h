@@ -9,6 +9,9 @@
 //     sync.wait();                     // every .grad is now the sum over all replicas
 //     optimizer.step();
 //   }
+//
+// Gradients are summed, not averaged. Is your loss a mean over the replica's rows? Multiply it by those rows
+// divided by the rows of all replicas.
 #pragma once
 
 #include <torch/types.h>
