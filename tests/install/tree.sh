@@ -7,7 +7,7 @@ source "$(dirname "$0")/installed.sh"
 needs_a_whole_build() {
   local missing
   for missing in lockstep lib/liblockstep; do
-    sed "s|$BUILD/$missing|$BUILD/not-built-$(basename "$missing")|g" "$BUILD/cmake_install.cmake" >"$work/install.cmake"
+    sed "s|$BUILD/$missing|$BUILD/no-$(basename "$missing")|g" "$BUILD/cmake_install.cmake" >"$work/install.cmake"
     ! cmake "-DCMAKE_INSTALL_PREFIX=$work/nothing" -P "$work/install.cmake" >"$work/said" 2>&1 ||
       fail "it was installed without $missing"
     grep -qF "cmake --build $BUILD --target lockstep_cli lockstep_shared" "$work/said" || fail "$(cat "$work/said")"

@@ -42,6 +42,8 @@ constexpr OtherWords kOtherWords[] = {
     {"--local-rank", "--rank, --world-size and --master place a process; launchers set all three"},
     {"--nproc --nprocs --nproc-per-node --num-processes --ddp --distributed",
      "--devices cpux2 or cuda:0,cuda:1 starts two replicas; 'lockstep launch' starts several processes"},
+    {"--nproc --nprocs --nproc-per-node --num-processes --np", "--processes N, or -n N, is how many to start",
+     "launch"},
     {"--early-stop --early-stopping --patience",
      "no run stops early: the folder of --output keeps the best checkpoint, and --epochs ends the run",
      kTrain},

@@ -2,11 +2,10 @@
 #include <CLI/CLI.hpp>
 
 #include <lockstep/tests/catch.h>
-#include <map>
 #include <regex>
 #include <set>
-#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/app/cli/cli.h>
@@ -73,29 +72,30 @@ std::string refusal(const Words& words) {
 
 TEST_CASE("hints for other trainers' words name flags and commands that exist") {
   const auto program = build_cli();
-  const auto* train = subcommand_named(*program, "train");
-  std::set<std::string> seen;
+  std::set<std::pair<std::string, std::string>> seen;
   for (const auto& [words, hint, only] : other_words()) {
     INFO(words << ": " << hint);
-    CHECK((only.empty() || subcommand_named(*program, std::string(only))));
+    const std::string typed(only.empty() ? "train" : only);
+    const auto* command = subcommand_named(*program, typed);
+    REQUIRE(command);
     for (const auto& flag : flags_named_in(hint)) {
       INFO(flag);
-      CHECK(train->get_option_no_throw(flag));
+      CHECK(command->get_option_no_throw(flag));
     }
-    check_values(*train, std::string(hint));
+    check_values(*command, std::string(hint));
     for (auto& names : commands_in(std::string(hint))) {
       const auto flag = names.back().starts_with("--") ? names.back() : "";
       if (!flag.empty()) names.pop_back();
-      const auto* command = command_of(*program, names);
-      REQUIRE(command);
-      CHECK((flag.empty() || command->get_option_no_throw(flag)));
+      const auto* other = command_of(*program, names);
+      REQUIRE(other);
+      CHECK((flag.empty() || other->get_option_no_throw(flag)));
     }
     for (const auto& word : words_of(std::string(words))) {
       INFO(word);
-      CHECK(seen.insert(word).second);
-      CHECK_FALSE(train->get_option_no_throw(word));
+      CHECK(seen.emplace(only, word).second);
+      CHECK_FALSE(command->get_option_no_throw(word));
       CHECK_FALSE(subcommand_named(*program, word));
-      const auto refused = word.starts_with("--") ? refusal({"train", word, "1"}) : refusal({word});
+      const auto refused = word.starts_with("--") ? refusal({typed, word, "1"}) : refusal({word});
       CHECK_THAT(refused, ContainsSubstring(" | " + std::string(hint) + "; see 'lockstep "));
     }
   }
