@@ -85,6 +85,42 @@ TEST_CASE("dtypes and strides are the module's own") {
   }
 }
 
+TEST_CASE("tied weights are loaded from one of their names, or from all if they agree") {
+  // What Python's safetensors keeps of a tied module: one name; its state_dict: all names.
+  const auto tied = [] {
+    torch::nn::Module net;
+    const auto layer = net.register_module("enc", std::make_shared<torch::nn::Module>());
+    net.register_module("dec", layer);
+    layer->register_parameter("weight", torch::zeros({2, 3}));
+    layer->register_buffer("mean", torch::zeros({3}));
+    net.register_parameter("bias", torch::zeros({4}));
+    return net;
+  };
+  const auto weight = torch::arange(6, torch::kFloat32).view({2, 3});
+  const auto mean = torch::full({3}, 7.F), bias = torch::full({4}, 9.F);
+  const std::vector<NamedTensor> first = {{"enc.weight", weight}, {"enc.mean", mean}, {"bias", bias}};
+  const std::vector<NamedTensor> other = {{"bias", bias}, {"dec.mean", mean}, {"dec.weight", weight}};
+  auto all = first;
+  all.insert(all.end(), {{"dec.mean", mean.clone()}, {"dec.weight", weight.clone()}});
+  for (const auto& weights : {first, other, all}) {
+    auto net = tied();
+    load_weights_into(net, weights);
+    CHECK(net.named_parameters()["dec.weight"].equal(weight));
+    CHECK(net.named_buffers()["enc.mean"].equal(mean));
+    CHECK(net.named_parameters()["bias"].equal(bias));
+  }
+  auto net = tied();
+  all.back().tensor[1][2] = 8;
+  CHECK_THROWS_WITH(load_weights_into(net, all),
+                    ContainsSubstring("enc.weight and dec.weight are one tensor"));
+  auto twice = first;
+  twice.push_back(first.front());
+  CHECK_THROWS_WITH(load_weights_into(net, twice), ContainsSubstring("two tensors named enc.weight"));
+  const std::vector<NamedTensor> none = {{"enc.mean", mean}, {"bias", bias}};
+  CHECK_THROWS_AS(load_weights_into(net, none), WeightsError);
+  for (const auto& param : net.parameters()) CHECK(param.eq(0).all().item<bool>());
+}
+
 TEST_CASE("other names or shapes are refused, and nothing is changed") {
   auto to = LeNet(0);
   const auto before = tensors_of(*to);
