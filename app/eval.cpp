@@ -122,7 +122,7 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
-                   "Folder with Fashion-MNIST's four files, or 'synthetic' (default: as train)")
+                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: as train)")
       ->type_name("DIR");
   eval->add_option("--seed", options->seed, "Seed of synthetic data")->check(non_negative_int());
   add_limit_test_flag(*eval, options->limit_test);

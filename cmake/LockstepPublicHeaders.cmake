@@ -6,6 +6,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   data/checkpoint.h
   data/dataset.h
   data/fashion_mnist.h
+  data/idx_folder.h
   data/rank_sampler.h
   data/safetensors.h
   data/synthetic.h

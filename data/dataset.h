@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// For Fashion-MNIST and synthetic images.
+// Of data sets of the MNIST family, and of synthetic images.
 inline constexpr int kImageSide = 28;  // pixels, rows and columns
 inline constexpr int kImageClasses = 10;
 
@@ -24,7 +24,7 @@ struct ImageSet {
 };
 
 struct Dataset {
-  std::string name;  // "Fashion-MNIST" or "synthetic"
+  std::string name;  // "Fashion-MNIST", "synthetic", or that of the folder
   ImageSet train;
   ImageSet test;
   int64_t classes = 10;
@@ -33,6 +33,9 @@ struct Dataset {
 // Returns the first `rows` rows of a set, sharing its memory. Throws UsageError unless 1 <= rows <=
 // set.size().
 ImageSet first_rows(const ImageSet& set, int64_t rows);
+
+// Returns hashes of the images and labels. Other bytes have other hashes.
+std::string hash_of(const ImageSet& set);
 
 // Returns a source of batches on `device`. The whole set is copied there once as uint8; on the host it is
 // shared. A batch is an index-select and a division by 255, as float.

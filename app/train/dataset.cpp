@@ -3,14 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstddef>
 
 #include <lockstep/data/data_folder.h>
-#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/idx_folder.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/xxhash64.h>
 
 namespace lockstep {
 namespace {
@@ -29,10 +27,10 @@ void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const 
   set = first_rows(set, *limit);
 }
 
-// load_fashion_mnist(), with the flags in its hints.
+// load_idx_folder(), with the flags in its hints.
 Dataset load_folder(const std::string& folder) {
   try {
-    return load_fashion_mnist(folder);
+    return load_idx_folder(folder);
   } catch (const DataError& error) {
     throw DataError(error.what(),
                     error.hint() + "; --data DIR names a folder, --data synthetic needs no files");
@@ -51,15 +49,6 @@ LoadedData load_set(const std::string& folder, uint64_t seed, const DataLimits& 
   limit(loaded.set.train, limits.train, "train", "training", folder);
   limit(loaded.set.test, limits.test, "test", "test", folder);
   return loaded;
-}
-
-// tensor: contiguous, on the host
-uint64_t hash_of(const torch::Tensor& tensor) {
-  return xxhash64({static_cast<const std::byte*>(tensor.const_data_ptr()), tensor.nbytes()});
-}
-
-std::string hash_of(const ImageSet& set) {
-  return fmt::format("{:016x}{:016x}", hash_of(set.images), hash_of(set.labels));
 }
 
 }  // namespace

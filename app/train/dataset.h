@@ -13,8 +13,7 @@ struct LoadedData {
   Dataset set;
   std::string origin;         // the folder, or how it was made
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
-  // Hashes of the images and labels in `set`. Other bytes have other hashes; the number of rows is compared
-  // besides.
+  // hash_of() the images and labels in `set`. The number of rows is compared besides.
   std::string train_hash = {}, test_hash = {};
 
   bool test_limited() const { return set.test.size() < all_test_rows; }

@@ -88,6 +88,7 @@ class GzipBytes : public ByteSource {
 
  private:
   static constexpr size_t kBufferBytes = 256 * 1024;
+  static constexpr Bytef kFirstByte = 0x1f;       // of a member
   static constexpr size_t kMostAtOnce = 1 << 30;  // zlib counts in 32 bits
 
   size_t inflate_some(std::span<std::byte> into) {
@@ -99,10 +100,11 @@ class GzipBytes : public ByteSource {
     if (result == Z_MEM_ERROR) throw std::bad_alloc();
     if (result != Z_OK && result != Z_STREAM_END) {
       file_.fail(fmt::format("is damaged: its gzip data breaks off after {} bytes unpacked (zlib: {})",
-                             zlib_.total_out, zlib_.msg ? zlib_.msg : zError(result)));
+                             unpacked_ + zlib_.total_out, zlib_.msg ? zlib_.msg : zError(result)));
     }
-    if (result == Z_STREAM_END) end();
-    return room - zlib_.avail_out;
+    const size_t count = room - zlib_.avail_out;
+    if (result == Z_STREAM_END) end_member();
+    return count;
   }
 
   void refill() {
@@ -113,15 +115,23 @@ class GzipBytes : public ByteSource {
     }
   }
 
-  void end() {
-    ended_ = true;
-    const uint64_t left = file_.size() - zlib_.total_in;
-    if (left != 0) file_.fail(fmt::format("has {} bytes after its gzip data, 0 were expected", left));
+  void end_member() {
+    taken_ += zlib_.total_in;
+    unpacked_ += zlib_.total_out;
+    const uint64_t left = file_.size() - taken_;
+    ended_ = left == 0;
+    if (ended_) return;
+    if (zlib_.avail_in == 0) refill();
+    if (*zlib_.next_in != kFirstByte) {
+      file_.fail(fmt::format("has {} bytes after its gzip data, 0 were expected", left));
+    }
+    inflateReset(&zlib_);  // the next member, whose header it checks
   }
 
   File file_;
   std::vector<std::byte> packed_;
   z_stream zlib_ = {};
+  uint64_t taken_ = 0, unpacked_ = 0;  // bytes of the members before this one
   bool ended_ = false;
 };
 

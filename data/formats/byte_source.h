@@ -15,8 +15,8 @@ class ByteSource {
   virtual ~ByteSource() = default;
 
   // Fills `into`. Returns a smaller count than asked for at the end of the data. Throws DataError for damaged
-  // data; the end of gzipped data is returned only if its checksum and length are right and nothing follows
-  // it.
+  // data; the end of gzipped data is returned only if its checksums and lengths are right and nothing follows
+  // it. Several members, one behind the other, are one text, as for gzip.
   virtual size_t read(std::span<std::byte> into) = 0;
 
   // The most bytes that can come, known before reading.

@@ -1,6 +1,7 @@
 #include <lockstep/data/formats/idx.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <cassert>
@@ -10,8 +11,8 @@
 
 namespace lockstep {
 
-IdxReader::IdxReader(const std::filesystem::path& path, const IdxShape& shape, std::string hint)
-    : path_(path.string()), hint_(std::move(hint)), source_(open_bytes(path, hint_)) {
+IdxReader::IdxReader(const std::filesystem::path& path, const IdxShape& shape, IdxHints hints)
+    : path_(path.string()), hints_(std::move(hints)), source_(open_bytes(path, hints_.damaged)) {
   read_header(shape);
 }
 
@@ -37,11 +38,12 @@ void IdxReader::read_header(const IdxShape& shape) {
                      byte(1)));
   }
   if (byte(2) != 0x08) {
-    fail(fmt::format("holds values of IDX type 0x{:02x}, 0x08 (unsigned bytes) was expected", byte(2)));
+    refuse(fmt::format("holds values of IDX type 0x{:02x}, 0x08 (unsigned bytes) was expected", byte(2)));
   }
   const size_t rank = shape.row.size() + 1;
-  if (byte(3) != static_cast<int>(rank))
-    fail(fmt::format("has {} dimensions, {} were expected", byte(3), rank));
+  if (byte(3) != static_cast<int>(rank)) {
+    refuse(fmt::format("has {} dimensions, {} were expected", byte(3), rank));
+  }
 
   read_header_bytes(4 * rank);
   rows_ = dimension(0);
@@ -49,17 +51,21 @@ void IdxReader::read_header(const IdxShape& shape) {
     fail(fmt::format("declares {} rows, 1 to {} were expected", rows_, shape.max_rows));
   }
   size_ = static_cast<uint64_t>(rows_);
-  for (size_t i = 0; i < shape.row.size(); ++i) {
-    if (dimension(i + 1) != shape.row[i]) {
-      fail(fmt::format("has {} as dimension {}, {} was expected", dimension(i + 1), i + 2, shape.row[i]));
-    }
-    size_ *= static_cast<uint64_t>(shape.row[i]);
-  }
+  check_row(shape.row);
+  for (const auto length : shape.row) size_ *= static_cast<uint64_t>(length);
   if (header_.size() + size_ > source_->most_bytes()) {
     fail(fmt::format("is truncated: its header promises {} bytes, the file holds at most {}",
                      header_.size() + size_, source_->most_bytes()));
   }
   left_ = size_;
+}
+
+void IdxReader::check_row(const std::vector<int64_t>& row) const {
+  std::vector<int64_t> found;
+  for (size_t i = 1; i <= row.size(); ++i) found.push_back(dimension(i));
+  if (found == row) return;
+  refuse(
+      fmt::format("has rows of {} values, {} were expected", fmt::join(found, " x "), fmt::join(row, " x ")));
 }
 
 void IdxReader::read_header_bytes(size_t count) {
@@ -77,6 +83,8 @@ uint32_t IdxReader::dimension(size_t i) const {
   return value;
 }
 
-void IdxReader::fail(const std::string& what) const { throw DataError(path_ + " " + what, hint_); }
+void IdxReader::fail(const std::string& what) const { throw DataError(path_ + " " + what, hints_.damaged); }
+
+void IdxReader::refuse(const std::string& what) const { throw DataError(path_ + " " + what, hints_.unfit); }
 
 }  // namespace lockstep

@@ -21,11 +21,17 @@ struct IdxShape {
   int64_t max_rows;
 };
 
+// What to do.
+struct IdxHints {
+  std::string damaged;  // about a file that is broken
+  std::string unfit;    // about one whose values have another type or shape
+};
+
 // Opens a file, checks its header and reads its values. Every problem throws DataError with the file's name,
-// what was found, what was expected, and `hint`.
+// what was found, what was expected, and a hint.
 class IdxReader {
  public:
-  IdxReader(const std::filesystem::path& path, const IdxShape& shape, std::string hint);
+  IdxReader(const std::filesystem::path& path, const IdxShape& shape, IdxHints hints);
 
   int64_t rows() const { return rows_; }                         // at least 1
   uint64_t bytes_left() const { return left_; }                  // values not read yet
@@ -38,10 +44,13 @@ class IdxReader {
  private:
   void read_header(const IdxShape& shape);
   void read_header_bytes(size_t count);
+  void check_row(const std::vector<int64_t>& row) const;
   uint32_t dimension(size_t i) const;
   [[noreturn]] void fail(const std::string& what) const;
+  [[noreturn]] void refuse(const std::string& what) const;  // an unfit file
 
-  std::string path_, hint_;
+  std::string path_;
+  IdxHints hints_;
   std::unique_ptr<ByteSource> source_;
   std::vector<std::byte> header_;
   int64_t rows_ = 0;

@@ -22,7 +22,7 @@
 #include <vector>
 
 #include <lockstep/data/batch_order.h>
-#include <lockstep/data/fashion_mnist.h>
+#include <lockstep/data/idx_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/main_thread.h>
@@ -110,7 +110,7 @@ class Steps {
 };
 
 void serve(const Flags& flags) {
-  const auto data = load_fashion_mnist(flags.at("--data"));
+  const auto data = load_idx_folder(flags.at("--data"));
   const auto seed = std::stoull(flags.at("--seed"));
   const auto options = options_from(flags);
   const auto factory = make_model_factory(

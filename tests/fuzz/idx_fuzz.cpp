@@ -23,7 +23,7 @@ std::optional<std::string> read_idx(std::string_view bytes, const std::vector<in
   const fuzz::MemoryFile file(bytes);
   std::string whole;
   const bool taken = fuzz::accepted_within_memory(bytes.size(), [&] {
-    IdxReader reader(file.path(), {row, kMostRows}, "hint");
+    IdxReader reader(file.path(), {row, kMostRows}, {"damaged", "unfit"});
     uint64_t values = static_cast<uint64_t>(reader.rows());
     for (const int64_t length : row) values *= static_cast<uint64_t>(length);
     require(reader.rows() >= 1 && reader.rows() <= kMostRows, "rows are within the limit");
@@ -54,7 +54,7 @@ std::string packed(std::string_view bytes) {
   return out;
 }
 
-// Decompresses one gzip member that ends at the last byte, with one call of zlib.
+// Decompresses the gzip members, the last of which ends at the last byte, each with one call of zlib.
 std::string unpacked(std::string_view bytes, size_t size) {
   z_stream zlib = {};
   require(inflateInit2(&zlib, MAX_WBITS + kGzipWrapper) == Z_OK, "zlib starts");
@@ -63,8 +63,11 @@ std::string unpacked(std::string_view bytes, size_t size) {
   zlib.avail_in = static_cast<uInt>(bytes.size());
   zlib.next_out = reinterpret_cast<Bytef*>(out.data());
   zlib.avail_out = static_cast<uInt>(out.size());
-  const int result = inflate(&zlib, Z_FINISH);
-  out.resize(zlib.total_out);
+  int result = inflate(&zlib, Z_FINISH);
+  while (result == Z_STREAM_END && zlib.avail_in > 0 && inflateReset(&zlib) == Z_OK) {
+    result = inflate(&zlib, Z_FINISH);
+  }
+  out.resize(out.size() - zlib.avail_out);
   inflateEnd(&zlib);
   require(result == Z_STREAM_END && zlib.avail_in == 0, "zlib takes what the reader has taken");
   return out;

@@ -42,8 +42,8 @@ CLI::Option* add_model(CLI::App& command, const std::string& flag, TrainFlags& f
 CLI::Option* add_data(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
       .add_option(flag, flags.data,
-                  "Folder with the four files of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, else "
-                  "Debian's folder)")
+                  "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, "
+                  "else Debian's folder)")
       ->type_name("DIR");
 }
 
@@ -107,7 +107,7 @@ constexpr Setting kTaskSettings[] = {
      .of = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_data,
-     .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
+     .in = kInPlan | kInBench | kInSweep | kInConfig,  // processes compare its hash
      .planned = [](const auto& plan) -> SettingValue { return plan.data.set.name; },
      .config = configured_data,
      .on_resume = OnResume::kRefused},

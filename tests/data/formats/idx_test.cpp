@@ -20,7 +20,7 @@ using Catch::Matchers::ContainsSubstring;
 namespace {
 
 const IdxShape kShape = {{2, 3}, /*max_rows=*/1000};
-const std::string kHint = "what to do";
+const IdxHints kHints = {.damaged = "replace it", .unfit = "convert it"};
 
 Bytes counting(size_t size) {
   Bytes values(size);
@@ -32,19 +32,27 @@ const Bytes kValues = counting(4 * 2 * 3);
 const Bytes kFile = idx_bytes({4, 2, 3}, kValues);
 
 Bytes read_all(const std::filesystem::path& path, const IdxShape& shape = kShape) {
-  IdxReader reader(path, shape, kHint);
+  IdxReader reader(path, shape, kHints);
   Bytes values(reader.bytes_left());
   reader.read(std::as_writable_bytes(std::span(values)));
   return values;
 }
 
-// Returns the message of the DataError that reading throws. It must name the file and carry the hint.
+// Whether the message is about a whole file of other values.
+bool unfit(const std::string& message) {
+  for (const char* words : {"of IDX type", "dimensions", "rows of"}) {
+    if (message.find(words) != std::string::npos) return true;
+  }
+  return false;
+}
+
+// Returns the message of the DataError that reading throws. It must name the file and carry the right hint.
 std::string failure(const std::filesystem::path& path, const IdxShape& shape = kShape) {
   try {
     read_all(path, shape);
   } catch (const DataError& error) {
     CHECK_THAT(error.what(), ContainsSubstring(path.string()));
-    CHECK(error.hint() == kHint);
+    CHECK(error.hint() == (unfit(error.what()) ? "convert it" : "replace it"));
     return error.what();
   }
   FAIL("no DataError");
@@ -71,7 +79,7 @@ TEST_CASE("IdxReader reads plain and gzipped files of any name") {
     for (const char* name : {"values", "values.gz"}) {
       INFO(name << (gzip ? " gzipped" : " plain"));
       write_bytes(folder / name, gzip ? gzipped(kFile) : kFile);
-      IdxReader reader(folder / name, kShape, kHint);
+      IdxReader reader(folder / name, kShape, kHints);
       CHECK(reader.rows() == 4);
       CHECK(reader.bytes_left() == 24);
       const auto header = std::as_bytes(std::span(kFile).first(16));
@@ -88,7 +96,7 @@ TEST_CASE("IdxReader can be read in parts") {
   for (const bool gzip : {false, true}) {
     const Bytes file = idx_bytes({1'000'000}, values);
     write_bytes(path, gzip ? gzipped(file) : file);
-    IdxReader reader(path, {{}, 1'000'000}, kHint);
+    IdxReader reader(path, {{}, 1'000'000}, kHints);
     Bytes found;
     for (size_t part = 1; reader.bytes_left() > 0; part *= 3) {
       Bytes some(std::min<uint64_t>(part, reader.bytes_left()));
@@ -128,8 +136,9 @@ TEST_CASE("each wrong field of the header is named with what was expected") {
     CHECK_THAT(message(4, 0xff), ContainsSubstring("4278190084 rows, 1 to 1000"));
     CHECK_THAT(message(7, 5), ContainsSubstring("truncated"));
     CHECK_THAT(message(7, 3), ContainsSubstring("goes on after the 18 bytes"));
-    CHECK_THAT(message(11, 9), ContainsSubstring("9 as dimension 2, 2 was expected"));
-    CHECK_THAT(message(12, 0x80), ContainsSubstring("2147483651 as dimension 3, 3 was expected"));
+    CHECK_THAT(message(11, 9), ContainsSubstring("has rows of 9 x 3 values, 2 x 3 were expected"));
+    CHECK_THAT(message(12, 0x80),
+               ContainsSubstring("has rows of 2 x 2147483651 values, 2 x 3 were expected"));
   }
 }
 
@@ -144,10 +153,49 @@ TEST_CASE("bytes after the end are an error") {
   Bytes trailing = member;
   trailing.insert(trailing.end(), {'x', 'y'});
   CHECK_THAT(failure_of(folder, trailing), ContainsSubstring("2 bytes after its gzip data"));
-  Bytes two_members = member;
-  two_members.insert(two_members.end(), member.begin(), member.end());
-  CHECK_THAT(failure_of(folder, two_members),
-             ContainsSubstring(std::to_string(member.size()) + " bytes after its gzip data"));
+}
+
+TEST_CASE("gzipped data of several members are read as one text") {
+  const TempFolder folder;
+  const auto path = folder / "values";
+  for (size_t cut = 0; cut <= kFile.size(); ++cut) {  // a member may be empty, and end within the header
+    const auto middle = kFile.begin() + static_cast<ptrdiff_t>(cut);
+    Bytes packed = gzipped({kFile.begin(), middle});
+    const size_t first = packed.size();
+    const Bytes second = gzipped({middle, kFile.end()});
+    packed.insert(packed.end(), second.begin(), second.end());
+    INFO("members of " << first << " and " << second.size() << " bytes, cut at " << cut);
+    write_bytes(path, packed);
+    CHECK(read_all(path) == kValues);
+
+    Bytes damaged = packed;
+    damaged[first - 8] ^= 1;  // of the first member's CRC-32
+    write_bytes(path, damaged);
+    CHECK_THAT(failure(path), ContainsSubstring("incorrect data check"));
+    damaged = packed;
+    damaged[packed.size() - 8] ^= 1;
+    write_bytes(path, damaged);
+    CHECK_THAT(failure(path),
+               ContainsSubstring("incorrect data check") && ContainsSubstring("after 40 bytes unpacked"));
+    write_bytes(path, {packed.begin(), packed.end() - 1});
+    CHECK_THAT(failure(path), ContainsSubstring("truncated"));
+    packed.insert(packed.end(), {'x', 'y'});
+    write_bytes(path, packed);
+    CHECK_THAT(failure(path), ContainsSubstring("2 bytes after its gzip data"));
+  }
+
+  Bytes many;  // more members than fit into the reader's buffer, one for each byte
+  const Bytes values = counting(20'000);
+  for (const uint8_t byte : idx_bytes({20'000}, values)) {
+    const Bytes member = gzipped({byte});
+    many.insert(many.end(), member.begin(), member.end());
+  }
+  REQUIRE(many.size() > 400'000);
+  write_bytes(path, many);
+  CHECK(read_all(path, {{}, 20'000}) == values);
+  many.insert(many.end(), {0x1f, 0x00});
+  write_bytes(path, many);
+  CHECK_THAT(failure(path, {{}, 20'000}), ContainsSubstring("damaged"));
 }
 
 TEST_CASE("a wrong byte anywhere in gzipped values, checksum or length is an error") {
@@ -181,7 +229,7 @@ TEST_CASE("a header that declares more than the file can hold is refused before 
   const Bytes hostile = idx_bytes({1'000'000, 28, 28}, Bytes(100));
   for (const bool gzip : {false, true}) {
     write_bytes(folder / "hostile", gzip ? gzipped(hostile) : hostile);
-    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHint),
+    CHECK_THROWS_WITH(IdxReader(folder / "hostile", images, kHints),
                       ContainsSubstring("promises 784000016 bytes"));
   }
 }

@@ -1,0 +1,18 @@
+// What a data folder without IDX files holds instead.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+struct OtherData {
+  std::string what;  // "images such as cats/1.png"
+  std::string hint;  // what to do about it
+};
+
+// Looks at the first entries of the folder and of the folders in it. Empty: nothing that is known.
+std::optional<OtherData> other_data(const std::filesystem::path& folder);
+
+}  // namespace lockstep
