@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 #include <sstream>
+#include <string_view>
 
 #include <lockstep/support/error.h>
 
@@ -23,11 +24,45 @@ std::map<std::string, torch::Tensor> by_name(std::span<const NamedTensor> tensor
   return result;
 }
 
+// Returns what DistributedDataParallel ("module.") and torch.compile ("_orig_mod.") have put before the names
+// in `from`: empty unless all of them have it, and have places without it.
+std::string wrapper_prefix(const std::map<std::string, torch::Tensor>& places,
+                           std::span<const NamedTensor> from) {
+  if (from.empty()) return {};
+  std::string_view rest = from.front().name;
+  while (!places.contains(std::string(rest))) {
+    const auto before = rest.size();
+    for (const std::string_view wrapper : {"module.", "_orig_mod."}) {
+      if (rest.starts_with(wrapper)) rest.remove_prefix(wrapper.size());
+    }
+    if (rest.size() == before) return {};
+  }
+  auto prefix = from.front().name.substr(0, from.front().name.size() - rest.size());
+  for (const auto& [name, tensor] : from) {
+    if (!name.starts_with(prefix) || !places.contains(name.substr(prefix.size()))) return {};
+  }
+  return prefix;
+}
+
+void refuse_wrapped(const std::map<std::string, torch::Tensor>& places, std::span<const NamedTensor> from,
+                    const TensorOwner& owner) {
+  const auto prefix = wrapper_prefix(places, from);
+  if (prefix.empty()) return;
+  throw WeightsError(
+      fmt::format("all names begin with \"{}\", those of the {} do not", prefix, owner.name),
+      fmt::format(
+          "DistributedDataParallel puts \"module.\" before the names in its state_dict, torch.compile "
+          "\"_orig_mod.\"; in Python remove it before saving: "
+          "{{name.removeprefix(\"{}\"): tensor for name, tensor in weights.items()}}",
+          prefix));
+}
+
 }  // namespace
 
 void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                           const TensorOwner& owner) {
   const auto places = by_name(into);
+  refuse_wrapped(places, from, owner);
   std::set<std::string> found;
   for (const auto& [name, tensor] : from) {
     const auto place = places.find(name);

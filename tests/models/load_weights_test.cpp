@@ -150,3 +150,40 @@ TEST_CASE("other names or shapes are refused, and nothing is changed") {
   load_weights_into(*to, good);
   CHECK(same(tensors_of(*to), good));
 }
+
+TEST_CASE("names with the prefix of a wrapper are refused, and the hint says how to remove it") {
+  const auto before = tensors_of(*LeNet(0));
+  auto to = LeNet(0);
+  const auto refusal = [&](const std::vector<NamedTensor>& weights) {
+    try {
+      load_weights_into(*to, weights);
+    } catch (const WeightsError& error) {
+      CHECK(same(tensors_of(*to), before));
+      return error;
+    }
+    FAIL("no WeightsError");
+    return WeightsError("");
+  };
+  for (const std::string prefix : {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+    INFO(prefix);
+    auto weights = tensors_of(*LeNet(1));
+    for (auto& weight : weights) weight.name = prefix + weight.name;
+    const auto wrapped = refusal(weights);
+    CHECK_THAT(wrapped.what(), ContainsSubstring("all names begin with \"" + prefix + "\""));
+    CHECK_THAT(wrapped.hint(), ContainsSubstring("removeprefix(\"" + prefix + "\")"));
+
+    weights.back().name = "module.other";  // now they are of another model
+    CHECK_THAT(refusal(weights).hint(), ContainsSubstring("another model"));
+  }
+}
+
+TEST_CASE("a model whose own names begin like those of a wrapper takes its weights") {
+  struct Wrapping : torch::nn::Module {
+    Wrapping() { module = register_module("module", torch::nn::Linear(3, 2)); }
+    torch::nn::Linear module{nullptr};
+  };
+  const Wrapping from;
+  Wrapping to;
+  load_weights_into(to, tensors_of(from));
+  CHECK(same(tensors_of(to), tensors_of(from)));
+}
