@@ -19,7 +19,7 @@ Process convolution_run(const Words& words, const std::map<std::string, std::str
                     "--batch-size", "16", "--limit-test", "16", "--epochs", "1"} +
                   words,
               environment);
-  process.command = Words{"/usr/bin/timeout", "60"} + process.command;
+  process.command = Words{"/usr/bin/timeout", "-s", "KILL", "60"} + process.command;
   return process;
 }
 
@@ -59,7 +59,7 @@ TEST_CASE("a run goes on with the threads that OpenMP grants, and says why they 
 TEST_CASE("more threads than OpenMP grants, or can start, are refused") {
   const auto refused = [](Process process, const std::map<std::string, std::string>& variables) {
     process.environment = variables;
-    process.command = Words{"/usr/bin/timeout", "60"} + process.command;
+    process.command = Words{"/usr/bin/timeout", "-s", "KILL", "60"} + process.command;
     return refusal(process, 2);
   };
   for (const Words& words :

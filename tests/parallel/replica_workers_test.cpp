@@ -138,8 +138,8 @@ namespace {
 // Runs a hidden case of this program in its own process: OpenMP reads its variables when a program starts.
 int exit_code_of_case(const std::string& name, const std::map<std::string, std::string>& variables) {
   const auto self = std::filesystem::read_symlink("/proc/self/exe").string();
-  const auto result =
-      testing::run_process({.command = {"/usr/bin/timeout", "60", self, name}, .environment = variables});
+  const auto result = testing::run_process(
+      {.command = {"/usr/bin/timeout", "-s", "KILL", "60", self, name}, .environment = variables});
   UNSCOPED_INFO(result.out);
   return result.exit_code;
 }
