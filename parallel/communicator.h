@@ -50,10 +50,11 @@ class Work {
 // Tensors must be contiguous, on device(), and of the same shape and dtype on every rank; do not touch them
 // before wait() has returned. Posting returns at once; the collective starts after all work that is on the
 // calling thread's current stream. wait() throws every error that is known by then, such as UsageError for a
-// wrong argument or a mismatch between the ranks of this process, and PeerError when another process is lost.
-// On a GPU a collective may fail after that: see error(). After an error every collective of every rank of
-// this process fails with it; other processes notice when it leaves, or by their timeouts. Between processes
-// calls are not compared: if they differ, the result is wrong or a PeerError.
+// wrong argument or a mismatch between the ranks of this process, and PeerError when another process is lost
+// or calls something else: then all ranks get one that names both calls, after half a second. (NCCL does not
+// compare the processes' calls.) On a GPU a collective may fail after that: see error(). After an error every
+// collective of every rank of this process fails with it; other processes notice when it leaves, or by their
+// timeouts.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;
@@ -62,12 +63,14 @@ class Endpoint {
   virtual int world_size() const = 0;
   virtual torch::Device device() const = 0;
 
-  // tensor becomes the sum over all ranks, with the same bits on every rank of one device type.
+  // tensor becomes the sum over all ranks, with the same bits on every rank of one device type. It takes
+  // floating-point and complex numbers of 16 bits and more per real one, and integers, which wrap around. The
+  // sum of Bools is true where one is. Other dtypes (the float8 kinds) are a UsageError.
   virtual Work allreduce_sum(torch::Tensor tensor) = 0;
-  // The same for gradients: if CommunicatorOptions::compress says so and they are float, they are rounded on
-  // their way between processes. Otherwise this is allreduce_sum().
+  // The same for gradients: if CommunicatorOptions::compress says so and they are float or complex float,
+  // they are rounded on their way between processes. Otherwise this is allreduce_sum().
   virtual Work allreduce_gradients(torch::Tensor tensor) { return allreduce_sum(std::move(tensor)); }
-  // tensor becomes rank `root`'s.
+  // tensor becomes rank `root`'s. This and all_gather() take every dtype: they move bytes.
   virtual Work broadcast(torch::Tensor tensor, int root) = 0;
   // out becomes the tensors of all ranks, in order: world_size x numel elements, contiguous, of any shape.
   virtual Work all_gather(torch::Tensor tensor, torch::Tensor out) = 0;

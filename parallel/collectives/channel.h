@@ -8,20 +8,27 @@
 #include <memory>
 #include <vector>
 
+#include <lockstep/parallel/collectives/call.h>
 #include <lockstep/parallel/process_group.h>
 
 namespace lockstep {
 
 // All processes post the same collectives in the same order, on tensors of the same shape and dtype that are
-// contiguous and on a CPU. Posting returns at once, so that several channels work side by side. Use a channel
-// from one thread at a time. A future's get() returns when the result is there, and throws PeerError when
-// the collective failed or passed the timeout, or the error given to abort(). Do not touch the tensors
-// before. After an error the channel cannot be used.
+// contiguous and on a CPU; else all get a PeerError that says so. Posting returns at once, so that several
+// channels work side by side. Use a channel from one thread at a time. A future's get() returns when the
+// result is there, and throws PeerError when the collective failed or passed the timeout, or the error given
+// to abort(). Do not touch the tensors before. After an error the channel cannot be used.
 class Channel {
  public:
   virtual ~Channel() = default;
 
-  // tensor becomes the sum over all processes, with the same bits in each.
+  // Says for which call of a communicator the next collectives are posted: that of processes which make
+  // different calls ends with an error that names both. Without it each collective is a call.
+  virtual void serve(const Call& /*call*/) {}
+
+  // tensor becomes the sum over all processes, with the same bits in each. It is one of numbers that are not
+  // complex, without int16 and unsigned integers of more than 8 bits, or of Bool (addends_of()). The others
+  // take any dtype.
   virtual std::future<void> allreduce_sum(torch::Tensor tensor) = 0;
   // tensor becomes that of `process`.
   virtual std::future<void> broadcast(torch::Tensor tensor, int process) = 0;

@@ -5,6 +5,7 @@
 
 #include <sstream>
 
+#include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
@@ -80,6 +81,8 @@ std::exception_ptr tensor_problem(const Endpoint& endpoint, const std::string& w
     found << "on " << tensor.device();
   } else if (!tensor.is_contiguous()) {
     found << "of shape " << tensor.sizes() << " and strides " << tensor.strides();
+  } else if (tensor.is_conj() || tensor.is_neg()) {
+    found << "that is another one's conjugate or negative";
   } else {
     return nullptr;
   }
@@ -91,16 +94,31 @@ std::exception_ptr tensor_problem(const Endpoint& endpoint, const std::string& w
 std::exception_ptr gather_problem(const Endpoint& endpoint, const torch::Tensor& tensor,
                                   const torch::Tensor& out) {
   if (out.numel() == endpoint.world_size() * tensor.numel() && out.scalar_type() == tensor.scalar_type()) {
-    return tensor_problem(endpoint, "all_gather", out);
+    const auto problem = tensor_problem(endpoint, "all_gather", tensor);
+    return problem ? problem : tensor_problem(endpoint, "all_gather", out);
   }
   return usage(fmt::format("all_gather of {} from {} ranks into {}", describe_elements(tensor),
                            endpoint.world_size(), describe_elements(out)),
                "out needs room for one tensor per rank, of the same dtype");
 }
 
-std::exception_ptr root_problem(const Endpoint& endpoint, int root) {
-  if (root >= 0 && root < endpoint.world_size()) return nullptr;
-  return usage(fmt::format("broadcast from {} in a world of {}", root, endpoint.world_size()));
+std::exception_ptr root_problem(const Endpoint& endpoint, const torch::Tensor& tensor, int root) {
+  const auto name = fmt::format("broadcast from {}", root);
+  if (root >= 0 && root < endpoint.world_size()) return tensor_problem(endpoint, name, tensor);
+  return usage(fmt::format("{} in a world of {}", name, endpoint.world_size()));
+}
+
+std::exception_ptr sum_problem(const Endpoint& endpoint, const torch::Tensor& tensor) {
+  if (can_be_summed(tensor.scalar_type())) return tensor_problem(endpoint, "allreduce", tensor);
+  return usage(fmt::format("allreduce cannot add {}", describe_elements(tensor)),
+               "convert them to a dtype that torch adds, such as float32; broadcast and all_gather take any");
+}
+
+Work sum_into(const torch::Tensor& tensor, const torch::Tensor& addends, Work sum) {
+  if (addends.is_alias_of(tensor)) return sum;
+  return sum.then([tensor = tensor.detach(), addends] {
+    tensor.view({-1}).view(addend_type(tensor.scalar_type())).copy_(addends.view({-1}));
+  });
 }
 
 std::string describe_elements(const torch::Tensor& tensor) {

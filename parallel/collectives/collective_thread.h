@@ -67,8 +67,14 @@ std::exception_ptr tensor_problem(const Endpoint& endpoint, const std::string& w
 std::exception_ptr gather_problem(const Endpoint& endpoint, const torch::Tensor& tensor,
                                   const torch::Tensor& out);
 
-// The error when `root` is not a rank; null when it is.
-std::exception_ptr root_problem(const Endpoint& endpoint, int root);
+// The error when `tensor` cannot be broadcast from `root`; null when it can.
+std::exception_ptr root_problem(const Endpoint& endpoint, const torch::Tensor& tensor, int root);
+
+// The error when the ranks' tensors cannot be added; null when they can.
+std::exception_ptr sum_problem(const Endpoint& endpoint, const torch::Tensor& tensor);
+
+// The sum of addends_of(tensor), as work on the tensor.
+Work sum_into(const torch::Tensor& tensor, const torch::Tensor& addends, Work sum);
 
 // "5 elements of Float"
 std::string describe_elements(const torch::Tensor& tensor);

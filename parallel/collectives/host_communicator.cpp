@@ -3,6 +3,7 @@
 #include <optional>
 
 #include <lockstep/parallel/collectives/collective_thread.h>
+#include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/local_round.h>
 #include <lockstep/parallel/collectives/process_exchange.h>
@@ -33,7 +34,7 @@ struct SharedState {
         barrier(static_cast<int>(options.devices.size())),
         streams(any_gpu(options.devices)),
         tensors(options.devices.size()),
-        what(options.devices.size()),
+        calls(options.devices.size()),
         queued(options.devices.size()) {}
 
   // Ends every wait of a local replica, for another one and for other processes.
@@ -49,7 +50,7 @@ struct SharedState {
   const bool streams;  // whether some replica's device has streams
   // One element per replica, written by the replica's own communication thread before a barrier.
   std::vector<torch::Tensor> tensors;               // of the collective in flight, each (n)
-  std::vector<std::string> what;                    // name of the collective in flight
+  std::vector<Call> calls;                          // the collective in flight
   std::vector<std::shared_ptr<c10::Event>> queued;  // end of the replica's queued work; null on a CPU
 };
 
@@ -85,15 +86,18 @@ class HostEndpoint : public Endpoint {
 
   Work allreduce_sum(torch::Tensor tensor) override {
     // With one rank there is nothing to add; errors are still reported.
-    if (world_size() == 1 && !error() && !tensor_problem(*this, "allreduce", tensor)) return Work();
-    return post("allreduce", tensor, algorithm_of(options_.algorithm));
+    if (world_size() == 1 && !error() && !sum_problem(*this, tensor)) return Work();
+    return sum("allreduce", tensor, algorithm_of(options_.algorithm));
   }
 
   Work allreduce_gradients(torch::Tensor tensor) override {
     const auto compress = options_.compress;
-    if (compress == Compress::kNone || tensor.scalar_type() != torch::kFloat) return allreduce_sum(tensor);
-    const auto sum = [compress](const LocalRound& round) { allreduce_compressed(round, compress); };
-    return post(fmt::format("allreduce in {}", name_of(kCompressNames, compress)), tensor, sum);
+    const auto type = tensor.scalar_type();
+    if (compress == Compress::kNone || (type != torch::kFloat && type != torch::kComplexFloat)) {
+      return allreduce_sum(tensor);
+    }
+    const auto algorithm = [compress](const LocalRound& round) { allreduce_compressed(round, compress); };
+    return sum(compress == Compress::kBf16 ? "allreduce in bf16" : "allreduce in fp16", tensor, algorithm);
   }
 
   Work broadcast(torch::Tensor tensor, int root) override {
@@ -101,16 +105,16 @@ class HostEndpoint : public Endpoint {
       const int holder = round.exchange ? receive_from(round, root) : root;
       if (round.local != holder) round.own().copy_(round.of(holder));
     };
-    return post(fmt::format("broadcast from {}", root), tensor, copy, root_problem(*this, root));
+    return move_bytes(call_of("broadcast", tensor, root), tensor, copy, root_problem(*this, tensor, root));
   }
 
   Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
-    const auto copy = [this, out](const LocalRound& round) {
-      const auto rows = out.view({world_size(), round.own().numel()});
+    const auto copy = [this, out = out.detach()](const LocalRound& round) {
+      const auto rows = as_bytes(out).view({world_size(), round.own().numel()});
       if (round.exchange) return gather_from_all(round, rows);
       for (int other = 0; other < round.size(); ++other) rows[other].copy_(round.of(other));
     };
-    return post("all_gather", tensor, copy, gather_problem(*this, tensor, out));
+    return move_bytes(call_of("all_gather", tensor), tensor, copy, gather_problem(*this, tensor, out));
   }
 
   void abort(std::exception_ptr error) override { shared_.abort(std::move(error)); }
@@ -120,24 +124,49 @@ class HostEndpoint : public Endpoint {
  private:
   using Stream = std::optional<c10::Stream>;
 
-  Work post(const std::string& what, const torch::Tensor& tensor, Algorithm algorithm,
-            std::exception_ptr problem = nullptr) {
-    const auto run = [this, what, tensor = tensor.detach(), algorithm = std::move(algorithm)](
-                         const Stream& stream) { run_round(what, tensor.view({-1}), algorithm, stream); };
-    return thread_.post(what, tensor, run, problem);
+  Call call_of(const char* name, const torch::Tensor& tensor, int root = -1) const {
+    return {.number = static_cast<uint64_t>(posted()),
+            .name = name,
+            .root = root,
+            .elements = tensor.numel(),
+            .type = tensor.scalar_type()};
+  }
+
+  Work sum(const char* name, const torch::Tensor& tensor, Algorithm algorithm) {
+    const auto problem = sum_problem(*this, tensor);
+    const auto addends = problem ? tensor : addends_of(tensor.detach());
+    return sum_into(tensor, addends, post(call_of(name, tensor), addends, std::move(algorithm), problem));
+  }
+
+  Work move_bytes(const Call& call, const torch::Tensor& tensor, Algorithm algorithm,
+                  const std::exception_ptr& problem) {
+    return post(call, problem ? tensor : as_bytes(tensor.detach()), std::move(algorithm), problem);
+  }
+
+  // tensor: on which the algorithm works, unless there is a problem.
+  Work post(const Call& call, const torch::Tensor& tensor, Algorithm algorithm, std::exception_ptr problem) {
+    const auto run = [this, call, tensor, algorithm = std::move(algorithm)](const Stream& stream) {
+      run_round(call, tensor.view({-1}), algorithm, stream);
+    };
+    return thread_.post(name_of(call), tensor, run, std::move(problem));
   }
 
   // Called in the communication thread.
-  void run_round(const std::string& what, const torch::Tensor& tensor, const Algorithm& algorithm,
+  void run_round(const Call& call, const torch::Tensor& tensor, const Algorithm& algorithm,
                  const Stream& stream) {
     shared_.tensors[static_cast<size_t>(local_)] = tensor;
-    shared_.what[static_cast<size_t>(local_)] = what;
+    shared_.calls[static_cast<size_t>(local_)] = call;
     barrier(stream);
     check_alike();
-    algorithm({.local = local_,
-               .tensors = shared_.tensors,
-               .barrier = [&] { barrier(stream); },
-               .exchange = shared_.exchange.get()});
+    const LocalRound round{.local = local_,
+                           .call = call,
+                           .tensors = shared_.tensors,
+                           .barrier = [&] { barrier(stream); },
+                           .exchange = shared_.exchange.get()};
+    if (round.exchange && tensor.numel() == 0)
+      meet_others(round);
+    else
+      algorithm(round);
     barrier(stream);
     shared_.tensors[static_cast<size_t>(local_)].reset();
   }
@@ -160,20 +189,19 @@ class HostEndpoint : public Endpoint {
     shared_.barrier.arrive_and_wait();  // no replica replaces its event while others still read it
   }
 
-  // Compares the local replicas' calls: between processes nothing is exchanged for this.
+  // Compares the local replicas' calls. Channels compare those of the processes.
   void check_alike() const {
     const int first_rank = shared_.layout.first_rank();
-    const auto& first = shared_.tensors.front();
-    for (size_t other = 1; other < shared_.tensors.size(); ++other) {
-      const auto& tensor = shared_.tensors[other];
-      const bool alike = tensor.numel() == first.numel() && tensor.scalar_type() == first.scalar_type() &&
-                         shared_.what[other] == shared_.what.front();
-      if (alike) continue;
-      throw UsageError(
-          fmt::format("replicas disagree: rank {} called {} of {}, rank {} called {} of {}", first_rank,
-                      shared_.what.front(), describe_elements(first), first_rank + static_cast<int>(other),
-                      shared_.what[other], describe_elements(tensor)),
-          "all replicas call the same collectives in the same order");
+    const auto& first = shared_.calls.front();
+    const auto said = [](const Call& call) {
+      return fmt::format("{} of {} elements of {}", name_of(call), call.elements, c10::toString(call.type));
+    };
+    for (size_t other = 1; other < shared_.calls.size(); ++other) {
+      const auto& call = shared_.calls[other];
+      if (call == first) continue;
+      throw UsageError(fmt::format("replicas disagree: rank {} called {}, rank {} called {}", first_rank,
+                                   said(first), first_rank + static_cast<int>(other), said(call)),
+                       "all replicas call the same collectives in the same order");
     }
   }
 

@@ -9,22 +9,28 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/collectives/call.h>
 #include <lockstep/parallel/communicator.h>
 
 namespace lockstep {
 
+class Channel;
 struct ProcessExchange;
 
 // Every local replica runs the same algorithm at the same time, in its own thread, and may read and write
 // every local replica's tensor. Only barrier() orders these accesses.
 struct LocalRound {
   int local = 0;                     // the replica whose thread this is
+  Call call = {};                    // the same of all replicas
   std::span<torch::Tensor> tensors;  // of all local replicas, each (n) contiguous on its own device
   // Returns when every local replica has called it. Work that any of them did before is then finished and
   // visible to work that follows. On GPUs the streams wait for each other; the host waits only until all
   // replicas have queued their work.
   std::function<void()> barrier;
   ProcessExchange* exchange = nullptr;  // the way to the other processes; null in one process
+
+  // A channel to the other processes, for this call. 0: the one that copies take.
+  Channel& channel(int index = 0) const;
 
   int size() const { return static_cast<int>(tensors.size()); }
   torch::Tensor& of(int other) const { return tensors[static_cast<size_t>(other)]; }

@@ -17,6 +17,7 @@
 
 #include <lockstep/parallel/collectives/collective_thread.h>
 #include <lockstep/parallel/collectives/collective_watch.h>
+#include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -39,7 +40,10 @@ ncclDataType_t nccl_type(torch::ScalarType type) {
       return ncclInt64;
     case torch::kInt32:
       return ncclInt32;
+    case torch::kInt8:
+      return ncclInt8;
     case torch::kUInt8:
+    case torch::kBool:
       return ncclUint8;
     default:
       throw UsageError(fmt::format("NCCL has no type for tensors of {}", torch::toString(type)),
@@ -238,24 +242,29 @@ class NcclEndpoint : public Endpoint {
   torch::Device device() const override { return ranks_.device(local_); }
 
   Work allreduce_sum(torch::Tensor tensor) override {
-    return post("allreduce", tensor, [tensor = tensor.detach()](ncclComm_t comm, cudaStream_t stream) {
-      return ncclAllReduce(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
-                           nccl_type(tensor.scalar_type()), ncclSum, comm, stream);
-    });
+    const auto problem = sum_problem(*this, tensor);
+    const bool is_copied = addend_type(tensor.scalar_type()) == torch::kShort;
+    const auto addends = !problem && is_copied ? addends_of(tensor.detach()) : tensor.detach();
+    const auto call = [addends](ncclComm_t comm, cudaStream_t stream) {
+      const auto type = addend_type(addends.scalar_type());
+      const auto operation = type == torch::kBool ? ncclMax : ncclSum;  // a sum of two bytes would be no bool
+      return ncclAllReduce(addends.data_ptr(), addends.data_ptr(), addends.nbytes() / c10::elementSize(type),
+                           nccl_type(type), operation, comm, stream);
+    };
+    return sum_into(tensor, addends, post("allreduce", addends, call, problem));
   }
 
   Work broadcast(torch::Tensor tensor, int root) override {
     const auto call = [tensor = tensor.detach(), root](ncclComm_t comm, cudaStream_t stream) {
-      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), count(tensor),
-                           nccl_type(tensor.scalar_type()), root, comm, stream);
+      return ncclBroadcast(tensor.data_ptr(), tensor.data_ptr(), tensor.nbytes(), ncclUint8, root, comm,
+                           stream);
     };
-    return post(fmt::format("broadcast from {}", root), tensor, call, root_problem(*this, root));
+    return post(fmt::format("broadcast from {}", root), tensor, call, root_problem(*this, tensor, root));
   }
 
   Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
     const auto call = [tensor = tensor.detach(), out](ncclComm_t comm, cudaStream_t stream) {
-      return ncclAllGather(tensor.data_ptr(), out.data_ptr(), count(tensor), nccl_type(tensor.scalar_type()),
-                           comm, stream);
+      return ncclAllGather(tensor.data_ptr(), out.data_ptr(), tensor.nbytes(), ncclUint8, comm, stream);
     };
     return post("all_gather", tensor, call, gather_problem(*this, tensor, out));
   }
@@ -265,8 +274,6 @@ class NcclEndpoint : public Endpoint {
   int64_t posted() const override { return thread_.posted(); }
 
  private:
-  static size_t count(const torch::Tensor& tensor) { return static_cast<size_t>(tensor.numel()); }
-
   template <class Call>
   Work post(const std::string& what, const torch::Tensor& tensor, const Call& call,
             std::exception_ptr problem = nullptr) {

@@ -1,18 +1,26 @@
 #include <lockstep/parallel/collectives/process_exchange.h>
 
 namespace lockstep {
+
+Channel& LocalRound::channel(int index) const {
+  auto& channel = *exchange->channels[static_cast<size_t>(index)];
+  channel.serve(call);
+  return channel;
+}
+
 namespace {
 
 // Fills exchange.all from exchange.own and the other processes. All of them send equally much: a process with
 // fewer replicas than another one sends zeros in place of the missing ones.
-void gather_through_channel(ProcessExchange& exchange) {
+void gather_through_channel(const LocalRound& round) {
+  auto& exchange = *round.exchange;
   const auto& layout = exchange.layout;
   const int64_t n = exchange.own.front().numel();
   const auto options = torch::TensorOptions(exchange.own.front().scalar_type());
   const auto sent = torch::zeros({layout.most_replicas(), n}, options);
   for (size_t i = 0; i < exchange.own.size(); ++i) sent[static_cast<int64_t>(i)].copy_(exchange.own[i]);
   exchange.all = torch::empty({layout.processes(), layout.most_replicas(), n}, options);
-  exchange.channels.front()->all_gather(sent, exchange.all).get();
+  round.channel().all_gather(sent, exchange.all).get();
 }
 
 }  // namespace
@@ -28,15 +36,18 @@ torch::Tensor on_host(const torch::Tensor& tensor) {
   return host;
 }
 
+void meet_others(const LocalRound& round) {
+  if (round.local == 0) round.channel().broadcast(torch::zeros({1}, torch::kByte), 0).get();
+}
+
 int receive_from(const LocalRound& round, int root) {
-  const auto& exchange = *round.exchange;
-  const auto& layout = exchange.layout;
+  const auto& layout = round.exchange->layout;
   const int owner = layout.process_of(root);
   const bool is_here = owner == layout.process();
   const int holder = is_here ? root - layout.first_rank() : 0;
-  if (round.local == holder && round.own().numel() > 0) {
+  if (round.local == holder) {
     const auto host = is_here ? on_host(round.own()) : host_room(round.own());
-    exchange.channels.front()->broadcast(host, owner).get();
+    round.channel().broadcast(host, owner).get();
     if (!is_here && !round.own().is_cpu()) round.own().copy_(host);
   }
   round.barrier();
@@ -44,12 +55,11 @@ int receive_from(const LocalRound& round, int root) {
 }
 
 void gather_from_all(const LocalRound& round, const torch::Tensor& rows) {
-  if (rows.numel() == 0) return;
   auto& exchange = *round.exchange;
   auto& own = exchange.own[static_cast<size_t>(round.local)];
   own = on_host(round.own());  // each thread's own: it waits for the stream of its device
   round.barrier();
-  if (round.local == 0) gather_through_channel(exchange);
+  if (round.local == 0) gather_through_channel(round);
   round.barrier();
   int64_t rank = 0;
   for (int process = 0; process < exchange.layout.processes(); ++process) {

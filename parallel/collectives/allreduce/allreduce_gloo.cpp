@@ -48,15 +48,14 @@ struct CompressedChunk {
 }  // namespace
 
 void allreduce_gloo(const LocalRound& round) {
-  const auto& channels = round.exchange->channels;
-  const auto count = static_cast<int>(channels.size());
+  const auto count = static_cast<int>(round.exchange->channels.size());
   std::vector<PostedChunk> posted;
   for (int index = round.local; index < count; index += round.size()) {
     const auto own = round.chunk(round.local, index, count);
     if (own.numel() == 0) continue;  // in every process
     sum_locally(round, index, count);
     auto host = on_host(own);
-    auto done = channels[static_cast<size_t>(index)]->allreduce_sum(host);
+    auto done = round.channel(index).allreduce_sum(host);
     posted.push_back({index, std::move(host), std::move(done)});
   }
   for (auto& chunk : posted) {
@@ -68,15 +67,14 @@ void allreduce_gloo(const LocalRound& round) {
 }
 
 void allreduce_compressed(const LocalRound& round, Compress compress) {
-  const auto& channels = round.exchange->channels;
   const int processes = round.exchange->layout.processes();
-  const auto count = static_cast<int>(channels.size());
+  const auto count = static_cast<int>(round.exchange->channels.size());
   std::vector<CompressedChunk> chunks;
   for (int index = round.local; index < count; index += round.size()) {
     const auto own = round.chunk(round.local, index, count);
     if (own.numel() == 0) continue;  // in every process
     sum_locally(round, index, count);
-    chunks.push_back({index, CompressedSum(*channels[static_cast<size_t>(index)], processes, compress, own)});
+    chunks.push_back({index, CompressedSum(round.channel(index), processes, compress, own)});
   }
   for (auto& chunk : chunks) chunk.sum.send_total();
   for (auto& chunk : chunks) {

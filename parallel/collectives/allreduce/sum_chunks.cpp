@@ -19,7 +19,7 @@ void sum_blocks(const std::vector<T*>& chunks, const std::vector<T*>& sums, int6
     std::copy_n(chunks[0] + begin, size, sum.data());
     for (size_t other = 1; other < chunks.size(); ++other) {
       const T* next = chunks[other] + begin;
-      for (int64_t i = 0; i < size; ++i) sum[static_cast<size_t>(i)] += next[i];
+      for (int64_t i = 0; i < size; ++i) sum[static_cast<size_t>(i)] += next[i];  // of bools: or
     }
     for (T* out : sums) std::copy_n(sum.data(), size, out + begin);
   }
@@ -34,7 +34,7 @@ std::vector<T*> addresses(const std::vector<torch::Tensor>& tensors) {
 
 void sum_on_host(const std::vector<torch::Tensor>& chunks, const std::vector<torch::Tensor>& sums) {
   const auto type = chunks.front().scalar_type();
-  AT_DISPATCH_ALL_TYPES_AND2(torch::kHalf, torch::kBFloat16, type, "allreduce", [&] {
+  AT_DISPATCH_ALL_TYPES_AND3(torch::kHalf, torch::kBFloat16, torch::kBool, type, "allreduce", [&] {
     sum_blocks(addresses<scalar_t>(chunks), addresses<scalar_t>(sums), chunks.front().numel());
   });
 }

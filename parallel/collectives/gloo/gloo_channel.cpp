@@ -9,10 +9,12 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include <lockstep/parallel/collectives/collective_thread.h>
+#include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/gloo/c10d_store.h>
 #include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
@@ -31,12 +33,13 @@ struct GlooType {
   const char* name;
 };
 
-constexpr GlooType kGlooTypes[] = {{torch::kFloat, "float32"}, {torch::kDouble, "float64"},
-                                   {torch::kHalf, "float16"},  {torch::kBFloat16, "bfloat16"},
-                                   {torch::kByte, "uint8"},    {torch::kChar, "int8"},
-                                   {torch::kInt, "int32"},     {torch::kLong, "int64"}};
+// That Gloo adds. (A bool is a byte to it.)
+constexpr GlooType kGlooTypes[] = {
+    {torch::kFloat, "float32"},     {torch::kDouble, "float64"}, {torch::kHalf, "float16"},
+    {torch::kBFloat16, "bfloat16"}, {torch::kByte, "uint8"},     {torch::kChar, "int8"},
+    {torch::kInt, "int32"},         {torch::kLong, "int64"},     {torch::kBool, "bool"}};
 
-// Null for a type that Gloo cannot exchange.
+// Null for a type that Gloo cannot add.
 const char* gloo_type_name(torch::ScalarType type) {
   for (const auto& known : kGlooTypes) {
     if (known.type == type) return known.name;
@@ -44,14 +47,23 @@ const char* gloo_type_name(torch::ScalarType type) {
   return nullptr;
 }
 
-void check_gloo_tensor(const torch::Tensor& tensor) {
+const char* type_name(torch::ScalarType type) {
+  const char* const known = gloo_type_name(type);
+  return known ? known : c10::toString(type);
+}
+
+void check_host_tensor(const torch::Tensor& tensor) {
   if (!tensor.is_cpu() || !tensor.is_contiguous()) {
     throw UsageError(
         fmt::format("Gloo got {} that are not contiguous in host memory", describe_elements(tensor)),
         "copy the tensor to the CPU, and make it contiguous");
   }
+}
+
+void check_addends(const torch::Tensor& tensor) {
+  check_host_tensor(tensor);
   if (!gloo_type_name(tensor.scalar_type())) {
-    throw UsageError(fmt::format("Gloo cannot exchange {}", describe_elements(tensor)),
+    throw UsageError(fmt::format("Gloo cannot add {}", describe_elements(tensor)),
                      "convert the tensor to another type");
   }
 }
@@ -68,16 +80,21 @@ class ChannelOfGroup : public Channel {
     if (!posted_->idle()) static_cast<void>(group_.release());
   }
 
+  void serve(const Call& call) override { served_ = call; }
+
   std::future<void> allreduce_sum(torch::Tensor tensor) override {
-    check_gloo_tensor(tensor);
-    std::vector<torch::Tensor> tensors{tensor};
-    return post({.name = "allreduce"}, tensor, [&] { return group_->allreduce(tensors); });
+    check_addends(tensor);
+    const bool is_bool = tensor.scalar_type() == torch::kBool;
+    std::vector<torch::Tensor> tensors{is_bool ? as_bytes(tensor) : tensor};
+    c10d::AllreduceOptions options;
+    if (is_bool) options.reduceOp = c10d::ReduceOp::MAX;  // a sum of two bytes would be no bool
+    return post({.name = "allreduce"}, tensor, [&] { return group_->allreduce(tensors, options); });
   }
 
   std::future<void> broadcast(torch::Tensor tensor, int process) override {
-    check_gloo_tensor(tensor);
+    check_host_tensor(tensor);
     check_process(process);
-    std::vector<torch::Tensor> tensors{tensor};
+    std::vector<torch::Tensor> tensors{as_bytes(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = process;
     return post({.name = "broadcast", .root = process}, tensor,
@@ -85,20 +102,21 @@ class ChannelOfGroup : public Channel {
   }
 
   std::future<void> all_gather(torch::Tensor tensor, torch::Tensor out) override {
-    check_gloo_tensor(tensor);
+    check_host_tensor(tensor);
     check_gathered(tensor, out);
-    std::vector<torch::Tensor> inputs{tensor};
-    std::vector<std::vector<torch::Tensor>> outputs{out.detach().unbind(0)};
+    std::vector<torch::Tensor> inputs{as_bytes(tensor)};
+    std::vector<std::vector<torch::Tensor>> outputs{rows_of_bytes(out).unbind(0)};
     return post({.name = "all_gather"}, tensor, [&] { return group_->allgather(outputs, inputs); });
   }
 
   std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) override {
-    check_gloo_tensor(tensor);
+    check_host_tensor(tensor);
     check_dealt(tensor, out);
+    auto sent = rows_of_bytes(tensor), received = rows_of_bytes(out);
     std::vector<int64_t> even;  // empty: one row each
     // torch 2.15 has another name for it, too, but 2.11 only this one.
     return post({.name = "all_to_all"}, tensor,
-                [&] { return group_->alltoall_base(out, tensor, even, even); });
+                [&] { return group_->alltoall_base(received, sent, even, even); });
   }
 
   void abort(std::exception_ptr error) noexcept override { posted_->fail(error); }
@@ -111,7 +129,7 @@ class ChannelOfGroup : public Channel {
 
   // out (processes, ...tensor's shape)
   void check_gathered(const torch::Tensor& tensor, const torch::Tensor& out) const {
-    check_gloo_tensor(out);
+    check_host_tensor(out);
     auto shape = tensor.sizes().vec();
     shape.insert(shape.begin(), group_->getSize());
     if (out.sizes().vec() == shape && out.scalar_type() == tensor.scalar_type()) return;
@@ -121,11 +139,17 @@ class ChannelOfGroup : public Channel {
 
   // Both (processes, ...)
   void check_dealt(const torch::Tensor& tensor, const torch::Tensor& out) const {
-    check_gloo_tensor(out);
+    check_host_tensor(out);
     const bool has_rows = tensor.dim() > 0 && tensor.size(0) == group_->getSize();
     if (has_rows && out.sizes() == tensor.sizes() && out.scalar_type() == tensor.scalar_type()) return;
     throw UsageError(fmt::format("all_to_all of {} between {} processes into {}", describe_elements(tensor),
                                  group_->getSize(), describe_elements(out)));
+  }
+
+  // (processes, bytes)
+  torch::Tensor rows_of_bytes(const torch::Tensor& tensor) const {
+    const auto bytes = as_bytes(tensor.detach());
+    return bytes.view({group_->getSize(), bytes.numel() / group_->getSize()});
   }
 
   template <typename Launch>
@@ -135,6 +159,7 @@ class ChannelOfGroup : public Channel {
   const std::shared_ptr<PostedCollectives> posted_;
   const std::shared_ptr<std::mutex> posting_;
   uint64_t count_ = 0;
+  std::optional<Call> served_ = {};
 };
 
 struct CollectivePlace {
@@ -150,6 +175,26 @@ std::exception_ptr collective_error(const PostedCollective& collective, Collecti
                 kPeerHint));
 }
 
+// Processes exchange only what has the same tag. Else Gloo ends the program where another process's numbers
+// are more than there is room for, and adds what should not be added where they are as many.
+uint32_t tag_of(const PostedCollective& collective, torch::ScalarType type) {
+  const auto own = Call{.number = collective.number,
+                        .name = collective.name,
+                        .root = collective.root,
+                        .elements = collective.elements,
+                        .type = type};
+  return digest_of(collective.call.value_or(own));
+}
+
+// c10d counts the collectives of a group for their tags. Only a class derived from the group has access to
+// the counter; no object of this one is made.
+class Tags : public c10d::ProcessGroupGloo {
+ public:
+  static void set_next(c10d::ProcessGroupGloo& group, uint32_t tag) {
+    group.*(&Tags::collectiveCounter_) = tag;
+  }
+};
+
 // Called by Gloo's thread.
 void end_collective(PostedCollectives& posted, const PostedCollective& collective, CollectivePlace place,
                     const c10::ivalue::Future& result) {
@@ -162,7 +207,8 @@ std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch:
                                        const Launch& launch) {
   collective.number = count_++;
   collective.elements = tensor.numel();
-  collective.type = gloo_type_name(tensor.scalar_type());
+  collective.type = type_name(tensor.scalar_type());
+  collective.call = served_;
   auto done = posted_->begin(collective);
   if (posted_->failed()) return done;
   if (tensor.numel() == 0) {
@@ -174,6 +220,7 @@ std::future<void> ChannelOfGroup::post(PostedCollective collective, const torch:
     // The callback has no part in the group: in Gloo's thread it cannot be the last to hold it.
     const auto work = [&] {
       const std::lock_guard lock(*posting_);
+      Tags::set_next(*group_, tag_of(collective, tensor.scalar_type()));
       return launch();
     }();
     work->getFuture()->addCallback(

@@ -44,7 +44,7 @@ class GlooProcessGroup : public ProcessGroup {
  private:
   std::shared_ptr<FailureWatch> watch() const;
   bool all_is_well() const;
-  GlooChannel open_channel(const std::shared_ptr<C10dStore>& client);
+  GlooChannel open_channel(const std::shared_ptr<C10dStore>& client, const std::string& name);
   std::vector<std::string> exchange(const std::string& name, const std::string& own,
                                     std::chrono::milliseconds limit);
   void check_count(int count);
@@ -146,7 +146,8 @@ void GlooProcessGroup::check_count(int count) {
   }
 }
 
-GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& client) {
+GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& client,
+                                           const std::string& name) {
   const auto wait = waits_++;
   gathered_->begin({.number = wait, .name = "connection", .elements = world_.processes, .type = "processes"});
   auto opened = open_gloo_channel(client, {.process = world_.process,
@@ -157,7 +158,7 @@ GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& cli
                                            .posting = posting_,
                                            .given_up = [this] { return watch_->alarmed(); }});
   gathered_->finish(wait);
-  watch_->add(fmt::format("{}{}", whole_.part, posted_.size()), opened.posted);
+  watch_->add(name, opened.posted);
   posted_.push_back(opened.posted);
   return opened;
 }
@@ -166,7 +167,8 @@ std::vector<std::unique_ptr<Channel>> GlooProcessGroup::make_channels(int count)
   check_count(count);  // all are here now: connecting to them takes a moment
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();
-  for (int i = 0; i < count; ++i) channels.push_back(std::move(open_channel(client).channel));
+  const auto name = fmt::format("{}{}", whole_.part, posted_.size());  // they serve the same calls
+  for (int i = 0; i < count; ++i) channels.push_back(std::move(open_channel(client, name).channel));
   return channels;
 } catch (...) {
   gathered_->fail(std::current_exception());

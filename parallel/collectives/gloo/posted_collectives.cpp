@@ -9,6 +9,7 @@
 namespace lockstep {
 
 std::string text_of(const PostedCollective& collective) {
+  if (collective.call) return text_of(*collective.call);
   const auto from = collective.root < 0 ? "" : fmt::format(" from process {}", collective.root);
   return fmt::format("{} {}{} of {} {}", collective.name, collective.number, from,
                      with_commas(collective.elements), collective.type);

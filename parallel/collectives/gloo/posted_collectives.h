@@ -10,6 +10,8 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/parallel/collectives/call.h>
+
 namespace lockstep {
 
 // A collective as it was posted. Nothing is formatted before something has failed.
@@ -22,9 +24,11 @@ struct PostedCollective {
   int64_t elements = 0;
   const char* type = "";  // of the elements: "float32"
   Clock::time_point begin = Clock::now();
+  std::optional<Call> call = {};  // of a communicator, that it serves
 };
 
-// "allreduce 17 of 25,600 float32", "broadcast 3 from process 1 of 5 float32"
+// "allreduce 17 of 25,600 float32", "broadcast 3 from process 1 of 5 float32"; the text of its call if it
+// serves one.
 std::string text_of(const PostedCollective& collective);
 
 // A collective that has not ended.

@@ -31,24 +31,58 @@ inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algor
                             .trace = trace});
 }
 
-// Different for each rank and element. The sum of eight is exact: in bfloat16
-// (below 2^8), and in float with the larger numbers (below 2^24).
+// Every kind of dtype that is added. Whole numbers wrap around in the narrow ones of them.
+inline constexpr torch::ScalarType kSummedTypes[] = {
+    torch::kFloat32, torch::kFloat64,     torch::kBFloat16,     torch::kFloat16,
+    torch::kInt64,   torch::kInt32,       torch::kInt16,        torch::kInt8,
+    torch::kUInt8,   torch::kUInt16,      torch::kUInt32,       torch::kUInt64,
+    torch::kBool,    torch::kComplexHalf, torch::kComplexFloat, torch::kComplexDouble};
+
+// Dtypes that are only copied.
+inline constexpr torch::ScalarType kCopiedTypes[] = {torch::kFloat8_e4m3fn, torch::kFloat8_e5m2,
+                                                     torch::kFloat8_e4m3fnuz, torch::kFloat8_e5m2fnuz,
+                                                     torch::kFloat8_e8m0fnu};
+
+inline bool has_16_bits(torch::ScalarType dtype) {
+  return dtype == torch::kBFloat16 || dtype == torch::kFloat16 || dtype == torch::kComplexHalf;
+}
+
+// Different for each rank and element. The sum of eight is exact: in floating-point numbers of 16 bits (below
+// 2^8), and in float with the larger numbers (below 2^24).
 inline torch::Tensor whole_numbers(int rank, int64_t n, torch::ScalarType dtype) {  // (n) int64
-  const int64_t modulus = dtype == torch::kBFloat16 ? 29 : 1'000'003;
+  const int64_t modulus = has_16_bits(dtype) ? 29 : 1'000'003;
   return (torch::arange(n, torch::kInt64) * 7919 + rank * 104'729).remainder(modulus) - modulus / 2;
+}
+
+// A complex number's imaginary part is its negative real part plus 1. A bool is true for one number in three.
+inline torch::Tensor input_of(int rank, int64_t n, torch::ScalarType dtype) {
+  const auto numbers = whole_numbers(rank, n, dtype);
+  if (dtype == torch::kBool) return numbers.remainder(3) == 0;
+  if (!c10::isComplexType(dtype)) return numbers.to(dtype);
+  return torch::complex(numbers.to(torch::kFloat64), (1 - numbers).to(torch::kFloat64)).to(dtype);
 }
 
 inline Tensors inputs(int world, int64_t n, torch::ScalarType dtype) {
   Tensors tensors;
-  for (int rank = 0; rank < world; ++rank) tensors.push_back(whole_numbers(rank, n, dtype).to(dtype));
+  for (int rank = 0; rank < world; ++rank) tensors.push_back(input_of(rank, n, dtype));
   return tensors;
 }
 
-// The sum of whole numbers, which double holds exactly.
+// The sum of whole numbers, which int64 and double hold exactly; of bools, whether one is true.
 inline torch::Tensor exact_sum(const Tensors& tensors) {
-  auto sum = torch::zeros_like(tensors.front(), torch::kFloat64);
-  for (const auto& tensor : tensors) sum += tensor;
-  return sum.to(tensors.front().scalar_type());
+  const auto dtype = tensors.front().scalar_type();
+  const auto wide = c10::isComplexType(dtype)                          ? torch::kComplexDouble
+                    : c10::isIntegralType(dtype, /*includeBool=*/true) ? torch::kInt64
+                                                                       : torch::kFloat64;
+  auto sum = torch::zeros_like(tensors.front(), wide);
+  for (const auto& tensor : tensors) sum += tensor.to(wide);
+  return sum.to(dtype);
+}
+
+// Bytes that differ between ranks and elements, as n elements of this dtype.
+inline torch::Tensor any_bytes(int rank, int64_t n, torch::ScalarType dtype) {
+  const auto size = n * static_cast<int64_t>(c10::elementSize(dtype));
+  return ((torch::arange(size) * 7 + rank * 83).remainder(251)).to(torch::kByte).view(dtype);
 }
 
 // Waits until the watching thread finds an error. Returns null if it finds none.

@@ -38,6 +38,53 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("every algorithm adds numbers of every dtype that torch adds, and refuses the others alike") {
+  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
+  for (const int world : {1, 2, 3}) {
+    const auto communicator = cpu_communicator(world, algorithm);
+    for (const int64_t n : {0, 1, 2, 997}) {
+      for (const auto dtype : kSummedTypes) {
+        const auto tensors = inputs(world, n, dtype);
+        const auto expected = exact_sum(tensors);
+        allreduce_all(*communicator, tensors);
+        INFO(name_of(kAllreduceNames, algorithm) << ", world " << world << ", " << n << " of " << dtype);
+        CHECK(all_are(expected, tensors));
+      }
+    }
+    for (const auto dtype : kCopiedTypes) {
+      const auto refusing = cpu_communicator(world, algorithm);
+      for (auto& work : post_on_all(*refusing, [&](Endpoint&endpoint, size_t) {
+             return endpoint.allreduce_sum(torch::empty({5}, dtype));
+           })) {
+        CHECK(usage_error(work) == std::string("allreduce cannot add 5 elements of ") + c10::toString(dtype));
+      }
+    }
+  }
+}
+
+TEST_CASE("broadcast and all_gather move the bytes of every dtype") {
+  const auto communicator = cpu_communicator(3);
+  const auto check = [&](torch::ScalarType dtype) {
+    Tensors tensors, gathered;
+    for (int rank = 0; rank < 3; ++rank) {
+      tensors.push_back(any_bytes(rank, 7, dtype));
+      gathered.push_back(torch::empty({3, 7}, dtype));
+    }
+    const auto all = torch::cat(
+        {tensors[0].view(torch::kByte), tensors[1].view(torch::kByte), tensors[2].view(torch::kByte)});
+    run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
+      return endpoint.all_gather(tensors[rank], gathered[rank]);
+    });
+    run_on_all(*communicator,
+               [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(tensors[rank], 2); });
+    INFO(dtype);
+    CHECK(all_are(any_bytes(2, 7, dtype), tensors));
+    for (const auto& found : gathered) CHECK(same_bits(found.view({-1}).view(torch::kByte), all));
+  };
+  for (const auto dtype : kSummedTypes) check(dtype);
+  for (const auto dtype : kCopiedTypes) check(dtype);
+}
+
 TEST_CASE("the comparison detects a wrong sum on one rank, in one element, in one bit") {
   for (const auto dtype : {kFloat32, kFloat64, kBFloat16}) {
     const auto expected = exact_sum(inputs(3, 997, dtype));

@@ -74,7 +74,9 @@ TEST_CASE("NCCL: sums, broadcasts and gathers reach every rank") {
     CHECK(communicator->world_size() == world);
     CHECK(communicator->local_size() == world);
     for (const int64_t n : {0, 1, 7, 4099}) {
-      for (const auto dtype : {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kInt64}) {
+      for (const auto dtype :
+           {torch::kFloat32, torch::kFloat64, torch::kBFloat16, torch::kInt64, torch::kInt8, torch::kUInt32,
+            torch::kUInt64, torch::kBool, torch::kComplexFloat, torch::kComplexDouble}) {
         INFO("world " << world << ", " << n << " of " << dtype);
         const auto host = inputs(world, n, dtype);
         const auto expected = exact_sum(host);
@@ -269,10 +271,10 @@ TEST_CASE("NCCL: unsupported dtypes and wrong arguments are errors of the caller
   reset_fake_nccl();
   const auto communicator = nccl(1);
   auto& endpoint = communicator->endpoint(0);
-  const auto complex = on_fake_gpu(torch::zeros({3}, torch::kComplexFloat), 0);
-  auto work = endpoint.allreduce_sum(complex);
+  const auto narrow = on_fake_gpu(torch::zeros({3}, torch::kFloat8_e5m2), 0);
+  auto work = endpoint.allreduce_sum(narrow);
   CHECK_THAT(error_of<UsageError>([&] { work.wait(); }),
-             ContainsSubstring("NCCL has no type for tensors of ComplexFloat"));
+             ContainsSubstring("allreduce cannot add 3 elements of Float8_e5m2"));
   const auto other = nccl(1);
   auto wrong_place = other->endpoint(0).allreduce_sum(torch::zeros({3}));
   CHECK_THAT(error_of<UsageError>([&] { wrong_place.wait(); }),

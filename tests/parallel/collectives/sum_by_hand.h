@@ -5,11 +5,13 @@
 
 #include <cstdint>
 
+#include <lockstep/tests/parallel/collectives/collectives.h>
+
 namespace lockstep::testing {
 
 // The sum over all ranks of collectives.h's whole_numbers(), from their formula.
 inline torch::Tensor sum_by_hand(int world, int64_t n, torch::ScalarType dtype) {
-  const int64_t modulus = dtype == torch::kBFloat16 ? 29 : 1'000'003;
+  const int64_t modulus = has_16_bits(dtype) ? 29 : 1'000'003;
   auto sums = torch::zeros({n}, torch::kFloat64);
   auto* sum = sums.mutable_data_ptr<double>();
   for (int64_t i = 0; i < n; ++i) {

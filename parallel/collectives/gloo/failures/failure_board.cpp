@@ -125,6 +125,16 @@ void FailureBoard::take(size_t order, const std::string& text) {
   read_[order] = true;
 }
 
+// One key at a time: what has ended is of no interest.
+void FailureBoard::compare(const FailureReport& waits, FailureReports& reports) {
+  if (!compared_key_.empty()) client_->store->deleteKey(compared_key_);
+  compared_key_ = fmt::format("failure/waits/{}/{}", waits.channel, waits.number);
+  const auto first =
+      client_->store->compareSet(compared_key_, std::string(), text_of_report(process_, waits));
+  auto parsed = parse_report(first);
+  reports.at(static_cast<size_t>(parsed.process)) = std::move(parsed.report);
+}
+
 void FailureBoard::beat() { client_->store->add(beat_key(process_), 1); }
 
 int64_t FailureBoard::beats(int process) { return client_->store->add(beat_key(process), 0); }

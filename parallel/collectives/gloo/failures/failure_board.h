@@ -30,6 +30,10 @@ class FailureBoard {
   Verdict agree(const Verdict& own);
   std::optional<Verdict> verdict();  // nullopt: none yet
 
+  // Says what this process waits for. If another one has said so first of the same place in the order of a
+  // channel, its report comes into `reports`.
+  void compare(const FailureReport& waits, FailureReports& reports);
+
   // Increments this process's heartbeat.
   void beat();
   // Returns a process's heartbeat.
@@ -49,6 +53,7 @@ class FailureBoard {
   const int process_;
   FailureReports reports_;
   std::vector<bool> read_;  // by the order of the reports
+  std::string compared_key_;
 };
 
 }  // namespace lockstep

@@ -23,6 +23,7 @@ struct WatchLimits {
   std::chrono::milliseconds beat{1'000};      // between two signs of life
   std::chrono::milliseconds silence{10'000};  // without a sign of life, while others wait in the store
   std::chrono::milliseconds answer{2'000};    // for each answer of the store
+  std::chrono::milliseconds compare{500};     // of a wait, before it is compared with those of others
 };
 
 // What the collectives of a channel go through.
@@ -45,6 +46,9 @@ struct WatchOptions {
 // every second. A process that waits for others in the store looks at that of the next process (of the last
 // one: process 0), and gives the alarm when there has been none for ten seconds.
 //
+// A collective that does not end within half a second is compared with what other processes wait for in its
+// place: if that differs, all get a verdict that names both.
+//
 // The thread waits for the store without a limit. When the store hangs it is left behind: nothing else waits
 // longer than two seconds for the next answer.
 class FailureWatch {
@@ -56,7 +60,7 @@ class FailureWatch {
   FailureWatch& operator=(const FailureWatch&) = delete;
 
   // Watches the collectives of a channel, too; ends them if another process cannot go on. Its name is the
-  // same in all processes. Thread-safe.
+  // same in all processes. Channels that serve the same calls share one. Thread-safe.
   void add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
            ChannelKind kind = ChannelKind::kSockets);
 

@@ -131,14 +131,7 @@ bool speaks_of_connection(const std::string& words) {
 
 // Every process answers, and every one has lost another one.
 Verdict blame_nobody(const FailureReports& reports) {
-  if (const auto differ = find_disagreement(reports); differ.second) {
-    return {.blamed = {},
-            .text = fmt::format("the processes wait for different collectives: process {} for {}, process {} "
-                                "for {}",
-                                process_of(reports, *differ.first), differ.first->collective,
-                                process_of(reports, *differ.second), differ.second->collective),
-            .hint = "all processes make the same calls in the same order"};
-  }
+  if (const auto differ = find_different_calls(reports)) return *differ;
   const auto* first = first_report(reports, ReportKind::kWaits);
   const auto words = first ? first->text : std::string();
   if (speaks_of_connection(words)) {
@@ -159,6 +152,17 @@ bool host_has_left(const FailureReports& reports, const StoreStatus& store) {
 }
 
 }  // namespace
+
+std::optional<Verdict> find_different_calls(const FailureReports& reports) {
+  const auto differ = find_disagreement(reports);
+  if (!differ.second) return std::nullopt;
+  return Verdict{
+      .text = fmt::format("the processes wait for different collectives: process {} for {}, process {} "
+                          "for {}",
+                          process_of(reports, *differ.first), differ.first->collective,
+                          process_of(reports, *differ.second), differ.second->collective),
+      .hint = "all processes make the same calls in the same order"};
+}
 
 Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,
               const StoreStatus& store) {

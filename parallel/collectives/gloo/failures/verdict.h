@@ -45,6 +45,10 @@ struct Verdict {
   std::string hint = {};
 };
 
+// The verdict on processes that wait for different collectives in one place of a channel's order; nullopt if
+// none do.
+std::optional<Verdict> find_different_calls(const FailureReports& reports);
+
 // Blames the process that was the first to report an error of its own; else, if the store does not answer,
 // its host; else those that are silent; else those that have left; else those that wait for nobody while
 // others wait for them. If all wait it says whether their calls differ. processes: as called in the roll, one

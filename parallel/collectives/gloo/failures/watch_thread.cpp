@@ -59,10 +59,41 @@ class WatchThread {
       take(reports);
     });
     if (alarmed) return true;
+    if (calls_differ()) {
+      publish(report_now());
+      note([&] { state_.alarmed = true; });
+      return true;
+    }
     if (!next_is_silent() || !waits_in_store()) return false;
     publish(report_now());
     note([&] { state_.alarmed = true; });
     return true;
+  }
+
+  // Whether another process waits for something else in the place of what this one has waited for too long.
+  // If so, proposes the verdict.
+  bool calls_differ() {
+    auto own = sockets_report();
+    if (own.kind != ReportKind::kWaits ||
+        own.seconds < std::chrono::duration<double>(limits_.compare).count())
+      return false;
+    if (own.channel == compared_.channel && own.number == compared_.number) return false;
+    FailureReports both(state_.options.processes.size());
+    board_.compare(own, both);
+    both[static_cast<size_t>(state_.options.process)] = own;
+    compared_ = std::move(own);
+    note([] {});
+    const auto verdict = find_different_calls(both);
+    if (verdict) board_.agree(*verdict);
+    return verdict.has_value();
+  }
+
+  // What this process does, seen from its channels that go through sockets.
+  FailureReport sockets_report() const {
+    const std::lock_guard lock(state_.mutex);
+    auto channels = state_.channels;
+    std::erase_if(channels, [](const auto& each) { return each.kind != ChannelKind::kSockets; });
+    return report_of_channels(channels);
   }
 
   // Gives a sign of life, and looks for one of the next process.
@@ -130,7 +161,10 @@ class WatchThread {
 
   // Nobody waits any more for a process that cannot come.
   void end_channels() {
-    const auto error = std::make_exception_ptr(another_cannot_go_on());
+    const auto verdict = board_.verdict();  // it is there before the alarm where calls differ
+    const auto error =
+        std::make_exception_ptr(verdict && verdict->blamed.empty() ? PeerError(verdict->text, verdict->hint)
+                                                                   : another_cannot_go_on());
     const std::lock_guard lock(state_.mutex);
     state_.ends_channels = true;
     for (const auto& each : state_.channels) each.posted->fail(error);
@@ -198,6 +232,7 @@ class WatchThread {
   WatchClock::time_point heard_next_ = WatchClock::now();
   WatchClock::time_point next_beat_ = WatchClock::now();
   std::optional<ReportKind> published_ = {};  // by this process
+  FailureReport compared_ = {};               // with what others wait for
 };
 
 }  // namespace
@@ -214,7 +249,7 @@ FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& 
   if (!best) return report;
   report.kind = ReportKind::kWaits;
   report.collective = text_of(best->collective);
-  report.number = best->collective.number;
+  report.number = best->collective.call ? best->collective.call->number : best->collective.number;
   report.seconds = std::chrono::duration<double>(best->end - best->collective.begin).count();
   return report;
 }

@@ -20,6 +20,8 @@ namespace {
 
 torch::ScalarType torch_type(ncclDataType_t type) {
   switch (type) {
+    case ncclInt8:
+      return torch::kInt8;
     case ncclUint8:
       return torch::kUInt8;
     case ncclInt32:
@@ -47,6 +49,7 @@ struct Call {
   size_t count;
   ncclDataType_t type;
   int root;
+  ncclRedOp_t operation = ncclSum;
 };
 
 // The ranks that share an id.
@@ -89,7 +92,9 @@ struct Group {
     std::vector<torch::Tensor> sent;
     for (const auto& call : round.calls) sent.push_back(view(call.send, call.count, call.type).clone());
     auto sum = sent[0].clone();
-    for (size_t i = 1; i < sent.size(); ++i) sum.add_(sent[i]);
+    for (size_t i = 1; i < sent.size(); ++i) {
+      sum = round.calls[0].operation == ncclMax ? torch::maximum(sum, sent[i]) : sum.add_(sent[i]);
+    }
     for (const auto& call : round.calls) {
       const auto count = call.kind == Kind::kAllGather ? call.count * sent.size() : call.count;
       auto out = view(call.receive, count, call.type);
@@ -222,9 +227,9 @@ ncclResult_t ncclGroupEnd() {
   return fake_nccl().group_end == ncclSuccess ? ncclInProgress : fake_nccl().group_end;
 }
 
-ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type, ncclRedOp_t,
-                           ncclComm_t comm, cudaStream_t stream) {
-  return collective(comm, stream, {Kind::kAllReduce, send, receive, count, type, 0});
+ncclResult_t ncclAllReduce(const void* send, void* receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t operation, ncclComm_t comm, cudaStream_t stream) {
+  return collective(comm, stream, {Kind::kAllReduce, send, receive, count, type, 0, operation});
 }
 
 ncclResult_t ncclBroadcast(const void* send, void* receive, size_t count, ncclDataType_t type, int root,

@@ -34,8 +34,9 @@ struct ncclConfig_t {
 #define NCCL_CONFIG_INITIALIZER \
   { INT_MIN }
 
-enum ncclRedOp_t { ncclSum = 0 };
+enum ncclRedOp_t { ncclSum = 0, ncclMax = 2 };
 enum ncclDataType_t {
+  ncclInt8 = 0,
   ncclUint8 = 1,
   ncclInt32 = 2,
   ncclInt64 = 4,

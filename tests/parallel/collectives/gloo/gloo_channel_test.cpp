@@ -175,14 +175,14 @@ TEST_CASE("channels work side by side, in whatever order the processes post on t
   }
 }
 
-TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
+TEST_CASE("a channel refuses what Gloo cannot add, and works on") {
   std::vector<std::vector<std::string>> messages(2);
   Tensors sums(2);
   run_joined(2, [&](int process, ProcessGroup& group) {
     const auto channel = open_channel(group);
     auto& own = messages[static_cast<size_t>(process)];
     const auto note = [&](const std::function<void()>& call) { own.push_back(message_of<UsageError>(call)); };
-    note([&] { channel->allreduce_sum(torch::zeros({3}, torch::kBool)); });
+    note([&] { channel->allreduce_sum(torch::empty({3}, torch::kFloat8_e5m2)); });
     note([&] { channel->allreduce_sum(torch::zeros({3, 2}).t()); });
     note([&] { channel->broadcast(torch::zeros({3}), 2); });
     note([&] { channel->broadcast(torch::zeros({3}), -1); });
@@ -197,7 +197,7 @@ TEST_CASE("a channel refuses what Gloo cannot exchange, and works on") {
   });
   for (const auto& own : messages) {
     REQUIRE(own.size() == 9);
-    CHECK(own[0] == "Gloo cannot exchange 3 elements of Bool");
+    CHECK(own[0] == "Gloo cannot add 3 elements of Float8_e5m2");
     CHECK_THAT(own[1], ContainsSubstring("6 elements of Float that are not contiguous"));
     CHECK(own[2] == "broadcast from process 2 of 2");
     CHECK(own[3] == "broadcast from process -1 of 2");

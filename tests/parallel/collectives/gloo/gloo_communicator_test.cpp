@@ -1,0 +1,182 @@
+// Communicators between processes over real Gloo: dtypes, and processes whose calls differ.
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/parallel/collectives/between_processes.h>
+#include <lockstep/tests/parallel/collectives/gloo/joined.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+// Runs task(process, its communicator) in every process. Returns what each has thrown.
+std::vector<std::exception_ptr> over_gloo(const Layout& layout, const std::vector<World>& worlds,
+                                          const std::function<void(int, Communicator&)>& task) {
+  return run_worlds(worlds, [&](int process, ProcessGroup& group) {
+    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
+    const auto communicator = communicator_of(layout, process, shared);
+    task(process, *communicator);
+  });
+}
+
+Tensors any_bytes_of(int world, int64_t n, torch::ScalarType dtype) {
+  Tensors tensors;
+  for (int rank = 0; rank < world; ++rank) tensors.push_back(any_bytes(rank, n, dtype));
+  return tensors;
+}
+
+Work sum(Endpoint& endpoint, int64_t n, torch::ScalarType dtype = torch::kFloat32) {
+  return endpoint.allreduce_sum(torch::zeros({n}, dtype));
+}
+Work copy(Endpoint& endpoint, int root) { return endpoint.broadcast(torch::zeros({5}), root); }
+Work gather(Endpoint& endpoint, int64_t n) {
+  return endpoint.all_gather(torch::zeros({n}), torch::zeros({endpoint.world_size(), n}));
+}
+
+using PostAll = std::function<std::vector<Work>(Endpoint&)>;
+
+struct Different {
+  const char* what;
+  PostAll first, second;  // of the replicas of process 0 and of process 1
+  std::string first_text, second_text;
+};
+
+template <typename... Posts>
+PostAll calls(Posts... posts) {
+  return [=](Endpoint& endpoint) {
+    std::vector<Work> works;
+    (works.push_back(posts(endpoint)), ...);
+    return works;
+  };
+}
+
+const auto sum_of = [](int64_t n, torch::ScalarType dtype = torch::kFloat32) {
+  return [=](Endpoint& endpoint) { return sum(endpoint, n, dtype); };
+};
+const auto copy_from = [](int root) { return [=](Endpoint& endpoint) { return copy(endpoint, root); }; };
+const auto gather_of = [](int64_t n) { return [=](Endpoint& endpoint) { return gather(endpoint, n); }; };
+
+const std::vector<Different> kDifferent{
+    {"kind", calls(sum_of(5)), calls(copy_from(0)), "allreduce 0 of 5 float32",
+     "broadcast 0 from rank 0 of 5 float32"},
+    {"kind of the same bytes", calls(copy_from(0)), calls(gather_of(5)),
+     "broadcast 0 from rank 0 of 5 float32", "all_gather 0 of 5 float32"},
+    {"numbers", calls(sum_of(5)), calls(sum_of(1000)), "allreduce 0 of 5 float32",
+     "allreduce 0 of 1,000 float32"},
+    {"one number beside chunks", calls(sum_of(1)), calls(sum_of(2)), "allreduce 0 of 1 float32",
+     "allreduce 0 of 2 float32"},
+    {"no numbers", calls(sum_of(0), sum_of(5)), calls(sum_of(5), sum_of(5)), "allreduce 0 of 0 float32",
+     "allreduce 0 of 5 float32"},
+    {"rows", calls(gather_of(3)), calls(gather_of(4)), "all_gather 0 of 3 float32",
+     "all_gather 0 of 4 float32"},
+    {"dtype of the same bytes", calls(sum_of(6)), calls(sum_of(6, torch::kInt32)), "allreduce 0 of 6 float32",
+     "allreduce 0 of 6 int32"},
+    {"root", calls(copy_from(0)), calls(copy_from(1)), "broadcast 0 from rank 0 of 5 float32",
+     "broadcast 0 from rank 1 of 5 float32"},
+    {"one call fewer", calls(sum_of(5), sum_of(6), sum_of(7)), calls(sum_of(5), sum_of(7)),
+     "allreduce 1 of 6 float32", "allreduce 1 of 7 float32"}};
+
+}  // namespace
+
+TEST_CASE("over Gloo sums of every dtype are exact, and copies move the bytes of every dtype") {
+  struct Case {
+    torch::ScalarType dtype;
+    int64_t n;
+    Tensors summed, copied, given, gathered;  // by rank
+  };
+  for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}}) {
+    const int world = world_of(layout);
+    std::vector<Case> cases;
+    for (const int64_t n : {0, 1, 997}) {
+      for (const auto dtype : kSummedTypes) cases.push_back({dtype, n, inputs(world, n, dtype), {}, {}, {}});
+      for (const auto dtype : kCopiedTypes) cases.push_back({dtype, n, {}, {}, {}, {}});
+    }
+    for (auto& one : cases) {
+      one.copied = any_bytes_of(world, one.n, one.dtype);
+      one.given = any_bytes_of(world, one.n, one.dtype);
+      for (int rank = 0; rank < world; ++rank) {
+        one.gathered.push_back(torch::empty({world, one.n}, one.dtype));
+      }
+    }
+    auto expected = std::vector<torch::Tensor>();
+    for (const auto& one : cases)
+      expected.push_back(one.summed.empty() ? torch::Tensor() : exact_sum(one.summed));
+    for (const auto& error :
+         over_gloo(layout, worlds_of(processes_of(layout)), [&](int, Communicator& communicator) {
+           for (const auto& one : cases) {
+             if (!one.summed.empty()) allreduce_all(communicator, one.summed);
+             run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
+               return endpoint.broadcast(one.copied[rank], 1);
+             });
+             run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
+               return endpoint.all_gather(one.given[rank], one.gathered[rank]);
+             });
+           }
+         })) {
+      CHECK(message_of<Error>(error) == "no error");
+    }
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const auto& one = cases[i];
+      INFO(text_of(layout) << " replicas, " << one.n << " of " << one.dtype);
+      CHECK((one.summed.empty() || all_are(expected[i], one.summed)));
+      CHECK(all_are(any_bytes(1, one.n, one.dtype), one.copied));
+      for (const auto& found : one.gathered) {
+        for (int rank = 0; rank < world; ++rank) {
+          CHECK(same_bits(found[rank], one.given[static_cast<size_t>(rank)]));
+        }
+      }
+    }
+  }
+}
+
+namespace {
+
+// What the works of each rank throw.
+std::vector<std::string> messages_of(const Different& different, const Layout& layout,
+                                     const std::vector<World>& worlds) {
+  std::vector<std::string> messages(static_cast<size_t>(world_of(layout)));
+  over_gloo(layout, worlds, [&](int process, Communicator& communicator) {
+    std::vector<std::vector<Work>> posted;
+    for (int local = 0; local < communicator.local_size(); ++local) {
+      auto& endpoint = communicator.endpoint(local);
+      posted.push_back(process == 0 ? different.first(endpoint) : different.second(endpoint));
+    }
+    for (int local = 0; local < communicator.local_size(); ++local) {
+      messages[static_cast<size_t>(communicator.first_rank() + local)] = message_of<PeerError>([&] {
+        for (auto& work : posted[static_cast<size_t>(local)]) work.wait();
+      });
+    }
+    throw Leaves();
+  });
+  return messages;
+}
+
+}  // namespace
+
+TEST_CASE("processes whose calls differ all get an error that names both calls") {
+  for (const Layout& layout : {Layout{1, 1}, Layout{2, 2}, Layout{1, 2}}) {
+    std::vector<std::vector<std::string>> found(kDifferent.size());
+    std::set<uint16_t> ports;
+    Calls side_by_side;
+    for (size_t i = 0; i < kDifferent.size(); ++i) {
+      auto worlds = worlds_of(2);
+      while (!ports.insert(worlds[0].master_port).second) worlds = worlds_of(2);
+      side_by_side.push_back([&, i, worlds] { found[i] = messages_of(kDifferent[i], layout, worlds); });
+    }
+    call_side_by_side(side_by_side);
+    for (size_t i = 0; i < kDifferent.size(); ++i) {
+      const auto& different = kDifferent[i];
+      INFO(different.what << ", " << text_of(layout) << " replicas");
+      const auto expected =
+          fmt::format("the processes wait for different collectives: process 0 for {}, process 1 for {}",
+                      different.first_text, different.second_text);
+      CHECK(found[i] == std::vector<std::string>(static_cast<size_t>(world_of(layout)), expected));
+    }
+  }
+}
