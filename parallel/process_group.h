@@ -69,8 +69,8 @@ class ProcessGroup {
 struct JoinOptions {
   // Limit for finding the other processes, and for each collective between them.
   std::chrono::milliseconds timeout = kPeerTimeout;
-  // Address or name on which this process listens. Empty: loopback if all processes are on one host, else the
-  // interface that leads to the store.
+  // Address or name on which this process listens. Empty: the interface in GLOO_SOCKET_IFNAME; without it
+  // loopback if all processes are on one host, else the interface that leads to the store.
   std::string listen = {};
   // Whether the processes of one host that may run on the same cores divide them equally. The calling thread,
   // and every thread that it starts from then on, is pinned to this process's share.
@@ -79,7 +79,8 @@ struct JoinOptions {
 
 // Connects to the other processes. Returns null for a world of one process. c10d protects nothing: use it in
 // a trusted network. Throws DeviceError when the store cannot be served or reached (names host and port),
-// when two processes claim the same place, and when some do not come in time (names them).
+// when two processes claim the same place, and when some do not come in time (names them);
+// UsageError if GLOO_SOCKET_IFNAME is no interface of this host (names those that are).
 std::shared_ptr<ProcessGroup> join_process_group(const World& world, const JoinOptions& options = {});
 
 }  // namespace lockstep

@@ -1,5 +1,6 @@
 #include <lockstep/parallel/world/world.h>
 
+#include <arpa/inet.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -54,6 +55,14 @@ World place_of(const LauncherVariables& variables, const std::string& rank, cons
   return world;
 }
 
+// A name, or an address without brackets.
+bool is_host(const std::string& text) {
+  const auto before_scope = text.substr(0, text.find('%'));  // fe80::1%eth0
+  in6_addr address{};
+  if (::inet_pton(AF_INET6, before_scope.c_str(), &address) == 1) return true;
+  return !text.empty() && text.find_first_of(":/[]@ \t\r\n") == std::string::npos;
+}
+
 uint16_t master_port(const LauncherVariables& variables, uint16_t otherwise) {
   const auto port = variables.optional_number("MASTER_PORT", 1, 65535, "give all processes the same port");
   return static_cast<uint16_t>(port.value_or(otherwise));
@@ -63,6 +72,11 @@ uint16_t master_port(const LauncherVariables& variables, uint16_t otherwise) {
 bool take_master(World& world, const LauncherVariables& variables) {
   const auto host = variables.text("MASTER_ADDR");
   if (!host) return false;
+  if (world.processes > 1 && !is_host(*host)) {
+    throw UsageError(
+        fmt::format("MASTER_ADDR is '{}', but it must be the name or the address of a host", *host),
+        "give the host alone, such as node1, 10.0.0.1 or fd00::1; MASTER_PORT takes the port");
+  }
   world.master_host = *host;
   world.master_port = master_port(variables, kDefaultPort);
   return true;
@@ -205,8 +219,8 @@ Master read_master(const std::string& master) {
   auto host = master.substr(0, colon);
   const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
   if (bracketed) host = host.substr(1, host.size() - 2);
-  const bool is_host = !host.empty() && host.find_first_of(bracketed ? "[] " : "[] :") == std::string::npos;
-  if (colon == std::string::npos || !is_host) {
+  const bool is_plain = bracketed || host.find(':') == std::string::npos;
+  if (colon == std::string::npos || !is_plain || !is_host(host)) {
     throw UsageError(fmt::format("the master is '{}', but it must be HOST:PORT", master), kMasterExamples);
   }
   const auto port = number_of("the master's port", master.substr(colon + 1), 1, 65535, kMasterExamples);

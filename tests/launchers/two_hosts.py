@@ -2,6 +2,7 @@
 joined by a cable (a veth pair) and without any other network.
   by_hand     the page's two commands give the weights of one process, on a cable of 1 Gbit/s
   torchrun    so does the page's torchrun; run this with a Python that has torch
+  localhost   so does an operator of Kubernetes, which tells the first host MASTER_ADDR=localhost
   cable_cut   the cable is cut between two steps: both ends leave with code 10, and each names the other one. Before
               that one listens on the interface that leads to the master, the other one on the address that it was
               given"""
@@ -116,6 +117,15 @@ def torchrun(hosts, program):
         fail(f"the second host has printed {second}")
 
 
+def localhost(hosts, program):
+    words = [["env", f"RANK={rank}", "WORLD_SIZE=2", f"MASTER_ADDR={master}", "MASTER_PORT=29500", program,
+              *training("cpu")] for rank, master in enumerate(("localhost", FIRST))]
+    first, second = [process.end() for process in hosts.start(*words)]
+    check_run(first, "2 (torchrun), 2 replicas", "[cpu] + [cpu]", hash_alone(program, 2))
+    if second:
+        fail(f"the second host has printed {second}")
+
+
 def cable_cut(hosts, program):
     need(*hosts.inside_second, "ip", "address", "add", f"{SPARE}/24", "dev", "cable")
     words = [[program, *endless_training(TIMEOUT), "--rank", rank, "--world-size", 2, "--master", f"{FIRST}:29500",
@@ -143,4 +153,4 @@ def two_hosts(_, case, program):
 
 if __name__ == "__main__":
     as_first_host()
-    run_test(two_hosts, {case.__name__: case for case in (by_hand, torchrun, cable_cut)}[sys.argv[1]], sys.argv[2])
+    run_test(two_hosts, {case.__name__: case for case in (by_hand, torchrun, localhost, cable_cut)}[sys.argv[1]], sys.argv[2])

@@ -32,6 +32,10 @@ bool is_loopback(const std::string& host);
 // "node1:29500", "[::1]:29500"
 std::string host_and_port(const std::string& host, uint16_t port);
 
+// The first address of this host's interface: of IPv4 if it has one. Throws UsageError that names `asked_by`
+// and the interfaces that have addresses if it has none.
+std::string address_of_interface(const std::string& name, const std::string& asked_by);
+
 // The address of the local interface that leads to the host; empty if none does. Sends nothing to the host.
 std::string address_towards(const std::string& host, uint16_t port);
 

@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/exchange_texts.h>
 #include <lockstep/parallel/collectives/gloo/failures/failure_watch.h>
 #include <lockstep/parallel/collectives/gloo/gloo_channel.h>
@@ -20,6 +21,13 @@ namespace {
 // How long a process waits for the others when it leaves. Process 0 would take the store with it.
 constexpr std::chrono::seconds kLeaveLimit{2};
 constexpr std::chrono::seconds kStoreLeaveLimit{10};
+
+// PyTorch's variable names the interface for its connections through Gloo. Empty: nobody has said.
+std::string channels_listen_on(const std::string& listen) {
+  constexpr const char* kVariable = "GLOO_SOCKET_IFNAME";
+  const auto interface = process_environment()(kVariable).value_or("");
+  return listen.empty() && !interface.empty() ? address_of_interface(interface, kVariable) : listen;
+}
 
 // What a part of a world has of the whole: one watch, which names the processes as both do.
 struct WholeWorld {
@@ -52,6 +60,7 @@ class GlooProcessGroup : public ProcessGroup {
   World world_;
   const JoinOptions options_;
   const std::chrono::milliseconds timeout_ = options_.timeout;
+  const std::string listen_ = channels_listen_on(options_.listen);
   const int exceptions_ = std::uncaught_exceptions();
   const ProcessStore store_;
   const WholeWorld whole_;
@@ -153,7 +162,7 @@ GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& cli
   auto opened = open_gloo_channel(client, {.process = world_.process,
                                            .processes = world_.processes,
                                            .channel = static_cast<int>(posted_.size()),
-                                           .address = channel_address(world_, presences_, options_.listen),
+                                           .address = channel_address(world_, presences_, listen_),
                                            .timeout = timeout_,
                                            .posting = posting_,
                                            .given_up = [this] { return watch_->alarmed(); }});

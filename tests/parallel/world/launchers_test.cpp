@@ -80,6 +80,23 @@ TEST_CASE("RANK, WORLD_SIZE and MASTER_ADDR are enough: the processes of a host 
   CHECK(world_in(bare) == expected);
 }
 
+TEST_CASE("a MASTER_ADDR that is no host is refused at once, and a world of one process needs none") {
+  for (const std::string wrong : {"tcp://node1", "node1:29500", "10.0.0.1:29500", " ", "node1 ", "\tnode1",
+                                  "[::1]", "node1/", "::1::2"}) {
+    for (const auto& variables : {torchrun_variables(), with(open_mpi_variables(), {{"MASTER_PORT", "1"}})}) {
+      CHECK(refusal(with(variables, {{"MASTER_ADDR", wrong}})) ==
+            "MASTER_ADDR is '" + wrong +
+                "', but it must be the name or the address of a host | give the host alone, such as node1, "
+                "10.0.0.1 or fd00::1; MASTER_PORT takes the port");
+    }
+    CHECK_NOTHROW(world_in({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", wrong}}));
+  }
+  for (const std::string right :
+       {"node1", "node_1.cluster.local", "10.0.0.1", "::1", "fe80::1%eth0", "localhost"}) {
+    CHECK(world_in(with(torchrun_variables(), {{"MASTER_ADDR", right}})).master_host == right);
+  }
+}
+
 TEST_CASE("torchrun without MASTER_ADDR is refused, and the hint asks for the master's address") {
   const auto text = "RANK and WORLD_SIZE are set, but MASTER_ADDR is missing | give the master's address: ";
   CHECK_THAT(refusal(without(torchrun_variables(), "MASTER_ADDR")), ContainsSubstring(text));

@@ -112,3 +112,17 @@ TEST_CASE("a listener is waited for, and missed within the timeout") {
   }
   CHECK(problem == "no error");
 }
+
+TEST_CASE("an interface is known by its name, and another name is refused with those that there are") {
+  CHECK(address_of_interface("lo", "THE_VARIABLE") == "127.0.0.1");
+  const auto message =
+      message_of<UsageError>([] { address_of_interface("no_such_interface", "THE_VARIABLE"); });
+  CHECK(message ==
+        "THE_VARIABLE is 'no_such_interface', but this host has no interface of that name with an address");
+  try {
+    address_of_interface("", "THE_VARIABLE");
+    FAIL("no error");
+  } catch (const UsageError& error) {
+    CHECK_THAT(error.hint(), ContainsSubstring("name one of ") && ContainsSubstring("lo"));
+  }
+}

@@ -5,6 +5,7 @@
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/store_server.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/tests/parallel/collectives/collectives.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 
 using namespace lockstep;
@@ -296,4 +297,50 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
       within(600'000));
   CHECK(seen == "another process cannot go on");
   CHECK(verdict == "process 1 failed first: full");
+}
+
+// Kubernetes' operators tell process 0 so, and the others its address.
+TEST_CASE("others reach a master that calls itself localhost, unless all processes are on its host") {
+  const auto meet = [](int local_processes, const std::string& launcher, JoinOptions options) {
+    auto worlds = worlds_of(2);
+    for (auto& world : worlds) {
+      world.local_process = 0;
+      world.local_processes = local_processes;
+      world.launcher = launcher;
+    }
+    worlds[0].master_host = "localhost";
+    worlds[1].master_host = "127.0.0.2";  // loopback's own listeners are not reached here
+    std::vector<std::string> texts;
+    const auto errors = run_worlds(
+        worlds,
+        [&](int process, ProcessGroup& group) {
+          const auto found = group.gather(std::to_string(process));
+          if (process == 1) texts = found;
+        },
+        options);
+    return errors[0] || errors[1] ? std::vector<std::string>{} : texts;
+  };
+  const std::vector<std::string> both{"0", "1"};
+  CHECK(meet(1, "torchrun", within(60'000)) == both);
+  CHECK(meet(0, "torchrun", within(60'000)) == both);  // its launcher has not said how many
+  CHECK(meet(2, "torchrun", within(300)).empty());
+  CHECK(meet(0, "", within(300)).empty());  // a caller that has given a loopback address means it
+}
+
+TEST_CASE("GLOO_SOCKET_IFNAME names the interface for channels, and an unknown one is refused at once") {
+  const auto sum_with = [](const char* interface) {
+    ::setenv("GLOO_SOCKET_IFNAME", interface, 1);
+    Tensors sums(2);
+    auto errors = run_worlds(worlds_of(2), [&](int process, ProcessGroup& group) {
+      sums[static_cast<size_t>(process)] = torch::full({3}, process + 1);
+      open_channel(group)->allreduce_sum(sums[static_cast<size_t>(process)]).get();
+      group.gather("done");
+    });
+    ::unsetenv("GLOO_SOCKET_IFNAME");
+    if (!errors[0] && !errors[1]) CHECK(all_are(torch::full({3}, 3), sums));
+    return message_of<UsageError>(errors[1]);
+  };
+  CHECK(sum_with("lo") == "no error");
+  CHECK(sum_with("") == "no error");
+  CHECK_THAT(sum_with("ib9"), ContainsSubstring("GLOO_SOCKET_IFNAME is 'ib9'"));
 }
