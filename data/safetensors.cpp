@@ -26,9 +26,25 @@ static_assert(std::endian::native == std::endian::little,
               "values are read and written as they lie in memory");
 
 // In the order of TensorDtype.
-constexpr std::array kTorchDtypes = {torch::kInt64,    torch::kFloat64, torch::kFloat32, torch::kInt32,
-                                     torch::kBFloat16, torch::kFloat16, torch::kInt16,   torch::kInt8,
-                                     torch::kUInt8,    torch::kBool};
+constexpr std::array kTorchDtypes = {torch::kUInt64,
+                                     torch::kInt64,
+                                     torch::kFloat64,
+                                     torch::kComplexFloat,
+                                     torch::kFloat32,
+                                     torch::kUInt32,
+                                     torch::kInt32,
+                                     torch::kBFloat16,
+                                     torch::kFloat16,
+                                     torch::kUInt16,
+                                     torch::kInt16,
+                                     torch::kFloat8_e5m2fnuz,
+                                     torch::kFloat8_e4m3fnuz,
+                                     torch::kFloat8_e8m0fnu,
+                                     torch::kFloat8_e4m3fn,
+                                     torch::kFloat8_e5m2,
+                                     torch::kInt8,
+                                     torch::kUInt8,
+                                     torch::kBool};
 
 struct Descriptor {
   explicit Descriptor(int number) : fd(number) {}
@@ -100,15 +116,23 @@ std::string read_header(const InputFile& file) {
 
 TensorEntry entry_of(const NamedTensor& named) {
   const auto& [name, tensor] = named;
-  const auto refuse = [&](const std::string& why) {
-    throw OutputError(fmt::format("cannot save tensor '{}': {}", named.name, why));
+  const auto refuse = [&](const std::string& why, const std::string& hint = {}) {
+    throw OutputError(fmt::format("cannot save tensor '{}': {}", named.name, why), hint);
   };
   if (!tensor.defined()) refuse("it is undefined");
   if (tensor.layout() != torch::kStrided || tensor.is_meta()) refuse("it is not a dense tensor with values");
   const auto* dtype = std::ranges::find(kTorchDtypes, tensor.scalar_type());
   if (dtype == kTorchDtypes.end())
-    refuse(fmt::format("the format has no dtype {}", torch::toString(tensor.scalar_type())));
+    refuse(
+        fmt::format("the format has no dtype {}", torch::toString(tensor.scalar_type())),
+        "convert it; complex numbers can be saved as complex64 or, with torch::view_as_real, as real ones");
   return {name, static_cast<TensorDtype>(dtype - kTorchDtypes.begin()), tensor.sizes().vec()};
+}
+
+SafetensorsLayout layout_of(const TensorFile& file) {
+  std::vector<TensorEntry> entries;
+  for (const auto& named : file.tensors) entries.push_back(entry_of(named));
+  return lay_out_safetensors(entries, file.metadata);
 }
 
 }  // namespace
@@ -133,13 +157,11 @@ TensorFile load_safetensors(const fs::path& path) {
 }
 
 void write_safetensors(const TensorFile& file, const std::function<void(std::span<const std::byte>)>& write) {
-  std::vector<TensorEntry> entries;
-  for (const auto& named : file.tensors) entries.push_back(entry_of(named));
-  const auto layout = lay_out_safetensors(entries, file.metadata);
+  const auto layout = layout_of(file);
   write(std::as_bytes(std::span(layout.head)));
   for (const size_t i : layout.order) {
     // One at a time, so that there is no second copy of all weights.
-    const auto host = file.tensors[i].tensor.detach().resolve_neg().cpu().contiguous();
+    const auto host = file.tensors[i].tensor.detach().resolve_conj().resolve_neg().cpu().contiguous();
     write({static_cast<const std::byte*>(host.const_data_ptr()), host.nbytes()});
   }
 }
@@ -150,6 +172,8 @@ void save_safetensors(const fs::path& path, const TensorFile& file, bool overwri
   write_safetensors(file, [&](auto bytes) { out.write(bytes); });
   out.commit();
 }
+
+void check_can_save(const TensorFile& file) { layout_of(file); }
 
 void check_can_save(const fs::path& path, bool overwrite) {
   need_regular_file(path);

@@ -17,7 +17,8 @@
 namespace lockstep {
 
 struct TensorFile {
-  // dtypes: float64, float32, float16, bfloat16, int64, int32, int16, int8, uint8, bool
+  // dtypes: float64, float32, float16, bfloat16, complex64, the float8 kinds e4m3fn, e5m2, e4m3fnuz, e5m2fnuz
+  // and e8m0fnu, int64, int32, int16, int8, uint64, uint32, uint16, uint8, bool
   std::vector<NamedTensor> tensors;
   std::map<std::string, std::string> metadata;
 };
@@ -39,6 +40,9 @@ void save_safetensors(const std::filesystem::path& path, const TensorFile& file,
 // Passes the bytes of such a file to `write`, piece by piece. Waits for the device. Throws OutputError for
 // tensors that the format cannot hold, before the first piece, and what `write` throws.
 void write_safetensors(const TensorFile& file, const std::function<void(std::span<const std::byte>)>& write);
+
+// Throws the OutputError that saving would throw because of the tensors or the metadata. Copies nothing.
+void check_can_save(const TensorFile& file);
 
 // Throws the OutputError that saving would throw because of the path. For a check before hours of work.
 // Changes nothing.

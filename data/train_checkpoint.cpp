@@ -89,6 +89,7 @@ Checkpoint to_checkpoint(TrainState state) {
   checkpoint.tensors[kModelFile] = {.tensors = std::move(state.model), .metadata = {}};
   checkpoint.tensors[kOptimizerFile] = {.tensors = std::move(state.optimizer), .metadata = {}};
   checkpoint.tensors[kReplicasFile] = {.tensors = replica_tensors(std::move(state.replicas)), .metadata = {}};
+  for (const auto& [name, file] : checkpoint.tensors) check_can_save(file);
   return checkpoint;
 }
 

@@ -17,6 +17,8 @@ namespace lockstep {
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.json";
 
+// Throws OutputError that names a tensor which the format cannot hold (safetensors.h), such as one of
+// complex128. To find it before hours of work call it with the state before the first step.
 Checkpoint to_checkpoint(TrainState state);
 
 // The inverse. Other files, and other fields of state.json, are the caller's. Throws WeightsError if the

@@ -26,13 +26,22 @@ struct DtypeInfo {
 };
 
 // In the order of TensorDtype.
-constexpr std::array<DtypeInfo, 10> kDtypes = {{{"I64", 8},
+constexpr std::array<DtypeInfo, 19> kDtypes = {{{"U64", 8},
+                                                {"I64", 8},
                                                 {"F64", 8},
+                                                {"C64", 8},
                                                 {"F32", 4},
+                                                {"U32", 4},
                                                 {"I32", 4},
                                                 {"BF16", 2},
                                                 {"F16", 2},
+                                                {"U16", 2},
                                                 {"I16", 2},
+                                                {"F8_E5M2FNUZ", 1},
+                                                {"F8_E4M3FNUZ", 1},
+                                                {"F8_E8M0", 1},
+                                                {"F8_E4M3", 1},
+                                                {"F8_E5M2", 1},
                                                 {"I8", 1},
                                                 {"U8", 1},
                                                 {"BOOL", 1}}};
@@ -57,7 +66,10 @@ class HeaderParser : public nlohmann::json_sax<nlohmann::json> {
 
   SafetensorsHeader header;
 
-  bool null() override { unexpected("null"); }
+  bool null() override {
+    if (place_ == Place::kHeader && name_ == kMetadataKey) return true;  // the format's own reader takes it
+    unexpected("null");
+  }
   bool boolean(bool value) override { unexpected(value ? "true" : "false"); }
   bool number_integer(int64_t value) override { unexpected(std::to_string(value)); }  // below 0
   bool number_float(double, const std::string& text) override { unexpected(shown(text)); }

@@ -23,8 +23,29 @@ namespace lockstep {
 
 constexpr uint64_t kSafetensorsMostHeaderBytes = 100'000'000;  // the limit of the format's own reader
 
-// In the order in which a file holds them: the widest first, so that every tensor is aligned.
-enum class TensorDtype { kI64, kF64, kF32, kI32, kBF16, kF16, kI16, kI8, kU8, kBool };
+// In the order in which a file holds them: the widest first, so that every tensor is aligned. (The format
+// also has F4, F6_E2M3 and F6_E3M2, which are narrower than a byte.)
+enum class TensorDtype {
+  kU64,
+  kI64,
+  kF64,
+  kC64,
+  kF32,
+  kU32,
+  kI32,
+  kBF16,
+  kF16,
+  kU16,
+  kI16,
+  kF8E5M2Fnuz,
+  kF8E4M3Fnuz,
+  kF8E8M0,
+  kF8E4M3,
+  kF8E5M2,
+  kI8,
+  kU8,
+  kBool
+};
 
 struct TensorEntry {
   std::string name;

@@ -18,9 +18,11 @@ import safetensors
 import safetensors.numpy
 
 FILES = 60
-DTYPES = ["F64", "F32", "F16", "BF16", "I64", "I32", "I16", "I8", "U8", "BOOL"]
-NUMPY = dict(F64="f8", F32="f4", F16="f2", I64="i8", I32="i4", I16="i2", I8="i1", U8="u1", BOOL="?")
-UNKNOWN = dict(U16="u2", U32="u4", U64="u8", C64="c8")
+NUMPY = dict(F64="f8", F32="f4", F16="f2", I64="i8", I32="i4", I16="i2", I8="i1", U8="u1", BOOL="?", U16="u2", U32="u4",
+             U64="u8", C64="c8")
+BYTES = dict(BF16=2, F8_E4M3=1, F8_E5M2=1, F8_E8M0=1)  # not numpy's own
+DTYPES = [*NUMPY, *BYTES]
+REFUSED = ["F4", "F6_E2M3", "F6_E3M2"]
 TEXTS = ["", " ", '"', "\\", "/", "\n", "\t\r\b\f", "\u0001", "\u007f", "weight", "layer.0.weight", "a'b", "\u00fc",
          "\u65e5\u672c", "\U0001f600", "\ufeff", "\uffff", "\u2028", "{}", "dtype", "data_offsets", "__metadata", "x" * 300]
 
@@ -37,14 +39,14 @@ def tensors(draw, dtypes):
     drawn = {}
     for _ in range(draw.randrange(8)):
         dtype, dims = draw.choice(dtypes), shape(draw)
-        size = int(numpy.prod(dims)) * (2 if dtype == "BF16" else numpy.dtype(NUMPY[dtype]).itemsize)
+        size = int(numpy.prod(dims)) * (BYTES.get(dtype) or numpy.dtype(NUMPY[dtype]).itemsize)
         values = bytes(draw.randrange(2 if dtype == "BOOL" else 256) for _ in range(size))
         drawn[text(draw)] = (dtype, dims, values)
     return drawn
 
 
 def plain(drawn, metadata):
-    arrays = {name: numpy.frombuffer(values, {**NUMPY, **UNKNOWN}[dtype]).reshape(dims)
+    arrays = {name: numpy.frombuffer(values, NUMPY[dtype]).reshape(dims)
               for name, (dtype, dims, values) in drawn.items()}
     return safetensors.numpy.save(arrays, metadata or None)
 
@@ -59,7 +61,7 @@ def composed(draw, drawn, metadata):
         header.append((name, dict(fields)))
         data += values
     if metadata or draw.random() < 0.5:
-        header.append(("__metadata__", metadata))
+        header.append(("__metadata__", metadata or draw.choice([{}, None])))
     draw.shuffle(header)
     head = json.dumps(dict(header), ensure_ascii=draw.random() < 0.5, indent=draw.choice([None, 1]),
                       separators=draw.choice([None, (",", ":"), (" , ", "\t:\r\n")])).encode()
@@ -71,13 +73,15 @@ def write(folder):
     draw = random.Random(1)
     for i in range(FILES):
         is_plain = i % 2 == 0
-        drawn = tensors(draw, [d for d in DTYPES if not is_plain or d != "BF16"])
+        drawn = tensors(draw, list(NUMPY if is_plain else DTYPES))
         metadata = {text(draw): text(draw) for _ in range(draw.choice([0, 1, 1] if is_plain else [0, 1, 4]))}
         content = plain(drawn, metadata) if is_plain else composed(draw, drawn, metadata)
         safetensors.deserialize(content)  # the package must read it
         (folder / f"python_{i}{'_plain' if is_plain else ''}").write_bytes(content)
-    for i, dtype in enumerate(UNKNOWN):
-        (folder / f"refused_{i}").write_bytes(plain({"a": (dtype, [0, 2], b"")}, {}))
+    for i, dtype in enumerate(REFUSED):
+        content = composed(draw, {"a": (dtype, [0, 2], b"")}, {})
+        safetensors.deserialize(content)
+        (folder / f"refused_{i}").write_bytes(content)
 
 
 def content_of(path):

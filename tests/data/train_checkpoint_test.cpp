@@ -106,3 +106,14 @@ TEST_CASE("a checkpoint that holds no trainer's state is refused") {
   refused(replicas_have("99999999.buffers.w", torch::zeros({1})), "a tensor named '99999999.buffers.w'");
   refused(replicas_have("0.host_generator", torch::zeros({1})), "a tensor named '0.host_generator'");
 }
+
+TEST_CASE(
+    "a state with a tensor that the format cannot hold is refused by its name, before a file is written") {
+  auto state = two_replicas();
+  state.model.push_back({"spectrum", torch::zeros({2}, torch::kComplexDouble)});
+  CHECK_THROWS_AS(to_checkpoint(state), OutputError);
+  CHECK_THROWS_WITH(to_checkpoint(state),
+                    ContainsSubstring("tensor 'spectrum': the format has no dtype ComplexDouble"));
+  state.model.back().tensor = torch::zeros({2}, torch::kComplexFloat);
+  CHECK_NOTHROW(to_checkpoint(state));
+}

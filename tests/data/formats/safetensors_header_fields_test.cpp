@@ -31,9 +31,9 @@ TEST_CASE("each field that is missing, unknown, repeated or of another kind is n
       {header(tensor("null", good, at)), "has null in dtype"},
       {header(tensor("[\"F32\"]", good, at)), "has an array in dtype"},
       {header(tensor("{}", good, at)), "has an object in dtype"},
-      {header(tensor("\"F8_E4M3\"", good, at)),
-       "has dtype 'F8_E4M3' in tensor 'x', one of I64 F64 F32 I32 BF16 "
-       "F16 I16 I8 U8 BOOL was expected"},
+      {header(tensor("\"F4\"", good, at)),
+       "has dtype 'F4' in tensor 'x', one of U64 I64 F64 C64 F32 U32 I32 BF16 F16 U16 I16 F8_E5M2FNUZ "
+       "F8_E4M3FNUZ F8_E8M0 F8_E4M3 F8_E5M2 I8 U8 BOOL was expected"},
       {header(tensor("\"f32\"", good, at)), "has dtype 'f32'"},
       {header(tensor("\"\"", good, at)), "has dtype ''"},
       {header(f32("6", at)), "has 6 in shape of tensor 'x', an array was expected"},
@@ -63,7 +63,7 @@ TEST_CASE("each field that is missing, unknown, repeated or of another kind is n
 TEST_CASE("metadata other than strings by key, and keys that come twice, are errors") {
   const auto x = f32("[2,3]", "[0,24]");
   check_each({
-      {R"({"__metadata__":null})", "has null under the name '__metadata__', an object was expected"},
+      {R"({"__metadata__":null,"__metadata__":{}})", "has the name '__metadata__' twice"},
       {R"({"__metadata__":[]})", "has an array under the name '__metadata__'"},
       {R"({"__metadata__":"text"})", "has a string under the name '__metadata__'"},
       {R"({"__metadata__":{"k":1}})", "has 1 as metadata 'k', a string was expected"},
@@ -122,4 +122,12 @@ TEST_CASE("shapes beyond what a tensor can have are errors") {
       {header(f32("[0,2305843009213693952]", empty)), "overflows 63 bits", 0},  // a 0 does not hide it
       {header(f32("[4294967296,4294967296,0]", empty)), "overflows 63 bits", 0},
   });
+}
+
+TEST_CASE("metadata may be null, as the format's own reader takes it, and tensors follow") {
+  const auto text = R"({"__metadata__":null,"x":)" + f32("[2,3]", "[0,24]") + "}";
+  const auto found = parse_safetensors_header(text, 24, kName);
+  CHECK(found.metadata.empty());
+  REQUIRE(found.tensors.size() == 1);
+  CHECK(found.tensors[0].name == "x");
 }

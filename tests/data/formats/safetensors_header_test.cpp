@@ -51,10 +51,25 @@ TEST_CASE("a header may have no tensors") {
 
 TEST_CASE("each dtype has its size") {
   const std::vector<std::tuple<std::string, TensorDtype, uint64_t>> dtypes = {
-      {"F64", TensorDtype::kF64, 8},   {"F32", TensorDtype::kF32, 4}, {"F16", TensorDtype::kF16, 2},
-      {"BF16", TensorDtype::kBF16, 2}, {"I64", TensorDtype::kI64, 8}, {"I32", TensorDtype::kI32, 4},
-      {"I16", TensorDtype::kI16, 2},   {"I8", TensorDtype::kI8, 1},   {"U8", TensorDtype::kU8, 1},
-      {"BOOL", TensorDtype::kBool, 1}};
+      {"F64", TensorDtype::kF64, 8},
+      {"F32", TensorDtype::kF32, 4},
+      {"F16", TensorDtype::kF16, 2},
+      {"BF16", TensorDtype::kBF16, 2},
+      {"I64", TensorDtype::kI64, 8},
+      {"I32", TensorDtype::kI32, 4},
+      {"I16", TensorDtype::kI16, 2},
+      {"I8", TensorDtype::kI8, 1},
+      {"U8", TensorDtype::kU8, 1},
+      {"BOOL", TensorDtype::kBool, 1},
+      {"U64", TensorDtype::kU64, 8},
+      {"U32", TensorDtype::kU32, 4},
+      {"U16", TensorDtype::kU16, 2},
+      {"C64", TensorDtype::kC64, 8},
+      {"F8_E5M2", TensorDtype::kF8E5M2, 1},
+      {"F8_E4M3", TensorDtype::kF8E4M3, 1},
+      {"F8_E8M0", TensorDtype::kF8E8M0, 1},
+      {"F8_E4M3FNUZ", TensorDtype::kF8E4M3Fnuz, 1},
+      {"F8_E5M2FNUZ", TensorDtype::kF8E5M2Fnuz, 1}};
   for (const auto& [name, dtype, size] : dtypes) {
     INFO(name);
     const auto text = [&](uint64_t bytes) {
