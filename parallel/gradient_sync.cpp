@@ -246,7 +246,7 @@ void GradientSync::require_all(const std::vector<int>& missing) {
 void GradientSync::allreduce_all() {
   require_attached("allreduce_all()");
   for (size_t i = 0; i < params_.size(); ++i) {
-    params_[i].mutable_grad() = gradients_->views[i];
+    make_view(static_cast<int>(i));
     progress_->mark(static_cast<int>(i));
   }
   post_and_wait();

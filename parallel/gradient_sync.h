@@ -95,7 +95,8 @@ class GradientSync {
   void wait();
 
   // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
-  // replayed graph, or the zeros of a replica that has no rows in this step.
+  // replayed graph, or the zeros of a replica that has no rows in this step. As for wait(), a gradient that
+  // zero_grad() has dropped is zeros.
   void allreduce_all();
 
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last

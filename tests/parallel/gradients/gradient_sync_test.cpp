@@ -200,6 +200,28 @@ TEST_CASE("wait() without a backward pass, and within a no_sync(), is refused") 
   });
 }
 
+TEST_CASE("a replica without rows adds zeros, also after zero_grad() has dropped its gradients") {
+  const bool dropped = GENERATE(true, false);
+  const auto all = [](size_t) { return true; };
+  SyncWorld world(2);
+  std::vector<WholeGradientsImpl> nets(2);
+  world.run([&](int rank, Endpoint& endpoint) {
+    auto& net = nets[static_cast<size_t>(rank)];
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    net.backward(rank, 0, all);
+    sync.wait();
+    net.zero_grad(dropped);
+    if (rank == 0) net.backward(0, 1, all);
+    rank == 0 ? sync.wait() : sync.allreduce_all();
+  });
+  for (const auto& net : nets) {
+    for (size_t i = 0; i < WholeGradientsImpl::kParams; ++i) {
+      CHECK(net.params()[i].grad().equal(net.gradient(i, 0, 1)));
+    }
+  }
+}
+
 TEST_CASE("calls before attach() are refused") {
   SyncWorld world(1);
   GradientSync sync(world.communicator->endpoint(0));
