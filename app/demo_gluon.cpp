@@ -15,7 +15,6 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
@@ -92,11 +91,10 @@ std::string show_parameters(const std::vector<Model>& models, const std::vector<
 
 std::string show_evaluation(const std::vector<Model>& models, const std::vector<torch::Device>& devices) {
   const auto data = make_synthetic(/*seed=*/0, /*train=*/1, kTestRows);
-  const int threads = default_threads(static_cast<int>(devices.size()));
-  ReplicaWorkers workers(devices, threads);
+  ReplicaWorkers workers(devices);
   // For one small collective: NCCL would take longer to start.
   const auto communicator =
-      make_communicator({.devices = devices, .threads = threads, .algorithm = Allreduce::kTwoShot});
+      make_communicator({.devices = devices, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.test));
   const auto result = evaluate(models, sources, Precision::kFp32, workers, *communicator);
   return fmt::format("evaluated on all devices at once, before training: {} of {} images right\n",

@@ -27,7 +27,6 @@
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
@@ -148,11 +147,10 @@ void run_eval(const EvalOptions& options) {
   if (const auto notice = threads_notice(options.threads, static_cast<int>(devices.size()))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, path);
 
-  const int threads = options.threads.value_or(default_threads(static_cast<int>(devices.size())));
-  ReplicaWorkers workers(devices, threads);
+  ReplicaWorkers workers(devices, options.threads);
   // For one small collective: NCCL would take longer to start.
   const auto communicator =
-      make_communicator({.devices = devices, .threads = threads, .algorithm = Allreduce::kTwoShot});
+      make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.set.test));
   Stopwatch watch;
   const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());

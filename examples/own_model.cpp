@@ -37,6 +37,7 @@ int main(int argc, char** argv) try {
   options.devices = lockstep::parse_devices(argc > 1 ? argv[1] : "cpux2");
   options.process_group = lockstep::join_process_group(lockstep::find_world());  // null: no other process
   options.lr.lr = .5;
+  options.seed = 0;  // of what layers such as Dropout draw
   options.replica.optimizer.momentum = .9;
   lockstep::Trainer trainer(lockstep::model_factory<Net>(), data, data, options);
   const std::filesystem::path folder = argc > 3 ? argv[3] : "";
@@ -56,4 +57,7 @@ int main(int argc, char** argv) try {
 } catch (const lockstep::Error& error) {
   std::fprintf(stderr, "%s\n%s\n", error.what(), error.hint().c_str());
   return static_cast<int>(error.exit_code());
+} catch (const std::exception& error) {  // of the model, such as c10::Error
+  std::fprintf(stderr, "%s\n", error.what());
+  return 1;
 }

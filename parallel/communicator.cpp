@@ -10,6 +10,7 @@
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/collectives/rank_layout.h>
 #include <lockstep/parallel/process_group.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 
@@ -112,6 +113,7 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   if (!are_several(options.process_group.get())) options.process_group = nullptr;
   const auto group = options.process_group;
   options.algorithm = choose_allreduce(options.algorithm, options.devices, group.get());
+  if (!options.threads) options.threads = default_threads(static_cast<int>(options.devices.size()));
   const auto layout = gather_layout(static_cast<int>(options.devices.size()), group.get());
   check_compressible(options);
   if (options.algorithm != Allreduce::kNccl) return make_host_communicator(std::move(options), layout);

@@ -12,6 +12,7 @@
 #include <functional>
 #include <future>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -131,7 +132,9 @@ inline constexpr Choice<Compress> kCompressNames[] = {
 
 struct CommunicatorOptions {
   std::vector<torch::Device> devices;  // one replica each; a device may be listed more than once
-  int threads = 1;  // intra-op threads of each replica's worker, whose cores its communication thread shares
+  // Intra-op threads of each replica's worker, whose cores its communication thread shares: as many as
+  // ReplicaWorkers is given. Empty: the cores of this process divided by its replicas.
+  std::optional<int> threads = {};
   Allreduce algorithm = Allreduce::kAuto;
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
   Compress compress = Compress::kNone;                    // others: between processes, by kGloo

@@ -7,6 +7,7 @@
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_random.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/start_thread.h>
@@ -87,8 +88,9 @@ class ReturnedReplicas {
 
 }  // namespace
 
-ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, int threads)
+ReplicaWorkers::ReplicaWorkers(std::vector<torch::Device> devices, std::optional<int> wanted)
     : devices_(std::move(devices)), streams_(devices_.size()) {
+  const int threads = wanted.value_or(default_threads(std::max(1, size())));
   check_replica_threads(threads);
   require_own_streams(devices_);
   check_threads_available(size() *

@@ -20,11 +20,13 @@ class WorkerPool;
 
 class ReplicaWorkers {
  public:
-  // threads: intra-op threads of each replica, at least 1. Each replica on a CPU gets its own cores while
-  // there are enough. Each replica on a GPU gets its own stream, so that several on one GPU work at the same
-  // time. Throws UsageError for threads below 1 or above what OpenMP grants (OMP_THREAD_LIMIT), for threads
-  // that OpenMP cannot start, and for more than 16 replicas on one GPU, which has no streams for them.
-  ReplicaWorkers(std::vector<torch::Device> devices, int threads);
+  // threads: intra-op threads of each replica, at least 1. Empty: the cores that the calling thread may use
+  // divided by the replicas, at least 1, and at most what OpenMP grants. Each replica on a CPU gets its own
+  // cores while there are enough. Each replica on a GPU gets its own stream, so that several on one GPU work
+  // at the same time. Throws UsageError for threads below 1 or above what OpenMP grants (OMP_THREAD_LIMIT),
+  // for threads that OpenMP cannot start, and for more than 16 replicas on one GPU, which has no streams for
+  // them.
+  explicit ReplicaWorkers(std::vector<torch::Device> devices, std::optional<int> threads = std::nullopt);
   ~ReplicaWorkers();  // waits for the tasks under way
 
   int size() const { return static_cast<int>(devices_.size()); }

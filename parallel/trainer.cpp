@@ -60,7 +60,7 @@ TrainerOptions validated(TrainerOptions options, const ModelFactory& factory, co
 // Connects the replicas of all processes. Their number is then known, and the other options can be checked.
 std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options) {
   auto communicator = make_communicator({.devices = options.devices,
-                                         .threads = options.threads,
+                                         .threads = replica_threads(options),
                                          .algorithm = options.allreduce,
                                          .process_group = options.process_group,
                                          .compress = options.compress,
@@ -113,7 +113,7 @@ TrainSums& TrainSums::operator+=(const TrainSums& other) {
 Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
                  TrainerOptions options)
     : options_(validated(std::move(options), factory, train, test)),
-      workers_(options_.devices, options_.threads),
+      workers_(options_.devices, replica_threads(options_)),
       communicator_(checked_communicator(options_)),
       models_(build_replicas(workers_.size(), [&] { return new_model(factory); })),
       train_sources_(sources_for(options_.devices, train)),
@@ -144,7 +144,7 @@ void Trainer::open_statistics() {
   if (world_size() == 1) return;
   const bool one_process = world_size() == local_size();
   norm_communicator_ = make_communicator({.devices = options_.devices,
-                                          .threads = options_.threads,
+                                          .threads = replica_threads(options_),
                                           .algorithm = one_process ? Allreduce::kTwoShot : Allreduce::kGloo,
                                           .process_group = options_.process_group});
 }

@@ -8,11 +8,12 @@
 
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
-#include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/shard_sizes.h>
 
 namespace lockstep {
 namespace {
@@ -32,8 +33,7 @@ void check_ranges(const TrainerOptions& options) {
     refuse_if(value < 1, fmt::format("{} is {}", name, value), "it must be at least 1");
   };
   refuse_if(options.devices.empty(), "there is no device to train on", "list one device per replica");
-  at_least_1("threads", options.threads);
-  check_replica_threads(options.threads);
+  if (options.threads) check_replica_threads(*options.threads);
   at_least_1("accumulate", options.accumulate);
   at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
   const int in_flight = steps_in_flight(options);
@@ -157,6 +157,11 @@ void TrainerOptions::validate(std::optional<int> world_size) const {
 
 int steps_in_flight(const TrainerOptions& options) {
   return options.in_flight.value_or(any_gpu(options.devices) ? 2 : 1);
+}
+
+int replica_threads(const TrainerOptions& options) {
+  const auto replicas = static_cast<int>(options.devices.size());
+  return options.threads.value_or(options.replica.invariant ? 1 : default_threads(replicas));
 }
 
 }  // namespace lockstep

@@ -22,7 +22,9 @@ namespace lockstep {
 struct TrainerOptions {
   std::vector<torch::Device> devices;                     // of this process, one replica each
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
-  int threads = 1;                                        // intra-op threads of each replica
+  // Intra-op threads of each replica. Empty: 1 with replica.invariant, whose bits depend on it, else the cores
+  // of this process divided by its replicas.
+  std::optional<int> threads;
   Allreduce allreduce = Allreduce::kAuto;
   Compress compress = Compress::kNone;  // of the gradients, between processes
   ReplicaOptions replica;
@@ -62,7 +64,9 @@ struct TrainerOptions {
   void validate(std::optional<int> world_size = std::nullopt) const;
 };
 
-// The value of options.in_flight, or its default when it is empty.
+// The values of options.in_flight and options.threads, or their defaults when they are empty. The cores are
+// those of the calling thread.
 int steps_in_flight(const TrainerOptions& options);
+int replica_threads(const TrainerOptions& options);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace lockstep {
 BackgroundLoad::BackgroundLoad(const TrainPlan& plan, int count) {
   const auto allowed = allowed_cores();
   for (int i = 1; i <= count && !failure_; ++i) {
-    const auto cores = cores_for_worker(allowed, i, count + 1, plan.trainer.threads);
+    const auto cores = cores_for_worker(allowed, i, count + 1, replica_threads(plan.trainer));
     std::unique_lock lock(mutex_);
     busy_ = 1;  // until it is built
     try {

@@ -47,7 +47,7 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
                   const std::optional<LoadedData>& data, const TrainWorld& world) {
   auto train = options.train;
   train.devices = spec_of(devices);
-  train.threads = threads;
+  train.trainer.threads = threads;
   train.trainer.seed = options.bench.seed;
   check_combinations(train, find_recipe(train.recipe));
   return make_train_plan(train, data, world);

@@ -168,7 +168,7 @@ std::optional<CellFigures> figures_of(const PlannedCell& planned) {
 
 // Prints the cell's row. Trains the cell unless the record has its result.
 CellResult run_cell(const PlannedCell& planned, const std::vector<Column>& columns, SweepRecord& record) {
-  CellResult result{.cell = planned.cell, .threads = planned.plan.trainer.threads};
+  CellResult result{.cell = planned.cell, .threads = replica_threads(planned.plan.trainer)};
   const auto* kept = record.find(planned.cell);
   if (kept) {
     result.threads = kept->threads;

@@ -39,7 +39,6 @@ struct TrainFlags {
 
   // where
   std::string devices = "auto";
-  std::optional<int> threads;  // per replica
   std::string split = "even";  // or "auto", or shares: "3:1"
 
   // how

@@ -77,7 +77,7 @@ class HostEndpoint : public Endpoint {
         shared_(shared),
         thread_(*this, {.local = local,
                         .devices = options.devices,
-                        .threads = options.threads,
+                        .threads = options.threads.value(),
                         .trace = options.trace}) {}
 
   int rank() const override { return shared_.layout.first_rank() + local_; }

@@ -10,11 +10,13 @@
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/load_weights.h>
+#include <lockstep/parallel/build_replicas.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/process_group.h>
+#include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/train_batch.h>
 #include <lockstep/parallel/trainer.h>
@@ -89,11 +91,12 @@ TEST_CASE("a loop that called data_parallel trains on replicas as on the whole b
   std::vector<torch::Tensor> initial;
   std::vector<std::vector<torch::Tensor>> trained(devices.size());
 
-  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
+  lockstep::ReplicaWorkers workers(devices);
   const auto communicator = lockstep::make_communicator({.devices = devices});
-  workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {  // in each replica's thread
+  auto nets = lockstep::build_replicas(workers.size(), [] { return Net(64); });  // with the same draws
+  workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {      // in each replica's thread
     const auto rank = static_cast<size_t>(endpoint.rank());
-    Net net(64);
+    auto& net = nets[static_cast<size_t>(local)];
     net->with_norm = false;  // test: each replica has its own statistics
     net->to(endpoint.device());
     lockstep::GradientSync sync(endpoint, {.unused = lockstep::UnusedParameters::kZero});
@@ -182,13 +185,15 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientS
     return F::cross_entropy(net(rows.X), rows.y, F::CrossEntropyFuncOptions().reduction(torch::kSum)) / 16;
   };
   const std::vector<lockstep::Inputs> micro_batches = {page_rows(4), page_rows(4, 5)};
+  const uint64_t seed = 0;
   std::vector<std::vector<torch::Tensor>> trained(devices.size());
 
   const auto group = lockstep::join_process_group(lockstep::find_world());
-  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);
+  lockstep::ReplicaWorkers workers(devices);
   const auto communicator = lockstep::make_communicator({.devices = devices, .process_group = group});
-  workers.run(*communicator, [&](int, lockstep::Endpoint& endpoint) {
-    Net net(64);
+  auto nets = lockstep::build_replicas(workers.size(), [] { return Net(64); });
+  workers.run(*communicator, [&](int local, lockstep::Endpoint& endpoint) {
+    auto& net = nets[static_cast<size_t>(local)];
     net->to(endpoint.device());
     lockstep::GradientSyncOptions options;
     options.unused = lockstep::UnusedParameters::kZero;
@@ -197,6 +202,7 @@ TEST_CASE("a loop of Python's DistributedDataParallel becomes one with GradientS
     sync.attach(*net);
     torch::optim::Adam adam(net->parameters(), .01);
     for (int step = 0; step < 10; ++step) {
+      const lockstep::ReplicaRandom random(seed, step, endpoint.rank());  // what dropout draws
       lockstep::broadcast_buffers(*net, endpoint);
       adam.zero_grad();
       {
@@ -222,7 +228,7 @@ TEST_CASE("the chapter's training from scratch") {
 
   std::vector<lockstep::Params> device_params;
   for (const auto device : devices) device_params.push_back(lockstep::get_params(params, device));
-  lockstep::ReplicaWorkers workers(devices, /*threads=*/1);  // a thread per device, for all steps
+  lockstep::ReplicaWorkers workers(devices);  // a thread per device, for all steps
   for (int epoch = 0; epoch < 10; ++epoch) {
     for (const auto& [X, y] : batches) {
       lockstep::train_batch(X, y, device_params, lockstep::lenet, kLr, workers);

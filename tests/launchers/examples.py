@@ -24,7 +24,11 @@ def check_loop(out, replicas):
 
 def examples(_, launcher, program, own_loop, own_model):
     own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
-    check_loop(Running([own_loop]).end(), 2)
+    out = Running([own_loop]).end()
+    check_loop(out, 2)
+    for _ in range(3):  # its replicas are threads of one process
+        if (again := Running([own_loop]).end()) != out:
+            fail(f"own_loop prints\n{again}but before\n{out}")
     for devices, replicas in (("cpu", 2), ("cpux2", 4))[:1 if launcher == "torchrun" else 2]:
         check_loop(in_two_processes(launcher, program, own_loop, devices), replicas)
     alone, out = Running([own_model, "cpux2"]).end(), in_two_processes(launcher, program, own_model, "cpu")

@@ -54,6 +54,17 @@ TEST_CASE("each replica's thread has its own number of threads, its own cores an
   CHECK(allowed_cores() == allowed);  // the caller's own thread keeps its cores
 }
 
+TEST_CASE("without a number of threads the replicas share the cores") {
+  const auto cores = static_cast<int>(allowed_cores().size());
+  for (const int world : {1, 2, 3, cores, cores + 1}) {
+    INFO(world << " replicas on " << cores << " cores");
+    ReplicaWorkers workers(std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU));
+    std::vector<int> seen(static_cast<size_t>(world));
+    workers.run([&](int rank) { seen[static_cast<size_t>(rank)] = at::get_num_threads(); });
+    CHECK(seen == std::vector<int>(static_cast<size_t>(world), default_threads(world)));
+  }
+}
+
 TEST_CASE("an exception in one replica reaches the caller, and the workers can be used again") {
   ReplicaWorkers workers(std::vector<torch::Device>(3, torch::kCPU), 1);
   CHECK_THROWS_WITH(workers.run([](int rank) {

@@ -27,6 +27,7 @@ inline const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11
 inline TrainerOptions options_for(int world) {
   TrainerOptions options;
   options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
+  options.threads = 1;  // bits depend on it
   options.lr = {.lr = .2};
   return options;
 }

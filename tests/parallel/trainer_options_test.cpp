@@ -5,6 +5,7 @@
 #include <string>
 
 #include <lockstep/models/lenet.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
@@ -55,6 +56,17 @@ TEST_CASE("options that make sense are accepted") {
   CHECK(refusal([](auto& options) { options.replica.sync.hook = bf16_hook(); }).empty());
   Trace trace;
   CHECK(refusal([&](auto& options) { options.replica.trace = &trace; }).empty());  // kAuto: no graphs
+}
+
+TEST_CASE("the number of threads follows from the cores, unless it is given or bits depend on it") {
+  auto options = two_replicas();
+  CHECK(replica_threads(options) == default_threads(2));
+  options.devices.resize(1, torch::kCPU);
+  CHECK(replica_threads(options) == default_threads(1));
+  options.replica.invariant = true;
+  CHECK(replica_threads(options) == 1);
+  options.threads = 3;
+  CHECK(replica_threads(options) == 3);
 }
 
 TEST_CASE("values out of range are refused") {

@@ -24,7 +24,7 @@ bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
   const bool alike = std::all_of(trainer.devices.begin(), trainer.devices.end(),
                                  [&](auto other) { return other.type() == device.type(); });
   if (!alike) return false;
-  if (device.is_cpu()) return measured.replicas() * trainer.threads <= cores;
+  if (device.is_cpu()) return measured.replicas() * replica_threads(trainer) <= cores;
   std::set<int> gpus;
   for (const auto gpu : trainer.devices) gpus.insert(gpu.index());
   return gpus.size() == trainer.devices.size();
@@ -77,7 +77,7 @@ Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool ove
 // on one machine and compute on CPUs, sums do not overlap with computing.
 Link measure_process_link(const TrainPlan& plan) {
   const auto& place = plan.world.place;
-  AllreduceRanks ranks(plan.trainer.devices, plan.trainer.threads, {plan.trainer.allreduce},
+  AllreduceRanks ranks(plan.trainer.devices, replica_threads(plan.trainer), {plan.trainer.allreduce},
                        plan.world.process_group);
   const bool cores_sum = place.local_processes == place.processes && plan.trainer.devices.front().is_cpu();
   auto link = link_between(ranks, bytes_of_gradients(plan), place.processes, !cores_sum);
@@ -123,7 +123,7 @@ Link measure_link(const TrainPlan& plan) {
   const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
   const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
   const std::vector<torch::Device> devices{device, other};
-  AllreduceRanks ranks(devices, plan.trainer.threads, {choose_allreduce(plan.trainer.allreduce, devices)});
+  AllreduceRanks ranks(devices, replica_threads(plan.trainer), {choose_allreduce(plan.trainer.allreduce, devices)});
   return link_between(ranks, bytes_of_gradients(plan), 2, two_gpus);
 }
 

@@ -38,7 +38,7 @@ Json scaling_row(const ScalingCase& measured, const ScalingCase& reference) {
           {"devices", measured.devices},
           {"replicas", measured.replicas()},
           {"processes", plan.world.place.processes},
-          {"threads", plan.trainer.threads},
+          {"threads", replica_threads(plan.trainer)},
           {"model", plan.model},
           {"batch_size", static_cast<int64_t>(measured.rows())},
           {"lr", plan.trainer.lr.lr},

@@ -114,7 +114,7 @@ std::optional<double> register_peak(const TrainPlan& plan) {
   }
   const auto& loop = in_bf16(plan) ? *bf16->register_loop : *cpu_kernels<float>().register_loop;
   ReplicaWorkers workers(plan.trainer.devices, plan.trainer.threads);
-  const auto threads = plan.trainer.threads;
+  const auto threads = replica_threads(plan.trainer);
   std::vector<double> seconds;
   for (int i = 0; i < kPeakRepeats; ++i) {
     Stopwatch watch;

@@ -82,7 +82,7 @@ Measured measure(const BenchReport& report, const BenchStepOptions& options, con
   Measured measured{.plan = plan, .seconds = {}, .phases = {}};
   measured.seconds = time_steps(report, options, plan, measured.agree);
   measured.phases = trace_steps(options, plan);
-  measured.peak = measured_peak(plan.trainer.devices, plan.trainer.threads, plan.trainer.replica.precision);
+  measured.peak = measured_peak(plan.trainer.devices, replica_threads(plan.trainer), plan.trainer.replica.precision);
   return measured;
 }
 
@@ -119,7 +119,7 @@ std::optional<double> mfu(const Measured& measured) {
 Json step_row(const Measured& measured) {
   const auto& plan = measured.plan;
   return {{"devices", spec_of(plan.trainer.devices)},
-          {"threads", plan.trainer.threads},
+          {"threads", replica_threads(plan.trainer)},
           {"model", plan.model},
           {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
           {"batch_size", rows_of(plan)},

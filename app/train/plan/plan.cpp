@@ -20,7 +20,6 @@
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -38,9 +37,7 @@ void set_where(const TrainFlags& options, TrainPlan& plan) {
   trainer.process_group = world.process_group;
   trainer.devices = world.single_process() ? usable_devices(options.devices)
                                            : world.devices.at(static_cast<size_t>(world.place.process));
-  // Invariant: always the same number, since bits depend on it.
-  const int threads = trainer.replica.invariant ? 1 : default_threads(plan.local_size());
-  trainer.threads = options.threads.value_or(threads);
+  trainer.threads = replica_threads(trainer);
   trainer.auto_split = options.split == "auto";
   if (!trainer.auto_split && options.split != "even") {
     trainer.split = parse_shares(options.split, plan.world_size());
@@ -239,7 +236,7 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   return element * (2 + moments_of(replica.optimizer) + partial_sums) * plan.parameter_count +
          (element * activations - element / 2 * halves) * rows +
-         working_bytes(plan.spec(), device, plan.trainer.threads);
+         working_bytes(plan.spec(), device, replica_threads(plan.trainer));
 }
 
 int64_t host_bytes(const TrainPlan& plan) {

@@ -89,7 +89,7 @@ std::string arithmetic_text(const TrainPlan& plan) {
   if (plan.deterministic) text += "; deterministic";
   if (plan.trainer.replica.invariant) {
     text += fmt::format("; the same bits for 1, 2, 4 and 8 replicas of {}",
-                        counted(plan.trainer.threads, "thread"));
+                        counted(replica_threads(plan.trainer), "thread"));
   }
   return text;
 }
@@ -149,7 +149,7 @@ std::string devices_text(const TrainPlan& plan) {
   auto text = fmt::format("{}: {}", to_string(devices), counted(plan.local_size(), "replica"));
   if (any_cpu(plan.trainer.devices)) {
     const auto* each = plan.local_size() > 1 ? " each" : "";
-    text += fmt::format(" with {}{}", counted(plan.trainer.threads, "thread"), each);
+    text += fmt::format(" with {}{}", counted(replica_threads(plan.trainer), "thread"), each);
   }
   return plan.world.single_process() ? text : text + fmt::format(", in process {}", plan.world.place.process);
 }

@@ -20,7 +20,8 @@ CLI::Option* add_devices(CLI::App& command, const std::string& flag, TrainFlags&
 }
 
 CLI::Option* add_threads(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return command.add_option(flag, flags.threads, "Threads of each replica (default: cores / replicas)")
+  return command
+      .add_option(flag, flags.trainer.threads, "Threads of each replica (default: cores / replicas)")
       ->check(thread_count());
 }
 
@@ -73,7 +74,8 @@ SettingValue configured_devices(const TrainFlags&, const TrainPlan& plan) {
 }
 
 SettingValue configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
-  return plan.world.single_process() ? SettingValue(plan.trainer.threads) : or_null(flags.threads);
+  return plan.world.single_process() ? SettingValue(replica_threads(plan.trainer))
+                                     : or_null(flags.trainer.threads);
 }
 
 constexpr Setting kReplicaSettings[] = {
@@ -96,8 +98,8 @@ constexpr Setting kReplicaSettings[] = {
      .group = HelpGroup::kReplicas,
      .add = add_threads,
      .in = kInPlan | kInSweep | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.threads; },
-     .given = [](const auto& flags, const auto&) { return or_null(flags.threads); },
+     .planned = [](const auto& plan) -> SettingValue { return replica_threads(plan.trainer); },
+     .given = [](const auto& flags, const auto&) { return or_null(flags.trainer.threads); },
      .config = configured_threads,
      .on_resume = OnResume::kOtherBits},
     {.name = "batch-size",

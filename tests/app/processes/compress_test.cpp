@@ -33,7 +33,7 @@ TrainFlags lenet_flags() {
   flags.data = "synthetic";
   flags.limit_train = 64;
   flags.limit_test = 8;
-  flags.threads = 1;
+  flags.trainer.threads = 1;
   return flags;
 }
 

@@ -29,7 +29,7 @@ TrainFlags small_flags() {
   flags.limit_train = 64;
   flags.limit_test = 8;
   flags.batch_size = 10;
-  flags.threads = 1;
+  flags.trainer.threads = 1;
   return flags;
 }
 
@@ -87,7 +87,7 @@ TEST_CASE("a plan has the replicas of all processes, and the memory of its own")
 
   const auto others = make_train_plan(flags, {}, world_of(0, {3, 1}));
   CHECK(agreed_fields(flags, others) == agreed_fields(flags, plan));  // whatever the devices
-  flags.threads = 2;
+  flags.trainer.threads = 2;
   CHECK(agreed_fields(flags, make_train_plan(flags, {}, world_of(1, {3, 1}))) == agreed_fields(flags, plan));
   flags.split = "even";  // three shards of 2 or 3 images there, one of 2 here
   CHECK(host_bytes(make_train_plan(flags, {}, world_of(0, {3, 1}))) >

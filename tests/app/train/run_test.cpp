@@ -42,7 +42,7 @@ TrainFlags small_run() {
   options.limit_test = 64;
   options.batch_size = 32;
   options.epochs = 2;
-  options.threads = 1;
+  options.trainer.threads = 1;
   options.devices = "cpux2";
   options.log_every = 8;
   return options;

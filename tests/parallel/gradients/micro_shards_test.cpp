@@ -19,6 +19,7 @@ Trainer make_trainer(const ModelFactory& factory, int world, bool invariant, std
                      Precision precision = Precision::kFp32) {
   TrainerOptions options;
   options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
+  options.threads = 1;
   options.lr = {.lr = .1};
   options.replica.invariant = invariant;
   options.replica.precision = precision;

@@ -52,6 +52,7 @@ auto in_processes(const Layout& layout, const TrainerOptions& options, const Tas
                 [&](int process, const std::shared_ptr<ProcessGroup>& group) {
                   const auto p = static_cast<size_t>(process);
                   auto own = options;
+                  own.threads = own.threads.value_or(1);  // in every layout
                   own.devices.assign(static_cast<size_t>(layout[p]), torch::Device(torch::kCPU));
                   own.process_group = group;
                   results[p] = task(process, own);

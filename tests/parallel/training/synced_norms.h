@@ -60,6 +60,7 @@ inline ModelFactory norms() { return model_factory<NormsImpl>(); }
 inline TrainerOptions options_of(int world, BnPolicy policy = BnPolicy::kSync) {
   TrainerOptions options;
   options.devices.assign(static_cast<size_t>(world), torch::kCPU);
+  options.threads = 1;
   options.lr = {.lr = 1};
   options.bn = policy;
   options.check_sync = 1;  // of the statistics, too
