@@ -1,6 +1,7 @@
 #include <lockstep/parallel/gradient_sync.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/variable.h>
@@ -9,11 +10,13 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/parallel/gradients/attached_module.h>
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
 #include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/module_tensors.h>
 #include <lockstep/support/torch_compat.h>
 
 namespace lockstep {
@@ -27,26 +30,40 @@ BucketBounds bounds_of(const GradientSyncOptions& options) {
   return {.first = small, .others = options.bucket_bytes, .last = small};
 }
 
-// The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
-// otherwise it is a copy.
+// The tensor's numbers in the order of its memory, contiguous (n), two for each complex one. Shares the
+// memory if that has no gaps, otherwise it is a copy.
 torch::Tensor in_memory_order(const torch::Tensor& tensor) {
-  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
-  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
+  const auto flat = tensor.is_non_overlapping_and_dense()
+                        ? tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset())
+                        : tensor.contiguous().flatten();
+  return flat.is_complex() ? torch::view_as_real(flat).flatten() : flat;
+}
+
+// The inverse, of a copy.
+torch::Tensor in_shape_of(const torch::Tensor& tensor, const torch::Tensor& numbers) {
+  const auto flat = tensor.is_complex() ? torch::view_as_complex(numbers.view({-1, 2})) : numbers;
+  return flat.view_as(tensor);
 }
 
 // Broadcasts them all at once.
-void broadcast_tensors(const std::vector<torch::Tensor>& tensors, Endpoint& endpoint, int root) {
+void broadcast_tensors(const std::vector<NamedTensor>& tensors, Endpoint& endpoint, int root) {
   const torch::NoGradGuard no_grad;
   std::vector<torch::Tensor> flat;
   std::vector<Work> works;
-  for (const auto& tensor : tensors) {
-    flat.push_back(in_memory_order(tensor.detach()));
+  for (const auto& item : tensors) {
+    flat.push_back(in_memory_order(item.tensor.detach()));
     works.push_back(endpoint.broadcast(flat.back(), root));
   }
   for (size_t i = 0; i < tensors.size(); ++i) {
     works[i].wait();
-    if (!tensors[i].is_non_overlapping_and_dense()) tensors[i].copy_(flat[i].view_as(tensors[i]));
+    const auto& tensor = tensors[i].tensor;
+    if (!tensor.is_non_overlapping_and_dense()) tensor.copy_(in_shape_of(tensor, flat[i]));
   }
+}
+
+void require_same_modules(const torch::nn::Module& module, Endpoint& endpoint) {
+  require_same_on_ranks(tensor_lines(module), endpoint, "models",
+                        "build the same model on all ranks, with the same parameters frozen");
 }
 
 std::vector<std::string> option_lines(const GradientSyncOptions& options) {
@@ -54,52 +71,6 @@ std::vector<std::string> option_lines(const GradientSyncOptions& options) {
           fmt::format("bucket_bytes {}", options.bucket_bytes),
           options.unused == UnusedParameters::kZero ? "UnusedParameters::kZero" : "UnusedParameters::kError",
           options.hook ? "a bucket hook" : "no bucket hook"};
-}
-
-// Throws unless they fit into one buffer.
-void require_one_type(const std::vector<std::string>& names, const Params& params) {
-  const auto type_of = [&](size_t i) {
-    return fmt::format("{} is {} on {}", names[i], torch::toString(params[i].scalar_type()),
-                       params[i].device().str());
-  };
-  for (size_t i = 1; i < params.size(); ++i) {
-    if (params[i].options().type_equal(params[0].options()) && params[i].device() == params[0].device()) {
-      continue;
-    }
-    throw UsageError(fmt::format("parameters differ in type or device: {}, {}", type_of(0), type_of(i)),
-                     "give all parameters of a replica one dtype and one device");
-  }
-}
-
-// registered: parameters of the module, trained or not.
-void require_some(const Params& trained, size_t registered) {
-  if (!trained.empty()) return;
-  if (registered == 0) {
-    throw UsageError("the module has no parameters to train",
-                     "its constructor registers them: layers by register_module(), tensors by "
-                     "register_parameter()");
-  }
-  throw UsageError(fmt::format("the module has no parameters to train: all {} are frozen", registered),
-                   "call requires_grad_(true) on those to train");
-}
-
-// Their names and themselves.
-std::pair<std::vector<std::string>, Params> trained_parameters(const torch::nn::Module& module) {
-  std::pair<std::vector<std::string>, Params> trained;
-  auto& [names, params] = trained;
-  const auto registered = module.named_parameters();
-  for (const auto& item : registered) {
-    if (!item.value().requires_grad()) continue;
-    if (torch::autograd::impl::post_acc_grad_hooks(item.value())) {
-      throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", item.key()),
-                       "use one GradientSync per module, and no such hooks of your own");
-    }
-    names.push_back(item.key());
-    params.push_back(item.value());
-  }
-  require_some(params, registered.size());
-  require_one_type(names, params);
-  return trained;
 }
 
 // Code of a user runs here. Its error ends all replicas: otherwise the others would wait for this one.
@@ -144,49 +115,77 @@ GradientSync::GradientSync(Endpoint& endpoint, GradientSyncOptions options, Trac
     : endpoint_(endpoint),
       options_(options),
       trace_(trace),
+      module_(std::make_unique<AttachedModule>()),
       gradients_(std::make_unique<FlatTensors>()),
       nodes_(std::make_unique<Nodes>()) {}
 
-GradientSync::~GradientSync() {
-  for (const auto& param : params_) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
-}
+GradientSync::~GradientSync() { detach(); }
 
 torch::Tensor& GradientSync::flat_gradients() { return gradients_->flat; }
 
-void GradientSync::require_attached(const char* call) const {
-  if (progress_) return;
-  throw UsageError(fmt::format("{} was called before attach()", call), "attach the module first");
+const Params& GradientSync::parameters() const { return module_->trained(); }
+
+const std::vector<std::string>& GradientSync::names() const { return module_->names(); }
+
+// Also that the module is as attach() saw it.
+void GradientSync::require_attached(const char* call) {
+  if (!progress_) {
+    throw UsageError(fmt::format("{} was called before attach()", call), "attach the module first");
+  }
+  if (const auto change = module_->change()) fail(change->what, change->hint);
 }
 
 void GradientSync::attach(torch::nn::Module& module) {
-  if (progress_) {
+  const bool again = progress_ != nullptr;
+  if (again && !module_->is(module)) {
     throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
   }
+  if (paused_ > 0 || (again && progress_->begun())) {
+    fail("attach() was called between a backward pass and wait()", "call wait() first");
+  }
   require_same_on_ranks(option_lines(options_), endpoint_, "options", "give all GradientSyncs the same ones");
-  broadcast_module(module, endpoint_);
-  auto [names, params] = trained_parameters(module);
+  if (again) {
+    require_same_modules(module, endpoint_);
+    for (const auto& param : parameters()) {  // torch's optimizers step where there is a gradient
+      if (!param.requires_grad()) param.mutable_grad().reset();
+    }
+    detach();
+  } else {
+    broadcast_module(module, endpoint_);
+  }
+  *module_ = AttachedModule(module);
+  const auto& params = parameters();
   const auto numels = numels_of(params);
   *gradients_ = flat_zeros_like(params);
   const auto element_size = gradients_->flat.element_size();
   if (options_.hook) gaps_ = gaps_of(gradients_->flat, numels);
-  progress_ = std::make_unique<BucketProgress>(plan_buckets(numels, element_size, bounds_of(options_)));
   for (size_t i = 0; i < params.size(); ++i) {
     params[i].mutable_grad() = gradients_->views[i];
     torch::autograd::impl::set_post_acc_grad_hooks(params[i],
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
-  names_ = std::move(names);
-  params_ = std::move(params);
+  progress_ = std::make_unique<BucketProgress>(plan_buckets(numels, element_size, bounds_of(options_)));
+}
+
+void GradientSync::detach() {
+  for (const auto& param : parameters()) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
+  nodes_->accumulators.clear();
+  progress_.reset();
+  *module_ = {};
 }
 
 void GradientSync::on_gradient(int param) {
   if (paused_ > 0) return;
+  const torch::NoGradGuard no_grad;  // backward(create_graph) runs hooks with autograd
   make_view(param);
   if (!progress_->mark(param)) {
-    fail(fmt::format("the gradient of {} came twice in one step", names_[static_cast<size_t>(param)]),
-         "call wait() after each backward; hold a no_sync() during all but the last of several "
-         "micro-batches");
+    const auto i = static_cast<size_t>(param);
+    fail(
+        fmt::format("the gradient of {} [{}], parameter {} of {} of {}, came twice before wait()", names()[i],
+                    fmt::join(parameters()[i].sizes(), ", "), i + 1, names().size(), module_->type()),
+        "call wait() after each backward pass that reaches the module, and hold a no_sync() during all that "
+        "come before the last one of a step");
   }
   if (options_.mode == SyncMode::kOverlapped) post_ready_buckets();
 }
@@ -230,22 +229,23 @@ void GradientSync::wait() {
 
 void GradientSync::require_all(const std::vector<int>& missing) {
   if (missing.empty()) return;
-  if (missing.size() == params_.size()) {
+  if (missing.size() == names().size()) {
     fail("no backward pass outside a no_sync() has reached a parameter since attach() or the last wait()",
          "call wait() once after each step's last backward(); without one call allreduce_all(), or take "
          "gradients as zeros with UnusedParameters::kZero");
   }
-  std::string names;
-  for (const int i : missing) names += (names.empty() ? "" : ", ") + names_[static_cast<size_t>(i)];
-  fail(fmt::format("backward reached {} of {} parameters; no gradient for {}",
-                   params_.size() - missing.size(), params_.size(), names),
-       "on every replica the loss must depend on every parameter; freeze the others with "
-       "requires_grad_(false), or take their gradients as zeros with UnusedParameters::kZero");
+  std::vector<std::string> unreached;
+  for (const int i : missing) unreached.push_back(names()[static_cast<size_t>(i)]);
+  fail(
+      fmt::format("backward reached {} of {} parameters; no gradient for {}", names().size() - missing.size(),
+                  names().size(), fmt::join(unreached, ", ")),
+      "on every replica the loss must depend on every parameter; freeze the others with "
+      "requires_grad_(false) before attach(), or take their gradients as zeros with UnusedParameters::kZero");
 }
 
 void GradientSync::allreduce_all() {
   require_attached("allreduce_all()");
-  for (size_t i = 0; i < params_.size(); ++i) {
+  for (size_t i = 0; i < parameters().size(); ++i) {
     make_view(static_cast<int>(i));
     progress_->mark(static_cast<int>(i));
   }
@@ -262,10 +262,17 @@ void GradientSync::post_and_wait() {
   progress_->reset();
 }
 
-// zero_grad() may have dropped the view: then backward has left a tensor of its own, or none.
+// zero_grad() may have dropped the view: then backward has left a tensor of its own, or none. So it has with
+// backward(create_graph), whose gradients carry a graph, which is dropped here.
 void GradientSync::make_view(int param) {
+  const torch::NoGradGuard no_grad;
   const auto i = static_cast<size_t>(param);
-  auto& grad = params_[i].mutable_grad();
+  auto& grad = parameters()[i].mutable_grad();
+  if (grad.defined() && grad.layout() != torch::kStrided) {
+    fail(
+        fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer", names()[i]),
+        "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
+  }
   if (grad.defined() && grad.is_alias_of(gradients_->flat)) return;
   grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
   grad = gradients_->views[i];
@@ -278,15 +285,12 @@ void GradientSync::fail(const std::string& what, const std::string& hint) {
 }
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  require_same_on_ranks(tensor_lines(module), endpoint, "models", "build the same model on all ranks");
-  auto tensors = module.parameters();
-  const auto buffers = module.buffers();
-  tensors.insert(tensors.end(), buffers.begin(), buffers.end());
-  broadcast_tensors(tensors, endpoint, root);
+  require_same_modules(module, endpoint);
+  broadcast_tensors(distinct_tensors(module), endpoint, root);
 }
 
 void broadcast_buffers(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  broadcast_tensors(module.buffers(), endpoint, root);
+  broadcast_tensors(distinct_buffers(module), endpoint, root);
 }
 
 }  // namespace lockstep

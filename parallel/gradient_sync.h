@@ -30,6 +30,7 @@
 
 namespace lockstep {
 
+class AttachedModule;
 class BucketProgress;
 struct FlatTensors;
 
@@ -63,13 +64,15 @@ struct GradientSyncOptions {
 };
 
 // Elements of the largest bucket of gradients of these sizes, the gaps behind them included: as many travel
-// at the same time. numels: of the trained parameters, in the order of registration.
+// at the same time. numels: of the trained parameters, in the order of registration; a complex element counts
+// as two.
 int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
                        const GradientSyncOptions& options);
 
 // Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
 //
-// The gradients of all trained parameters lie in one flat buffer. Each .grad is a view of it; wait() restores
+// The gradients of all trained parameters lie in one flat buffer of real numbers, where a complex element is
+// two. Each .grad is a view of it; wait() restores
 // the view where zero_grad() has dropped it. A hook on each parameter notes that its gradient is complete. In
 // overlapped mode the hook also posts the bucket's allreduce. Buckets are posted in a fixed order, so that
 // all replicas post the same collectives. An undefined gradient counts as zeros.
@@ -81,22 +84,30 @@ class GradientSync {
   GradientSync(const GradientSync&) = delete;
   GradientSync& operator=(const GradientSync&) = delete;
 
-  // Call it once. Gives the module rank 0's parameters and buffers, and zero gradients. The module must be on
-  // the endpoint's device, in its final memory format. Throws UsageError when no parameter requires a
-  // gradient, when some differ in dtype or device, when one has a post-accumulate hook already; and on all
-  // ranks when modules or options differ between them (of hooks: whether there is one). Also throws the error
-  // that ended a collective.
+  // Gives the module rank 0's parameters and buffers, and zero gradients. The module must be on the
+  // endpoint's device, in its final memory format. A tensor that is registered under several names (tied
+  // weights) is one parameter, with its first name. Throws UsageError when no parameter requires a gradient,
+  // when some differ in dtype (complex numbers of one dtype beside real ones are allowed) or device, when one
+  // has a post-accumulate hook already; and on all ranks when modules or options differ between them (of
+  // hooks: whether there is one). Also throws the error that ended a collective.
+  //
+  // Call it once, and again whenever requires_grad of a parameter has changed: on all ranks, with the same
+  // module, after wait() and before the next backward pass. Then the ranks compare their modules again, the
+  // parameters and buffers keep their values, and all gradients are zero; a parameter that is now frozen has
+  // none, so that torch's optimizers leave it alone.
   void attach(torch::nn::Module& module);
 
   // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
   // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError before attach(),
   // and with the names of the parameters that backward did not reach, unless their gradients are taken as
-  // zeros; while a no_sync() is alive; the error that ended a collective; and what the hook throws.
+  // zeros; while a no_sync() is alive; when requires_grad of a parameter, or dtype, device or shape of a
+  // trained one, is not as attach() saw it; for a sparse gradient; the error that ended a collective; and
+  // what the hook throws.
   void wait();
 
   // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
   // replayed graph, or the zeros of a replica that has no rows in this step. As for wait(), a gradient that
-  // zero_grad() has dropped is zeros.
+  // zero_grad() has dropped is zeros. Throws as wait() does for a parameter that has changed.
   void allreduce_all();
 
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
@@ -115,13 +126,14 @@ class GradientSync {
 
   // (n): all gradients and the gaps between them
   torch::Tensor& flat_gradients();
-  const Params& parameters() const { return params_; }              // those that require a gradient
-  const std::vector<std::string>& names() const { return names_; }  // of these parameters
+  const Params& parameters() const;               // those that require a gradient
+  const std::vector<std::string>& names() const;  // of these parameters
 
  private:
   class Hook;
 
-  void require_attached(const char* call) const;
+  void require_attached(const char* call);
+  void detach();
   void on_gradient(int param);
   void require_all(const std::vector<int>& missing);
   void post_ready_buckets();
@@ -134,8 +146,7 @@ class GradientSync {
   Endpoint& endpoint_;
   const GradientSyncOptions options_;
   Trace* const trace_;
-  std::vector<std::string> names_;
-  Params params_;
+  std::unique_ptr<AttachedModule> module_;
   std::unique_ptr<FlatTensors> gradients_;
   std::vector<torch::Tensor> gaps_;  // of gradients_, if there is a bucket hook, which may have written there
   // Autograd's accumulator nodes. A node belongs to the stream on which it was made. Keeping them keeps them

@@ -16,7 +16,6 @@
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
 #include <lockstep/parallel/training/split_tuner.h>
-#include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/error.h>
 
@@ -163,6 +162,7 @@ Trainer::~Trainer() {
 
 void Trainer::step(std::span<const int64_t> rows) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
+  follow_requires_grad();
   auto next = std::make_unique<StepInFlight>(
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
   next->steps = replica_steps(next->rows);
@@ -297,18 +297,6 @@ TrainSums Trainer::take_sums() {
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};
   }
   return total;
-}
-
-void Trainer::check_sync() {
-  wait_for_steps(0);
-  if (world_size() == 1) return;
-  const int process = options_.process_group ? options_.process_group->world().process : 0;
-  const auto tensors = [&](size_t i) {
-    return replicated_tensors(*models_[i].module, options_.replica.invariant || norm_communicator_);
-  };
-  const auto reports =
-      gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
-  require_equal_reports(reports, tensors(0), steps_taken_);
 }
 
 // Throws the error of a collective that failed on a GPU: its own caller has only queued it. Wait for the GPUs

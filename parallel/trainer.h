@@ -131,12 +131,23 @@ class Trainer {
 
   // The replica's module, on its device. Do not use it while a step is in flight. With bf16 weights, a change
   // of its parameters takes effect after the next step's update.
+  //
+  // Its parameters lie in memory of the trainer. Write to them in place: copy_() under NoGradGuard, on every
+  // replica. What gives a parameter other memory (torch::load(), set_data(), Module::to()) makes the next
+  // call of step, evaluate, weights, state, load or check_sync throw UsageError.
+  //
+  // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
+  // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
+  // one that is unfrozen starts without momentum, and AdamW counts its steps from there. What stays trained
+  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ.
   const Model& model(int local) const { return models_[static_cast<size_t>(local)]; }
 
  private:
   struct StepInFlight;
 
   void wait_for_steps(int under_way);
+  void require_held_parameters();
+  void follow_requires_grad();
   void open_statistics();
   std::vector<ReplicaStep> replica_steps(std::span<const int64_t> rows) const;
   void step_replica(int local, StepInFlight& step);

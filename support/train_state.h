@@ -24,7 +24,8 @@ struct ReplicaState {
 struct TrainState {
   int64_t steps = 0;                   // taken
   std::vector<NamedTensor> model;      // what Trainer::weights() returns: fp32 masters, fp64 with kFp64
-  std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", "step"
+  std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", and
+                                       // "step" or "step.NAME" (Trainer::model())
   std::vector<ReplicaState> replicas;  // one per rank
   std::vector<double> split;           // the shares that auto_split has found, one per rank; else empty
 };

@@ -52,7 +52,8 @@ struct Model {
   std::shared_ptr<torch::nn::Module> module;
   std::function<Outcome(const Inputs&)> loss_sum;
   // Makes the model compute with these bfloat16 weights, in the order of its parameters. The caller updates
-  // them after every step, so the model does not convert its fp32 parameters. Empty: not supported.
+  // them after every step, so the model does not convert its fp32 parameters. An empty list ends that. No
+  // function: not supported.
   std::function<void(const Params& weights)> use_bf16_weights = {};
 };
 

@@ -20,10 +20,10 @@ namespace lockstep {
 
 // A part of a replica's gradients that is summed as one. Valid during the call alone: copy it to keep it.
 struct GradientBucket {
-  // (n), contiguous, on the endpoint's device, of the parameters' dtype: this replica's gradients. The
-  // hook's work changes them in place, and GradientSync::wait() leaves the result in the parameters' .grad.
-  // A part of GradientSync::flat_gradients(), gaps between parameters included; what is written into gaps is
-  // dropped.
+  // (n), contiguous, on the endpoint's device, of the parameters' dtype (a complex element is two numbers):
+  // this replica's gradients. The hook's work changes them in place, and GradientSync::wait() leaves the
+  // result in the parameters' .grad. A part of GradientSync::flat_gradients(), gaps between parameters
+  // included; what is written into gaps is dropped.
   torch::Tensor gradients;
   int index = 0;  // of the bucket, 0 .. count - 1
   int count = 1;  // number of buckets, the same in every step and on every replica

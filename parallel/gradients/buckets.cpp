@@ -78,6 +78,8 @@ int BucketProgress::take_ready() {
   return next_++;
 }
 
+bool BucketProgress::begun() const { return missing().size() < marked_.size(); }
+
 std::vector<int> BucketProgress::missing() const {
   std::vector<int> result;
   for (size_t i = 0; i < marked_.size(); ++i) {

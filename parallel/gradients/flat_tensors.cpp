@@ -3,27 +3,44 @@
 #include <lockstep/parallel/gradients/buckets.h>
 
 namespace lockstep {
+namespace {
+
+// Real numbers that an element takes.
+int64_t reals_in(torch::ScalarType type) { return c10::isComplexType(type) ? 2 : 1; }
+
+}  // namespace
+
 std::vector<int64_t> numels_of(const Params& tensors) {
   std::vector<int64_t> numels;
-  for (const auto& tensor : tensors) numels.push_back(tensor.numel());
+  for (const auto& tensor : tensors) numels.push_back(tensor.numel() * reals_in(tensor.scalar_type()));
   return numels;
 }
 
 FlatTensors flat_zeros_like(const Params& tensors) {
   FlatTensors result;
   const auto& first = tensors.front();
+  const auto real = c10::toRealValueType(first.scalar_type());
+  result.flat =
+      torch::zeros({flat_layout(numels_of(tensors)).size}, first.options().dtype(real).requires_grad(false));
+  result.views = views_of(result.flat, tensors);
+  return result;
+}
+
+Params views_of(const torch::Tensor& flat, const Params& tensors) {
   const auto layout = flat_layout(numels_of(tensors));
-  result.flat = torch::zeros({layout.size}, first.options().requires_grad(false));
+  Params views;
   for (size_t i = 0; i < tensors.size(); ++i) {
     const auto& tensor = tensors[i];
     const auto dense = tensor.is_non_overlapping_and_dense();
     const auto strides = dense ? tensor.strides().vec() : tensor.contiguous().strides().vec();
+    auto type = flat.scalar_type();
+    if (tensor.is_complex()) type = c10::toComplexType(type);
     // Made from the storage, so that autograd does not know it as a view: zero_grad(false) cannot detach
-    // views.
-    result.views.push_back(torch::empty({0}, result.flat.options())
-                               .set_(result.flat.storage(), layout.offset[i], tensor.sizes(), strides));
+    // views. Offsets are even, as tensors are aligned.
+    views.push_back(torch::empty({0}, flat.options().dtype(type))
+                        .set_(flat.storage(), layout.offset[i] / reals_in(type), tensor.sizes(), strides));
   }
-  return result;
+  return views;
 }
 
 std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels) {

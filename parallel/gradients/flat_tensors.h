@@ -1,6 +1,10 @@
 // Many tensors as views of one flat buffer: a replica's parameters, gradients or momentum. One operation
 // updates them all, and one collective reduces a whole bucket. All buffers of tensors of the same sizes have
 // the same layout, that of flat_layout() (buckets.h).
+//
+// The buffer holds real numbers. A complex element takes two of them, its real and imaginary part, so real
+// and complex parameters share one buffer: torch's sums, norms and optimizers treat those parts as two
+// numbers, too.
 #pragma once
 
 #include <torch/types.h>
@@ -14,16 +18,19 @@
 namespace lockstep {
 
 struct FlatTensors {
-  torch::Tensor flat;  // (flat_layout().size), zero in the gaps
-  Params views;        // of flat, each with the sizes and strides of its original tensor
+  torch::Tensor flat;  // (flat_layout().size) of real numbers, zero in the gaps
+  Params views;        // of flat, each with the sizes, strides and dtype of its original tensor
 };
 
-// Returns the number of elements of each tensor.
+// Returns how many real numbers each tensor has.
 std::vector<int64_t> numels_of(const Params& tensors);
 
-// Returns a buffer of zeros with views like these tensors, at least one, all of one dtype and on one device.
-// Strides are kept, as those of channels_last.
+// Returns a buffer of zeros with views like these tensors: at least one, all of one dtype, or complex numbers
+// of it, and on one device. Strides are kept, as those of channels_last.
 FlatTensors flat_zeros_like(const Params& tensors);
+
+// Returns views of another buffer of that layout, which begins its storage.
+Params views_of(const torch::Tensor& flat, const Params& tensors);
 
 // Returns views of the gaps of such a buffer, without empty ones. numels: of its tensors.
 std::vector<torch::Tensor> gaps_of(const torch::Tensor& flat, std::span<const int64_t> numels);

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -14,6 +13,7 @@
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 namespace {
@@ -74,10 +74,10 @@ std::vector<std::string> tensor_lines(const torch::nn::Module& module) {
     lines.push_back(fmt::format("{} [{}] {}{}{}", name, fmt::join(tensor.sizes(), ", "),
                                 torch::toString(tensor.scalar_type()), strides, remark));
   };
-  for (const auto& item : module.named_parameters()) {
-    add(item.key(), item.value(), item.value().requires_grad() ? "" : ", frozen");
+  for (const auto& [name, param] : distinct_parameters(module)) {
+    add(name, param, param.requires_grad() ? "" : ", frozen");
   }
-  for (const auto& item : module.named_buffers()) add(item.key(), item.value(), "");
+  for (const auto& [name, buffer] : distinct_buffers(module)) add(name, buffer, "");
   return lines;
 }
 

@@ -5,6 +5,9 @@
 #include <ATen/ops/norm.h>
 #include <c10/core/DeviceGuard.h>
 
+#include <algorithm>
+#include <utility>
+
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/support/cuda/stream.h>
 #include <lockstep/support/tensor_data.h>
@@ -40,7 +43,9 @@ void FlatOptimizer::make_kept(const torch::Tensor& params) {
   first_moment_ = torch::zeros_like(params);
   if (!adamw) return;
   second_moment_ = torch::zeros_like(params);
-  steps_ = torch::zeros({}, torch::TensorOptions(torch::kFloat32).device(params.device()));
+  const auto counts = torch::zeros({static_cast<int64_t>(std::max<size_t>(parts_.size(), 1))},
+                                   torch::TensorOptions(torch::kFloat32).device(params.device()));
+  steps_ = parts_.empty() ? counts[0] : counts;
 }
 
 std::vector<NamedTensor> FlatOptimizer::kept(const torch::Tensor& params) {
@@ -48,6 +53,24 @@ std::vector<NamedTensor> FlatOptimizer::kept(const torch::Tensor& params) {
   if (!first_moment_.defined()) return {};
   if (options_.kind == OptimizerKind::kSgd) return {{"momentum_buffer", first_moment_}};
   return {{"exp_avg", first_moment_}, {"exp_avg_sq", second_moment_}, {"step", steps_}};
+}
+
+bool FlatOptimizer::count_steps_by_part(std::vector<int64_t> offsets) {
+  const bool moves = steps_.defined() && offsets.empty() != parts_.empty();
+  if (moves) steps_ = offsets.empty() ? steps_.max() : steps_.repeat({static_cast<int64_t>(offsets.size())});
+  parts_ = std::move(offsets);
+  return moves;
+}
+
+bool FlatOptimizer::counts_alike() const {
+  return !steps_.defined() || steps_.eq(steps_.max()).all().item<bool>();
+}
+
+void FlatOptimizer::forget() {
+  first_moment_.reset();
+  second_moment_.reset();
+  steps_.reset();
+  parts_.clear();
 }
 
 void FlatOptimizer::sgd(torch::Tensor& params, torch::Tensor& grads) {
@@ -75,9 +98,21 @@ void FlatOptimizer::sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, cons
 
 void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
   steps_.add_(1);
+  const auto parts_of = [&](const torch::Tensor& buffer) {
+    if (parts_.empty()) return std::vector<torch::Tensor>{buffer};
+    std::vector<torch::Tensor> parts;
+    int64_t end = buffer.numel();
+    for (const auto begin : parts_) {
+      parts.push_back(buffer.slice(0, begin, end));
+      end = begin;
+    }
+    return parts;
+  };
+  const auto steps = parts_.empty() ? std::vector<torch::Tensor>{steps_} : steps_.unbind();
   const auto update = [&](const auto& lr) {
-    at::_fused_adamw_({params}, {grads}, {first_moment_}, {second_moment_}, /*max_exp_avg_sqs=*/{}, {steps_},
-                      lr, options_.beta1, options_.beta2, options_.weight_decay, options_.epsilon,
+    at::_fused_adamw_(parts_of(params), parts_of(grads), parts_of(first_moment_), parts_of(second_moment_),
+                      /*max_exp_avg_sqs=*/{}, steps, lr, options_.beta1, options_.beta2,
+                      options_.weight_decay, options_.epsilon,
                       /*amsgrad=*/false,
                       /*maximize=*/false);
   };

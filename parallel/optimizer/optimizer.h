@@ -31,9 +31,20 @@ class FlatOptimizer {
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
   // What the steps keep from one to the next, by torch's names: "momentum_buffer" (n) of SGD with momentum;
-  // "exp_avg" (n), "exp_avg_sq" (n) and "step" () of AdamW. params: as for step(). These are the optimizer's
-  // own tensors: writing to them sets its state.
+  // "exp_avg" (n), "exp_avg_sq" (n) and "step" of AdamW, () or (parts). params: as for step(). These are the
+  // optimizer's own tensors: writing to them sets its state.
   std::vector<NamedTensor> kept(const torch::Tensor& params);
+
+  // Has AdamW count the steps of each part of the buffers alone, for parts that were not trained from the
+  // same step on. offsets: of flat_layout(), where each part begins; the last one lies first. Empty: one
+  // count for all, the largest. Parts take over the count that they had together.
+  // Returns whether the counts have moved: graphs that were captured count elsewhere.
+  bool count_steps_by_part(std::vector<int64_t> offsets);
+  // Whether all parts have the same count. Waits for a GPU.
+  bool counts_alike() const;
+
+  // Begins anew, as a new optimizer: the next params may be others.
+  void forget();
 
  private:
   void make_kept(const torch::Tensor& params);
@@ -48,7 +59,8 @@ class FlatOptimizer {
   torch::Tensor device_lr_;      // () double, the learning rate on the GPU; undefined on a CPU
   torch::Tensor first_moment_;   // (n); sgd: the momentum buffer, undefined without momentum
   torch::Tensor second_moment_;  // (n), adamw
-  torch::Tensor steps_;          // () float, adamw: steps taken
+  torch::Tensor steps_;          // () or (parts) float, adamw: steps taken
+  std::vector<int64_t> parts_;   // offsets; empty: steps_ is ()
 };
 
 // The factor, () of the gradients' dtype and at most 1, that scales grads (n) to a Euclidean norm of at most

@@ -3,6 +3,8 @@
 #include <torch/nn/module.h>
 #include <torch/nn/modules/batchnorm.h>
 
+#include <lockstep/support/module_tensors.h>
+
 namespace lockstep {
 
 namespace {
@@ -25,9 +27,9 @@ bool is_batch_norm(const torch::nn::Module& module) {
          dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module);
 }
 
-SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows)
-    : buffers_(module.buffers()) {
+SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows) {
   const torch::NoGradGuard no_grad;
+  for (const auto& buffer : distinct_buffers(module)) buffers_.push_back(buffer.tensor);
   if (buffers_.empty() || endpoint.world_size() == 1) {
     buffers_.clear();
     return;

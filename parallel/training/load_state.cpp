@@ -8,6 +8,8 @@
 namespace lockstep {
 namespace {
 
+constexpr int64_t kShares = 4;  // where they begin among the numbers
+
 // The tensors of `all` that have these names, in their order.
 std::vector<NamedTensor> named_as(const std::vector<NamedTensor>& names,
                                   const std::vector<NamedTensor>& all) {
@@ -51,9 +53,9 @@ torch::Tensor as_table(const std::vector<torch::Tensor>& rows) {
 
 torch::Tensor StateNumbers::to_tensor(int world) const {
   std::vector<double> numbers = {fits ? 1. : 0., static_cast<double>(steps),
-                                 static_cast<double>(replica_bytes)};
+                                 static_cast<double>(replica_bytes), steps_by_parameter ? 1. : 0.};
   numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
-  std::copy(split.begin(), split.end(), numbers.begin() + 3);
+  std::copy(split.begin(), split.end(), numbers.begin() + kShares);
   return torch::tensor(numbers, torch::kFloat64);
 }
 
@@ -62,8 +64,9 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
   const auto* values = host.const_data_ptr<double>();
   StateNumbers result{.fits = values[0] != 0,
                       .steps = static_cast<int64_t>(values[1]),
-                      .replica_bytes = static_cast<int64_t>(values[2])};
-  if (values[3] > 0) result.split.assign(values + 3, values + host.numel());
+                      .replica_bytes = static_cast<int64_t>(values[2]),
+                      .steps_by_parameter = values[3] != 0};
+  if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;
 }
 

@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <limits>
+#include <utility>
 
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
@@ -23,13 +24,12 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       optimizer_(options.optimizer, endpoint.device()),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
+  require_memory_of_their_own(*model_.module);
   move_module(*model_.module, device, dtype_of(options_.precision));
   model_.module->train();
   sync_.attach(*model_.module);
   if (statistics) norm_sync_.emplace(*model_.module, *statistics, options.trace);
-  params_ = flatten_parameters(sync_.parameters());
-  if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
-  if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
+  hold_parameters();
   const auto on_device = torch::TensorOptions(torch::kFloat64).device(device);
   sums_ = torch::zeros({4}, on_device);
   number_ = torch::zeros({}, on_device);
@@ -59,11 +59,23 @@ StepParts Replica::captured_parts() {
           .update = [this] { update(); }};
 }
 
+// Moves what is trained into a flat buffer, and makes what works on it.
+void Replica::hold_parameters() {
+  params_ = flatten_parameters(sync_.parameters());
+  held_ = HeldParameters(*model_.module);
+  if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
+  if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
+}
+
 // Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
-// the fp32 masters in every step. Does nothing if a parameter is frozen.
+// the fp32 masters in every step. Keeps none if a parameter is frozen.
 void Replica::keep_bf16_weights() {
-  const bool some_are_frozen = sync_.parameters().size() != model_.module->parameters().size();
-  if (some_are_frozen) return;
+  const bool some_are_frozen = sync_.parameters().size() != held_.size();
+  if (some_are_frozen) {
+    if (!std::exchange(bf16_weights_, {}).flat.defined()) return;
+    model_.use_bf16_weights({});
+    return optimizer_.keep_bf16_weights({});
+  }
   Params rounded;
   for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
   bf16_weights_ = flat_zeros_like(rounded);
@@ -76,6 +88,7 @@ StepTimestamps Replica::step(const ReplicaStep& step) {
   const ReplicaRandom random(step.seed, step.number, endpoint_.rank());
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
+  require_held_parameters();  // a replayed step does not look at them
   prepare(step, shape);
   auto times = compute(shape);
   times.start = start;
@@ -149,7 +162,8 @@ void Replica::gather(StepShape& shape) {
   wait_for_device();
 }
 
-void Replica::forward_backward(const StepShape& shape) {
+// The model's code runs here. If it gives a parameter other memory, torch may throw first.
+void Replica::forward_backward(const StepShape& shape) try {
   for (size_t m = 0; m < shape.inputs.size(); ++m) {
     std::optional<GradientSync::NoSync> no_sync;  // the last micro-batch completes the gradients
     if (micro_shards_ || m + 1 < shape.inputs.size()) no_sync.emplace(sync_);
@@ -163,7 +177,11 @@ void Replica::forward_backward(const StepShape& shape) {
     if (computes) forward_backward(shape.inputs[m], shape.batch_rows);
     if (micro_shards_) micro_shards_->end(has_rows);
   }
+  require_held_parameters();
   wait_for_device();
+} catch (const std::exception&) {
+  require_held_parameters();
+  throw;
 }
 
 // One micro-batch: adds its share of the gradient of the global batch's mean loss.

@@ -23,6 +23,7 @@
 #include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/parallel/timing/step_times.h>
 #include <lockstep/parallel/training/graphs/captured_steps.h>
+#include <lockstep/parallel/training/held_parameters.h>
 #include <lockstep/parallel/training/replica_options.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
@@ -43,7 +44,9 @@ struct ReplicaStep {
 // Not thread-safe. Construct and call it in the replica's thread.
 class Replica {
  public:
-  // A collective. Moves the module to the endpoint's device and gives it rank 0's weights. statistics: for
+  // A collective. Moves the module to the endpoint's device and gives it rank 0's weights; from then on its
+  // parameters lie in memory of the replica. Throws as GradientSync::attach() and
+  // require_memory_of_their_own() do. statistics: for
   // batch normalisations of the whole batch (BatchNormSync); null: each replica normalises its own rows.
   Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
           const ReplicaOptions& options, Endpoint* statistics = nullptr);
@@ -52,7 +55,7 @@ class Replica {
 
   // A collective: one step of training. On a GPU it queues the work and returns while fewer than in_flight
   // steps are unfinished. It replays captured steps (see CapturedSteps::replay for the error). Throws faults
-  // of the model and the data as model_errors.h says.
+  // of the model and the data as model_errors.h says, and UsageError when a parameter has got other memory.
   StepTimestamps step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
@@ -62,8 +65,25 @@ class Replica {
 
   int64_t rows_trained() const { return rows_trained_; }
 
-  // The optimizer's tensors by parameter, such as "momentum_buffer.conv1.weight": views of its memory.
+  // Throws UsageError when a parameter has got other memory.
+  void require_held_parameters() const { held_.require_unchanged(endpoint_.rank()); }
+
+  // Whether requires_grad of a parameter has changed. Thread-safe while no follow_requires_grad() is running.
+  bool requires_grad_changed() const { return held_.requires_grad_changed(); }
+
+  // A collective. Call it when that is so on any replica, and no work is queued on the device: from now on
+  // what requires a gradient is trained. The optimizer keeps its state of what stays trained, and has none of
+  // what is new. Throws UsageError on all ranks when requires_grad differs between them.
+  void follow_requires_grad();
+
+  // The optimizer's tensors by parameter, such as "momentum_buffer.conv1.weight": views of its memory. AdamW
+  // has one "step" for all parameters or, when some were trained later than others, "step.NAME" of each.
   std::vector<NamedTensor> optimizer_tensors();
+
+  // Gives "step" the one or the other form.
+  void count_steps_by_parameter(bool by_parameter);
+
+  const std::vector<std::string>& trained_names() const { return sync_.names(); }
 
   // What this replica has for itself, on the host.
   ReplicaState own_state() const;
@@ -73,6 +93,7 @@ class Replica {
   void take_state(const ReplicaState& own);
 
  private:
+  void hold_parameters();
   void keep_bf16_weights();
   CaptureOptions capture_options(bool exchanges_statistics) const;
   StepParts captured_parts();
@@ -100,6 +121,7 @@ class Replica {
   GradientSync sync_;
   std::optional<BatchNormSync> norm_sync_;
   FlatTensors params_;        // all that are trained
+  HeldParameters held_;       // all
   FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of the step under way

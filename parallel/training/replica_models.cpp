@@ -9,14 +9,13 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype) {
-  const auto move = [&](torch::Tensor tensor) {
+  for (auto& [name, tensor] : distinct_tensors(module)) {
     tensor.set_data(tensor.to(device, converted_type(tensor.scalar_type(), dtype)));
-  };
-  for (const auto& param : module.parameters()) move(param);
-  for (const auto& buffer : module.buffers()) move(buffer);
+  }
 }
 
 torch::Tensor read_parameter(std::span<const Model> replicas, std::string_view name, torch::Device device) {

@@ -5,13 +5,17 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <span>
+#include <utility>
 
+#include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 namespace {
@@ -106,10 +110,9 @@ void require_generator_state(const torch::Tensor& state) {
 
 std::vector<NamedTensor> host_buffers(const torch::nn::Module& module) {
   std::vector<NamedTensor> result;
-  for (const auto& item : module.named_buffers()) {
-    const auto& buffer = item.value();
-    result.push_back({.name = item.key(),
-                      .tensor = torch::empty(buffer.sizes(), buffer.scalar_type()).copy_(buffer.detach())});
+  for (const auto& [name, buffer] : distinct_buffers(module)) {
+    result.push_back(
+        {.name = name, .tensor = torch::empty(buffer.sizes(), buffer.scalar_type()).copy_(buffer.detach())});
   }
   return result;
 }
@@ -148,13 +151,36 @@ std::vector<NamedTensor> Replica::optimizer_tensors() {
       tensors.push_back({name, kept});
       continue;
     }
-    for (size_t i = 0; i < params_.views.size(); ++i) {  // where each parameter lies in params_
-      const auto& param = params_.views[i];
-      tensors.push_back({name + "." + sync_.names()[i],
-                         kept.as_strided(param.sizes(), param.strides(), param.storage_offset())});
-    }
+    const auto parts = name == "step" ? kept.unbind() : views_of(kept, params_.views);
+    for (size_t i = 0; i < parts.size(); ++i) tensors.push_back({name + "." + sync_.names()[i], parts[i]});
   }
   return tensors;
+}
+
+void Replica::count_steps_by_parameter(bool by_parameter) {
+  std::vector<int64_t> offsets;
+  if (by_parameter) offsets = flat_layout(numels_of(params_.views)).offset;
+  if (optimizer_.count_steps_by_part(std::move(offsets))) captured_.drop_graphs();
+}
+
+void Replica::follow_requires_grad() {
+  const torch::NoGradGuard no_grad;
+  require_held_parameters();
+  captured_.drop_graphs();
+  count_steps_by_parameter(true);
+  const auto before = optimizer_tensors();  // in the memory that is left behind
+  sync_.attach(*model_.module);
+  held_.release_frozen();
+  require_memory_of_their_own(*model_.module);
+  hold_parameters();
+  optimizer_.forget();
+  count_steps_by_parameter(true);
+  for (const auto& [name, kept] : optimizer_tensors()) {
+    const auto old =
+        std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
+    if (old != before.end()) kept.copy_(old->tensor);
+  }
+  if (optimizer_.counts_alike()) count_steps_by_parameter(false);
 }
 
 ReplicaState Replica::own_state() const {
@@ -170,9 +196,8 @@ void Replica::take_state(const ReplicaState& own) {
   broadcast_module(*model_.module, endpoint_);
   for (const auto& [name, kept] : optimizer_.kept(params_.flat)) endpoint_.broadcast(kept, 0).wait();
   if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
-  std::vector<NamedTensor> buffers;
-  for (const auto& item : model_.module->named_buffers()) buffers.push_back({item.key(), item.value()});
-  load_tensors(buffers, own.buffers, {.name = "replica", .parts = "buffers", .hint = {}});
+  load_tensors(distinct_buffers(*model_.module), own.buffers,
+               {.name = "replica", .parts = "buffers", .hint = {}});
   rows_trained_ = own.rows_trained;
   set_generator_state(torch::kCPU, own.host_generator);
   if (!endpoint_.device().is_cpu()) set_generator_state(endpoint_.device(), own.device_generator);

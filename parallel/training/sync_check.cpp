@@ -12,6 +12,7 @@
 
 #include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/support/files/xxhash64.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 namespace {
@@ -83,10 +84,7 @@ std::string ranks_text(const SyncReports& reports, const std::vector<int>& ranks
 }  // namespace
 
 std::vector<NamedTensor> replicated_tensors(const torch::nn::Module& module, bool batch_norms) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& item : module.named_parameters()) {
-    tensors.push_back({.name = item.key(), .tensor = item.value()});
-  }
+  auto tensors = distinct_parameters(module);
   if (!batch_norms) return tensors;
   for (const auto& part : module.named_modules()) {
     if (!is_batch_norm(*part.value())) continue;

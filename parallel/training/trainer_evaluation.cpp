@@ -10,11 +10,13 @@
 #include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 
 void Trainer::with_shared_buffers(const std::function<void()>& action) {
   wait_for_steps(0);
+  require_held_parameters();
   std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
   // In the replicas' threads, since the memory belongs to their streams.
   const auto end = [&] { workers_.run([&](int local) { shared[static_cast<size_t>(local)].reset(); }); };
@@ -55,8 +57,7 @@ std::vector<NamedTensor> Trainer::weights(int local) {
       result.push_back({.name = name,
                         .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
     };
-    for (const auto& item : module.named_parameters()) add(item.key(), item.value());
-    for (const auto& item : module.named_buffers()) add(item.key(), item.value());
+    for (const auto& [name, tensor] : distinct_tensors(module)) add(name, tensor);
   });
   return result;
 }

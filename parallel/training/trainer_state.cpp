@@ -2,6 +2,7 @@
 #include <torch/nn/module.h>
 
 #include <fmt/format.h>
+#include <algorithm>
 #include <exception>
 #include <string>
 #include <utility>
@@ -15,6 +16,7 @@
 #include <lockstep/parallel/training/split_tuner.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 namespace {
@@ -22,13 +24,6 @@ namespace {
 constexpr const char* kHint = "this is the state of another model, precision or optimizer";
 constexpr int64_t kMostSteps = int64_t{1} << 53;  // doubles tell them to the other processes
 constexpr int64_t kMostRows = int64_t{1} << 46;   // of a replica: the sum over replicas has 63 bits
-
-std::vector<NamedTensor> tensors_of(const torch::nn::Module& module) {
-  std::vector<NamedTensor> tensors;
-  for (const auto& item : module.named_parameters()) tensors.push_back({item.key(), item.value()});
-  for (const auto& item : module.named_buffers()) tensors.push_back({item.key(), item.value()});
-  return tensors;
-}
 
 // Names, shapes and dtypes. Rounding to another dtype would change the training.
 void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedTensor>& from,
@@ -45,6 +40,22 @@ void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedT
   }
 }
 
+bool is_step(const NamedTensor& kept) { return kept.name == "step" || kept.name.starts_with("step."); }
+
+bool steps_by_parameter(const TrainState& state) {
+  return std::any_of(state.optimizer.begin(), state.optimizer.end(),
+                     [](const auto& kept) { return is_step(kept) && kept.name != "step"; });
+}
+
+// Gives AdamW's counts of steps among an optimizer's tensors the form that they have in the state.
+void count_steps_as(const TrainState& state, const std::vector<std::string>& params,
+                    std::vector<NamedTensor>& kept) {
+  if (std::erase_if(kept, is_step) == 0) return;
+  const auto step = torch::zeros({});
+  if (!steps_by_parameter(state)) return kept.push_back({"step", step});
+  for (const auto& name : params) kept.push_back({"step." + name, step});
+}
+
 void require_shares(const std::vector<double>& split) {
   if (split.empty()) return;
   try {
@@ -59,6 +70,7 @@ void require_shares(const std::vector<double>& split) {
 TrainState Trainer::state() {
   const torch::NoGradGuard no_grad;
   const bool leads = first_rank() == 0;
+  follow_requires_grad();
   TrainState state;
   auto weights = this->weights();
   state.steps = steps_taken_;
@@ -84,12 +96,13 @@ TrainState Trainer::state() {
 
 void Trainer::require_fitting(const TrainState& state) {
   const auto& module = *models_.front().module;
-  require_same(tensors_of(module), state.model,
+  require_same(distinct_tensors(module), state.model,
                {.name = "model", .parts = "parameters and buffers", .hint = kHint});
   std::vector<NamedTensor> kept;
   workers_.run([&](int local) {
     if (local == 0) kept = replicas_.front()->optimizer_tensors();
   });
+  count_steps_as(state, replicas_.front()->trained_names(), kept);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
   for (const auto& replica : state.replicas) {
     require_same(host_buffers(module), replica.buffers,
@@ -111,6 +124,8 @@ void Trainer::require_fitting(const TrainState& state) {
 void Trainer::load(const TrainState& state) {
   const torch::NoGradGuard no_grad;
   wait_for_steps(0);
+  follow_requires_grad();
+  require_held_parameters();
   const bool leads = first_rank() == 0;
   StateNumbers numbers{.steps = state.steps};
   torch::Tensor table;
@@ -121,6 +136,7 @@ void Trainer::load(const TrainState& state) {
       table = pack_replicas(state, world_size(), host_buffers(*models_.front().module));
       numbers.replica_bytes = table.size(1);
       if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
+      numbers.steps_by_parameter = steps_by_parameter(state);
       numbers.fits = true;
     } catch (const WeightsError&) {
       refused = std::current_exception();
@@ -136,8 +152,10 @@ void Trainer::load(const TrainState& state) {
     const auto i = static_cast<size_t>(local);
     auto& replica = *replicas_[i];
     const auto& module = *models_[i].module;
+    replica.count_steps_by_parameter(numbers.steps_by_parameter);
     if (endpoint.rank() == 0) {
-      load_tensors(tensors_of(module), state.model, {.name = "model", .parts = "tensors", .hint = kHint});
+      load_tensors(distinct_tensors(module), state.model,
+                   {.name = "model", .parts = "tensors", .hint = kHint});
       load_tensors(replica.optimizer_tensors(), state.optimizer,
                    {.name = "optimizer", .parts = "tensors", .hint = kHint});
     }

@@ -56,6 +56,8 @@ bool CapturedSteps::captured(StepShape& shape) {
   if (shape.eager_steps == 0 || eager_steps_ < kEagerSteps) return false;
   try {
     capture(shape);
+  } catch (const UsageError&) {  // an eager step would throw it, too
+    throw;
   } catch (const std::exception& error) {
     const auto why = fmt::format("a step on {} cannot be captured as a CUDA graph: {}", options_.device.str(),
                                  words_of(error));
@@ -63,7 +65,8 @@ bool CapturedSteps::captured(StepShape& shape) {
       throw FailedError(why, "use CudaGraph::kAuto or CudaGraph::kOff");
     }
     if (options_.notice) options_.notice(why + "; it is queued kernel by kernel");
-    stop_replaying();
+    enabled_ = false;
+    drop_graphs();  // their memory is needed
   }
   return enabled_;
 }
@@ -80,11 +83,13 @@ void CapturedSteps::capture(StepShape& shape) {
   }
 }
 
-// Destroys the graphs: their memory is needed.
-void CapturedSteps::stop_replaying() {
-  enabled_ = false;
-  for (auto& [key, shape] : shapes_) shape.graph.reset();
+void CapturedSteps::drop_graphs() {
+  for (auto& [key, shape] : shapes_) {
+    shape.graph.reset();
+    shape.eager_steps = 0;
+  }
   update_graph_.reset();
+  eager_steps_ = 0;
 }
 
 }  // namespace lockstep

@@ -58,7 +58,12 @@ class CapturedSteps {
   // Replays a step of this shape and returns its timestamps, all but `start`. Captures it first when enough
   // steps have run eagerly. Returns nothing when the step must run eagerly, kernel by kernel. When a step
   // cannot be captured, CudaGraph::kOn throws FailedError; kAuto tells the notice and replays no more steps.
+  // A UsageError of `compute` is thrown as it is.
   std::optional<StepTimestamps> replay(StepShape& shape);
+
+  // Destroys the graphs, since other memory is computed on from now on. Steps run eagerly until their time
+  // for capture has come again.
+  void drop_graphs();
 
   // Call it after each eager step.
   void count_eager_step(StepShape& shape);
@@ -66,7 +71,6 @@ class CapturedSteps {
  private:
   bool captured(StepShape& shape);
   void capture(StepShape& shape);
-  void stop_replaying();
 
   const CaptureOptions options_;
   const StepParts parts_;

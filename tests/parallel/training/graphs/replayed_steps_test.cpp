@@ -2,6 +2,8 @@
 // (fake_step_graph.h) keeps its work and runs it at each replay. The tests show that all that differs between
 // steps is in tensors, that each shape has its own graph, and what happens after a failure. Whether CUDA can
 // capture the kernels only a GPU can show.
+#include <torch/nn/module.h>
+
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <mutex>
@@ -176,6 +178,70 @@ TEST_CASE("captured steps go on from a loaded state: they read and write the sam
     CHECK(found[i].tensor.equal(expected[i].tensor));
   }
   CHECK(fake_step_graphs().replayed == replayed + 6 * (world == 1 ? 1 : 2 * world));
+}
+
+TEST_CASE("a parameter whose memory is replaced after capture ends the replayed step") {
+  fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const auto rows = std::make_shared<RowSource>(32);
+  Trainer trainer(lenet_factory(), source(rows), source(rows), options_for(world, CudaGraph::kOn));
+  const auto all = batches();
+  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
+  const int replayed = fake_step_graphs().replayed;
+  CHECK(replayed > 0);
+  auto param = trainer.model(world - 1).module->named_parameters()["b2"];
+  param.set_data(param.detach().clone());
+  CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("parameter b2 has other memory"));
+}
+
+TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, not a step without a graph") {
+  fake_step_graphs() = {.available = true};
+  const auto mode = GENERATE(CudaGraph::kOn, CudaGraph::kAuto);
+  std::atomic<torch::nn::Module*> module = nullptr;
+  const ModelFactory factory = [&] {
+    auto model = lenet_factory()();
+    model.loss_sum = [&, loss = model.loss_sum](const Inputs& inputs) {
+      if (auto* replaced = module.exchange(nullptr)) {
+        auto param = replaced->named_parameters()["b2"];
+        param.set_data(param.detach().clone());
+      }
+      return loss(inputs);
+    };
+    return model;
+  };
+  const auto rows = std::make_shared<RowSource>(32);
+  Trainer trainer(factory, source(rows), source(rows), options_for(1, mode));
+  const auto all = batches();
+  for (size_t step = 0; step < 3; ++step) trainer.step(all[step]);
+  CHECK(fake_step_graphs().captured == 0);
+  module = trainer.model(0).module.get();
+  CHECK_THROWS_AS(trainer.step(all[3]), UsageError);
+}
+
+TEST_CASE("captured steps are captured anew when a parameter is frozen or unfrozen") {
+  fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const auto train_and_freeze = [&](CudaGraph mode) {
+    const auto rows = std::make_shared<RowSource>(32);
+    Trainer trainer(lenet_factory(), source(rows), source(rows), options_for(world, mode));
+    for (const auto& batch : batches()) {
+      if (trainer.steps_taken() == 6) {
+        for (int local = 0; local < world; ++local) {
+          trainer.model(local).module->named_parameters()["W1"].requires_grad_(false);
+        }
+      }
+      trainer.step(batch);
+    }
+    return trainer.weights(world - 1);
+  };
+  const auto expected = train_and_freeze(CudaGraph::kOff);
+  const auto found = train_and_freeze(CudaGraph::kOn);
+  for (size_t i = 0; i < expected.size(); ++i) {
+    INFO(expected[i].name);
+    CHECK(found[i].tensor.equal(expected[i].tensor));
+  }
+  // Both halves run three steps eagerly, and replay three.
+  CHECK(fake_step_graphs().replayed == 6 * (world == 1 ? 1 : 2 * world));
 }
 
 TEST_CASE("a loss that is not finite is reported with its step, captured or not") {

@@ -1,0 +1,85 @@
+#include <lockstep/parallel/training/held_parameters.h>
+
+#include <ATen/MemoryOverlap.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+
+#include <lockstep/support/error.h>
+#include <lockstep/support/module_tensors.h>
+
+namespace lockstep {
+namespace {
+
+bool share_elements(const torch::Tensor& a, const torch::Tensor& b) {
+  const auto status = at::get_overlap_status(a, b);
+  return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial;
+}
+
+bool same_place(const torch::Tensor& a, const torch::Tensor& b) {
+  return a.const_data_ptr() == b.const_data_ptr() && a.scalar_type() == b.scalar_type() &&
+         a.device() == b.device() && a.sizes() == b.sizes() && a.strides() == b.strides();
+}
+
+std::string type_of(const torch::Tensor& tensor) {
+  return fmt::format("{} on {}", torch::toString(tensor.scalar_type()), tensor.device().str());
+}
+
+}  // namespace
+
+void require_memory_of_their_own(const torch::nn::Module& module) {
+  std::map<const void*, std::vector<NamedTensor>> by_storage;
+  for (const auto& item : distinct_tensors(module)) {
+    auto& others = by_storage[item.tensor.storage().unsafeGetStorageImpl()];
+    for (const auto& other : others) {
+      const bool trained = item.tensor.requires_grad() || other.tensor.requires_grad();
+      if (!trained || !share_elements(other.tensor, item.tensor)) continue;
+      throw UsageError(
+          fmt::format("{} and {} are two tensors in the same memory, but a Trainer gives each its own",
+                      other.name, item.name),
+          "to tie weights register one module, or one parameter, under both names; or register it once and "
+          "use it in both places");
+    }
+    others.push_back(item);
+  }
+}
+
+HeldParameters::HeldParameters(const torch::nn::Module& module) {
+  for (const auto& param : distinct_parameters(module)) {
+    held_.push_back(
+        {.param = param, .memory = param.tensor.detach(), .trained = param.tensor.requires_grad()});
+  }
+}
+
+void HeldParameters::require_unchanged(int rank) const {
+  for (const auto& [param, memory, trained] : held_) {
+    const auto& now = param.tensor;
+    if (same_place(now, memory)) continue;
+    const auto types = type_of(now) == type_of(memory)
+                           ? std::string()
+                           : fmt::format(", {} instead of {},", type_of(now), type_of(memory));
+    throw UsageError(
+        fmt::format("replica {}: parameter {} has other memory{} than the Trainer gave it, as after "
+                    "torch::load(), set_data() or Module::to()",
+                    rank, param.name, types),
+        "load weights in the model factory, before the Trainer is built; afterwards write in place, on every "
+        "replica: copy_() under torch::NoGradGuard. The Trainer's options choose dtype and devices");
+  }
+}
+
+bool HeldParameters::requires_grad_changed() const {
+  return std::any_of(held_.begin(), held_.end(),
+                     [](const auto& held) { return held.param.tensor.requires_grad() != held.trained; });
+}
+
+void HeldParameters::release_frozen() const {
+  const torch::NoGradGuard no_grad;
+  for (const auto& held : held_) {
+    auto param = held.param.tensor;  // the same object
+    if (held.trained && !param.requires_grad()) param.set_data(param.clone());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,51 @@
+// The memory of a replica's parameters, on which it computes directly: the trained ones lie in one flat
+// buffer that the optimizer updates, and captured steps read and write where they were captured.
+// torch::load(), set_data() and Module::to() give a parameter other memory. The replica would go on training
+// the old one, without a sign of it.
+#pragma once
+
+#include <torch/types.h>
+
+#include <cstddef>
+#include <vector>
+
+#include <lockstep/support/types.h>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+// Throws UsageError if a trained parameter shares memory with another parameter or a buffer: a replica gives
+// each its own.
+void require_memory_of_their_own(const torch::nn::Module& module);
+
+class HeldParameters {
+ public:
+  HeldParameters() = default;  // none
+  explicit HeldParameters(const torch::nn::Module& module);
+
+  size_t size() const { return held_.size(); }
+
+  // Throws UsageError with the name of a parameter that has other memory, dtype, device or shape by now.
+  // rank: for the error. A few comparisons per parameter.
+  void require_unchanged(int rank) const;
+
+  // Whether requires_grad of a parameter has changed.
+  bool requires_grad_changed() const;
+
+  // Copies parameters that are not trained any more out of the flat buffer, so that its memory can be freed.
+  void release_frozen() const;
+
+ private:
+  struct Held {
+    NamedTensor param;
+    torch::Tensor memory;  // the parameter as it was
+    bool trained = false;
+  };
+
+  std::vector<Held> held_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,259 @@
+// GradientSync and what a user does to the module after attach(): freezes and unfreezes parameters, converts
+// them, ties weights, asks for graphs of gradients, or for sparse ones.
+#include <torch/nn/modules/embedding.h>
+#include <torch/nn/modules/linear.h>
+#include <torch/optim/sgd.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/gradients/sync_world.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+// y = a b, with a buffer that each rank keeps for itself.
+class PairImpl : public torch::nn::Module {
+ public:
+  PairImpl() {
+    a = register_parameter("a", torch::full({1}, .5));
+    b = register_parameter("b", torch::ones({1}), /*requires_grad=*/false);
+    seen = register_buffer("seen", torch::zeros({1}));
+  }
+  torch::Tensor a, b, seen;
+};
+
+float value_of(const torch::Tensor& tensor) { return tensor.item<float>(); }
+
+// The UsageErrors of the ranks.
+std::vector<std::string> refusals(int world_size, const std::function<void(int rank, Endpoint&)>& task) {
+  std::vector<std::string> errors(static_cast<size_t>(world_size));
+  SyncWorld world(world_size);
+  world.run([&](int rank, Endpoint& endpoint) {
+    try {
+      task(rank, endpoint);
+    } catch (const UsageError& error) {
+      errors[static_cast<size_t>(rank)] = error.what();
+    }
+  });
+  return errors;
+}
+
+}  // namespace
+
+// The gradient of b is a share of each rank: 1 and 2, which add up to 3, and 1 - .1 x 3 = .7.
+TEST_CASE("a parameter that is unfrozen is summed after another attach(), which keeps values and buffers") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  std::vector<std::vector<float>> found(2);
+  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+    PairImpl net;
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 1});
+    sync.attach(net);
+    torch::optim::SGD sgd(net.parameters(), torch::optim::SGDOptions(.1).momentum(.9));
+    const auto step = [&] {
+      sgd.zero_grad();
+      ((net.a + net.b) * static_cast<float>(rank + 1)).sum().backward();
+      sync.wait();
+      sgd.step();
+    };
+    net.seen.fill_(rank);
+    step();  // a: .5 - .1 x 3
+    net.b.requires_grad_(true);
+    sync.attach(net);
+    if (sync.names() != std::vector<std::string>{"a", "b"}) return;
+    step();  // a: .2 - .1 x (.9 x 3 + 3); b: 1 - .1 x 3
+    const float grad = value_of(net.b.grad());
+    net.a.requires_grad_(false);
+    sync.attach(net);
+    if (net.a.grad().defined()) return;
+    step();  // a stays, despite its momentum; b: .7 - .1 x (.9 x 3 + 3)
+    found[static_cast<size_t>(rank)] = {grad, value_of(net.a), value_of(net.b), value_of(net.seen)};
+  });
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto& own = found[static_cast<size_t>(rank)];
+    REQUIRE(own.size() == 4);
+    CHECK(own[0] == 3);
+    CHECK(own[1] == Approx(-.37));
+    CHECK(own[2] == Approx(.13));
+    CHECK(own[3] == static_cast<float>(rank));
+  }
+  CHECK(found[0][1] == found[1][1]);
+  CHECK(found[0][2] == found[1][2]);
+}
+
+TEST_CASE("wait() and allreduce_all() name a parameter that has changed since attach()") {
+  struct Change {
+    std::function<void(PairImpl&)> action;
+    std::string says;
+  };
+  const std::vector<Change> changes = {
+      {[](auto& net) { net.b.requires_grad_(true); }, "parameter b was unfrozen after attach()"},
+      {[](auto& net) { net.a.requires_grad_(false); }, "parameter a was frozen after attach()"},
+      {[](auto& net) { net.to(torch::kFloat64); },
+       "parameter a is Double [1] on cpu, but was Float [1] on cpu at attach()"},
+      {[](auto& net) {
+         net.a.set_data(torch::zeros({2, 3}));
+       },
+       "parameter a is Float [2, 3] on cpu, but was Float [1] on cpu at attach()"},
+      {[](auto& net) { net.a.set_data(net.a.detach().clone()); }, ""},  // no GradientSync minds
+      {[](auto& net) { net.b.set_data(torch::zeros({2})); }, ""},       // not trained
+  };
+  const bool replayed = GENERATE(false, true);
+  for (const auto& change : changes) {
+    INFO(change.says);
+    const auto errors = refusals(2, [&](int, Endpoint& endpoint) {
+      PairImpl net;
+      GradientSync sync(endpoint, {.unused = UnusedParameters::kZero});
+      sync.attach(net);
+      change.action(net);
+      replayed ? sync.allreduce_all() : sync.wait();
+    });
+    for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring(change.says));
+    if (change.says.empty()) CHECK(errors == std::vector<std::string>(2));
+  }
+}
+
+TEST_CASE(
+    "attach() again is refused for another module, between backward and wait(), and where ranks differ") {
+  auto errors = refusals(2, [](int, Endpoint& endpoint) {
+    PairImpl net, other;
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    sync.attach(other);
+  });
+  for (const auto& error : errors) CHECK(error == "this GradientSync is attached to a module already");
+  errors = refusals(2, [](int, Endpoint& endpoint) {
+    PairImpl net;
+    GradientSync sync(endpoint, {.mode = SyncMode::kBucketed});
+    sync.attach(net);
+    net.a.sum().backward();
+    sync.attach(net);
+  });
+  for (const auto& error : errors) {
+    CHECK_THAT(error, ContainsSubstring("attach() was called between a backward pass and wait()"));
+  }
+  errors = refusals(3, [](int rank, Endpoint& endpoint) {
+    PairImpl net;
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    if (rank < 2) net.b.requires_grad_(true);
+    sync.attach(net);
+  });
+  for (const auto& error : errors) {
+    CHECK(error == "the models differ: rank 2 has b [1] Float, frozen where rank 0 has b [1] Float");
+  }
+}
+
+// A graph holds its hooks, and these a token. In plain torch the graph lives until the gradients are dropped.
+TEST_CASE("gradients of backward(create_graph) are summed without their graphs, which end with the step") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const bool to_none = GENERATE(true, false);
+  const bool micro_batches = GENERATE(false, true);
+  std::vector<std::string> wrong(2);
+  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+    WholeGradientsImpl net;
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256});
+    sync.attach(net);
+    auto& what = wrong[static_cast<size_t>(rank)];
+    for (int step = 0; step < 3; ++step) {
+      net.zero_grad(to_none);
+      std::weak_ptr<int> graph;
+      const auto backward = [&] {
+        const auto token = std::make_shared<int>();
+        graph = token;
+        torch::Tensor loss;
+        for (const auto& param : net.params()) {
+          auto square = param * param * static_cast<float>(rank + 1);
+          square.register_hook([token](const torch::Tensor& gradient) { return gradient; });
+          loss = loss.defined() ? loss + square.sum() : square.sum();
+        }
+        loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+      };
+      if (micro_batches) {
+        const auto no_sync = sync.no_sync();
+        backward();
+      }
+      backward();
+      sync.wait();
+      if (!graph.expired()) what += "a graph is alive; ";
+      if (sync.flat_gradients().requires_grad()) what += "the flat gradients have a graph; ";
+      const float expected = micro_batches ? 12 : 6;  // 2 x (1 + 2) x parameters of 1, each micro-batch
+      for (const auto& param : net.params()) {
+        const auto& grad = param.grad();
+        if (grad.requires_grad()) what += "a gradient has a graph; ";
+        if (!grad.eq(expected).all().item<bool>()) what += "a wrong sum; ";
+      }
+    }
+  });
+  CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("a layer that is registered twice has one gradient, under its first name") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  std::vector<std::string> wrong(2);
+  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+    torch::nn::Module net;
+    const torch::nn::Linear layer(2, 2);
+    net.register_module("enc", layer.ptr());
+    net.register_module("dec", layer.ptr());
+    net.register_buffer("mean", torch::full({1}, rank));
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 1});
+    sync.attach(net);
+    auto& what = wrong[static_cast<size_t>(rank)];
+    if (sync.names() != std::vector<std::string>{"enc.weight", "enc.bias"}) what += "other names; ";
+    torch::nn::Linear plain(2, 2);  // the same in plain torch, over both ranks
+    {
+      const torch::NoGradGuard no_grad;
+      plain->weight.copy_(layer->weight);
+      plain->bias.copy_(layer->bias);
+    }
+    const auto loss = [](const torch::nn::Linear& own, int of_rank) {
+      auto linear = own;
+      return linear(linear(torch::full({1, 2}, of_rank + 1.F))).sum();
+    };
+    loss(layer, rank).backward();
+    sync.wait();
+    for (int other = 0; other < 2; ++other) loss(plain, other).backward();
+    if (!layer->weight.grad().allclose(plain->weight.grad())) what += "another weight gradient; ";
+    if (!layer->bias.grad().allclose(plain->bias.grad())) what += "another bias gradient; ";
+  });
+  CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("a sparse gradient is refused by the parameter's name") {
+  const auto errors = refusals(2, [](int rank, Endpoint& endpoint) {
+    torch::nn::Embedding table(torch::nn::EmbeddingOptions(4, 3).sparse(true));
+    GradientSync sync(endpoint);
+    sync.attach(*table);
+    table->zero_grad();
+    table(torch::tensor({rank, 2})).sum().backward();
+    sync.wait();
+  });
+  for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring("the gradient of weight is sparse"));
+}
+
+TEST_CASE("a gradient that comes twice is named with its module's type, its place and its size") {
+  const auto errors = refusals(2, [](int, Endpoint& endpoint) {
+    torch::nn::Linear generator(2, 3), critic(3, 1);  // a GAN
+    GradientSync generators(endpoint), critics(endpoint);
+    generators.attach(*generator);
+    critics.attach(*critic);
+    const auto fake = generator(torch::ones({1, 2}));
+    critic(fake).sum().backward();
+    critics.wait();
+    critic(generator(torch::ones({1, 2}))).sum().backward();
+  });
+  for (const auto& error : errors) {
+    CHECK_THAT(error, ContainsSubstring("came twice before wait()"));
+    CHECK_THAT(error, ContainsSubstring("bias [3], parameter 2 of 2 of torch::nn::LinearImpl") ||
+                          ContainsSubstring("weight [3, 2], parameter 1 of 2 of torch::nn::LinearImpl"));
+  }
+}

@@ -1,0 +1,195 @@
+// Parameters whose memory is replaced while a Trainer computes on it.
+#include <torch/nn/modules/linear.h>
+#include <torch/serialize.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Action = std::function<void(torch::nn::Module&)>;
+
+void load_archive(torch::nn::Module& module) {
+  std::stringstream file;
+  torch::serialize::OutputArchive saved;
+  two_layers()().module->save(saved);
+  saved.save_to(file);
+  torch::serialize::InputArchive archive;
+  archive.load_from(file);
+  module.load(archive);
+}
+
+void replace_one(torch::nn::Module& module) {
+  auto param = module.named_parameters()["outer"];
+  param.set_data(param.detach().clone());
+}
+
+// The UsageError of a call; empty if there is none.
+std::string refusal(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+struct Way {
+  std::string name;
+  std::function<void(TrainerOptions&)> change = [](auto&) {};
+};
+
+std::vector<Way> ways_to_step() {
+  return {{"eager"},
+          {"bucketed", [](auto& options) { options.replica.sync.mode = SyncMode::kBucketed; }},
+          {"micro-batches", [](auto& options) { options.accumulate = 2; }},
+          {"invariant", [](auto& options) { options.replica.invariant = true; }},
+          {"fp64", [](auto& options) { options.replica.precision = Precision::kFp64; }},
+          {"two in flight", [](auto& options) { options.in_flight = 2; }}};
+}
+
+}  // namespace
+
+TEST_CASE("every call that would use a replaced parameter names it, on whichever replica it is") {
+  const int world = GENERATE(1, 2);
+  const Rows one_row = {3};  // the last of two replicas has none
+  const auto calls = std::vector<std::pair<std::string, std::function<void(Trainer&)>>>{
+      {"step", [](auto& trainer) { trainer.step(kBatches[1]), trainer.synchronize(); }},
+      {"step without rows", [&](auto& trainer) { trainer.step(one_row), trainer.synchronize(); }},
+      {"evaluate", [](auto& trainer) { trainer.evaluate(); }},
+      {"weights", [](auto& trainer) { trainer.weights(0); }},
+      {"state", [](auto& trainer) { trainer.state(); }},
+      {"load", [](auto& trainer) { trainer.load({}); }},
+      {"check_sync", [](auto& trainer) { trainer.check_sync(); }}};
+  const auto actions = std::vector<std::pair<std::string, Action>>{
+      {"inner", load_archive}, {"outer", replace_one}, {"inner", [](auto& module) {
+                                                          module.to(torch::kFloat16);
+                                                        }}};
+  for (const auto& way : ways_to_step()) {
+    auto options = options_for(world);
+    way.change(options);
+    for (const auto& [param, action] : actions) {
+      // torch itself refuses to load an archive of floats into doubles.
+      if (way.name == "fp64" && &param == &actions.front().first) continue;
+      for (const auto& [name, call] : calls) {
+        INFO(way.name << ", " << name);
+        auto trainer = make_trainer(two_layers(), options);
+        trainer.step(kBatches[0]);
+        trainer.synchronize();
+        action(*trainer.model(world - 1).module);
+        const auto what = refusal([&, &use = call] { use(trainer); });
+        CHECK_THAT(what, ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter " + param +
+                                           " has other memory"));
+      }
+    }
+  }
+}
+
+TEST_CASE("a parameter that a forward pass replaces ends that step, though torch may fail first") {
+  const int world = GENERATE(1, 2);
+  const auto actions = std::vector<std::pair<std::string, Action>>{
+      {"outer", replace_one}, {"inner", [](auto& module) { module.to(torch::kFloat64); }}};
+  for (const auto& way : ways_to_step()) {
+    for (const auto& [param, action] : actions) {
+      INFO(way.name << ", " << param);
+      if (way.name == "fp64" && param == "inner") continue;  // is double already
+      torch::nn::Module* module = nullptr;  // of the first replica, in whose thread it is replaced
+      int built = 0;
+      const ModelFactory factory = [&, &act = action] {
+        const bool first = built++ == 0;
+        return two_layers([&, first](const torch::Tensor&) {
+          if (first) act(*module);
+        })();
+      };
+      auto options = options_for(world);
+      way.change(options);
+      auto trainer = make_trainer(factory, options);
+      module = trainer.model(0).module.get();
+      // With two in flight the next call reports it, as all errors of steps.
+      const auto what = refusal([&] { trainer.step(kBatches[0]), trainer.synchronize(); });
+      CHECK_THAT(what, ContainsSubstring("parameter " + param + " has other memory"));
+    }
+  }
+}
+
+TEST_CASE("weights that are written in place are trained from there") {
+  auto options = options_for(2);
+  options.replica.optimizer.momentum = .9;
+  const auto write = [](torch::nn::Module& module) {
+    const torch::NoGradGuard no_grad;
+    for (auto& param : module.parameters()) param.copy_(param.mul(.5));
+  };
+  auto trainer = make_trainer(two_layers(), options);
+  for (int local = 0; local < 2; ++local) write(*trainer.model(local).module);
+  auto expected = make_trainer(
+      [&] {
+        auto model = two_layers()();
+        write(*model.module);
+        return model;
+      },
+      options);
+  for (const auto& batch : kBatches) {
+    trainer.step(batch);
+    expected.step(batch);
+  }
+  trainer.check_sync();
+  const auto found = trainer.weights(1), wanted = expected.weights(1);
+  for (size_t i = 0; i < wanted.size(); ++i) CHECK(found[i].tensor.equal(wanted[i].tensor));
+}
+
+namespace {
+
+// Two layers whose weights the test ties in some way.
+class TwoWeightsImpl : public torch::nn::Module {
+ public:
+  explicit TwoWeightsImpl(const std::function<void(TwoWeightsImpl&)>& tie) {
+    a = register_module("a", torch::nn::Linear(784, 10));
+    b = register_module("b", torch::nn::Linear(784, 10));
+    tie(*this);
+  }
+  torch::Tensor forward(const torch::Tensor& X) { return a(X.flatten(1)) + b(X.flatten(1)); }
+
+  torch::nn::Linear a{nullptr}, b{nullptr};
+};
+
+}  // namespace
+
+TEST_CASE("a trainer refuses trained parameters that share memory with other tensors, with both names") {
+  const auto refused = [](const std::function<void(TwoWeightsImpl&)>& tie) {
+    return refusal([&] { make_trainer(model_factory<TwoWeightsImpl>(tie), options_for(2)); });
+  };
+  const auto share = [](TwoWeightsImpl& net) { net.b->weight.set_data(net.a->weight.data()); };
+  CHECK(refused([](auto&) {}).empty());
+  CHECK_THAT(refused(share), ContainsSubstring("a.weight and b.weight are two tensors in the same memory"));
+  CHECK_THAT(refused([&](auto& net) {
+               share(net);
+               net.a->weight.requires_grad_(false);
+             }),
+             ContainsSubstring("a.weight and b.weight are"));
+  CHECK(refused([&](auto& net) {
+          share(net);
+          net.a->weight.requires_grad_(false);
+          net.b->weight.requires_grad_(false);
+        }).empty());
+  CHECK_THAT(refused([](auto& net) { net.register_buffer("copy", net.a->bias.detach().slice(0, 0, 3)); }),
+             ContainsSubstring("a.bias and copy are"));
+  CHECK(refused([](auto& net) {  // one storage, but no element twice
+          const auto both = torch::randn({2, 10, 784});
+          net.a->weight.set_data(both[0]);
+          net.b->weight.set_data(both[1]);
+        })
+            .empty());
+}

@@ -1,0 +1,74 @@
+// A model trained by stock torch in double, on whole batches in the calling thread: what a Trainer is
+// compared with where torch's optimizers decide.
+#pragma once
+
+#include <ATen/Parallel.h>
+#include <torch/nn/module.h>
+#include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/sgd.h>
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include <lockstep/parallel/trainer_options.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/support/whole_batch.h>
+
+namespace lockstep::testing {
+
+// A way to train, for a Trainer and for stock torch.
+struct TrainingCase {
+  std::string name;
+  OptimizerOptions optimizer = {};
+  double lr = .2;
+  double clip_norm = 0;
+  std::function<void(TrainerOptions&)> change = [](auto&) {};  // of the Trainer alone
+
+  TrainerOptions options(int world, Precision precision = Precision::kFp32) const {
+    auto result = options_for(world);
+    result.lr.lr = lr;
+    result.replica.optimizer = optimizer;
+    result.replica.clip_norm = clip_norm;
+    result.replica.precision = precision;
+    change(result);
+    return result;
+  }
+};
+
+class PlainTraining {
+ public:
+  PlainTraining(const ModelFactory& factory, const TrainingCase& wanted)
+      : model_(factory()), clip_norm_(wanted.clip_norm) {
+    const auto& options = wanted.optimizer;
+    at::set_num_threads(1);
+    model_.module->to(torch::kFloat64);
+    const auto params = model_.module->parameters();
+    if (options.kind == OptimizerKind::kAdamW) {
+      optimizer_ = std::make_unique<torch::optim::AdamW>(
+          params, torch::optim::AdamWOptions(wanted.lr).weight_decay(options.weight_decay));
+    } else {
+      optimizer_ = std::make_unique<torch::optim::SGD>(
+          params,
+          torch::optim::SGDOptions(wanted.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+    }
+  }
+
+  void step(const Inputs& rows) {
+    optimizer_->zero_grad();
+    (model_.loss_sum({rows.X.to(torch::kFloat64), rows.y}).loss / rows.y.size(0)).backward();
+    if (clip_norm_ > 0) torch::nn::utils::clip_grad_norm_(model_.module->parameters(), clip_norm_);
+    optimizer_->step();
+  }
+
+  torch::nn::Module& module() { return *model_.module; }
+
+ private:
+  Model model_;
+  const double clip_norm_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;
+};
+
+}  // namespace lockstep::testing
