@@ -63,13 +63,17 @@ struct NamedWeights {
 };
 
 NamedWeights named_weights(const EvalOptions& options) {
-  if (options.weights.has_value() == options.checkpoint.has_value()) {
-    throw UsageError(options.weights ? "--weights and --checkpoint both name weights"
-                                     : "nothing to evaluate: no weights are named",
-                     "give --weights FILE or --checkpoint DIR");
+  const auto& run = options.run ? options.run : options.checkpoint;
+  const bool two_runs = options.run && options.checkpoint;
+  if (two_runs || options.weights.has_value() == run.has_value()) {
+    throw UsageError(run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
+                     "give the folder of a run, or --weights FILE");
   }
   if (options.weights) return {*options.weights, load_weights(*options.weights, options.model)};
-  auto found = open_checkpoint(*options.checkpoint, warn);
+  if (options.checkpoint) {
+    warn("eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next version");
+  }
+  auto found = open_checkpoint(*run, warn);
   const auto& planned = found.state.plan;
   const auto named = planned.contains("model") && planned.at("model").is_string()
                          ? std::optional(planned.at("model").get<std::string>())
@@ -112,12 +116,13 @@ nlohmann::ordered_json result_json(const std::string& path, const std::string& m
 void setup_eval(CLI::App& app) {
   auto* eval = app.add_subcommand("eval", "Test accuracy of saved weights, on all devices at once");
   auto options = std::make_shared<EvalOptions>();
-  eval->add_option("--weights", options->weights, "Safetensors file, as written by train --save")
+  eval->add_option("RUN", options->run,
+                   "The folder of a run, whose newest checkpoint is taken, or that of a checkpoint")
+      ->default_str("");
+  eval->add_option("--weights", options->weights,
+                   "Instead of RUN: a safetensors file, as written by train --save")
       ->type_name("FILE");
-  eval->add_option(
-          "--checkpoint", options->checkpoint,
-          "Instead of --weights: the folder of a checkpoint, or that of a run, whose newest one is taken")
-      ->type_name("DIR");
+  eval->add_option("--checkpoint", options->checkpoint, "Old name of RUN")->type_name("DIR");
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,

@@ -14,8 +14,9 @@ class App;
 namespace lockstep {
 
 struct EvalOptions {
-  std::optional<std::string> weights;     // a safetensors file
-  std::optional<std::string> checkpoint;  // instead: a checkpoint's folder, or a run's
+  std::optional<std::string> run;         // its folder, or that of a checkpoint
+  std::optional<std::string> weights;     // instead: a safetensors file
+  std::optional<std::string> checkpoint;  // the old name of `run`
   std::optional<std::string> model;       // default: the model that the file names
   std::optional<std::string> data;
   uint64_t seed = 0;                  // of synthetic data

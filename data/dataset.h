@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Of data sets of the MNIST family, and of synthetic images.
+// Images of data sets of the MNIST family, and synthetic ones.
 inline constexpr int kImageSide = 28;  // pixels, rows and columns
 inline constexpr int kImageClasses = 10;
 

@@ -12,7 +12,7 @@
 namespace lockstep {
 namespace {
 
-// Of the decompressed bytes.
+// The SHA-256 of the decompressed bytes.
 constexpr std::string_view kTrainImages = "c59f468a2f672dc815687fe0f83887768d799fd8a3f3276145d20f83aa44d888";
 constexpr std::string_view kTrainLabels = "bad3541b69d912435c50bb6ba87bec294ff4f6a2e1246121d8633921760443d9";
 constexpr std::string_view kTestImages = "5b4141f0afbad91edebe8549f8fcffe087ea10ca49f1dbef5c9a5cd8815ce37b";

@@ -44,8 +44,8 @@ constexpr std::string_view kUnreadableHint =
 
 std::string usual_name(const FileName& file) { return fmt::format("{}-{}", file.what, file.form); }
 
-// Whether there is something at this path. Throws DataError where the system does not tell, for example
-// because the folder above may not be read.
+// Returns whether there is something at this path. Throws DataError where the system does not tell, for
+// example because the folder above may not be read.
 bool path_exists(const fs::path& path) {
   std::error_code error;
   const auto type = fs::status(path, error).type();

@@ -16,12 +16,9 @@ namespace fs = std::filesystem;
 constexpr int kMostEntries = 1000;  // a folder of images may have millions
 constexpr int kDeepest = 2;         // set/class/image
 
-constexpr std::string_view kHint =
-    "lockstep reads data sets of four IDX files today ({}), no other kind: convert the images, or train on "
-    "them "
-    "with a program of your own (docs/migrating.md)";
-constexpr std::string_view kFiles =
-    "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, t10k-labels-idx1-ubyte";
+constexpr const char* kHint =
+    "lockstep reads data sets of four IDX files today (train-images-idx3-ubyte, ...), and no other kind: "
+    "convert the images, or train on them with a program of your own (docs/migrating.md)";
 
 bool is_image(const fs::path& path) {
   auto ending = path.extension().string();
@@ -30,7 +27,7 @@ bool is_image(const fs::path& path) {
   return std::ranges::find(kImages, ending) != kImages.end();
 }
 
-// Of CIFAR-10, as an archive, and unpacked for Python or as binaries; of CIFAR-100.
+// The files of CIFAR-10, as an archive, and unpacked for Python or as binaries; of CIFAR-100.
 bool is_of_cifar(const fs::path& path) {
   const auto name = path.filename().string();
   return name.starts_with("cifar-") || name.starts_with("data_batch_") || name == "fine_label_names.txt";
@@ -44,10 +41,10 @@ std::optional<OtherData> other_data(const fs::path& folder) {
   for (int seen = 0; !error && entry != fs::end(entry) && seen < kMostEntries; ++seen) {
     const auto name = fs::path(entry->path()).lexically_relative(folder).string();
     if (is_of_cifar(entry->path())) {
-      return OtherData{fmt::format("CIFAR's {}", name), fmt::format(kHint, kFiles)};
+      return OtherData{fmt::format("CIFAR's {}", name), kHint};
     }
     if (is_image(entry->path())) {
-      return OtherData{fmt::format("images such as {}", name), fmt::format(kHint, kFiles)};
+      return OtherData{fmt::format("images such as {}", name), kHint};
     }
     if (entry.depth() >= kDeepest) entry.disable_recursion_pending();
     entry.increment(error);

@@ -1,4 +1,4 @@
-// What a data folder without IDX files holds instead.
+// Tells what a data folder without IDX files holds instead.
 #pragma once
 
 #include <filesystem>

@@ -41,7 +41,8 @@ void check_place(const RunState& state) {
 Checkpoint to_checkpoint(RunState state) {
   const Json json{
       {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.progress)},
-      {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment}};
+      {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment},
+      {"config", state.config}};
   auto checkpoint = to_checkpoint(std::move(state.trainer));
   checkpoint.texts[kStateFile] = json_text(json);
   checkpoint.tensors[kModelFile].metadata = {{"model", state.plan.at("model").get<std::string>()},
@@ -69,6 +70,7 @@ RunState read_state(Checkpoint checkpoint) {
     state.file_bytes = json.at("file_bytes").get<FileSizes>();
     state.plan = std::move(json.at("plan"));
     state.environment = std::move(json.at("environment"));
+    if (json.contains("config")) state.config = json.at("config").get<std::string>();
     state.progress = read_progress(json.at("progress"));
   } catch (const JsonError& error) {
     not_a_run(fmt::format("{} is {}", kStateFile, error.what()));

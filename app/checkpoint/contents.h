@@ -19,6 +19,9 @@ struct RunState {
   nlohmann::ordered_json plan = {};         // plan_fields() (app/train/settings/settings.h)
   nlohmann::ordered_json environment = {};  // environment_json() (app/report/environment.h)
   FileSizes file_bytes = {};                // of the run folder's metrics, up to here
+  // config_text() (app/train/plan/config_text.h) with the settings that kKept has, of the run as it wrote
+  // this.
+  std::string config = {};
 };
 
 Checkpoint to_checkpoint(RunState state);

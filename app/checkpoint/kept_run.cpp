@@ -101,29 +101,33 @@ std::optional<FileSizes> metrics_to_keep(const FoundCheckpoint& found, bool whol
 
 }  // namespace
 
-void KeptRun::open(TrainFlags& options, const World& place) {
+void KeptRun::find(TrainFlags& options, const World& place) {
   if (!options.resume_anyway.empty() && !options.resume) {
     throw UsageError("--resume-anyway changes a setting of a run that goes on, this run starts",
                      "add --resume auto, or leave --resume-anyway out");
   }
+  if (!wants_folder(options)) return;
+  log = std::make_unique<RunLog>();
+  log->write(environment_text());
+  if (place.restart > 0) find_after_restart(options, place.launch);
+  if (options.resume && !found) {
+    found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
+  }
+  if (!options.resume) return;
+  reuses_folder |= !found;
+  if (!found) options.resume.reset();
+}
+
+void KeptRun::open(TrainFlags& options, const World& place) {
   if (options.on_nan != OnNan::kStop && !wants_folder(options)) {
     throw UsageError(fmt::format("--on-nan {} goes back to a checkpoint, and this run keeps none",
                                  name_of(kOnNanNames, options.on_nan)),
                      "add --output or --checkpoint-every");
   }
-  if (!wants_folder(options)) return;
-  log = std::make_unique<RunLog>();
-  log->write(environment_text());
+  if (!log) find(options, place);
+  if (!log) return;
   if (!options.checkpoint_every) options.checkpoint_every = "1epoch";
   static_cast<void>(parse_interval(*options.checkpoint_every));
-  if (place.restart > 0) find_after_restart(options, place.launch);
-  if (options.resume && !found) {
-    found = find_checkpoint(*options.resume, named_output(options), options.recipe, warn);
-  }
-  if (options.resume) {
-    reuses_folder |= !found;
-    if (!found) options.resume.reset();
-  }
   const auto output = named_output(options);
   if (output) RunFolder(*output).require_writable();
   if (found) return take_settings(found->state.plan, options);
@@ -206,13 +210,13 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
                          // It says how long the metrics are: they must be so after a power cut, too.
                          .before = [metrics = metrics.get()] { metrics->flush_to_disk(); },
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
-  if (found && !same_folder) keep_first(plan);
+  if (found && !same_folder) keep_first(plan, options);
   tell_beginning(run, plan, options);
 }
 
 // So a run that is cut before its own first checkpoint does not begin from the start, and --on-nan has
 // something to go back to.
-void KeptRun::keep_first(const TrainPlan& plan) {
+void KeptRun::keep_first(const TrainPlan& plan, const TrainFlags& options) {
   auto first = found->state;
   const auto planned = plan_fields(plan);
   const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
@@ -221,6 +225,7 @@ void KeptRun::keep_first(const TrainPlan& plan) {
   const auto last = comparable && !accuracy.empty() ? std::optional(accuracy.back()) : std::nullopt;
   first.plan = tested_as(found->state.plan, planned);
   first.file_bytes = metrics->sizes();
+  first.config = config_text(options, plan, kInConfig | kKept);
   checkpoints->save(std::move(first), last, Stopwatch());
 }
 

@@ -29,10 +29,13 @@ struct KeptRun {
   bool counts_anew = false;    // another batch size than the checkpoint's
   bool metrics_whole = false;  // from begin() on: of a whole run, whose folder's metrics need no end any more
 
-  // Reads the checkpoint that --resume names, and completes the options: the interval's default, batch size
-  // and rate of the checkpoint. Clears options.resume if there is nothing to go on from. Writes nothing.
-  // Throws UsageError, WeightsError or OutputError.
+  // Reads the checkpoint that --resume names. Clears options.resume if there is nothing to go on from. Writes
+  // nothing. Throws UsageError or WeightsError.
   // place: after a restart by the launcher, the run goes on that it has begun.
+  void find(TrainFlags& options, const World& place);
+
+  // Does what find() does, if that was not called, and completes the options: the interval's default, batch
+  // size and rate of the checkpoint. Writes nothing. Throws UsageError, WeightsError or OutputError.
   void open(TrainFlags& options, const World& place);
 
   // The folder that the run will write to, from open() on; empty where it has none, or a new numbered one.
@@ -51,7 +54,7 @@ struct KeptRun {
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
   // Keeps what the run goes on from in its new folder.
-  void keep_first(const TrainPlan& plan);
+  void keep_first(const TrainPlan& plan, const TrainFlags& options);
 
   // Says from where the run goes on: "resumed from runs/a-0001/checkpoints/step-00000010 (10 of 15 steps
   // done)". resumed: its first word.

@@ -25,11 +25,9 @@ Json value_of(const Json& fields, const std::string& key) {
 
 bool is_data(const Setting& setting) { return std::string_view(setting.name) == "train-data-hash"; }
 
-// The name of a data set may be that of its folder, which may have another one.
-bool is_name_of_same_data(const Setting& setting, const Json& saved, const Json& planned) {
-  if (std::string_view(setting.name) != "data") return false;
-  const auto hash = value_of(saved, "train_data_hash");
-  return !hash.is_null() && hash == value_of(planned, "train_data_hash");
+// A name may be that of a folder, which may have been moved: the hash decides where there is one.
+bool is_name_of_hashed_data(const Setting& setting, const Json& saved) {
+  return std::string_view(setting.name) == "data" && !value_of(saved, "train_data_hash").is_null();
 }
 
 // The optimizer has a momentum buffer or none: its state cannot change that.
@@ -92,7 +90,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       const auto before = value_of(saved, key), now = value_of(planned, key);
       if (before == now || rule_of(setting, before, now) != refused) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
-      if (is_name_of_same_data(setting, saved, planned)) continue;
+      if (is_name_of_hashed_data(setting, saved)) continue;
       if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }

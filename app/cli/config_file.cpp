@@ -69,11 +69,7 @@ void apply(const std::string& path, CLI::App& command) {
     throw UsageError(fmt::format("cannot read the configuration {}: {}", in_quotes(path), why),
                      "--config takes a file of lines such as 'batch-size = 512'");
   });
-  for (const auto& setting : parse_config(text, path, command.get_name())) {
-    const auto place = config_place(path, setting.line);
-    auto& option = option_of(setting, command, place);
-    if (option.count() == 0) set(option, setting.value, command, place);
-  }
+  apply_settings(parse_config(text, path, command.get_name()), path, command);
 }
 
 }  // namespace
@@ -89,6 +85,14 @@ void add_config_flag(CLI::App& command) {
 std::optional<std::string> config_path(const CLI::App& command) {
   const auto* config = command.get_option_no_throw(kConfig);
   return config && config->count() > 0 ? std::optional(config->results().front()) : std::nullopt;
+}
+
+void apply_settings(std::span<const ConfigSetting> settings, const std::string& path, CLI::App& command) {
+  for (const auto& setting : settings) {
+    const auto place = config_place(path, setting.line);
+    auto& option = option_of(setting, command, place);
+    if (option.count() == 0) set(option, setting.value, command, place);
+  }
 }
 
 void apply_config_files(CLI::App& app) {

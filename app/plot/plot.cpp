@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <memory>
 #include <span>
+#include <system_error>
 #include <utility>
 
 #include <lockstep/app/cli/help/suggest.h>
@@ -25,7 +26,10 @@ namespace {
 
 std::string output_of(const PlotOptions& options) {
   if (options.output) return *options.output;
-  return std::filesystem::path(options.files.front()).filename().replace_extension(".svg").string();
+  const auto& first = options.files.front();
+  std::error_code ignored;
+  if (std::filesystem::is_directory(first, ignored)) return plot::last_name(first) + ".svg";
+  return std::filesystem::path(first).filename().replace_extension(".svg").string();
 }
 
 plot::PictureFormat format_of(const std::string& output) {
@@ -42,7 +46,8 @@ void setup_plot(CLI::App& app) {
   auto* plot = app.add_subcommand("plot", "Draw the files that train, bench and sweep write");
   auto options = std::make_shared<PlotOptions>();
   plot->add_option("FILE", options->files,
-                   "Files of train --metrics, bench --json or sweep; several of one kind share a picture")
+                   "Folders of runs, or files of train --metrics, bench --json or sweep; several of one kind "
+                   "share a picture")
       ->required()
       ->default_str("");
   plot->add_option(

@@ -7,17 +7,20 @@
 #include <cmath>
 #include <filesystem>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep::plot {
 namespace {
 
 constexpr auto kTakes =
-    "plot takes what these write: train --metrics; bench allreduce, scaling or overlap --json; sweep";
+    "plot takes the folder of a run, and what these write: train --metrics; bench allreduce, scaling or "
+    "overlap --json; sweep";
 // Larger numbers would overflow when an axis is computed.
 constexpr double kLargestDrawn = 1e100;
 constexpr double kSmallestDrawn = 1e-100;
@@ -140,7 +143,12 @@ std::string describe(SourceKind kind) {
   return fmt::format("a benchmark (bench {} --json)", bench->first);
 }
 
-Source read_source(const std::string& path) { return parse_source(path, read_json_file(path, kTakes)); }
+Source read_source(const std::string& path) {
+  std::error_code ignored;
+  const bool run = std::filesystem::is_directory(path, ignored);
+  const auto file = run ? (std::filesystem::path(path) / kMetricsJsonl).string() : path;
+  return parse_source(path, read_json_file(file, kTakes));
+}
 
 Source parse_source(const std::string& path, const std::string& text) {
   if (blank(text)) refuse(path, "it is empty");
@@ -187,12 +195,19 @@ std::vector<Json> events_of(const Source& metrics, const std::string& event) {
   return events;
 }
 
+std::string last_name(const std::string& path) {
+  std::error_code ignored;
+  auto whole = std::filesystem::path(path);
+  if (std::filesystem::is_directory(whole, ignored)) whole = std::filesystem::canonical(whole, ignored);
+  return whole.filename().string();
+}
+
 void name_sources(std::vector<Source>& sources) {
-  const auto file_of = [](const Source& source) { return std::filesystem::path(source.path).filename(); };
+  const auto file_of = [](const Source& source) { return last_name(source.path); };
   for (auto& source : sources) {
     const auto same = std::count_if(sources.begin(), sources.end(),
                                     [&](const auto& other) { return file_of(other) == file_of(source); });
-    source.name = printable(same > 1 ? source.path : file_of(source).string());
+    source.name = printable(same > 1 ? source.path : file_of(source));
   }
 }
 

@@ -47,6 +47,9 @@ std::vector<Json> events_of(const Source& metrics, const std::string& event);
 // UTF-8.
 void name_sources(std::vector<Source>& sources);
 
+// The name of a file, or of a folder: "digits" for "digits/" and for "." there.
+std::string last_name(const std::string& path);
+
 // Returns the text as well-formed UTF-8 without control characters, which fonts and XML lack.
 std::string printable(const std::string& text);
 

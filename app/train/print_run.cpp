@@ -70,7 +70,7 @@ void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlag
   const bool silent = report.measured ? options.quiet : metrics_on_stdout(options);
   tell(log, silent,
        fmt::format("{}: there is nothing left to do{}\n", text,
-                   report.measured ? "" : " (lockstep eval --checkpoint tests its weights)"));
+                   report.measured ? "" : " (lockstep eval RUN tests its weights)"));
   print_hash(report, options, log);
   if (report.measured) print_closing_line(report, plan, options, log);
 }

@@ -10,6 +10,7 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/plan/config_text.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
@@ -166,6 +167,7 @@ void TrainRun::save_checkpoint(std::optional<double> test_accuracy) {
   }
   state.plan = plan_fields(plan_);
   state.environment = environment_json();
+  state.config = config_text(options_, plan_, kInConfig | kKept);
   if (run_metrics_) state.file_bytes = run_metrics_->sizes();
   output_.attempt([&] { checkpoints_->save(std::move(state), test_accuracy, began); });
 }

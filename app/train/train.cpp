@@ -17,6 +17,7 @@
 
 #include <lockstep/app/checkpoint/interval.h>
 #include <lockstep/app/checkpoint/kept_run.h>
+#include <lockstep/app/checkpoint/run_config.h>
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/config_file.h>
@@ -125,6 +126,25 @@ std::string awaited(const TrainFlags& options) {
   return files ? "step and files" : "the current step";
 }
 
+// A named run goes on with its own configuration, which process 0 has.
+void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
+                    const CompleteFlags& complete) {
+  using Json = nlohmann::ordered_json;
+  const bool named = options.resume && *options.resume != "auto";
+  const auto told = together(world, [&]() -> Json {
+    if (!world.leads() || !named) return {};
+    kept.find(options, world.place);
+    return run_config(*kept.found);
+  });
+  if (told.front().is_null()) return;
+  together(world, [&]() -> Json {
+    auto completed = complete(told.front(), world.place);
+    completed.resume = std::move(options.resume);  // as find() has left it
+    options = std::move(completed);
+    return {};
+  });
+}
+
 // Checks everything before the first step. What one process must refuse ends all processes. Process 0 opens
 // its files before the data are read; until the run begins they leave nothing behind.
 TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
@@ -202,9 +222,10 @@ RunReport logged_run(TrainRun& run, const TrainPlan& plan, const TrainFlags& opt
   }
 }
 
-void train_with(TrainWorld& world, TrainFlags options, ColorMode color) {
+void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const CompleteFlags& complete) {
   const InterruptGuard interrupt(awaited(options));
   OutputFiles files;
+  go_on_as_begun(options, world, files.kept, complete);
   const auto plan = prepare(options, world, files, interrupt);
   if (options.print_config) {
     if (world.leads()) write_stdout(config_text(options, plan));
@@ -246,12 +267,17 @@ void setup_train(CLI::App& app) {
   add_process_flags(*train, *processes);
   train->callback([options, processes, train] {
     options->config = config_path(*train);
-    run_train(*options, *processes, color_mode(*train));
+    run_train(*options, *processes, color_mode(*train), [&](const auto& run, const World& place) {
+      take_run_config(run, place, *options, *train);
+      return *options;
+    });
   });
 }
 
-void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color) {
-  in_joined_world(processes, awaited(flags), [&](TrainWorld& world) { train_with(world, flags, color); });
+void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color,
+               const CompleteFlags& complete) {
+  in_joined_world(processes, awaited(flags),
+                  [&](TrainWorld& world) { train_with(world, flags, color, complete); });
 }
 
 }  // namespace lockstep

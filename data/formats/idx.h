@@ -21,7 +21,7 @@ struct IdxShape {
   int64_t max_rows;
 };
 
-// What to do.
+// The hints of its errors.
 struct IdxHints {
   std::string damaged;  // about a file that is broken
   std::string unfit;    // about one whose values have another type or shape

@@ -33,10 +33,10 @@ std::string head_of(const TrainPlan& plan) {
 
 }  // namespace
 
-std::string config_text(const TrainFlags& flags, const TrainPlan& plan) {
+std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned in) {
   auto text = head_of(plan);
   for (const auto& setting : all_settings()) {
-    if (!(setting.in & kInConfig)) continue;
+    if (!(setting.in & in)) continue;
     const auto value = setting.config ? setting.config(flags, plan) : setting.planned(plan);
     if (!value.is_null()) text += config_line(setting.name, value_text(value));
   }

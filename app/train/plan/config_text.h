@@ -5,6 +5,7 @@
 
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/settings/setting.h>
 
 namespace lockstep {
 
@@ -13,6 +14,7 @@ namespace lockstep {
 // flags that name files, or say what is printed and kept, except log-every. For several processes it has
 // devices only if all have the same, and threads only if they were given. flags: those of the plan. Throws
 // UsageError if a configuration cannot hold the name of the data folder.
-std::string config_text(const TrainFlags& flags, const TrainPlan& plan);
+// in: which settings (setting.h); those of checkpoints are kInConfig | kKept.
+std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned in = kInConfig);
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 #include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/report/report.h>
 #include <lockstep/app/train/settings/setting.h>
 
 namespace lockstep {
@@ -62,10 +63,10 @@ CLI::Option* add_keep(CLI::App& command, const std::string& flag, TrainFlags& fl
 
 CLI::Option* add_resume(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(
-          flag, flags.resume,
-          "Go on from the newest whole checkpoint: of a run's folder, of a checkpoint's, or with 'auto' of "
-          "the newest run, if there is one")
+      .add_option(flag, flags.resume,
+                  "Go on with the run in this folder from its newest whole checkpoint, or from the "
+                  "checkpoint in it, as "
+                  "it was started; 'auto': with the newest run, if there is one, and the flags as given")
       ->type_name("auto|DIR");
 }
 
@@ -158,17 +159,33 @@ constexpr Setting kOutputSettings[] = {
      .in = kAgreed,
      .given = [](const auto& flags, const auto&) -> SettingValue { return flags.print_config; }},
     {.name = "output", .of = kTrain, .group = HelpGroup::kOutput, .add = add_output},
-    {.name = "checkpoint-every", .of = kTrain, .group = HelpGroup::kOutput, .add = add_checkpoint_every},
-    {.name = "keep", .of = kTrain, .group = HelpGroup::kOutput, .add = add_keep},
+    {.name = "checkpoint-every",
+     .of = kTrain,
+     .group = HelpGroup::kOutput,
+     .add = add_checkpoint_every,
+     .in = kKept,
+     .config = [](const auto& flags, const auto&) { return or_null(flags.checkpoint_every); }},
+    {.name = "keep",
+     .of = kTrain,
+     .group = HelpGroup::kOutput,
+     .add = add_keep,
+     .in = kKept,
+     .config = [](const auto& flags, const auto&) -> SettingValue { return flags.keep; }},
     {.name = "resume", .of = kTrain, .group = HelpGroup::kOutput, .add = add_resume},
     {.name = "resume-anyway", .of = kTrain, .group = HelpGroup::kOutput, .add = add_resume_anyway},
     {.name = "on-nan",
      .of = kTrain,
      .group = HelpGroup::kOutput,
      .add = add_on_nan,
-     .in = kAgreed,
-     .given = [](const auto& flags, const auto&) { return named(kOnNanNames, flags.on_nan); }},
-    {.name = "on-save-error", .of = kTrain, .group = HelpGroup::kOutput, .add = add_on_save_error},
+     .in = kAgreed | kKept,
+     .given = [](const auto& flags, const auto&) { return named(kOnNanNames, flags.on_nan); },
+     .config = [](const auto& flags, const auto&) { return named(kOnNanNames, flags.on_nan); }},
+    {.name = "on-save-error",
+     .of = kTrain,
+     .group = HelpGroup::kOutput,
+     .add = add_on_save_error,
+     .in = kKept,
+     .config = [](const auto& flags, const auto&) { return named(kOnSaveErrorNames, flags.on_save_error); }},
     {.name = "check-sync",
      .of = kTrain,
      .group = HelpGroup::kProcesses,

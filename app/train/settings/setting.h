@@ -23,8 +23,9 @@ namespace lockstep {
 using SettingValue = nlohmann::ordered_json;
 
 // Where the value of a setting appears: in the JSON of a plan, in that of bench step and bench scaling, in
-// that of a sweep, in what all processes of a run must have in common, in a configuration.
-inline constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8, kInConfig = 16;
+// that of a sweep, in what all processes of a run must have in common, in a configuration, and only in that
+// which a run's checkpoints keep.
+inline constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8, kInConfig = 16, kKept = 32;
 
 // Which commands have the flag: train, bench step and bench scaling, sweep.
 inline constexpr unsigned kTrain = 1, kBench = 2, kSweep = 4;
@@ -56,6 +57,7 @@ struct Setting {
   // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
   // gives.
   OnResume on_resume = OnResume::kTaken;
+  bool of_place = false;  // depends on devices and processes: on others a resumed run finds its own value
 };
 
 // The tables. All settings together: settings.h.

@@ -1,4 +1,4 @@
-// lockstep checkpoint ls, verify and export, and eval --checkpoint.
+// lockstep checkpoint ls, verify and export, and eval RUN.
 #include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <iterator>
@@ -51,11 +51,21 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   CHECK(read_file(exported) == whole);
   CHECK(std::distance(fs::directory_iterator(folder.path()), {}) == 2);  // no other file in its place
   done({"checkpoint", "export", run, exported, "--overwrite"});
-  const auto newest = evaluated({"--checkpoint", run});
+  const auto newest = evaluated({run});
   CHECK(newest.at("test_accuracy") == metrics.at(2).at("test_accuracy"));
   CHECK(evaluated({"--weights", exported}) == newest);
   const auto first = list[0].at("path").get<std::string>();
-  CHECK(evaluated({"--checkpoint", first}) == evaluated({"--weights", first + "/model.safetensors"}));
+  const auto by_old_name = run_process(program(
+      {"eval", "--checkpoint", run, "--data", "synthetic", "--limit-test", "64", "--devices", "cpu"}));
+  CHECK(by_old_name.exit_code == 0);
+  CHECK(
+      by_old_name.err ==
+      "lockstep: warning: eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next "
+      "version\n");
+  for (const Words& two : {Words{run, "--weights", exported}, Words{run, "--checkpoint", run}}) {
+    CHECK_THAT(refusal(program(Words{"eval"} + two), 2), ContainsSubstring("two names of weights"));
+  }
+  CHECK(evaluated({first}) == evaluated({"--weights", first + "/model.safetensors"}));
   CHECK_THAT(done({"checkpoint", "verify", first}), ContainsSubstring("step-00000005: whole"));
 
   write_file(folder / "run/checkpoints/step-00000010/state.json", "{}");
@@ -79,12 +89,11 @@ TEST_CASE("checkpoint commands and eval refuse what is no run and no checkpoint"
                ContainsSubstring("there is no such folder"));
   }
   fs::create_directories(folder / "run/checkpoints/step-00000005");
-  CHECK_THAT(refusal(program({"eval", "--checkpoint", (folder / "run/checkpoints").string()}), 4),
+  CHECK_THAT(refusal(program({"eval", (folder / "run/checkpoints").string()}), 4),
              ContainsSubstring("is the folder of a run's checkpoints"));
   CHECK_THAT(refusal(program({"checkpoint", "export", nothing, file}), 4),
              ContainsSubstring("no whole checkpoint"));
-  CHECK_THAT(refusal(program({"eval", "--checkpoint", file}), 4),
-             ContainsSubstring("there is no such folder"));
+  CHECK_THAT(refusal(program({"eval", file}), 4), ContainsSubstring("there is no such folder"));
   CHECK_THAT(refusal(program({"eval"}), 2), ContainsSubstring("no weights are named"));
   CHECK_FALSE(fs::exists(file));
 }

@@ -68,7 +68,7 @@ TEST_CASE("accuracy and time of a run that is done are not those of other device
   const auto again = run_process(train(words + other + Words{"--quiet"}));
   CHECK(again.exit_code == 0);
   CHECK(again.out ==
-        "all 5 steps of this run are done: there is nothing left to do (lockstep eval --checkpoint tests its "
+        "all 5 steps of this run are done: there is nothing left to do (lockstep eval RUN tests its "
         "weights)\n");
   CHECK_THAT(again.err, !ContainsSubstring("the next steps may differ"));
   const auto end = json::parse(lines(run_process(train(words + other + Words{"--metrics", "-"})).out).back());

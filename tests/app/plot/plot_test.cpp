@@ -7,6 +7,7 @@
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/in_folder.h>
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
@@ -38,6 +39,31 @@ bool has_cairo() {
   if (!has_cairo()) SKIP_CASE("this build has no cairo");
 
 }  // namespace
+
+TEST_CASE("the folder of a run is drawn as its metrics are, and gives the picture its name") {
+  NEEDS_CAIRO
+  const TempFolder folder;
+  const SmallData data(64, 32);
+  const auto run = folder / "runs/first.1";
+  REQUIRE(run_process(train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs",
+                             "2", "--output", run.string(), "--quiet"}))
+              .exit_code == 0);
+  const auto drawn = [&](const std::string& named, const fs::path& in, const std::string& picture) {
+    const InFolder here(in);
+    const auto result = run_process(program({"plot", named, "--overwrite"}));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    CHECK(result.out == picture + ": test accuracy and losses of 1 run\n");
+    return read_file(in / picture);
+  };
+  const auto picture = drawn(run.string(), folder.path(), "first.1.svg");
+  CHECK(drawn(run.string() + "/", folder.path(), "first.1.svg") == picture);
+  CHECK(drawn(".", run, "first.1.svg") == picture);
+  CHECK(drawn((run / "metrics.jsonl").string(), folder.path(), "metrics.svg").size() > 1000);
+
+  const auto empty = (folder / "runs").string();
+  CHECK_THAT(refusal(program({"plot", empty}), 3), ContainsSubstring("metrics.jsonl"));
+}
 
 TEST_CASE("a run and a benchmark that lockstep has just written become pictures") {
   NEEDS_CAIRO

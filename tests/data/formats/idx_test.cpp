@@ -38,7 +38,7 @@ Bytes read_all(const std::filesystem::path& path, const IdxShape& shape = kShape
   return values;
 }
 
-// Whether the message is about a whole file of other values.
+// Returns whether the message is about a whole file of other values.
 bool unfit(const std::string& message) {
   for (const char* words : {"of IDX type", "dimensions", "rows of"}) {
     if (message.find(words) != std::string::npos) return true;

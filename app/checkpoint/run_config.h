@@ -1,0 +1,28 @@
+// The configuration with which a run goes on that --resume names: its own, where no flag was given.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+
+#include <lockstep/app/checkpoint/run_folder.h>
+#include <lockstep/app/train/flags.h>
+#include <lockstep/parallel/world/world.h>
+
+namespace CLI {
+class App;
+}
+
+namespace lockstep {
+
+// What process 0 tells the others of the run that goes on. Null for checkpoints without a configuration.
+nlohmann::ordered_json run_config(const FoundCheckpoint& found);
+
+// Sets the flags of `train` that were not given, by command line, environment or configuration file, to those
+// of the run. On other devices, or in another number of processes, what depends on them is not set. A data
+// folder that is not here is not set beside LOCKSTEP_DATA; the data's hash is checked later. Throws
+// WeightsError for a given flag that makes another training, with both values. given: the flags as parsed so
+// far.
+void take_run_config(const nlohmann::ordered_json& run, const World& place, const TrainFlags& given,
+                     CLI::App& train);
+
+}  // namespace lockstep
