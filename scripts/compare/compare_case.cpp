@@ -11,6 +11,8 @@
 //   host N   takes N steps, each while the devices are idle: the median seconds until step() returned
 // Process-wide settings of app/main.cpp must be made here too: otherwise this measures another program.
 #include <fmt/format.h>
+#include <torch/nn/module.h>
+#include <torch/nn/modules/linear.h>
 #include <torch/version.h>
 
 #include <algorithm>
@@ -29,6 +31,7 @@
 #include <lockstep/parallel/process_group.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/classification.h>
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -64,6 +67,27 @@ TrainerOptions options_from(const Flags& flags) {
 Kernels kernels_from(const Flags& flags) {
   const auto given = flags.find("--kernels");
   return given == flags.end() ? Kernels::kAuto : value_of(kKernelsNames, given->second);
+}
+
+// A network of one's own, of torch's layers: scripts/compare/twin/mlp.py in C++.
+struct Mlp : torch::nn::Module {
+  explicit Mlp(uint64_t seed) {
+    torch::manual_seed(seed);
+    first = register_module("first", torch::nn::Linear(kImageSide * kImageSide, 512));
+    second = register_module("second", torch::nn::Linear(512, 512));
+    last = register_module("last", torch::nn::Linear(512, kImageClasses));
+  }
+  torch::Tensor forward(const torch::Tensor& X) {
+    return last(torch::relu(second(torch::relu(first(X.flatten(1))))));
+  }
+  torch::nn::Linear first{nullptr}, second{nullptr}, last{nullptr};
+};
+
+ModelFactory factory_from(const Flags& flags) {
+  const auto seed = std::stoull(flags.at("--seed"));
+  if (flags.at("--model") == "mlp") return model_factory<Mlp>(seed);
+  return make_model_factory(
+      {.name = flags.at("--model"), .seed = seed, .initialization = {}, .kernels = kernels_from(flags)});
 }
 
 class Steps {
@@ -113,10 +137,8 @@ void serve(const Flags& flags) {
   const auto data = load_idx_folder(flags.at("--data"));
   const auto seed = std::stoull(flags.at("--seed"));
   const auto options = options_from(flags);
-  const auto factory = make_model_factory(
-      {.name = flags.at("--model"), .seed = seed, .initialization = {}, .kernels = kernels_from(flags)});
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
-  Trainer trainer(factory, resident_sources(data.train), resident_sources(data.test), options);
+  Trainer trainer(factory_from(flags), resident_sources(data.train), resident_sources(data.test), options);
   Steps steps(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
               flags.at("--last-batch") == "keep");
 

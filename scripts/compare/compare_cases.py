@@ -137,20 +137,24 @@ class Maker:
                 "--batch-size", str(batch_size or args.batch_size), "--lr", str(setting.lr), "--seed", str(args.seed),
                 "--data", args.data, "--warmup", str(setting.warmup), "--last-batch", "drop"]
 
-    def lockstep(self, devices, threads, kernels="auto"):
+    def lockstep(self, devices, threads, kernels=None):
+        kernels = kernels or self.setting.kernels
         replicas = int(devices.partition("x")[2] or 1)
         name = f"lockstep {devices}" + ("" if kernels == "auto" else f" {kernels}")
         command = [self.args.compare_case, "--devices", devices, "--kernels", kernels, *self.flags(threads)]
         return Case(name, replicas, threads, [command])
 
+    def kernels(self):
+        return ["--kernels", self.setting.kernels]
+
     def apart(self, runs):
         half = self.flags(1, max(1, self.args.batch_size // runs))
         return Case("2 runs apart", runs, 1,
-                    [on_core(run, [self.args.compare_case, "--devices", "cpu", *half]) for run in range(runs)])
+                    [on_core(run, [self.args.compare_case, "--devices", "cpu", *half, *self.kernels()]) for run in range(runs)])
 
     def processes(self, world):
         group = ["--world-size", str(world), "--master", f"127.0.0.1:{free_port()}"]
-        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *group]
+        command = [self.args.compare_case, "--devices", "cpu", *self.flags(1), *self.kernels(), *group]
         return Case(f"lockstep {world} processes", world, 1,
                     [on_core(rank, [*command, "--rank", str(rank)]) for rank in range(world)])
 
@@ -181,13 +185,14 @@ def make_cases(args, setting, folder):
         apart                 two independent runs of one 1-thread replica, each with half the batch: what two replicas
                               could reach on this machine
         direct                like two, without Winograd's tiles; only where the setting has it
-        torch                 like all_cores, with torch's kernels
+        torch                 like all_cores, with torch's kernels, unless all have them
         eager, ddp, compile   Python's, as asked for
     """
     make = Maker(args, setting, folder)
     direct = dict(direct=make.lockstep("cpux2", 1, "direct")) if setting.has_direct else {}
+    torch = dict(torch=make.lockstep("cpu", CORES, "torch")) if setting.kernels == "auto" else {}
     return dict(all_cores=make.lockstep("cpu", CORES), two=make.lockstep("cpux2", 1), one=make.lockstep("cpu", 1),
-                processes=make.processes(2), apart=make.apart(2), **direct, torch=make.lockstep("cpu", CORES, "torch"),
+                processes=make.processes(2), apart=make.apart(2), **direct, **torch,
                 **{role: make.other(role) for role in args.against})
 
 

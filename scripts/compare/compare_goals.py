@@ -30,6 +30,9 @@ LENET_TOLERANCE = 5e-7
 # replicas are compared with two: each normalises by the statistics of its own rows.
 SAME_BITS = 1e-6
 RESNET18_DRIFT = dict(fp32=0.05, bf16=None)
+# Torch's layers on both sides, from the same weights: only the order of sums differs. The loss falls from the start, so
+# rounding grows faster than on LeNet's plateau.
+MLP_TOLERANCE = 1e-4
 IDLE_CORES = 0.02
 
 
@@ -71,8 +74,9 @@ def row(setting, what, values, relation=None, limit=None):
 
 
 def limits_of(goals, args, setting):
-    """Returns the goals of this setting; nothing where cores or batch size differ from those that they are for."""
-    return goals.get(setting.name, {}) if CORES == 2 and args.batch_size == STEP_BATCH else {}
+    """Returns the goals of this setting; nothing where cores, kernels or batch size differ from those that they are for."""
+    usual = CORES == 2 and args.batch_size == STEP_BATCH and setting.kernels == "auto"
+    return goals.get(setting.name, {}) if usual else {}
 
 
 def leaders(cases):
@@ -90,7 +94,7 @@ def python_rows(setting, cases):
     pythons = {role: cases[role] for role in PYTHONS if role in cases}
     best = best_layout(cases)
     rows = [row(setting, f"ms of {c.name} / ms of {python.name}", paired(c, python),
-                *(("<=", 1.03) if c is best and role != "compile" else ()))
+                *(("<=", 1.03) if c is best and role != "compile" and setting.kernels == "auto" else ()))
             for c in leaders(cases).values() for role, python in pythons.items()]
     return rows + [row(setting, f"ms of {c.name} / ms of {pythons[role].name}, same layout", paired(c, pythons[role]))
                    for role, c in (("eager", cases["all_cores"]), ("ddp", cases["two"]))
@@ -101,7 +105,7 @@ def kernel_rows(setting, cases):
     """Returns the gains of lockstep's kernels over torch's."""
     named = leaders(cases)
     rows = [row(setting, f"ms of {c.name} / ms of {cases['torch'].name}", paired(c, cases["torch"]))
-            for c in named.values()]
+            for c in named.values() if "torch" in cases]
     if "direct" in named:
         two = cases["two"]
         rows.append(row(setting, f"ms of {two.name} / ms of {named['direct'].name}", paired(two, named["direct"])))
@@ -141,6 +145,8 @@ def loss_checks(args, setting, cases):
         return dict(what=f"relative difference of repetition 1's losses, {who}", difference=difference, limit=limit,
                     met=difference <= limit if limit else None)
 
+    if setting.model == "mlp":
+        return [check("all but compile", ["all_cores", "two", "one", "processes", "eager", "ddp"], MLP_TOLERANCE)]
     if setting.model == "lenet":
         return [check("all", ["all_cores", "two", "one", "processes", "direct", "torch", *PYTHONS], LENET_TOLERANCE)]
     same_kernels = SAME_BITS if args.memory_format == "channels_last" else None

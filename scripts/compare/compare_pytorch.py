@@ -7,7 +7,8 @@ way to train it:
                      default kernels (--kernels auto)
     2 processes      lockstep: two processes of one 1-thread replica over Gloo, each on a core
     lockstep direct  LeNet in fp32 only: two 1-thread replicas, without Winograd's tiles (--kernels direct)
-    lockstep torch   one replica on all cores, torch's kernels (--kernels torch)
+    lockstep torch   one replica on all cores, torch's kernels (--kernels torch); with --kernels torch, and for a network
+                     of one's own (--model mlp), all of lockstep's cases have them, and this one is left out
     Python eager     on all cores
     Python DDP       two 1-thread processes over Gloo, each on a core
     torch.compile    the eager step's model and loss, on all cores, in the mode that is faster here
@@ -41,7 +42,9 @@ from atomic_file import check_output, write_whole
 MODELS = {
     "lenet": dict(title="LeNet", repeat=11, steps=20, warmup=5, lr=0.2),
     "resnet18": dict(title="ResNet-18", repeat=7, steps=2, warmup=2, lr=0.1),
+    "mlp": dict(title="MLP", repeat=11, steps=20, warmup=5, lr=0.1),  # of torch's layers; only by --model
 }
+USUAL_MODELS = ["lenet", "resnet18"]
 PRECISIONS = ["fp32", "bf16"]
 
 
@@ -53,6 +56,7 @@ class Setting:
     steps: int  # per repetition
     warmup: int  # steps before the first repetition
     lr: float
+    kernels: str  # of lockstep's cases
     cases: dict = dataclasses.field(default_factory=dict)  # by role
     witnesses: dict = dataclasses.field(default_factory=dict)  # by role; they take one repetition
     runs: list = dataclasses.field(default_factory=list)
@@ -63,7 +67,8 @@ class Setting:
 
     @property
     def title(self):
-        return f"{MODELS[self.model]['title']}, {self.precision}"
+        kernels = ", torch's kernels" if self.kernels == "torch" else ""
+        return f"{MODELS[self.model]['title']}, {self.precision}{kernels}"
 
     @property
     def whole_runs(self):
@@ -73,7 +78,7 @@ class Setting:
     def has_direct(self):
         """Whether `direct` has kernels of its own: for ResNet-18 it uses torch's convolutions, and for LeNet in bf16 the
         kernels of fp32."""
-        return self.name == "lenet fp32"
+        return self.name == "lenet fp32" and self.kernels == "auto"
 
 
 def make_settings(args):
@@ -81,8 +86,9 @@ def make_settings(args):
         given = getattr(args, name)
         return MODELS[model][name] if given is None else given
 
-    return [Setting(model, precision, *(value(name, model) for name in ("repeat", "steps", "warmup", "lr")))
-            for model in ([args.model] if args.model else MODELS)
+    return [Setting(model, precision, *(value(name, model) for name in ("repeat", "steps", "warmup", "lr")),
+                    kernels="torch" if model == "mlp" else args.kernels)
+            for model in ([args.model] if args.model else USUAL_MODELS)
             for precision in ([args.precision] if args.precision else PRECISIONS)]
 
 
@@ -157,12 +163,13 @@ def run_training(name, command, folder):
 
 
 def train_both(args, setting):
+    own = ["--devices", "cpu", "--kernels", setting.kernels]
     flags = ["--epochs", str(args.epochs), "--batch-size", str(args.batch_size), "--lr", str(setting.lr),
              "--seed", str(args.seed), "--data", args.data, "--threads", str(CORES)]
     if args.limit_train:
         flags += ["--limit-train", str(args.limit_train)]
     with tempfile.TemporaryDirectory() as folder:
-        lockstep = run_training("lockstep cpu", [args.lockstep, "train", "--devices", "cpu", *flags], Path(folder))
+        lockstep = run_training("lockstep cpu", [args.lockstep, "train", *own, *flags], Path(folder))
         python = run_training("Python eager", [sys.executable, str(HERE / "baseline_pytorch.py"), *flags], Path(folder))
     return [lockstep, python]
 
@@ -198,7 +205,10 @@ def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
     parser.add_argument("--compare-case", required=True, metavar="PROGRAM", help="built from compare_case.cpp")
-    parser.add_argument("--model", choices=MODELS, help="default: all")
+    parser.add_argument("--model", choices=MODELS, help=f"default: {' and '.join(USUAL_MODELS)}; mlp: a network of "
+                        "one's own of torch's layers")
+    parser.add_argument("--kernels", choices=["auto", "torch"], default="auto",
+                        help="of lockstep's cases; torch: as a network of one's own has them. Judges no times")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")
     parser.add_argument("--against", type=roles, default=goals.PYTHONS, metavar="LIST",
                         help="of eager,ddp,compile; default: all three")
@@ -209,14 +219,14 @@ def parse():
                         "contiguous: as in the chapters")
     add_data_flag(parser)
     parser.add_argument("--repeat", type=positive, metavar="N",
-                        help=f"repetitions; default: 11 for LeNet, 7 for ResNet-18; fewer than {goals.MIN_REPETITIONS} "
+                        help=f"repetitions; default: 11, for ResNet-18 7; fewer than {goals.MIN_REPETITIONS} "
                         "judge no goals")
-    parser.add_argument("--steps", type=positive, help="per repetition; default: 20 for LeNet, 2 for ResNet-18")
-    parser.add_argument("--warmup", type=positive, metavar="STEPS", help="default: 5 for LeNet, 2 for ResNet-18")
+    parser.add_argument("--steps", type=positive, help="per repetition; default: 20, for ResNet-18 2")
+    parser.add_argument("--warmup", type=positive, metavar="STEPS", help="default: 5, for ResNet-18 2")
     parser.add_argument("--epochs", type=positive, default=1, help="of the whole runs")
     parser.add_argument("--limit-train", type=positive, metavar="N", help="rows of the whole runs; default: all")
     parser.add_argument("--batch-size", type=positive, default=256, help="global")
-    parser.add_argument("--lr", type=float, help="default: .2 for LeNet, .1 for ResNet-18")
+    parser.add_argument("--lr", type=float, help="default: .2 for LeNet, else .1")
     parser.add_argument("--seed", type=int, default=0)
     add_json_flags(parser)
     parser.add_argument("--markdown", metavar="FILE", help="write the table at the end there too")

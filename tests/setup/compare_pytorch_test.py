@@ -21,10 +21,10 @@ def case(name, *ms, loss=2.0):
     return made
 
 
-def setting(model, precision, repetitions=7, **cases):
+def setting(model, precision, repetitions=7, kernels="auto", **cases):
     name = f"{model} {precision}"
     return types.SimpleNamespace(model=model, precision=precision, name=name, title=name, repetitions=repetitions, steps=1,
-                                 warmup=1, lr=0.1, has_direct=name == "lenet fp32", cases=cases)
+                                 warmup=1, lr=0.1, has_direct=name == "lenet fp32" and kernels == "auto", kernels=kernels, cases=cases)
 
 
 def lenet(repetitions=7, **others):
@@ -98,8 +98,22 @@ class Cases(unittest.TestCase):
 
     def test_kernels(self):
         made = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")
-        self.assertEqual(self.kernels(made), dict(all_cores="auto", two="auto", one="auto", direct="direct", torch="torch"))
+        self.assertEqual(self.kernels(made), dict(all_cores="auto", two="auto", one="auto", processes="auto", apart="auto", direct="direct", torch="torch"))
         self.assertNotIn("direct", make_cases(ARGS, setting("resnet18", "bf16"), "/nowhere"))
+
+    def test_with_torchs_kernels_all_cases_have_them_and_no_time_is_judged(self):
+        for model in "lenet", "mlp":
+            made = make_cases(ARGS, setting(model, "fp32", kernels="torch"), "/nowhere")
+            self.assertEqual(set(made), {"all_cores", "two", "one", "processes", "apart", *goals.PYTHONS})
+            own = [made[role] for role in ("all_cores", "two", "one", "processes", "apart")]
+            for command in (command for c in own for command in c.commands):
+                self.assertEqual(command[command.index("--kernels") + 1], "torch")
+            self.assertEqual(made["two"].name, "lockstep cpux2 torch")
+        slow = lenet(all_cores=("lockstep cpu torch", 90), two=("lockstep cpux2 torch", 80))
+        cases = {role: c for role, c in slow.cases.items() if role not in ("direct", "torch")}
+        judged = values(goals.judge(ARGS, setting("lenet", "fp32", kernels="torch", **cases), cases))
+        self.assertEqual(judged["ms per step, lockstep cpux2 torch"], (80, None))
+        self.assertEqual(judged["ms of lockstep cpux2 torch / ms of Python eager"], (1.6, None))
 
     def test_processes_share_a_port_and_have_a_core_each(self):
         commands = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")["processes"].commands

@@ -54,12 +54,12 @@ def build(seed, start, **size):
     return net
 
 
-class ResNet18Twin(nn.Module):
-    """The network with the interface that training.py needs."""
+class PlainTwin(nn.Module):
+    """A network with the interface that training.py needs."""
 
-    def __init__(self, seed, start, momentum, weight_decay):
+    def __init__(self, net, momentum=0.0, weight_decay=0.0):
         super().__init__()
-        self.net = build(seed, start)
+        self.net = net
         # Fused: one pass over parameters, gradients and momenta, as in lockstep.
         self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0, momentum=momentum, weight_decay=weight_decay,
                                          fused=True)
@@ -84,3 +84,8 @@ class ResNet18Twin(nn.Module):
 
     def weights(self):
         return self.net.state_dict()
+
+
+class ResNet18Twin(PlainTwin):
+    def __init__(self, seed, start, momentum, weight_decay):
+        super().__init__(build(seed, start), momentum, weight_decay)

@@ -8,6 +8,7 @@ import torch
 
 from twin.data import epoch_batches, load_set
 from twin.lenet import LeNetTwin
+from twin.mlp import MlpTwin
 from twin.resnet18 import ResNet18Twin
 
 EVALUATION_BLOCK = 256
@@ -24,6 +25,8 @@ def set_arithmetic(args):
 def make_twin(args):
     if args.model == "lenet":
         twin = LeNetTwin(args.seed)
+    elif args.model == "mlp":
+        twin = MlpTwin(args.seed)
     else:
         twin = ResNet18Twin(args.seed, args.initialization, args.momentum, args.weight_decay)
     return twin.to(args.device, memory_format=MEMORY_FORMATS[args.memory_format])
