@@ -80,7 +80,8 @@ std::string show_parameters(const std::vector<Model>& models, const std::vector<
   try {
     read_parameter(models, kWeight, elsewhere);
   } catch (const DeviceError& error) {
-    text += fmt::format("reading {} on {}: {}; {}\n", kWeight, elsewhere.str(), error.what(), error.hint());
+    text +=
+        fmt::format("reading {} on {}: {}; {}\n", kWeight, elsewhere.str(), error.message(), error.hint());
   }
   for (size_t i = 0; i < models.size(); ++i) {
     text += fmt::format("its first kernel (3 x 3) in replica {} on {}:\n{}", i, devices[i].str(),

@@ -50,7 +50,8 @@ std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Prec
     try {
       load_weights_into(*models.back().module, file.weights);
     } catch (const WeightsError& error) {
-      throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.what()), error.hint());
+      throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.message()),
+                         error.hint());
     }
     move_module(*models.back().module, device, dtype_of(precision));
   }

@@ -31,8 +31,8 @@ void write_stderr(const std::string& text) { std::fputs(text.c_str(), stderr); }
 // The hint stays whole: it may have a command that is copied.
 int report(const CLI::App& app, const Error& error) {
   const Terminal terminal(STDERR_FILENO, color_mode(app));
-  write_stderr(
-      fmt::format("lockstep: {} {}\n", terminal.style().red("error:"), printable(shortened(error.what()))));
+  write_stderr(fmt::format("lockstep: {} {}\n", terminal.style().red("error:"),
+                           printable(shortened(error.message()))));
   if (!error.hint().empty()) {
     write_stderr(fmt::format("{} {}\n", terminal.style().cyan("hint:"), printable(error.hint())));
   }

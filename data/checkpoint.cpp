@@ -20,6 +20,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/temporary_file.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -167,7 +168,7 @@ std::string text_of(const Json& manifest) { return manifest.dump(2) + "\n"; }
 
 // An error of a file in the temporary folder `made`, with the name that it would have got.
 [[noreturn]] void cannot_write_file(const OutputError& error, const fs::path& made, const fs::path& folder) {
-  std::string text = error.what();
+  std::string text = error.message();
   if (const auto at = text.find(made.native()); at != std::string::npos) {
     text.replace(at, made.native().size(), folder.native());
   }
@@ -245,7 +246,7 @@ std::vector<std::string> verified_files(const fs::path& folder) {
   } catch (const WeightsError&) {
     throw;
   } catch (const std::runtime_error& failure) {
-    damaged(folder, fmt::format("{} cannot be read: {}", now, failure.what()));
+    damaged(folder, fmt::format("{} cannot be read: {}", now, words_of(failure)));
   }
   return names;
 }
@@ -307,7 +308,7 @@ Checkpoint read_checkpoint(const fs::path& folder) {
     try {
       checkpoint.texts.emplace(name, text_of(folder / name, kMostTextBytes));
     } catch (const std::runtime_error& failure) {
-      damaged(folder, fmt::format("{} cannot be read: {}", name, failure.what()));
+      damaged(folder, fmt::format("{} cannot be read: {}", name, words_of(failure)));
     }
   }
   return checkpoint;

@@ -59,7 +59,7 @@ int main(int argc, char** argv) try {
   if (first == 0) std::printf("rank 0's share of the last loss: %.2e on %d replicas\n", last_loss, replicas);
   return last_loss < 1e-4 ? 0 : 1;
 } catch (const lockstep::Error& error) {
-  std::fprintf(stderr, "%s\n%s\n", error.what(), error.hint().c_str());
+  std::fprintf(stderr, "%s\n", error.what());
   return static_cast<int>(error.exit_code());
 } catch (const std::exception& error) {  // of the model, such as c10::Error
   std::fprintf(stderr, "%s\n", error.what());

@@ -55,7 +55,7 @@ int main(int argc, char** argv) try {
   if (first) std::printf("accuracy %.3f on %d replicas\n", test.accuracy(), trainer.world_size());
   return test.accuracy() > .95 ? 0 : 1;
 } catch (const lockstep::Error& error) {
-  std::fprintf(stderr, "%s\n%s\n", error.what(), error.hint().c_str());
+  std::fprintf(stderr, "%s\n", error.what());
   return static_cast<int>(error.exit_code());
 } catch (const std::exception& error) {  // of the model, such as c10::Error
   std::fprintf(stderr, "%s\n", error.what());

@@ -98,7 +98,7 @@ std::vector<torch::Device> usable_devices(std::string_view spec) {
     if (device.is_cpu()) cpu_capability();
     if (!device.is_cuda()) continue;
     if (const auto problem = cuda_device_problem(device.index()))
-      throw DeviceError(problem->what(), problem->hint());
+      throw DeviceError(problem->message(), problem->hint());
   }
   return devices;
 }

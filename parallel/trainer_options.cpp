@@ -62,7 +62,7 @@ void check_split(const TrainerOptions& options, WorldSize world) {
   try {
     shard_sizes(0, *world, options.split);
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("split cannot be used: {}", error.what()), error.hint());
+    throw UsageError(fmt::format("split cannot be used: {}", error.message()), error.hint());
   }
 }
 

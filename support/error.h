@@ -1,8 +1,9 @@
 // Errors: what happened, what to do about it, and the program's exit code.
 //
-// The library throws these; only the program turns them into an exit code. what() is one sentence without a
-// full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
-// be empty. Neither says how a user of the program gives a value: the program adds that to hints.
+// The library throws these; only the program turns them into an exit code. message() is one sentence without
+// a full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
+// be empty. what() has both, so that a handler of std::exception shows them: "message\nhint: hint". Neither
+// says how a user of the program gives a value: the program adds that to hints.
 #pragma once
 
 #include <stdexcept>
@@ -30,14 +31,19 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, const std::string& what, std::string hint = {})
-      : std::runtime_error(what), code_(code), hint_(std::move(hint)) {}
+  Error(ExitCode code, std::string message, std::string hint = {})
+      : std::runtime_error(hint.empty() ? message : message + "\nhint: " + hint),
+        code_(code),
+        message_(std::move(message)),
+        hint_(std::move(hint)) {}
 
   ExitCode exit_code() const noexcept { return code_; }
+  const std::string& message() const noexcept { return message_; }
   const std::string& hint() const noexcept { return hint_; }
 
  private:
   ExitCode code_;
+  std::string message_;
   std::string hint_;
 };
 
@@ -45,7 +51,8 @@ class Error : public std::runtime_error {
 template <ExitCode kCode>
 class ErrorOf : public Error {
  public:
-  explicit ErrorOf(const std::string& what, std::string hint = {}) : Error(kCode, what, std::move(hint)) {}
+  explicit ErrorOf(std::string message, std::string hint = {})
+      : Error(kCode, std::move(message), std::move(hint)) {}
 };
 
 using FailedError = ErrorOf<ExitCode::kFailed>;

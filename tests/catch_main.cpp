@@ -1,10 +1,14 @@
 // main() of every Catch2 test: lists the cases for ctest and skips those that this machine cannot run.
 #include <lockstep/support/cuda/info.h>
+#include <lockstep/support/error.h>
 #include <lockstep/tests/catch_session.h>
 #include <lockstep/tests/skip.h>
 
 #include <cstdlib>
 #include <iostream>
+
+// For CHECK_THROWS_WITH: tests compare an error's sentence, without its hint.
+CATCH_TRANSLATE_EXCEPTION(const lockstep::Error& error) { return error.message(); }
 
 namespace {
 

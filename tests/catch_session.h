@@ -7,6 +7,7 @@
 #if __has_include(<catch2/catch_session.hpp>)
 #include <catch2/catch_session.hpp>
 #include <catch2/catch_test_case_info.hpp>
+#include <catch2/catch_translate_exception.hpp>
 #include <catch2/internal/catch_test_case_registry_impl.hpp>
 #else
 #define CATCH_CONFIG_RUNNER

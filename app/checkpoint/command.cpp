@@ -129,7 +129,7 @@ void run_checkpoint_verify(const std::string& path) {
       auto files = read_checkpoint(checkpoint);
       if (!named || !is_of_program(files)) read_state(std::move(files));
     } catch (const WeightsError& error) {
-      result = error.what();
+      result = error.message();
       ++damaged;
     }
     write_stdout(fmt::format("{}: {}\n", checkpoint.native(), result));

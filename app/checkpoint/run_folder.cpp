@@ -95,7 +95,7 @@ RunState read_run(const fs::path& path) {
   try {
     return read_state(std::move(checkpoint));
   } catch (const WeightsError& error) {
-    throw WeightsError(fmt::format("'{}': {}", path.native(), error.what()), error.hint());
+    throw WeightsError(fmt::format("'{}': {}", path.native(), error.message()), error.hint());
   }
 }
 
@@ -251,7 +251,7 @@ std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run, const War
     try {
       return FoundCheckpoint{run, path, read_run(path), steps};
     } catch (const WeightsError& error) {
-      warn(fmt::format("{}; it is skipped", error.what()));
+      warn(fmt::format("{}; it is skipped", error.message()));
     }
   }
   return std::nullopt;

@@ -62,7 +62,7 @@ void CheckpointWriter::finish() {
     under_way_.get();
   } catch (const OutputError& error) {
     if (options_.on_error == OnSaveError::kStop) throw;
-    warn(fmt::format("{}; the run goes on without this checkpoint", error.what()));
+    warn(fmt::format("{}; the run goes on without this checkpoint", error.message()));
   }
 }
 

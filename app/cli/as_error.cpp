@@ -18,7 +18,7 @@ constexpr const char* kLessMemory =
     "use a smaller --batch-size, fewer replicas on one device (--devices), or less data (--limit-train)";
 
 Error with_flags_in_hint(const Error& error) {
-  return {error.exit_code(), error.what(), with_flags(error.hint())};
+  return {error.exit_code(), error.message(), with_flags(error.hint())};
 }
 
 Error torch_error(const c10::Error& error) {

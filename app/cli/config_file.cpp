@@ -60,7 +60,7 @@ void set(CLI::Option& option, const std::string& value, const CLI::App& command,
     option.run_callback();
   } catch (const CLI::ParseError& error) {
     const auto usage = usage_error(*command.get_parent(), error);
-    throw UsageError(fmt::format("{}: {}", place, usage.what()), usage.hint());
+    throw UsageError(fmt::format("{}: {}", place, usage.message()), usage.hint());
   }
 }
 

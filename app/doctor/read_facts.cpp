@@ -45,7 +45,7 @@ void read_gpus(GpuFacts& gpu) {
   const auto count = static_cast<int>(gpu.devices.size());
   for (int a = 0; a < count; ++a) {
     if (const auto problem = cuda_device_problem(a))
-      gpu.device_problems.push_back({problem->what(), problem->hint()});
+      gpu.device_problems.push_back({problem->message(), problem->hint()});
     for (int b = a + 1; b < count; ++b) {
       if (!cuda_peer_access(a, b) || !cuda_peer_access(b, a)) gpu.without_access.emplace_back(a, b);
     }
@@ -69,7 +69,7 @@ void read_kernels(CpuFacts& cpu) {
   try {
     cpu.chosen = name_of(kCpuCapabilityNames, cpu_capability());
   } catch (const Error& error) {
-    cpu.kernels_problem = Problem{error.what(), error.hint()};
+    cpu.kernels_problem = Problem{error.message(), error.hint()};
   }
   cpu.torch_kernels = at::get_cpu_capability();
   cpu.torch_asked = variable("ATEN_CPU_CAPABILITY");
@@ -89,7 +89,7 @@ void try_threads(CpuFacts& cpu) {
   try {
     const ReplicaWorkers replica({torch::kCPU}, default_threads(1));
   } catch (const Error& error) {
-    cpu.openmp_problem = Problem{error.what(), error.hint()};
+    cpu.openmp_problem = Problem{error.message(), error.hint()};
   }
 }
 
@@ -139,7 +139,7 @@ Facts read_facts(const DoctorOptions& options) {
   try {
     find_world();
   } catch (const Error& error) {
-    facts.network.world_problem = Problem{error.what(), error.hint()};
+    facts.network.world_problem = Problem{error.message(), error.hint()};
   }
   read_clock_files(kRoot, facts.clock);
   read_clock(facts.clock);

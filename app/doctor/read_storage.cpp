@@ -108,7 +108,7 @@ DataFacts read_data(const std::optional<std::string>& data) {
   try {
     facts.files = verify_fashion_mnist(facts.folder);
   } catch (const Error& error) {
-    facts.problem = Problem{error.what(), error.hint()};
+    facts.problem = Problem{error.message(), error.hint()};
   }
   return facts;
 }
@@ -122,7 +122,7 @@ void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& 
       network.host = world.master_host;
       network.port = world.master_port;
     } catch (const Error& error) {
-      network.master_problem = Problem{error.what(), error.hint()};
+      network.master_problem = Problem{error.message(), error.hint()};
       return;
     }
     network.route = address_towards(network.host, network.port);
@@ -132,7 +132,7 @@ void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& 
   try {
     listen_on(master ? network.host : "127.0.0.1", network.port);
   } catch (const Error& error) {
-    network.port_problem = error.what();
+    network.port_problem = error.message();
   }
 }
 

@@ -54,7 +54,7 @@ void save_weights(std::vector<NamedTensor> weights, const std::string& model, co
   } catch (const OutputError& error) {
     const auto other = save_elsewhere(file, path);
     if (!other) throw;
-    throw OutputError(fmt::format("{}; the weights are in '{}' instead", error.what(), *other),
+    throw OutputError(fmt::format("{}; the weights are in '{}' instead", error.message(), *other),
                       fmt::format("move them: mv '{}' '{}'", *other, path));
   }
 }

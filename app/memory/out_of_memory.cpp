@@ -58,7 +58,7 @@ MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
                .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
                .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
                .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
-  return MemoryError(fault.what(), fault.hint());
+  return MemoryError(fault.message(), fault.hint());
 }
 
 }  // namespace lockstep

@@ -24,7 +24,7 @@ Told told_error(const std::exception_ptr& thrown) {
   const auto error = as_error(thrown);
   Told told;
   told["code"] = static_cast<int>(error.exit_code());
-  told["what"] = error.what();
+  told["what"] = error.message();
   told["hint"] = error.hint();
   return told;
 }

@@ -13,6 +13,7 @@
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -161,7 +162,7 @@ void BenchReport::keep_incomplete() {
   try {
     finish(/*complete=*/false);
   } catch (const std::exception& error) {
-    warn(error.what());
+    warn(words_of(error));
   }
 }
 

@@ -17,6 +17,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
 #include <lockstep/support/files/output_failure.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -77,7 +78,7 @@ void RunPlots::draw() {
     draw_();
   } catch (const std::exception& error) {
     if (!std::exchange(warned_, true))
-      warn(fmt::format("the plots of the run are not renewed: {}", error.what()));
+      warn(fmt::format("the plots of the run are not renewed: {}", words_of(error)));
   }
   const double end = clock_();
   next_ = end + (end - begin) * (1 / kMostTime - 1);

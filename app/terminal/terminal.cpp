@@ -100,7 +100,7 @@ void write_stdout(std::string_view text) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const auto failure = output_failure("cannot write to standard output", errno);
-      if (errno == EPIPE) throw ReaderGoneError(failure.what());
+      if (errno == EPIPE) throw ReaderGoneError(failure.message());
       throw failure;
     }
     text.remove_prefix(static_cast<size_t>(written));

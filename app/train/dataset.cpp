@@ -32,7 +32,7 @@ Dataset load_folder(const std::string& folder) {
   try {
     return load_idx_folder(folder);
   } catch (const DataError& error) {
-    throw DataError(error.what(),
+    throw DataError(error.message(),
                     error.hint() + "; --data DIR names a folder, --data synthetic needs no files");
   }
 }

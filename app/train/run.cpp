@@ -1,6 +1,5 @@
 #include <lockstep/app/train/run.h>
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -19,6 +18,7 @@
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -67,17 +67,14 @@ RunReport TrainRun::run() {
     report = complete() ? whole_report() : run_epochs();
   } catch (const InterruptedError& error) {
     save_stopped();
-    record_failure("stopped", error.what());
+    record_failure("stopped", error.message());
     if (!step_lines_wanted_) print_curve();
     throw;
   } catch (const NumericError& error) {
-    record_failure("diverged", error.what());
-    throw;
-  } catch (const c10::Error& error) {
-    record_failure("failed", error.what_without_backtrace());
+    record_failure("diverged", error.message());
     throw;
   } catch (const std::exception& error) {
-    record_failure("failed", error.what());
+    record_failure("failed", words_of(error));
     throw;
   }
   output_.throw_if_failed();

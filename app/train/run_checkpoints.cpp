@@ -50,8 +50,9 @@ void TrainRun::go_back(const LossError& error) {
   constexpr int kMostTimes = 10;  // a training that has diverged does so at every step
   if (options_.on_nan == OnNan::kStop) throw error;
   if (times_gone_back_ == kMostTimes) {
-    throw LossError(fmt::format("{}, after the run had gone back {} times", error.what(), times_gone_back_),
-                    error.hint(), error.step());
+    throw LossError(
+        fmt::format("{}, after the run had gone back {} times", error.message(), times_gone_back_),
+        error.hint(), error.step());
   }
   ++times_gone_back_;
   auto left_out = progress_.left_out;
@@ -61,18 +62,18 @@ void TrainRun::go_back(const LossError& error) {
   const bool in_vain = error.step() <= steps_done_ || progress_.leaves_out(range);
   if (!in_vain) progress_.left_out.push_back(range);
   if (plan_.world.leads()) {
-    output_.record(went_back_json(steps_done_, progress_.left_out, error.what()));
+    output_.record(went_back_json(steps_done_, progress_.left_out, error.message()));
   }
   if (in_vain) {
     throw LossError(
-        fmt::format("{}, with the weights of the checkpoint of step {}", error.what(), steps_done_),
+        fmt::format("{}, with the weights of the checkpoint of step {}", error.message(), steps_done_),
         "go on from an older checkpoint: --resume CHECKPOINT --output DIR", error.step());
   }
   if (!plan_.world.leads()) return;
   const auto steps = range.first == range.last ? fmt::format("step {}", range.last)
                                                : fmt::format("steps {} to {}", range.first, range.last);
   warn(fmt::format("{}; the run goes back to its checkpoint of step {} and leaves out {} of the run",
-                   error.what(), steps_done_, steps));
+                   error.message(), steps_done_, steps));
 }
 
 // With kSkip the bad step. If it, or those before it, are left out already, the step before them has made the
@@ -97,7 +98,7 @@ RunState TrainRun::newest_state() {
       return nlohmann::ordered_json();
     });
   } catch (const OutputError& error) {  // not one after which all processes keep the weights
-    throw Error(error.exit_code(), error.what(), error.hint());
+    throw Error(error.exit_code(), error.message(), error.hint());
   }
   return state;
 }
@@ -128,7 +129,7 @@ void TrainRun::save_stopped() {
   try {
     save_if_new();
   } catch (const LossError& error) {
-    record_failure("diverged", error.what());
+    record_failure("diverged", error.message());
     throw;
   }
 }

@@ -49,6 +49,7 @@
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -92,7 +93,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
     try {
       action();
     } catch (const std::exception& error) {
-      if (failed) warn(error.what());
+      if (failed) warn(words_of(error));
       if (!failed) failed = std::current_exception();
     }
   };
@@ -217,7 +218,7 @@ RunReport logged_run(TrainRun& run, const TrainPlan& plan, const TrainFlags& opt
     return run_and_keep(run, plan, options, files);
   } catch (const std::exception&) {
     if (files.kept.log)
-      files.kept.log->note(fmt::format("error: {}", as_error(std::current_exception()).what()));
+      files.kept.log->note(fmt::format("error: {}", as_error(std::current_exception()).message()));
     throw;
   }
 }

@@ -13,7 +13,7 @@
 #include <typeinfo>
 
 #include <lockstep/support/error.h>
-#include <lockstep/support/torch_words.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -82,7 +82,7 @@ std::optional<Fault> fault_of(const Outcome& outcome, torch::Device device, bool
 }  // namespace
 
 void rethrow_at(const std::string& place) try { throw; } catch (const DataError& error) {
-  const std::string_view text = error.what();
+  const std::string_view text = error.message();
   // A type of the user's own stays. One with a rank is another replica's, which has ended a collective.
   if (typeid(error) != typeid(DataError) || text.starts_with("rank ")) throw;
   throw DataError(fmt::format("{}: {}", place, text), error.hint());

@@ -61,7 +61,7 @@ void require_shares(const std::vector<double>& split) {
   try {
     shard_sizes(/*rows=*/1, static_cast<int>(split.size()), split);
   } catch (const UsageError& error) {
-    throw WeightsError(fmt::format("the state has no shares of a batch: {}", error.what()), kHint);
+    throw WeightsError(fmt::format("the state has no shares of a batch: {}", error.message()), kHint);
   }
 }
 

@@ -72,7 +72,7 @@ std::optional<std::string> cuda_problem() {
                   .words = cudaGetErrorString(status),
                   .driver_version = driver_version(),
                   .runtime_version = CUDART_VERSION})
-      .what();
+      .message();
 }
 
 std::optional<Error> cuda_device_problem(int index) {

@@ -61,7 +61,7 @@ class DataFolder {
       load_idx_folder(folder());
     } catch (const DataError& error) {
       CHECK_FALSE(error.hint().empty());
-      return error.what();
+      return error.message();
     }
     FAIL("no DataError");
     return {};

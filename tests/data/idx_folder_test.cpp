@@ -232,8 +232,8 @@ TEST_CASE(
   write_set(folder / "MNIST/raw");
   write_set(folder / "FashionMNIST/raw");
   const auto error = refusal(folder.path());
-  CHECK_THAT(error.what(), ContainsSubstring((folder / "FashionMNIST/raw").string() + " and " +
-                                             (folder / "MNIST/raw").string()));
+  CHECK_THAT(error.message(), ContainsSubstring((folder / "FashionMNIST/raw").string() + " and " +
+                                                (folder / "MNIST/raw").string()));
   CHECK(error.hint() == "name one of them");
   write_set(folder.path());
   CHECK(load_idx_folder(folder.path()).name == folder.path().filename());
@@ -256,7 +256,7 @@ TEST_CASE("the hint fits what a folder holds") {
     std::filesystem::create_directories((folder / file).parent_path());
     write_bytes(folder / file, {'x'});
     const auto error = refusal(folder.path());
-    CHECK_THAT(error.what(), ContainsSubstring(folder.path().string() + " " + what));
+    CHECK_THAT(error.message(), ContainsSubstring(folder.path().string() + " " + what));
     CHECK_THAT(error.hint(), ContainsSubstring(hint));
     if (std::string(file) != "readme.txt") CHECK_THAT(error.hint(), !ContainsSubstring("apt-get"));
   }

@@ -34,9 +34,9 @@ ErrorType error_of(Function function) {
 // Returns the message of the WeightsError that loading throws.
 inline std::string failure(const std::filesystem::path& path) {
   const auto error = error_of<WeightsError>([&] { load_safetensors(path); });
-  CHECK_THAT(error.what(), Catch::Matchers::StartsWith(path.string() + " "));
+  CHECK_THAT(error.message(), Catch::Matchers::StartsWith(path.string() + " "));
   CHECK_FALSE(error.hint().empty());
-  return error.what();
+  return error.message();
 }
 
 }  // namespace lockstep::testing

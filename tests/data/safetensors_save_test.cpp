@@ -35,7 +35,7 @@ OutputError refusal(const fs::path& path, bool overwrite, const TensorFile& file
   const auto saving = error_of<OutputError>([&] { save_safetensors(path, file, overwrite); });
   const auto looking = error_of<OutputError>([&] { check_can_save(path, overwrite); });
   CHECK(saving.exit_code() == ExitCode::kOutput);
-  CHECK_THAT(looking.what(), Catch::Matchers::Equals(saving.what()));
+  CHECK_THAT(looking.message(), Catch::Matchers::Equals(saving.message()));
   CHECK(looking.hint() == saving.hint());
   return saving;
 }
@@ -52,18 +52,19 @@ TEST_CASE("paths that cannot be written are refused before and while saving") {
   REQUIRE(mkfifo((folder / "pipe").c_str(), 0600) == 0);
   fs::create_symlink(folder / "nowhere", folder / "link");
   for (const bool overwrite : {false, true}) {
-    CHECK_THAT(refusal(folder.path(), overwrite).what(), ContainsSubstring("it is a folder"));
-    CHECK_THAT(refusal(folder / "none/a", overwrite).what(), ContainsSubstring("none' does not exist"));
+    CHECK_THAT(refusal(folder.path(), overwrite).message(), ContainsSubstring("it is a folder"));
+    CHECK_THAT(refusal(folder / "none/a", overwrite).message(), ContainsSubstring("none' does not exist"));
     CHECK_THAT(refusal(folder / "none/a", overwrite).hint(), ContainsSubstring("mkdir -p"));
-    CHECK_THAT(refusal(folder / "file/a", overwrite).what(), ContainsSubstring("Not a directory"));
-    CHECK_THAT(refusal(folder / "none/", overwrite).what(), ContainsSubstring("names no file"));
-    CHECK_THAT(refusal("", overwrite).what(), ContainsSubstring("names no file"));
-    CHECK_THAT(refusal(folder / std::string(300, 'a'), overwrite).what(), ContainsSubstring("name too long"));
-    CHECK_THAT(refusal(folder / "pipe", overwrite).what(), ContainsSubstring("not a regular file"));
-    CHECK_THAT(refusal("/dev/null", overwrite).what(), ContainsSubstring("not a regular file"));
-    CHECK_THAT(refusal(folder / "link", overwrite).what(), ContainsSubstring("No such file"));
+    CHECK_THAT(refusal(folder / "file/a", overwrite).message(), ContainsSubstring("Not a directory"));
+    CHECK_THAT(refusal(folder / "none/", overwrite).message(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal("", overwrite).message(), ContainsSubstring("names no file"));
+    CHECK_THAT(refusal(folder / std::string(300, 'a'), overwrite).message(),
+               ContainsSubstring("name too long"));
+    CHECK_THAT(refusal(folder / "pipe", overwrite).message(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal("/dev/null", overwrite).message(), ContainsSubstring("not a regular file"));
+    CHECK_THAT(refusal(folder / "link", overwrite).message(), ContainsSubstring("No such file"));
   }
-  CHECK_THAT(refusal(folder / "file", false).what(), ContainsSubstring("/file' already exists"));
+  CHECK_THAT(refusal(folder / "file", false).message(), ContainsSubstring("/file' already exists"));
   CHECK_THAT(refusal(folder / "file", false).hint(), ContainsSubstring("overwrite = true"));
   CHECK(read_file(folder / "file") == "old");
   CHECK(files_in(folder) == 3);
@@ -79,8 +80,8 @@ TEST_CASE("files and folders that may not be written are refused") {
   const uid_t user = geteuid();
   constexpr uid_t kNobody = 65534;  // root may write everywhere
   if (user == 0 && seteuid(kNobody) != 0) SKIP_CASE("cannot give up the rights of root");
-  const std::string file = refusal(folder / "file", true).what();
-  const std::string closed = refusal(folder / "closed/file", true).what();
+  const std::string file = refusal(folder / "file", true).message();
+  const std::string closed = refusal(folder / "closed/file", true).message();
   CHECK(seteuid(user) == 0);
   CHECK_THAT(file, ContainsSubstring("Permission denied"));
   CHECK_THAT(closed, ContainsSubstring("Permission denied"));
@@ -128,7 +129,7 @@ TEST_CASE("a full disk is an error that leaves the old file and nothing else") {
       const FileLimit limit(bytes);
       const auto error =
           error_of<OutputError>([&] { save_safetensors(folder / name, numbers(0, 1000), true); });
-      CHECK_THAT(error.what(), ContainsSubstring(name) && ContainsSubstring("File too large"));
+      CHECK_THAT(error.message(), ContainsSubstring(name) && ContainsSubstring("File too large"));
     }
     CHECK(read_file(folder / "file") == old);
     CHECK(files_in(folder) == 1);
@@ -186,7 +187,7 @@ TEST_CASE("tensors that a file cannot hold are refused before anything is writte
   const auto x = torch::ones({2});
   const auto message = [&](const NamedTensor& named) {
     const auto save = [&] { save_safetensors(folder / "file", {{{"x", x}, named}, {}}, true); };
-    return std::string(error_of<OutputError>(save).what());
+    return std::string(error_of<OutputError>(save).message());
   };
   CHECK_THAT(message({"y", {}}), ContainsSubstring("tensor 'y': it is undefined"));
   CHECK_THAT(message({"y", x.to_sparse()}), ContainsSubstring("tensor 'y': it is not a dense tensor"));

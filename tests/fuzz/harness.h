@@ -29,7 +29,7 @@ bool accepted(Code code) {
   try {
     code();
   } catch (const Error& error) {
-    last_outcome = error.what();
+    last_outcome = error.message();
     return false;
   }
   last_outcome = "accepted";

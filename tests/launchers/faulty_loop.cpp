@@ -79,7 +79,7 @@ int main(int argc, char** argv) {
     try {
       std::rethrow_exception(group->explain(std::current_exception()));
     } catch (const lockstep::Error& error) {
-      end_by(error.what(), static_cast<int>(error.exit_code()));
+      end_by(error.message(), static_cast<int>(error.exit_code()));
     } catch (const std::exception& error) {
       end_by(error.what(), 1);
     }

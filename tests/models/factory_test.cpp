@@ -96,7 +96,7 @@ TEST_CASE("an unknown name lists the known ones") {
       call();
       FAIL("no error");
     } catch (const UsageError& error) {
-      CHECK(std::string(error.what()) == "no model is named 'resnet19'");
+      CHECK(error.message() == "no model is named 'resnet19'");
       CHECK(error.hint() == "known models: lenet, resnet18");
     }
   };

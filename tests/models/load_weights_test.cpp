@@ -169,7 +169,7 @@ TEST_CASE("names with the prefix of a wrapper are refused, and the hint says how
     auto weights = tensors_of(*LeNet(1));
     for (auto& weight : weights) weight.name = prefix + weight.name;
     const auto wrapped = refusal(weights);
-    CHECK_THAT(wrapped.what(), ContainsSubstring("all names begin with \"" + prefix + "\""));
+    CHECK_THAT(wrapped.message(), ContainsSubstring("all names begin with \"" + prefix + "\""));
     CHECK_THAT(wrapped.hint(), ContainsSubstring("removeprefix(\"" + prefix + "\")"));
 
     weights.back().name = "module.other";  // now they are of another model

@@ -87,7 +87,7 @@ class Uneven {
     try {
       workers_.run(*communicator_, task);
     } catch (const UsageError& error) {
-      return error.what();
+      return error.message();
     }
     return "";
   }
@@ -159,7 +159,7 @@ std::string refusal_of(const std::function<void()>& make) {
   try {
     make();
   } catch (const UsageError& error) {
-    return error.what() + std::string("; ") + error.hint();
+    return error.message() + "; " + error.hint();
   }
   return "";
 }

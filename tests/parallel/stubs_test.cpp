@@ -22,7 +22,7 @@ std::string device_error(const Action& action) {
   try {
     action();
   } catch (const DeviceError& error) {
-    return std::string(error.what()) + " | " + error.hint();
+    return error.message() + " | " + error.hint();
   }
   return "no DeviceError";
 }

@@ -56,7 +56,7 @@ std::vector<std::string> refusals(const Layout& layout, const TrainerOptions& op
     try {
       Trainer(two_layers(), rows, rows, own);
     } catch (const UsageError& error) {
-      return error.hint().empty() ? "no hint" : error.what();
+      return error.hint().empty() ? "no hint" : error.message();
     }
     return "";
   });

@@ -34,8 +34,8 @@ std::string refusal(const Change& change) {
     options.validate();
   } catch (const UsageError& error) {
     CHECK_FALSE(error.hint().empty());
-    CHECK_THAT(error.what() + error.hint(), !ContainsSubstring("--"));  // a library knows no flags
-    return error.what();
+    CHECK_THAT(error.message() + error.hint(), !ContainsSubstring("--"));  // a library knows no flags
+    return error.message();
   }
   return "";
 }

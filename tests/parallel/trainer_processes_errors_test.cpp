@@ -48,7 +48,7 @@ std::string refusal_of_trainers(const std::function<ModelFactory(int process, Tr
     try {
       Trainer trainer(model, rows, rows, own);
     } catch (const UsageError& error) {
-      return std::string(error.what());
+      return error.message();
     }
     return std::string();
   });
@@ -179,7 +179,7 @@ TEST_CASE("a stopped evaluation is told to the other processes, and all can eval
     } catch (const Mishap& error) {
       result.error = error.what();
     } catch (const PeerError& error) {
-      result.error = error.what();
+      result.error = error.message();
     }
     result.after = trainer.evaluate();
     return result;
@@ -223,7 +223,7 @@ TEST_CASE("options that do not suit the world are refused when it is known") {
       try {
         Trainer(two_layers(), rows, rows, own);
       } catch (const UsageError& error) {
-        return error.what();
+        return error.message();
       }
       return "";
     });
@@ -271,7 +271,7 @@ TEST_CASE("a process whose replica fails throws its error, and ends the step of 
       trainer.step(first_rows(16));
       trainer.step(first_rows(16));
     } catch (const FailedError& mishap) {
-      error = mishap.what();
+      error = mishap.message();
     } catch (const PeerError&) {
       error = "a peer";
     }

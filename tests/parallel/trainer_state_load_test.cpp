@@ -160,7 +160,7 @@ TEST_CASE("a state of another model, precision or optimizer is refused, and noth
     try {
       trainer.load(process == 0 ? bad : TrainState{});
     } catch (const WeightsError& refusal) {
-      error = refusal.what();
+      error = refusal.message();
     }
     trainer.load(process == 0 ? good : TrainState{});  // can still be used
     trainer.step(kBatches[2]);

@@ -59,7 +59,7 @@ std::vector<std::string> told(const Layout& layout, int64_t check_sync, const st
         }
       }
     } catch (const OutOfSyncError& error) {
-      return error.what() + std::string(error.hint().empty() ? " without a hint" : "");
+      return error.message() + std::string(error.hint().empty() ? " without a hint" : "");
     }
     return "";
   });
@@ -184,7 +184,7 @@ TEST_CASE(
       try {
         trainer.check_sync();
       } catch (const OutOfSyncError& error) {
-        return std::string(error.what());
+        return error.message();
       }
       return std::string();
     });
@@ -204,7 +204,7 @@ TEST_CASE("a sign of zero is a difference") {
     try {
       trainer.check_sync();
     } catch (const OutOfSyncError& error) {
-      return std::string(error.what());
+      return error.message();
     }
     return std::string();
   });

@@ -52,7 +52,7 @@ TEST_CASE("a trainer without a model or data is refused") {
     try {
       Trainer trainer(model, train, test, options_for(1));
     } catch (const UsageError& error) {
-      return std::string(error.what());
+      return error.message();
     }
     return std::string();
   };

@@ -43,7 +43,7 @@ TEST_CASE("labels that are not classes of the logits are refused, with both valu
     try {
       classification_outcome(given, y);
     } catch (const DataError& error) {
-      return Refused{error.what(), error.hint()};
+      return Refused{error.message(), error.hint()};
     }
     return Refused{"nothing", ""};
   };

@@ -54,7 +54,7 @@ CLI::Validator byte_size(int64_t least) {
           if (bytes < least) return fmt::format("must be at least {}, got {}", least, in_quotes(text));
           return {};
         } catch (const UsageError& error) {
-          return error.what();
+          return error.message();
         }
       },
       "SIZE");

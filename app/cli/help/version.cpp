@@ -19,7 +19,7 @@ std::string chosen_kernels() {
   try {
     return std::string(name_of(kCpuCapabilityNames, cpu_capability()));
   } catch (const Error& error) {
-    return fmt::format("none: {}", error.what());
+    return fmt::format("none: {}", error.message());
   }
 }
 

@@ -194,7 +194,7 @@ std::vector<double> parse_shares(const std::string& text, int world) {
   try {
     shard_sizes(0, world, shares);
   } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.what()), error.hint());
+    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.message()), error.hint());
   }
   return shares;
 }

@@ -12,6 +12,7 @@
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -23,7 +24,7 @@ std::string nccl_words(const std::exception_ptr& problem) {
   try {
     std::rethrow_exception(problem);
   } catch (const std::exception& error) {
-    return error.what();
+    return words_of(error);
   }
 }
 

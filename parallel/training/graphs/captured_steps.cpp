@@ -5,7 +5,7 @@
 #include <utility>
 
 #include <lockstep/support/error.h>
-#include <lockstep/support/torch_words.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {

@@ -91,7 +91,7 @@ TEST_CASE("momentum may change where that is asked for, but not be turned on or 
       check_same_run(before, now, anyway);
       FAIL("taken");
     } catch (const WeightsError& error) {
-      CHECK_THAT(error.what(), ContainsSubstring("the checkpoint's run has momentum 0"));
+      CHECK_THAT(error.message(), ContainsSubstring("the checkpoint's run has momentum 0"));
       CHECK_THAT(error.hint(), ContainsSubstring("momentum cannot be turned on or off") &&
                                    !ContainsSubstring("--resume-anyway"));
     }
@@ -110,7 +110,7 @@ TEST_CASE("a run goes on with its training data, and with any test data") {
     check_same_run(saved, {{"train_data_hash", "0c"}, {"test_data_hash", "0b"}}, {});
     FAIL("other data are taken");
   } catch (const WeightsError& error) {
-    CHECK(error.what() == std::string("the checkpoint's run has train data hash 0a, this one has 0c"));
+    CHECK(error.message() == std::string("the checkpoint's run has train data hash 0a, this one has 0c"));
     CHECK(error.hint() == "train on the same images and labels (--data DIR), or start a new run");
   }
   CHECK_NOTHROW(check_same_run(saved, {{"train_data_hash", "0a"}, {"test_data_hash", "0c"}}, {}));

@@ -66,7 +66,7 @@ std::string refusal(const std::vector<std::string>& words) {
   Commands commands;
   const auto text = [](const UsageError& usage) {
     CHECK(usage.exit_code() == ExitCode::kUsage);
-    return std::string(usage.what()) + " | " + usage.hint();
+    return usage.message() + " | " + usage.hint();
   };
   try {
     refuse_empty_values(commands.app, words);

@@ -38,7 +38,7 @@ std::string usage_of(Code code) {
   try {
     code();
   } catch (const UsageError& error) {
-    return std::string(error.what()) + " | " + error.hint();
+    return error.message() + " | " + error.hint();
   }
   return "accepted";
 }

@@ -59,8 +59,8 @@ TEST_CASE("only regular files up to 256 MB are read") {
       read_json_file(path.string(), "a hint");
     } catch (const DataError& error) {
       CHECK(error.hint() == "a hint");
-      CHECK_THAT(error.what(), ContainsSubstring("cannot read '" + path.string() + "': "));
-      return std::string(error.what());
+      CHECK_THAT(error.message(), ContainsSubstring("cannot read '" + path.string() + "': "));
+      return error.message();
     }
     FAIL("no error for " << path);
     throw;

@@ -67,7 +67,7 @@ TEST_CASE("an existing file is kept, and opening it is refused") {
   write_file(folder / "a.jsonl", "old\n");
   const auto error = refusal(folder / "a.jsonl", false);
   CHECK(error.exit_code() == ExitCode::kOutput);
-  CHECK_THAT(error.what(), ContainsSubstring("a.jsonl") && ContainsSubstring("already exists"));
+  CHECK_THAT(error.message(), ContainsSubstring("a.jsonl") && ContainsSubstring("already exists"));
   CHECK_THAT(error.hint(), ContainsSubstring("replace it with overwrite = true"));
   CHECK(read_file(folder / "a.jsonl") == "old\n");
 }
@@ -94,10 +94,11 @@ TEST_CASE("paths that cannot be written") {
   const TempFolder folder;
   write_file(folder / "file", "");
   for (const bool overwrite : {false, true}) {
-    CHECK_THAT(refusal(folder.path(), overwrite).what(), ContainsSubstring("it is a folder"));
-    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).what(), ContainsSubstring("none' does not exist"));
+    CHECK_THAT(refusal(folder.path(), overwrite).message(), ContainsSubstring("it is a folder"));
+    CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).message(),
+               ContainsSubstring("none' does not exist"));
     CHECK_THAT(refusal(folder / "none/a.jsonl", overwrite).hint(), ContainsSubstring("mkdir -p"));
-    CHECK_THAT(refusal(folder / "file/a.jsonl", overwrite).what(), ContainsSubstring("Not a directory"));
+    CHECK_THAT(refusal(folder / "file/a.jsonl", overwrite).message(), ContainsSubstring("Not a directory"));
     CHECK(refusal("", overwrite).exit_code() == ExitCode::kOutput);
   }
   fs::create_symlink(folder / "nowhere", folder / "link");

@@ -40,7 +40,7 @@ std::string refusal(const TrainFlags& options) {
   try {
     check_combinations(options, find_recipe(options.recipe));
   } catch (const UsageError& error) {
-    return error.what();
+    return error.message();
   }
   return "taken";
 }
@@ -53,8 +53,7 @@ TEST_CASE("out of GPU memory: the error says what was asked for, what is free, a
   const auto error = out_of_memory(kTorchWords, plan);
   CHECK(error.exit_code() == ExitCode::kMemory);
   // 2 GiB and 512 MiB.
-  CHECK(std::string(error.what()) ==
-        "cuda:1 is out of memory: 2.15 GB more were asked for, 0.54 GB are free");
+  CHECK(error.message() == "cuda:1 is out of memory: 2.15 GB more were asked for, 0.54 GB are free");
   // Two replicas on two GPUs: .9 x 8 GiB, minus parameters and gradients, divided by the bytes of a row.
   const auto bytes = [&](int64_t rows) {
     return static_cast<double>(replica_bytes(plan, rows, torch::kCUDA));
@@ -80,7 +79,7 @@ TEST_CASE("out of GPU memory: the error says what was asked for, what is free, a
 TEST_CASE("out of CPU memory: torch's words") {
   const auto error = out_of_memory("DefaultCPUAllocator: can't allocate memory", plan_on({kCpu}));
   CHECK(error.exit_code() == ExitCode::kMemory);
-  CHECK_THAT(error.what(), ContainsSubstring("can't allocate"));
+  CHECK_THAT(error.message(), ContainsSubstring("can't allocate"));
 }
 
 TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients are summed") {

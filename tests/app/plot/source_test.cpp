@@ -29,7 +29,7 @@ void check_data_error(const std::string& text, const std::string& says) {
   INFO(text);
   const auto error = refusal({{"some/file.json", text}});
   CHECK(error.exit_code() == ExitCode::kData);
-  CHECK_THAT(error.what(), ContainsSubstring("'some/file.json'") && ContainsSubstring(says));
+  CHECK_THAT(error.message(), ContainsSubstring("'some/file.json'") && ContainsSubstring(says));
   CHECK_FALSE(error.hint().empty());
 }
 
@@ -123,8 +123,8 @@ TEST_CASE("an incomplete last line of a run is left out") {
 TEST_CASE("files of different kinds make no picture together") {
   const auto error = refusal({{"run.jsonl", run(R"(["cpu"])", "0.2")}, {"s.json", sweep("")}});
   CHECK(error.exit_code() == ExitCode::kUsage);
-  CHECK_THAT(error.what(), ContainsSubstring("'run.jsonl' is the metrics of a run") &&
-                               ContainsSubstring("'s.json' is a sweep"));
+  CHECK_THAT(error.message(), ContainsSubstring("'run.jsonl' is the metrics of a run") &&
+                                  ContainsSubstring("'s.json' is a sweep"));
 }
 
 TEST_CASE("all texts that are read are printable") {
@@ -152,7 +152,7 @@ TEST_CASE("numbers that are too large are left out, and tiny ones become 0") {
         rows(R"({"bytes":8,"busbw":1.5},{"bytes":1.7e308,"busbw":5},{"bytes":16,"busbw":5e-324})")}});
   REQUIRE(figure.panels.front().series.size() == 1);
   CHECK(figure.panels.front().series.front().points.size() == 1);
-  CHECK_THAT(refusal({{"a.json", rows(R"({"bytes":1.7e308,"busbw":1.7e308})")}}).what(),
+  CHECK_THAT(refusal({{"a.json", rows(R"({"bytes":1.7e308,"busbw":1.7e308})")}}).message(),
              ContainsSubstring("no measured bandwidth"));
 }
 

@@ -13,7 +13,7 @@ TEST_CASE("without cairo nothing is drawn, and the error says what to install") 
       FAIL("it drew");
     } catch (const Error& error) {
       CHECK(error.exit_code() == ExitCode::kFailed);
-      CHECK(std::string(error.what()) == "this lockstep was built without cairo: it cannot draw");
+      CHECK(error.message() == "this lockstep was built without cairo: it cannot draw");
       CHECK(error.hint() == "apt-get install libcairo2-dev, then build again");
     }
   }

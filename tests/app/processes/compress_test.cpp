@@ -105,7 +105,7 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
       check_combinations(flags, find_recipe(flags.recipe));
     } catch (const UsageError& error) {
       CHECK_FALSE(error.hint().empty());
-      return error.what();
+      return error.message();
     }
     return "";
   };

@@ -29,7 +29,7 @@ class TellingProcessGroup : public ProcessGroup {
 
   std::exception_ptr explain(const std::exception_ptr& error, const std::string& name) noexcept override {
     const auto own = as_error(error);
-    told.push_back(name + ": " + own.what());
+    told.push_back(name + ": " + own.message());
     if (own.exit_code() != ExitCode::kPeer) return error;
     return std::make_exception_ptr(PeerError(kVerdict, "see its last output"));
   }
@@ -68,7 +68,7 @@ Ending ending_of(const std::function<void()>& action) {
 TEST_CASE("a process that has lost another one says what all know of it") {
   const auto ending = ending_of([] { throw PeerError("allreduce 3 of 5 float32 failed", "see others"); });
   CHECK(ending.error.exit_code() == ExitCode::kPeer);
-  CHECK(ending.error.what() == std::string("ranks 0-1 (process 0): ") + kVerdict);
+  CHECK(ending.error.message() == std::string("ranks 0-1 (process 0): ") + kVerdict);
   CHECK(ending.error.hint() == "see its last output");
   CHECK(ending.told == std::vector<std::string>{"ranks 0-1 (process 0): allreduce 3 of 5 float32 failed"});
 }
@@ -76,7 +76,7 @@ TEST_CASE("a process that has lost another one says what all know of it") {
 TEST_CASE("a process tells the others an error of its own, and ends by it") {
   const auto ending = ending_of([] { throw OutputError("the disk is full", "free some space"); });
   CHECK(ending.error.exit_code() == ExitCode::kOutput);
-  CHECK(ending.error.what() == std::string("ranks 0-1 (process 0): the disk is full"));
+  CHECK(ending.error.message() == std::string("ranks 0-1 (process 0): the disk is full"));
   CHECK(ending.error.hint() == "free some space");
   CHECK(ending.told == std::vector<std::string>{"ranks 0-1 (process 0): the disk is full"});
 

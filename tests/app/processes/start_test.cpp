@@ -54,7 +54,7 @@ std::vector<Outcome> outcomes(int processes, const std::function<void(int, Train
       task(process, world);
       own.exit_code = 0;
     } catch (const Error& error) {
-      own = {static_cast<int>(error.exit_code()), error.what(), error.hint()};
+      own = {static_cast<int>(error.exit_code()), error.message(), error.hint()};
     }
   });
   return all;
@@ -146,7 +146,7 @@ TEST_CASE("errors of several processes begin with the ranks; those of one do not
   try {
     as_process(world_of(1, {2, 2}), fail);
   } catch (const ProcessError& error) {
-    CHECK(std::string(error.what()) == "ranks 2-3 (process 1): diverged");
+    CHECK(error.message() == "ranks 2-3 (process 1): diverged");
     CHECK(error.hint() == "use --cuda-graph off");
     CHECK(error.exit_code() == ExitCode::kNumeric);
   }

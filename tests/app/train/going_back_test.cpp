@@ -113,7 +113,7 @@ EndedRun run_once(const TrainFlags& options, const TrainPlan& plan, const std::f
   try {
     run.run();
   } catch (const LossError& error) {
-    result.error = error.what();
+    result.error = error.message();
   }
   writer.finish();
   result.weights = run.weights();

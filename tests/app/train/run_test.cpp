@@ -252,7 +252,7 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
     try {
       TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}).run();
     } catch (const OutOfSyncError& thrown) {
-      error = thrown.what();
+      error = thrown.message();
     }
   }
   CHECK(error == "after step 10 the replicas differ: " + changed + " of rank 1 (cpu) is not that of rank 0");

@@ -137,7 +137,7 @@ TEST_CASE("when a process is lost, the others are told by an error") {
       try {
         agreement.settle({});
       } catch (const PeerError& lost) {
-        error = lost.what();
+        error = lost.message();
       }
     });
   };

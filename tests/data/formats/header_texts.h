@@ -19,10 +19,10 @@ inline std::string failure(const std::string& header, uint64_t data_bytes) {
   try {
     parse_safetensors_header(header, data_bytes, kName);
   } catch (const WeightsError& error) {
-    CHECK_THAT(error.what(), Catch::Matchers::StartsWith(kName + " "));
+    CHECK_THAT(error.message(), Catch::Matchers::StartsWith(kName + " "));
     CHECK(error.exit_code() == ExitCode::kWeights);
     CHECK_FALSE(error.hint().empty());
-    return error.what();
+    return error.message();
   }
   FAIL("no WeightsError");
   return {};

@@ -51,9 +51,9 @@ std::string failure(const std::filesystem::path& path, const IdxShape& shape = k
   try {
     read_all(path, shape);
   } catch (const DataError& error) {
-    CHECK_THAT(error.what(), ContainsSubstring(path.string()));
-    CHECK(error.hint() == (unfit(error.what()) ? "convert it" : "replace it"));
-    return error.what();
+    CHECK_THAT(error.message(), ContainsSubstring(path.string()));
+    CHECK(error.hint() == (unfit(error.message()) ? "convert it" : "replace it"));
+    return error.message();
   }
   FAIL("no DataError");
   return {};

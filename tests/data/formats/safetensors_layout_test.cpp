@@ -52,7 +52,7 @@ TEST_CASE("a file that could not be read is not laid out") {
     try {
       lay_out_safetensors(tensors, metadata);
     } catch (const OutputError& error) {
-      return std::string(error.what());
+      return error.message();
     }
     return "none"s;
   };

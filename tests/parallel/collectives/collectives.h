@@ -144,7 +144,7 @@ inline std::string usage_error(Work& work) {
   try {
     work.wait();
   } catch (const UsageError& error) {
-    return error.hint().empty() ? "no hint" : error.what();
+    return error.hint().empty() ? "no hint" : error.message();
   }
   return "no UsageError";
 }

@@ -143,7 +143,7 @@ TEST_CASE("a wrong tensor is an error on every rank") {
           work.wait();
           FAIL_CHECK("no error");
         } catch (const UsageError& error) {
-          CHECK_THAT(error.what(), ContainsSubstring(wrong.found));
+          CHECK_THAT(error.message(), ContainsSubstring(wrong.found));
         }
       }
       auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {

@@ -265,7 +265,7 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
         if (!halfway) return;  // without an error
         sum.total();
       } catch (const PeerError& lost) {
-        error = lost.what();
+        error = lost.message();
       }
     });
     CHECK(error == "process 1 is gone");
@@ -293,7 +293,7 @@ TEST_CASE("compression without other processes, and different ones in each, are 
     try {
       communicator_of({1, 1}, process, group, nullptr, process == 0 ? Compress::kNone : Compress::kFp16);
     } catch (const UsageError& error) {
-      found[static_cast<size_t>(process)] = error.what();
+      found[static_cast<size_t>(process)] = error.message();
     }
   });
   for (const auto& text : found) {

@@ -56,7 +56,7 @@ std::string error_of(const Action& action) {
   try {
     action();
   } catch (const Kind& error) {
-    return std::string(error.what()) + " | " + error.hint();
+    return error.message() + " | " + error.hint();
   }
   return "no such error";
 }

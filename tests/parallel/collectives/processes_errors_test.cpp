@@ -28,7 +28,7 @@ std::string peer_error(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const PeerError& lost) {
-    return lost.what();
+    return lost.message();
   } catch (const std::exception& other) {
     return std::string("another error: ") + other.what();
   }
@@ -96,7 +96,7 @@ TEST_CASE("wrong arguments are checked against the world of all processes") {
           work.wait();
           own.emplace_back("no error");
         } catch (const UsageError& error) {
-          own.emplace_back(error.what());
+          own.emplace_back(error.message());
         }
       }
     });
@@ -223,7 +223,7 @@ std::vector<std::string> choices(const std::vector<Allreduce>& wanted) {
                   try {
                     found[p] = name_of(kAllreduceNames, choose_allreduce(wanted[p], devices, group.get()));
                   } catch (const UsageError& error) {
-                    found[p] = std::string(error.what()) + " | " + error.hint();
+                    found[p] = error.message() + " | " + error.hint();
                   }
                 });
   return found;
@@ -271,7 +271,7 @@ TEST_CASE("processes that call different things at the start get an error that s
         communicator_of({1, 1}, 1, group);
       }
     } catch (const UsageError& error) {
-      found[p] = error.what();
+      found[p] = error.message();
     }
   });
   CHECK(found[0].empty());

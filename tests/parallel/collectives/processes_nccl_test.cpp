@@ -25,7 +25,7 @@ std::vector<std::string> chosen(Allreduce wanted, const DeviceLists& devices) {
                     const auto algorithm = choose_allreduce(wanted, devices[p], group.get());
                     found[p] = std::string(name_of(kAllreduceNames, algorithm));
                   } catch (const UsageError& error) {
-                    found[p] = std::string(error.what()) + " | " + error.hint();
+                    found[p] = error.message() + " | " + error.hint();
                   }
                 });
   return found;
@@ -75,7 +75,7 @@ TEST_CASE("NCCL does not compress: who asks for both gets an error, and gloo wor
     try {
       make_communicator({.devices = devices, .process_group = group, .compress = Compress::kBf16});
     } catch (const UsageError& error) {
-      found[static_cast<size_t>(process)] = std::string(error.what()) + " | " + error.hint();
+      found[static_cast<size_t>(process)] = error.message() + " | " + error.hint();
     }
     make_communicator({.devices = devices,
                        .algorithm = Allreduce::kGloo,

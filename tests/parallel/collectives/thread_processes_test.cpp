@@ -20,7 +20,7 @@ std::string thrown_by(std::future<void> done) {
   try {
     done.get();
   } catch (const PeerError& error) {
-    return std::string("PeerError: ") + error.what();
+    return std::string("PeerError: ") + error.message();
   } catch (const std::logic_error& error) {
     return std::string("logic_error: ") + error.what();
   } catch (const std::exception& error) {

@@ -41,7 +41,7 @@ std::vector<std::string> refusals(int world_size, const std::function<void(int r
     try {
       task(rank, endpoint);
     } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.what();
+      errors[static_cast<size_t>(rank)] = error.message();
     }
   });
   return errors;

@@ -243,7 +243,7 @@ TEST_CASE("bf16_hook refuses gradients that are not float") {
     try {
       bf16_hook()(endpoint, {.gradients = torch::ones({3}, torch::kFloat64)});
     } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.what();
+      errors[static_cast<size_t>(rank)] = error.message();
     }
   });
   for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring("but these are Double"));

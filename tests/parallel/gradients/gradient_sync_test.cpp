@@ -150,7 +150,7 @@ TEST_CASE("a parameter without a gradient is an error that names it, and no repl
     try {
       sync.wait();
     } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.what();
+      errors[static_cast<size_t>(rank)] = error.message();
     }
   });
   for (const auto& error : errors) {
@@ -170,7 +170,7 @@ TEST_CASE("two backward passes without a wait() between them are an error") {
     try {
       loss_of(net, inputs(4), 4).backward();
     } catch (const UsageError& error) {
-      what = error.what();
+      what = error.message();
     }
     if (what.find("came twice") == std::string::npos) throw std::runtime_error("not refused: " + what);
   });

@@ -49,7 +49,7 @@ std::vector<std::string> refusals(int world, const std::function<void(Endpoint&,
     try {
       call(endpoint, rank == world - 1);
     } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.what();
+      errors[static_cast<size_t>(rank)] = error.message();
     }
   });
   return errors;
@@ -132,7 +132,7 @@ TEST_CASE("modules of other processes are compared, too, before Gloo gets a tens
       try {
         GradientSync(endpoint).attach(*module);
       } catch (const UsageError& error) {
-        errors[static_cast<size_t>(endpoint.rank())] = error.what();
+        errors[static_cast<size_t>(endpoint.rank())] = error.message();
       }
     });
   });
@@ -148,7 +148,7 @@ TEST_CASE("a module without parameters to train is refused") {
     try {
       sync.attach(*module_of(params, {{.name = "buffer"}}));
     } catch (const UsageError& error) {
-      return std::string(error.what()) + "; " + error.hint();
+      return error.message() + "; " + error.hint();
     }
     return std::string();
   };

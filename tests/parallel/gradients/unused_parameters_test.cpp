@@ -112,7 +112,7 @@ TEST_CASE("without kZero each of these steps is an error on every replica") {
         backward_pass(net, rank, pattern);
         sync.wait();
       } catch (const UsageError& error) {
-        errors[static_cast<size_t>(rank)] = error.what();
+        errors[static_cast<size_t>(rank)] = error.message();
       }
     });
     for (const auto& error : errors) {

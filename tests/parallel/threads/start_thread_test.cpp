@@ -41,7 +41,7 @@ TEST_CASE("a thread that cannot start is a MemoryError with a hint") {
       start_thread([] {});
       FAIL("it started");
     } catch (const MemoryError& error) {
-      CHECK_THAT(error.what(), ContainsSubstring("the system cannot start another thread: "));
+      CHECK_THAT(error.message(), ContainsSubstring("the system cannot start another thread: "));
       CHECK_THAT(error.hint(), ContainsSubstring("fewer replicas or fewer threads"));
     }
     CHECK_THROWS_WITH(check_threads_available(3),

@@ -152,7 +152,7 @@ TEST_CASE("with bn sync torch's own batch norms are refused by name, with any nu
     stepped(model_factory<OwnNorm>(), options_of(world), first_rows(4));
     FAIL("it was not refused");
   } catch (const UsageError& error) {
-    CHECK_THAT(error.what(), ContainsSubstring("features.2") && ContainsSubstring("torch's own"));
+    CHECK_THAT(error.message(), ContainsSubstring("features.2") && ContainsSubstring("torch's own"));
     CHECK_THAT(error.hint(), ContainsSubstring("lockstep::BatchNorm1d"));
   }
   CHECK_NOTHROW(stepped(model_factory<OwnNorm>(), options_of(world, BnPolicy::kRoot), first_rows(4)));

@@ -42,7 +42,7 @@ std::string refusal(const std::function<void()>& call) {
   try {
     call();
   } catch (const UsageError& error) {
-    return error.what();
+    return error.message();
   }
   return {};
 }

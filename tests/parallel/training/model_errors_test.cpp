@@ -37,7 +37,7 @@ Found error_of(const std::function<void()>& action) {
   try {
     action();
   } catch (const Error& error) {
-    found = {error.exit_code(), error.what(), error.hint(), std::current_exception()};
+    found = {error.exit_code(), error.message(), error.hint(), std::current_exception()};
   } catch (...) {
     found.thrown = std::current_exception();
   }

@@ -192,7 +192,7 @@ TEST_CASE("replicas whose requires_grad has changed differently get one error th
     try {
       trainer.step(kBatches[0]);
     } catch (const UsageError& error) {
-      return std::string(error.what());
+      return error.message();
     }
     return std::string();
   };

@@ -52,7 +52,7 @@ std::string verdict(const std::vector<std::vector<int64_t>>& rows) {
     require_equal_reports(torch::stack(tensors), names, 7);
   } catch (const OutOfSyncError& error) {
     CHECK(error.exit_code() == ExitCode::kFailed);
-    return error.what();
+    return error.message();
   }
   return "";
 }

@@ -66,7 +66,7 @@ std::string refusal_by(const Call& call) {
   try {
     call();
   } catch (const UsageError& error) {
-    return std::string(error.what()) + " | " + error.hint();
+    return error.message() + " | " + error.hint();
   }
   return {};
 }

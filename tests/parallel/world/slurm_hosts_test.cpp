@@ -32,7 +32,7 @@ int count_lists(const std::string& alphabet, const Read& read) {
     try {
       is_empty = read(text).empty();
     } catch (const UsageError& error) {
-      refusal = error.what();
+      refusal = error.message();
     }
     INFO("'" << text << "': " << refusal);
     REQUIRE_FALSE(is_empty);

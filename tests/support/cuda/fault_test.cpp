@@ -7,7 +7,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-std::string text(const Error& error) { return std::string(error.what()) + " | " + error.hint(); }
+std::string text(const Error& error) { return error.message() + " | " + error.hint(); }
 
 }  // namespace
 

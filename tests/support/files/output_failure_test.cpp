@@ -8,7 +8,7 @@ using namespace lockstep;
 
 TEST_CASE("an error of writing says what the system says, and what a user can do") {
   const auto full = output_failure("cannot write 'a'", ENOSPC);
-  CHECK(full.what() == std::string("cannot write 'a': No space left on device"));
+  CHECK(full.message() == std::string("cannot write 'a': No space left on device"));
   CHECK(full.hint() == "free some space, or choose another disk");
   CHECK(full.exit_code() == ExitCode::kOutput);
   CHECK(output_failure("x", EACCES).hint() == "choose a folder in which you may write");

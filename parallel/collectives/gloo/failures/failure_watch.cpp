@@ -19,7 +19,7 @@ FailureReport report_of_error(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
-    report.text = error.what();
+    report.text = error.message();
     report.code = static_cast<int>(error.exit_code());
   } catch (const std::exception& error) {
     report.text = error.what();

@@ -63,7 +63,7 @@ std::string refusal(const Words& words) {
     program->parse(Words(words.rbegin(), words.rend()));
   } catch (const CLI::ParseError& error) {
     const auto usage = usage_error(*program, error);
-    return std::string(usage.what()) + " | " + usage.hint();
+    return usage.message() + " | " + usage.hint();
   }
   return "accepted";
 }

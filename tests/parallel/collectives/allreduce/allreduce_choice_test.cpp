@@ -32,7 +32,7 @@ std::string chosen(Allreduce wanted, std::vector<AllreduceWish> wishes) {
   try {
     return std::string(name_of(kAllreduceNames, choose_for_all(wanted, wishes)));
   } catch (const UsageError& error) {
-    return std::string(error.what()) + " | " + error.hint();
+    return error.message() + " | " + error.hint();
   }
 }
 

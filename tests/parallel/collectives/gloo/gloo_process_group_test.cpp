@@ -257,7 +257,7 @@ TEST_CASE("a process that cannot listen ends the waiting of those that connect t
       try {
         open_channels(*group, 1);
       } catch (const Error& error) {
-        if (world.process == 0) seen = error.what();
+        if (world.process == 0) seen = error.message();
         std::rethrow_exception(group->explain(std::current_exception(), {}));
       }
     });
@@ -288,7 +288,7 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
         try {
           channels.front()->allreduce_sum(one).get();
         } catch (const Error& error) {
-          seen = error.what();
+          seen = error.message();
           verdict = message_of<PeerError>(part->explain(std::current_exception(), {}));
         }
         ended.set_value();

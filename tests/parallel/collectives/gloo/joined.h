@@ -130,7 +130,7 @@ std::string message_of(const std::exception_ptr& error) {
   try {
     std::rethrow_exception(error);
   } catch (const Wanted& wanted) {
-    return wanted.what();
+    return wanted.message();
   } catch (const std::exception& other) {
     return std::string("another type of error: ") + other.what();
   } catch (const Leaves&) {
