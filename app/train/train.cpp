@@ -54,6 +54,8 @@
 namespace lockstep {
 namespace {
 
+using Json = nlohmann::ordered_json;
+
 // The file that --metrics names: none for standard output, which only that flag can name.
 std::optional<std::string> metrics_file(const TrainFlags& options) {
   return metrics_on_stdout(options) ? std::nullopt : options.metrics;
@@ -130,7 +132,6 @@ std::string awaited(const TrainFlags& options) {
 // A named run goes on with its own configuration, which process 0 has.
 void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
                     const CompleteFlags& complete) {
-  using Json = nlohmann::ordered_json;
   const bool named = options.resume && *options.resume != "auto";
   const auto told = together(world, [&]() -> Json {
     if (!world.leads() || !named) return {};
