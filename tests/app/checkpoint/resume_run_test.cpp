@@ -53,7 +53,7 @@ Process resume(const std::string& run, const Words& words, std::map<std::string,
   return program(Words{"train", "--resume", run} + words, std::move(env));
 }
 
-std::string hash_of(const Process& process) {
+std::string printed_hash(const Process& process) {
   const auto result = run_process(process);
   INFO(result.err);
   CHECK(result.exit_code == 0);
@@ -75,10 +75,10 @@ std::string cut_run(const TempFolder& folder, const Words& words) {
 TEST_CASE("a named run goes on with its own configuration, to the bits of the run without a break") {
   const SmallData data(704, 300), other(64, 32);
   const Words words = kUnusual + Words{"--data", data.folder(), "--epochs", "3"};
-  const auto whole = hash_of(program(Words{"train"} + words + kShown));
+  const auto whole = printed_hash(program(Words{"train"} + words + kShown));
   const TempFolder folder;
   const auto run = cut_run(folder, words);
-  CHECK(hash_of(resume(run, kShown, {{"LOCKSTEP_DATA", other.folder()}})) == whole);
+  CHECK(printed_hash(resume(run, kShown, {{"LOCKSTEP_DATA", other.folder()}})) == whole);
   CHECK(newest_step(run) == 15);
   CHECK(fs::exists(fs::path(run) / "checkpoints/step-00000014"));  // every 2 steps, the newest 2 and the best
   const auto resumed = events_named("resumed", metrics_in(run + "/metrics.jsonl"));
@@ -88,12 +88,12 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
 
 TEST_CASE("more epochs extend a named run, as if it had been started with them") {
   const Words words = kUnusual + Words{"--data", "synthetic"};
-  const auto longer = hash_of(program(Words{"train", "--epochs", "3"} + words + kShown));
+  const auto longer = printed_hash(program(Words{"train", "--epochs", "3"} + words + kShown));
   const TempFolder folder;
   const auto run = cut_run(folder, words + Words{"--epochs", "2"});
-  CHECK(hash_of(resume(run, kShown)) != longer);
+  CHECK(printed_hash(resume(run, kShown)) != longer);
   CHECK(newest_step(run) == 10);
-  CHECK(hash_of(resume(run, kShown + Words{"--epochs", "3"})) == longer);
+  CHECK(printed_hash(resume(run, kShown + Words{"--epochs", "3"})) == longer);
   CHECK(newest_step(run) == 15);
 }
 
@@ -148,7 +148,7 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
 TEST_CASE("a setting that was changed once stays so when the run goes on again") {
   const TempFolder folder;
   const auto run = cut_run(folder, kUnusual + Words{"--data", "synthetic", "--epochs", "2"});
-  hash_of(resume(run, kShown + Words{"--resume-anyway", "lr", "--lr", "0.2", "--limit-steps", "9"}));
+  printed_hash(resume(run, kShown + Words{"--resume-anyway", "lr", "--lr", "0.2", "--limit-steps", "9"}));
   const auto plan = json::parse(run_process(resume(run, {"--dry-run", "--json"})).out);
   CHECK(plan.at("lr") == .2);
   CHECK(plan.at("momentum") == .5);

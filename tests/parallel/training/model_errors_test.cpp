@@ -1,4 +1,5 @@
 // Faults of the model and the data of a trainer's user: each is an error of lockstep with its place.
+#include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/nn/modules/linear.h>
 
@@ -75,14 +76,15 @@ ModelFactory changed(bool evaluation, const Change& change) {
   };
 }
 
-enum class Call { kStep, kEvaluate };
+enum class TrainerCall { kStep, kEvaluate };
 
 // Two replicas, of which rank 1 alone has row 9 of ten in the step, and rank 0 all rows in an evaluation.
-Found error_of(Call call, const ModelFactory& model, const Layout& layout = {2}) {
+Found error_of(TrainerCall call, const ModelFactory& model, const Layout& layout = {2}) {
   const auto rows = rows_on_device(10);
   const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
     Trainer trainer(model, rows, rows, own);
-    return error_of([&] { call == Call::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); });
+    return error_of(
+        [&] { call == TrainerCall::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); });
   });
   for (const auto& own : found) {  // of two processes, that of the replica that failed
     if (own.code != ExitCode::kPeer) return own;
@@ -100,7 +102,7 @@ TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and
     std::function<void(Outcome&)> change;
     bool in_evaluation = true;
   };
-  const Case cases[] = {{"the outcome has no loss", [](auto& outcome) { outcome.loss = {}; }},
+  const Case cases[] = {{"the outcome has no loss", [](auto& outcome) { outcome.loss.reset(); }},
                         {"the outcome's loss has the shape [2, 1] instead of []",
                          [](auto& outcome) {
                            outcome.loss = outcome.loss.expand({2, 1});
@@ -111,8 +113,8 @@ TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and
                          [](auto& outcome) { outcome.loss = outcome.loss.to(torch::kMeta); }},
                         {"the outcome's loss requires no gradient",
                          [](auto& outcome) { outcome.loss = outcome.loss.detach(); }, false},
-                        {"the outcome has no top1", [](auto& outcome) { outcome.top1 = {}; }},
-                        {"the outcome has no top5", [](auto& outcome) { outcome.top5 = {}; }},
+                        {"the outcome has no top1", [](auto& outcome) { outcome.top1.reset(); }},
+                        {"the outcome has no top5", [](auto& outcome) { outcome.top5.reset(); }},
                         {"the outcome's top1 has the shape [1] instead of []",
                          [](auto& outcome) { outcome.top1 = outcome.top1.view({1}); }},
                         {"the outcome's top5 is on meta, the rows on cpu",
@@ -125,11 +127,11 @@ TEST_CASE("an outcome that a trainer cannot use is refused, with its replica and
     };
     for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
       INFO(text_of(layout) << ", " << what);
-      const auto step = error_of(Call::kStep, changed(false, of_row_9), layout);
+      const auto step = error_of(TrainerCall::kStep, changed(false, of_row_9), layout);
       CHECK(step.code == ExitCode::kUsage);
       CHECK(step.what == fmt::format("rank 1 (cpu): in the forward pass of step 1: {}", what));
       CHECK_FALSE(step.hint.empty());
-      const auto test = error_of(Call::kEvaluate, changed(true, of_row_9), layout);
+      const auto test = error_of(TrainerCall::kEvaluate, changed(true, of_row_9), layout);
       CHECK(test.code == (in_evaluation ? ExitCode::kUsage : ExitCode::kDone));
       if (!in_evaluation) continue;
       CHECK(test.what == fmt::format("rank 0 (cpu): in the evaluation of rows 0 to 9: {}", what));
@@ -144,7 +146,9 @@ TEST_CASE("counts of any type are taken, and a model that counts nothing gives z
     return outcome;
   };
   for (const bool evaluation : {false, true}) {
-    CHECK_FALSE(error_of(evaluation ? Call::kEvaluate : Call::kStep, changed(evaluation, without)).thrown);
+    CHECK_FALSE(
+        error_of(evaluation ? TrainerCall::kEvaluate : TrainerCall::kStep, changed(evaluation, without))
+            .thrown);
   }
 }
 
@@ -171,19 +175,19 @@ TEST_CASE("what a model throws is a FailedError with replica and step, without a
     return outcome;
   });
   const struct {
-    Call call;
+    TrainerCall call;
     const Change& change;
     const char* what;
     bool torchs;
   } cases[] = {
-      {Call::kStep, own, "rank 1 (cpu): in the forward pass of step 1: my layer", false},
-      {Call::kStep, backward, "rank 1 (cpu): in the backward pass of step 1: my layer", false},
-      {Call::kStep, by_torch,
+      {TrainerCall::kStep, own, "rank 1 (cpu): in the forward pass of step 1: my layer", false},
+      {TrainerCall::kStep, backward, "rank 1 (cpu): in the backward pass of step 1: my layer", false},
+      {TrainerCall::kStep, by_torch,
        "rank 1 (cpu): in the forward pass of step 1: mat1 and mat2 shapes cannot be multiplied (5x784 and "
        "3x10)",
        true},
-      {Call::kEvaluate, own, "rank 0 (cpu): in the evaluation of rows 0 to 9: my layer", false},
-      {Call::kEvaluate, by_torch,
+      {TrainerCall::kEvaluate, own, "rank 0 (cpu): in the evaluation of rows 0 to 9: my layer", false},
+      {TrainerCall::kEvaluate, by_torch,
        "rank 0 (cpu): in the evaluation of rows 0 to 9: mat1 and mat2 shapes cannot be multiplied (10x784 "
        "and "
        "3x10)",
@@ -192,7 +196,7 @@ TEST_CASE("what a model throws is a FailedError with replica and step, without a
   for (const auto& [call, change, what, torchs] : cases) {
     for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
       INFO(text_of(layout) << ", " << what);
-      const auto found = error_of(call, changed(call == Call::kEvaluate, change), layout);
+      const auto found = error_of(call, changed(call == TrainerCall::kEvaluate, change), layout);
       CHECK(found.code == ExitCode::kFailed);
       CHECK(found.what == what);
       CHECK(holds<FailedError>(found));
@@ -242,7 +246,7 @@ TEST_CASE("errors of lockstep, of memory and of the system's threads that a mode
       action();
       return loss(rows);
     };
-    return error_of(Call::kStep, changed(false, throws));
+    return error_of(TrainerCall::kStep, changed(false, throws));
   };
   const auto own = thrown([] { throw OwnError("mine", "mend it"); });
   CHECK(own.what == "mine");
@@ -276,10 +280,10 @@ TEST_CASE("a label that is no class is told with its replica, in training and ev
   for (const auto& layout : {Layout{2}, Layout{1, 1}}) {
     const auto found = in_processes(layout, {}, [&](int, const TrainerOptions& own) {
       std::vector<Found> errors;
-      for (const auto call : {Call::kStep, Call::kEvaluate}) {
+      for (const auto call : {TrainerCall::kStep, TrainerCall::kEvaluate}) {
         Trainer trainer(two_layers(), wrong, wrong, own);
-        errors.push_back(
-            error_of([&] { call == Call::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); }));
+        errors.push_back(error_of(
+            [&] { call == TrainerCall::kStep ? trainer.step(first_rows(10)) : void(trainer.evaluate()); }));
       }
       return errors;
     });

@@ -57,7 +57,7 @@ void check_values(const CLI::App& command, const std::string& hint) {
 }
 
 // "error | hint"
-std::string refusal(const Words& words) {
+std::string answer_to(const Words& words) {
   const auto program = build_cli();
   try {
     program->parse(Words(words.rbegin(), words.rend()));
@@ -95,7 +95,7 @@ TEST_CASE("hints for other trainers' words name flags and commands that exist") 
       CHECK(seen.emplace(only, word).second);
       CHECK_FALSE(command->get_option_no_throw(word));
       CHECK_FALSE(subcommand_named(*program, word));
-      const auto refused = word.starts_with("--") ? refusal({typed, word, "1"}) : refusal({word});
+      const auto refused = word.starts_with("--") ? answer_to({typed, word, "1"}) : answer_to({word});
       CHECK_THAT(refused, ContainsSubstring(" | " + std::string(hint) + "; see 'lockstep "));
     }
   }
@@ -108,17 +108,17 @@ TEST_CASE("a hint is given only where its flags mean what it says") {
                              {"bench", "step", "--num_gpus", "2"},
                              {"eval", "--gpu", "0"},
                              {"sweep", "--no-cuda"}}) {
-    CHECK_THAT(refusal(words), ContainsSubstring(devices));
+    CHECK_THAT(answer_to(words), ContainsSubstring(devices));
   }
-  CHECK(refusal({"plot", "--gpus", "2"}) ==
+  CHECK(answer_to({"plot", "--gpus", "2"}) ==
         "unknown flag '--gpus' for 'lockstep plot' | see 'lockstep plot --help'");
   // Both have --output, for other files.
   for (const auto* command : {"plot", "doctor"}) {
-    CHECK_THAT(refusal({command, "--tensorboard"}), !ContainsSubstring("TensorBoard"));
+    CHECK_THAT(answer_to({command, "--tensorboard"}), !ContainsSubstring("TensorBoard"));
   }
-  CHECK_THAT(refusal({"sweep", "--resume-from", "x"}), !ContainsSubstring("a run's newest"));
+  CHECK_THAT(answer_to({"sweep", "--resume-from", "x"}), !ContainsSubstring("a run's newest"));
   // Words of commands are no flags, and those of flags no commands; misspelt flags have their own hint.
-  CHECK_THAT(refusal({"train", "--resum", "x"}), ContainsSubstring("did you mean '--resume'?"));
-  CHECK(refusal({"data", "export"}) ==
+  CHECK_THAT(answer_to({"train", "--resum", "x"}), ContainsSubstring("did you mean '--resume'?"));
+  CHECK(answer_to({"data", "export"}) ==
         "unknown subcommand 'export' of 'lockstep data' | see 'lockstep data --help'");
 }
