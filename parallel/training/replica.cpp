@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <exception>
 #include <limits>
 #include <utility>
 
@@ -102,6 +103,8 @@ StepTimestamps Replica::compute(StepShape& shape) try {
   const auto replayed = captured_.replay(shape);
   return replayed ? *replayed : step_eagerly(shape);
 } catch (const std::exception&) {
+  // What has ended the collectives already, as a bucket hook's error does, may be another replica's.
+  if (std::current_exception() == endpoint_.error()) throw;
   rethrow_at(place());
 }
 

@@ -71,7 +71,7 @@ TEST_CASE("the number of threads follows from the cores, unless it is given or b
 
 TEST_CASE("values out of range are refused") {
   CHECK_THAT(refusal([](auto& options) { options.devices.clear(); }), ContainsSubstring("no device"));
-  CHECK(refusal([](auto& options) { options.threads = 0; }) == "threads is 0");
+  CHECK(refusal([](auto& options) { options.threads = 0; }) == "a replica cannot have 0 threads");
   CHECK(refusal([](auto& options) { options.accumulate = 0; }) == "accumulate is 0");
   CHECK(refusal([](auto& options) { options.replica.sync.bucket_bytes = 0; }) == "bucket_bytes is 0");
   CHECK(refusal([](auto& options) { options.in_flight = 0; }) == "in_flight is 0");
