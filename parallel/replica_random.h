@@ -10,8 +10,8 @@
 namespace lockstep {
 
 // Returns a new CPU generator for one rank in one step: a resumed run needs no more than these numbers. Its
-// seed is the first draw of SplitMix64(seed, {3, step, rank}) (support/split_mix64.h), of which torch's
-// generator takes the lower 32 bits. In Python, modulo 2^64, with mix64 and GAMMA of data/batch_order.h:
+// seed is the first draw of SplitMix64(seed, {3, step, rank}), of which torch's generator takes the lower 32
+// bits. In Python, modulo 2^64, with mix64 and GAMMA of data/batch_order.h:
 //   state = mix64(mix64(mix64(mix64(seed + GAMMA) + 3) + step) + rank)
 //   torch.Generator().manual_seed(mix64(state + GAMMA))
 at::Generator replica_generator(uint64_t seed, int64_t step, int rank);
