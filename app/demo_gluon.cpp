@@ -94,8 +94,7 @@ std::string show_evaluation(const std::vector<Model>& models, const std::vector<
   const auto data = make_synthetic(/*seed=*/0, /*train=*/1, kTestRows);
   ReplicaWorkers workers(devices);
   // For one small collective: NCCL would take longer to start.
-  const auto communicator =
-      make_communicator({.devices = devices, .algorithm = Allreduce::kTwoShot});
+  const auto communicator = make_communicator({.devices = devices, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.test));
   const auto result = evaluate(models, sources, Precision::kFp32, workers, *communicator);
   return fmt::format("evaluated on all devices at once, before training: {} of {} images right\n",

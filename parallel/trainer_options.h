@@ -22,8 +22,8 @@ namespace lockstep {
 struct TrainerOptions {
   std::vector<torch::Device> devices;                     // of this process, one replica each
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
-  // Intra-op threads of each replica. Empty: 1 with replica.invariant, whose bits depend on it, else the cores
-  // of this process divided by its replicas.
+  // Intra-op threads of each replica. Empty: 1 with replica.invariant, whose bits depend on it, else the
+  // cores of this process divided by its replicas.
   std::optional<int> threads;
   Allreduce allreduce = Allreduce::kAuto;
   Compress compress = Compress::kNone;  // of the gradients, between processes

@@ -8,8 +8,10 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 # Names before their parameters. Module::load(InputArchive&) is in the table of virtual functions of every module; it
-# does nothing without an InputArchive.
-refused='^(vtable for |typeinfo for )?(torch::jit::|torch::serialize::InputArchive::|torch::pickle_load'
+# does nothing without an InputArchive. InputArchive::read(), which every sampler of a DataLoader calls, takes from an
+# archive that a caller has loaded.
+refused='^(vtable for |typeinfo for )?(torch::jit::|torch::serialize::InputArchive::(InputArchive|load_from)'
+refused+='|torch::pickle_load'
 refused+='|caffe2::serialize::|torch::inductor::|torch::nativert::|torch::distributed::rpc::|at::DynamicLibrary::|Py[A-Z_]'
 refused+='|(dlopen|dlmopen|__libc_dlopen_mode|ffi_call)(@|$))'
 
@@ -45,6 +47,8 @@ expect yes "$archive"' void f() { torch::serialize::InputArchive a; a.load_from(
 expect yes 'namespace at { struct DynamicLibrary { DynamicLibrary(int); }; } void f() { at::DynamicLibrary l(1); }'
 expect no "$archive"' namespace torch::nn { struct Module { virtual void load(serialize::InputArchive&); }; }
 void f(torch::nn::Module& m, torch::serialize::InputArchive& a) { m.torch::nn::Module::load(a); }'
+expect no 'namespace torch::serialize { struct InputArchive { void read(int); }; }
+void f(torch::serialize::InputArchive& a) { a.read(1); }'
 expect no 'extern "C" void* dlsym(void*, const char*); void* f() { return dlsym(nullptr, "x"); }'
 
 # These are torch's names today.

@@ -123,7 +123,8 @@ Link measure_link(const TrainPlan& plan) {
   const bool two_gpus = device.is_cuda() && cuda_devices().size() > 1;
   const auto other = two_gpus ? torch::Device(torch::kCUDA, device.index() == 0 ? 1 : 0) : device;
   const std::vector<torch::Device> devices{device, other};
-  AllreduceRanks ranks(devices, replica_threads(plan.trainer), {choose_allreduce(plan.trainer.allreduce, devices)});
+  AllreduceRanks ranks(devices, replica_threads(plan.trainer),
+                       {choose_allreduce(plan.trainer.allreduce, devices)});
   return link_between(ranks, bytes_of_gradients(plan), 2, two_gpus);
 }
 

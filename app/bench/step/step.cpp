@@ -82,7 +82,8 @@ Measured measure(const BenchReport& report, const BenchStepOptions& options, con
   Measured measured{.plan = plan, .seconds = {}, .phases = {}};
   measured.seconds = time_steps(report, options, plan, measured.agree);
   measured.phases = trace_steps(options, plan);
-  measured.peak = measured_peak(plan.trainer.devices, replica_threads(plan.trainer), plan.trainer.replica.precision);
+  measured.peak =
+      measured_peak(plan.trainer.devices, replica_threads(plan.trainer), plan.trainer.replica.precision);
   return measured;
 }
 
