@@ -30,19 +30,11 @@ BucketBounds bounds_of(const GradientSyncOptions& options) {
   return {.first = small, .others = options.bucket_bytes, .last = small};
 }
 
-// The tensor's numbers in the order of its memory, contiguous (n), two for each complex one. Shares the
-// memory if that has no gaps, otherwise it is a copy.
+// The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
+// otherwise it is a copy.
 torch::Tensor in_memory_order(const torch::Tensor& tensor) {
-  const auto flat = tensor.is_non_overlapping_and_dense()
-                        ? tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset())
-                        : tensor.contiguous().flatten();
-  return flat.is_complex() ? torch::view_as_real(flat).flatten() : flat;
-}
-
-// The inverse, of a copy.
-torch::Tensor in_shape_of(const torch::Tensor& tensor, const torch::Tensor& numbers) {
-  const auto flat = tensor.is_complex() ? torch::view_as_complex(numbers.view({-1, 2})) : numbers;
-  return flat.view_as(tensor);
+  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
+  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
 }
 
 // Broadcasts them all at once.
@@ -57,7 +49,7 @@ void broadcast_tensors(const std::vector<NamedTensor>& tensors, Endpoint& endpoi
   for (size_t i = 0; i < tensors.size(); ++i) {
     works[i].wait();
     const auto& tensor = tensors[i].tensor;
-    if (!tensor.is_non_overlapping_and_dense()) tensor.copy_(in_shape_of(tensor, flat[i]));
+    if (!tensor.is_non_overlapping_and_dense()) tensor.copy_(flat[i].view_as(tensor));
   }
 }
 

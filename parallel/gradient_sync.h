@@ -72,10 +72,10 @@ int64_t largest_bucket(std::span<const int64_t> numels, int64_t element_size,
 // Not thread-safe. Call it in the replica's thread. All replicas make the same calls: attach, backward, wait.
 //
 // The gradients of all trained parameters lie in one flat buffer of real numbers, where a complex element is
-// two. Each .grad is a view of it; wait() restores
-// the view where zero_grad() has dropped it. A hook on each parameter notes that its gradient is complete. In
-// overlapped mode the hook also posts the bucket's allreduce. Buckets are posted in a fixed order, so that
-// all replicas post the same collectives. An undefined gradient counts as zeros.
+// two. Each .grad is a view of it; wait() restores the view where zero_grad() has dropped it. A hook on each
+// parameter notes that its gradient is complete. In overlapped mode the hook also posts the bucket's
+// allreduce. Buckets are posted in a fixed order, so that all replicas post the same collectives. An
+// undefined gradient counts as zeros.
 class GradientSync {
  public:
   // Both outlive it; trace may be null.
