@@ -10,6 +10,7 @@
 #include <lockstep/app/cli/help/flag_words.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/cuda/fault.h>
+#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -28,8 +29,8 @@ Error torch_error(const c10::Error& error) {
     const auto first_line = what.substr(0, what.find('\n'));  // the others are advice for torch's developers
     return with_flags_in_hint(explain({.code = accelerator->get_error_code(), .words = first_line}));
   }
-  // torch's CPU allocator throws a general error, whose text begins with a source location.
-  if (what.find("DefaultCPUAllocator") == std::string::npos) return {ExitCode::kFailed, what};
+  if (!is_out_of_host_memory(what)) return {ExitCode::kFailed, what};
+  // The text begins with a source location.
   const auto details = what.substr(std::min(what.find("you tried"), what.size()));
   return {ExitCode::kMemory, fmt::format("out of memory: {}", details), kLessMemory};
 }
@@ -46,8 +47,7 @@ Error as_error(const std::exception_ptr& thrown) {
   } catch (const std::bad_alloc&) {
     return {ExitCode::kMemory, "out of memory", kLessMemory};
   } catch (const std::system_error& error) {
-    const bool no_thread = error.code() == std::errc::resource_unavailable_try_again;
-    if (!no_thread) return {ExitCode::kFailed, error.what()};
+    if (!is_no_thread(error)) return {ExitCode::kFailed, error.what()};
     return {ExitCode::kMemory, kNoThread, kNoThreadHint};
   } catch (const std::exception& error) {
     return {ExitCode::kFailed, error.what()};

@@ -24,15 +24,14 @@ bool explained_elsewhere(const std::exception& error, std::string_view words) {
   if (dynamic_cast<const c10::AcceleratorError*>(&error)) return true;
   if (dynamic_cast<const std::bad_alloc*>(&error)) return true;
   const auto* system = dynamic_cast<const std::system_error*>(&error);
-  if (system && system->code() == std::errc::resource_unavailable_try_again) return true;
-  return words.find("DefaultCPUAllocator") != words.npos;  // torch throws a general error
+  return (system && is_no_thread(*system)) || is_out_of_host_memory(words);
 }
 
 std::string hint_of(std::string_view words) {
   if (words.find("more than 1 value per channel") == words.npos) return "";
   return "a batch norm in training needs two rows on each replica: use larger batches, fewer replicas or "
-         "fewer "
-         "micro-batches, or leave a small last batch out; with BnPolicy::kSync the whole batch needs two";
+         "fewer micro-batches, or leave a small last batch out; with BnPolicy::kSync the whole batch needs "
+         "two";
 }
 
 // Errors end without a full stop.

@@ -287,21 +287,13 @@ TEST_CASE("a label that is no class is told with its replica, in training and ev
       }
       return errors;
     });
-    const auto& step = found.back().front();  // rank 1's
-    CHECK(step.code == ExitCode::kData);
-    CHECK(step.what ==
-          fmt::format(
-              "rank 1 (cpu): in the forward pass of step 1: row 4 of 5 has label {}, but the logits have "
-              "10 classes",
-              label));
-    CHECK_FALSE(step.hint.empty());
-    const auto& test = found.front().back();  // rank 0's
-    CHECK(test.code == ExitCode::kData);
-    CHECK(test.what ==
-          fmt::format(
-              "rank 0 (cpu): in the evaluation of rows 0 to 9: row 9 of 10 has label {}, but the logits "
-              "have 10 classes",
-              label));
+    const auto check = [&](const Found& error, const char* row) {
+      CHECK(error.code == ExitCode::kData);
+      CHECK(error.what == fmt::format("{} has label {}, but the logits have 10 classes", row, label));
+      CHECK_FALSE(error.hint.empty());
+    };
+    check(found.back().front(), "rank 1 (cpu): in the forward pass of step 1: row 4 of 5");
+    check(found.front().back(), "rank 0 (cpu): in the evaluation of rows 0 to 9: row 9 of 10");
   }
 }
 
