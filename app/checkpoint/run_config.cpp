@@ -57,7 +57,7 @@ void check_given(const Json& saved, const TrainFlags& given, const CLI::App& tra
   check_same_run(saved, planned, given.resume_anyway);
 }
 
-// Whether the run goes on where it was: on as many processes, and on its devices.
+// Returns true if the run goes on where it was: on as many processes, and on its devices.
 bool in_same_place(std::span<const ConfigSetting> settings, const Json& saved, const World& place,
                    const TrainFlags& given, const CLI::App& train) {
   if (saved.value("processes", Json()) != place.processes) return false;

@@ -14,7 +14,8 @@ class App;
 
 namespace lockstep {
 
-// What process 0 tells the others of the run that goes on. Null for checkpoints without a configuration.
+// Returns what process 0 tells the others of the run that goes on. Null for checkpoints without a
+// configuration.
 nlohmann::ordered_json run_config(const FoundCheckpoint& found);
 
 // Sets the flags of `train` that were not given, by command line, environment or configuration file, to those

@@ -1,4 +1,4 @@
-// What GradientSync knows of the module that is attached to it, and what has changed there since.
+// GradientSync's knowledge of the module that is attached to it, and of what has changed there since.
 #pragma once
 
 #include <torch/types.h>
@@ -29,7 +29,7 @@ class AttachedModule {
   const std::vector<std::string>& names() const { return names_; }  // of trained()
   const Params& trained() const { return trained_; }                // those that require a gradient
 
-  // What the flat gradients do not follow. A few comparisons per parameter.
+  // A change that the flat gradients do not follow. Finding it takes a few comparisons per parameter.
   struct Change {
     std::string what;
     std::string hint;

@@ -70,8 +70,8 @@ class WatchThread {
     return true;
   }
 
-  // Whether another process waits for something else in the place of what this one has waited for too long.
-  // If so, proposes the verdict.
+  // Returns true if another process waits for something else in the place of what this one waits for too
+  // long. If so, proposes the verdict.
   bool calls_differ() {
     auto own = sockets_report();
     if (own.kind != ReportKind::kWaits ||
@@ -88,7 +88,7 @@ class WatchThread {
     return verdict.has_value();
   }
 
-  // What this process does, seen from its channels that go through sockets.
+  // Returns what this process does, seen from its channels that go through sockets.
   FailureReport sockets_report() const {
     const std::lock_guard lock(state_.mutex);
     auto channels = state_.channels;
