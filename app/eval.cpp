@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/checkpoint/run_config.h>
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
@@ -61,6 +62,7 @@ std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Prec
 struct NamedWeights {
   std::string path;
   WeightsFile file;
+  RunData run;  // nothing for --weights
 };
 
 NamedWeights named_weights(const EvalOptions& options) {
@@ -70,7 +72,7 @@ NamedWeights named_weights(const EvalOptions& options) {
     throw UsageError(run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
                      "give the folder of a run, or --weights FILE");
   }
-  if (options.weights) return {*options.weights, load_weights(*options.weights, options.model)};
+  if (options.weights) return {*options.weights, load_weights(*options.weights, options.model), {}};
   if (options.checkpoint) {
     warn("eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next version");
   }
@@ -80,7 +82,8 @@ NamedWeights named_weights(const EvalOptions& options) {
                          ? std::optional(planned.at("model").get<std::string>())
                          : std::nullopt;
   const auto path = found.path.native();
-  return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model)};
+  const auto trained_on = run_data(found);
+  return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model), trained_on};
 }
 
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
@@ -127,9 +130,11 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
-                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: as train)")
+                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: the run's, "
+                   "else as train)")
       ->type_name("DIR");
-  eval->add_option("--seed", options->seed, "Seed of synthetic data")->check(non_negative_int());
+  eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
+      ->check(non_negative_int());
   add_limit_test_flag(*eval, options->limit_test);
   eval->add_option("--devices", options->devices, "As for train; the test images are divided among them")
       ->type_name("LIST");
@@ -148,8 +153,10 @@ void run_eval(const EvalOptions& options) {
   const auto precision = options.precision;
   check_precision(precision, devices);
   set_arithmetic(precision, /*deterministic=*/false);
-  const auto [path, file] = named_weights(options);
-  const auto data = load_data(options.data, options.seed, {.test = options.limit_test});
+  const auto [path, file, trained_on] = named_weights(options);
+  const auto data =
+      load_data(options.data ? options.data : trained_on.data,
+                options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
   if (const auto notice = threads_notice(options.threads, static_cast<int>(devices.size()))) warn(*notice);
   const auto models = models_with(file, data.set, precision, devices, path);
 

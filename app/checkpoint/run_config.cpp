@@ -81,6 +81,15 @@ Json run_config(const FoundCheckpoint& found) {
       {"text", found.state.config}, {"file", (found.path / kStateFile).string()}, {"plan", found.state.plan}};
 }
 
+RunData run_data(const FoundCheckpoint& found) {
+  RunData run;
+  for (const auto& each : parse_config(found.state.config, (found.path / kStateFile).string(), "train")) {
+    if (each.key == "data" && !has_moved(each)) run.data = each.value;
+    if (each.key == "seed") run.seed = std::strtoull(each.value.c_str(), nullptr, 10);
+  }
+  return run;
+}
+
 void take_run_config(const Json& run, const World& place, const TrainFlags& given, CLI::App& train) {
   const auto& saved = run.at("plan");
   check_given(saved, given, train);

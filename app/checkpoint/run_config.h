@@ -1,8 +1,10 @@
 // The configuration with which a run goes on that --resume names: its own, where no flag was given.
 #pragma once
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
 
 #include <lockstep/app/checkpoint/run_folder.h>
 #include <lockstep/app/train/flags.h>
@@ -17,6 +19,15 @@ namespace lockstep {
 // Returns what process 0 tells the others of the run that goes on. Null for checkpoints without a
 // configuration.
 nlohmann::ordered_json run_config(const FoundCheckpoint& found);
+
+// The data set of the run, as --data and --seed name it; each is empty where the configuration has none. A
+// data folder that is not here is none beside LOCKSTEP_DATA.
+struct RunData {
+  std::optional<std::string> data;
+  std::optional<uint64_t> seed;
+};
+
+RunData run_data(const FoundCheckpoint& found);
 
 // Sets the flags of `train` that were not given, by command line, environment or configuration file, to those
 // of the run. On other devices, or in another number of processes, what depends on them is not set. A data

@@ -15,8 +15,9 @@ namespace fs = std::filesystem;
 TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   const TempFolder folder;
   const auto run = (folder / "run").string(), exported = (folder / "w.safetensors").string();
-  REQUIRE(run_process(train({"--epochs", "3", "--limit-test", "64", "--devices", "cpu", "--output", run}))
-              .exit_code == 0);
+  const Words flags = {"--epochs", "3",         "--limit-test", "64",       "--seed",
+                       "5",        "--devices", "cpu",          "--output", run};
+  REQUIRE(run_process(train(flags)).exit_code == 0);
   const auto done = [&](const Words& words) {
     const auto result = run_process(program(words));
     INFO(words[0] << " " << words[1] << "\n" << result.err);
@@ -24,8 +25,8 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
     return result.out;
   };
   const auto evaluated = [&](const Words& which) {
-    auto result = json::parse(done(
-        Words{"eval", "--data", "synthetic", "--limit-test", "64", "--devices", "cpu", "--json"} + which));
+    auto result =
+        json::parse(done(Words{"eval", "--limit-test", "64", "--devices", "cpu", "--json"} + which));
     result.erase("test_seconds");
     result.erase("weights");
     return result;
@@ -53,10 +54,13 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   done({"checkpoint", "export", run, exported, "--overwrite"});
   const auto newest = evaluated({run});
   CHECK(newest.at("test_accuracy") == metrics.at(2).at("test_accuracy"));
-  CHECK(evaluated({"--weights", exported}) == newest);
+  const Words run_data = {"--data", "synthetic", "--seed", "5"};
+  CHECK(evaluated(Words{"--weights", exported} + run_data) == newest);
+  CHECK(newest.at("data_origin") == "made from seed 5");
+  CHECK(evaluated({run, "--seed", "0"}).at("data_origin") == "made from seed 0");
   const auto first = list[0].at("path").get<std::string>();
-  const auto by_old_name = run_process(program(
-      {"eval", "--checkpoint", run, "--data", "synthetic", "--limit-test", "64", "--devices", "cpu"}));
+  const auto by_old_name =
+      run_process(program({"eval", "--checkpoint", run, "--limit-test", "64", "--devices", "cpu"}));
   CHECK(by_old_name.exit_code == 0);
   CHECK(
       by_old_name.err ==
@@ -65,7 +69,7 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   for (const Words& two : {Words{run, "--weights", exported}, Words{run, "--checkpoint", run}}) {
     CHECK_THAT(refusal(program(Words{"eval"} + two), 2), ContainsSubstring("two names of weights"));
   }
-  CHECK(evaluated({first}) == evaluated({"--weights", first + "/model.safetensors"}));
+  CHECK(evaluated({first}) == evaluated(Words{"--weights", first + "/model.safetensors"} + run_data));
   CHECK_THAT(done({"checkpoint", "verify", first}), ContainsSubstring("step-00000005: whole"));
 
   write_file(folder / "run/checkpoints/step-00000010/state.json", "{}");
