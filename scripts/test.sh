@@ -4,8 +4,8 @@
 #   scripts/test.sh                  the release build and all its tests
 #   scripts/test.sh -L cpu -R idx    the same with arguments for ctest (here: label cpu, "idx" in the name)
 #   scripts/test.sh --all            also clang-tidy, most tests under AddressSanitizer and UndefinedBehaviorSanitizer (not
-#                                    those labelled slow or program), the tests without torch under ThreadSanitizer, and a
-#                                    build of all CUDA sources (no GPU needed)
+#                                    those labelled slow, launcher or program), the tests without torch under
+#                                    ThreadSanitizer, and a build of all CUDA sources (no GPU needed)
 #
 # Exit code: 0 when everything was built and no test failed, 1 otherwise.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
@@ -130,9 +130,9 @@ else
   export LOCKSTEP_TEST_BATCH=16   # cases per program start
   export LOCKSTEP_BUILD_BATCH=24  # sources per compilation: everything is built once
   part tidy check_tidy
-  # These take minutes there, and the release build runs them. Tests of launchers, kills and full disks start the
+  # These take minutes there, and the release build runs them. Tests of `lockstep launch`, kills and full disks start the
   # sanitized program.
-  part asan build_and_test asan -LE slow "$@"
+  part asan build_and_test asan -LE 'slow|launcher' "$@"
   part tsan build_and_test tsan "$@"
   part cuda build_cuda
   part release build_and_test release "$@"
