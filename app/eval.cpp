@@ -86,6 +86,15 @@ NamedWeights named_weights(const EvalOptions& options) {
   return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model), trained_on};
 }
 
+// The accuracy in the run's metrics is that of its own images.
+void tell_other_images(const RunData& run, const LoadedData& data) {
+  const auto& test = data.set.test;
+  if (!run.test_rows || test.size() < *run.test_rows) return;
+  if (hash_of(first_rows(test, *run.test_rows)) == run.test_hash) return;
+  warn(fmt::format("the run was tested on other images than those of {} ({}): --data DIR names them",
+                   data.set.name, data.origin));
+}
+
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
                         const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
   const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
@@ -157,7 +166,11 @@ void run_eval(const EvalOptions& options) {
   const auto data =
       load_data(options.data ? options.data : trained_on.data,
                 options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
-  if (const auto notice = threads_notice(options.threads, static_cast<int>(devices.size()))) warn(*notice);
+  if (!options.data && !options.seed) tell_other_images(trained_on, data);
+  for (const auto& notice :
+       {many_threads_notice(options.threads), few_threads_notice(options.threads, devices)}) {
+    if (notice) warn(*notice);
+  }
   const auto models = models_with(file, data.set, precision, devices, path);
 
   ReplicaWorkers workers(devices, options.threads);

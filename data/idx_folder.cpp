@@ -13,6 +13,7 @@
 #include <system_error>
 #include <vector>
 
+#include <lockstep/data/fashion_mnist.h>
 #include <lockstep/data/formats/image_idx.h>
 #include <lockstep/data/not_idx.h>
 #include <lockstep/support/error.h>
@@ -36,11 +37,15 @@ constexpr std::array<FileName, 4> kFileNames = {{{"train-images", "idx3-ubyte"},
 constexpr std::string_view kFashionMnistTrain = "924ae43d1005aa0e97e6779495a8b4ba";
 constexpr std::string_view kFashionMnistTest = "52d5cf267209b007440bcedb1e3e9174";
 
-constexpr std::string_view kMissingHint =
-    "install Debian's package (apt-get install dataset-fashion-mnist), or name the folder that holds the "
-    "files";
 constexpr std::string_view kUnreadableHint =
     "make the folder and its files readable (chmod), or name another folder";
+
+std::string missing_hint(const fs::path& folder) {
+  if (folder != kDebianFashionMnist) return "name the folder that holds the four IDX files of a data set";
+  return "install Debian's package (apt-get install dataset-fashion-mnist), or name the folder that holds "
+         "the "
+         "files";
+}
 
 std::string usual_name(const FileName& file) { return fmt::format("{}-{}", file.what, file.form); }
 
@@ -92,7 +97,7 @@ fs::path folder_of_files(const fs::path& folder) {
   std::error_code ignored;
   if (!path_exists(folder) || !fs::is_directory(folder, ignored)) {
     throw DataError(fmt::format("data folder {} does not exist or is not a folder", folder.string()),
-                    std::string(kMissingHint));
+                    missing_hint(folder));
   }
   if (holds_any(folder)) return folder;
   const auto raw = raw_folders(folder);
@@ -103,11 +108,11 @@ fs::path folder_of_files(const fs::path& folder) {
                     "name one of them");
   }
   if (const auto other = other_data(folder)) {
-    throw DataError(fmt::format("{} holds {}, and no IDX files", folder.string(), other->what), other->hint);
+    throw DataError(fmt::format("{} holds {}", folder.string(), other->what), other->hint);
   }
   throw DataError(fmt::format("{} holds no {} and none of the other IDX files", folder.string(),
                               usual_name(kFileNames[0])),
-                  std::string(kMissingHint));
+                  missing_hint(folder));
 }
 
 fs::path file_in(const fs::path& folder, const FileName& file) {

@@ -20,6 +20,10 @@ constexpr const char* kHint =
     "lockstep reads data sets of four IDX files today (train-images-idx3-ubyte, ...), and no other kind: "
     "convert the images, or train on them with a program of your own (docs/migrating.md)";
 
+constexpr const char* kNamesHint =
+    "rename them to train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
+    "t10k-labels-idx1-ubyte, or put links with these names beside them; each may end in .gz";
+
 bool is_image(const fs::path& path) {
   auto ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
@@ -33,6 +37,11 @@ bool is_of_cifar(const fs::path& path) {
   return name.starts_with("cifar-") || name.starts_with("data_batch_") || name == "fine_label_names.txt";
 }
 
+bool is_idx(const fs::path& path) {
+  const auto name = path.filename().string();
+  return name.find("idx1-ubyte") != std::string::npos || name.find("idx3-ubyte") != std::string::npos;
+}
+
 }  // namespace
 
 std::optional<OtherData> other_data(const fs::path& folder) {
@@ -41,10 +50,13 @@ std::optional<OtherData> other_data(const fs::path& folder) {
   for (int seen = 0; !error && entry != fs::end(entry) && seen < kMostEntries; ++seen) {
     const auto name = fs::path(entry->path()).lexically_relative(folder).string();
     if (is_of_cifar(entry->path())) {
-      return OtherData{fmt::format("CIFAR's {}", name), kHint};
+      return OtherData{fmt::format("CIFAR's {}, and no IDX files", name), kHint};
     }
     if (is_image(entry->path())) {
-      return OtherData{fmt::format("images such as {}", name), kHint};
+      return OtherData{fmt::format("images such as {}, and no IDX files", name), kHint};
+    }
+    if (is_idx(entry->path())) {
+      return OtherData{fmt::format("{}, which is none of the names of the four IDX files", name), kNamesHint};
     }
     if (entry.depth() >= kDeepest) entry.disable_recursion_pending();
     entry.increment(error);

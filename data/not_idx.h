@@ -1,4 +1,4 @@
-// Tells what a data folder without IDX files holds instead.
+// Tells what a data folder without the four IDX files holds instead.
 #pragma once
 
 #include <filesystem>
@@ -8,7 +8,7 @@
 namespace lockstep {
 
 struct OtherData {
-  std::string what;  // "images such as cats/1.png"
+  std::string what;  // "images such as cats/1.png, and no IDX files"
   std::string hint;  // what to do about it
 };
 

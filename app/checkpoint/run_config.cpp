@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <numeric>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -33,12 +34,12 @@ bool is_given(const CLI::App& train, const Setting& setting) {
   return setting.of & kTrain && train.get_option(std::string("--") + setting.name)->count() > 0;
 }
 
-// The word of a flag, as the plan has such a value.
-Json as_planned(const std::string& word, const Json& saved) {
-  if (saved.is_boolean()) return word == "true";
-  if (!saved.is_number()) return word;
-  if (saved.is_number_integer()) return std::strtoull(word.c_str(), nullptr, 10);
-  return std::strtod(word.c_str(), nullptr);
+// The value of a flag, as the plan has such a value.
+Json as_planned(const CLI::Option& flag, const Json& saved) {
+  if (saved.is_boolean()) return flag.as<bool>();
+  if (saved.is_number_integer()) return flag.as<uint64_t>();
+  if (saved.is_number()) return flag.as<double>();
+  return flag.as<std::string>();
 }
 
 // Before the flags are combined with those of the run: an error of a combination would not name the cause.
@@ -51,19 +52,27 @@ void check_given(const Json& saved, const TrainFlags& given, const CLI::App& tra
     // A data set's flag is its folder, and its name in the plan may be another.
     if (!compared || std::string_view(setting.name) == "data" || !saved.contains(key)) continue;
     if (!is_given(train, setting)) continue;
-    const auto* option = train.get_option(std::string("--") + setting.name);
-    planned[key] = as_planned(option->results().back(), saved.at(key));
+    planned[key] = as_planned(*train.get_option(std::string("--") + setting.name), saved.at(key));
   }
   check_same_run(saved, planned, given.resume_anyway);
 }
 
-// Returns true if the run goes on where it was: on as many processes, and on its devices.
-bool in_same_place(std::span<const ConfigSetting> settings, const Json& saved, const World& place,
-                   const TrainFlags& given, const CLI::App& train) {
-  if (saved.value("processes", Json()) != place.processes) return false;
-  const auto devices = std::ranges::find(settings, "devices", &ConfigSetting::key);
-  if (devices == settings.end() || train.get_option("--devices")->count() == 0) return true;
-  return spec_of(usable_devices(local_spec(given.devices, place, visible_gpus()))) == devices->value;
+// The settings of the run. Their lines are those of a text that no file has.
+std::vector<ConfigSetting> settings_of(const Json& run, std::string_view section) {
+  const auto file = run.at("file").get<std::string>();
+  auto settings = parse_config(run.at("text").get<std::string>(), file, section);
+  for (auto& each : settings) each.line = 0;
+  return settings;
+}
+
+// The devices that this process of the run had.
+Json devices_of(const Json& saved, int process) {
+  const auto& replicas = saved.at("replicas");
+  const auto& devices = saved.at("devices");
+  const auto first = std::accumulate(replicas.begin(), replicas.begin() + process, int64_t{0},
+                                     [](int64_t sum, const Json& each) { return sum + each.get<int64_t>(); });
+  const auto end = first + replicas.at(static_cast<size_t>(process)).get<int64_t>();
+  return Json(devices.begin() + first, devices.begin() + end);
 }
 
 bool has_moved(const ConfigSetting& data) {
@@ -87,22 +96,37 @@ RunData run_data(const FoundCheckpoint& found) {
     if (each.key == "data" && !has_moved(each)) run.data = each.value;
     if (each.key == "seed") run.seed = std::strtoull(each.value.c_str(), nullptr, 10);
   }
+  const auto& plan = found.state.plan;
+  if (plan.contains("test_rows") && plan.contains("test_data_hash")) {
+    run.test_rows = plan.at("test_rows").get<int64_t>();
+    run.test_hash = plan.at("test_data_hash").get<std::string>();
+  }
   return run;
 }
 
-void take_run_config(const Json& run, const World& place, const TrainFlags& given, CLI::App& train) {
+bool goes_on_in_place(const Json& run, const World& place, const TrainFlags& given, const CLI::App& train) {
   const auto& saved = run.at("plan");
-  check_given(saved, given, train);
-  const auto file = run.at("file").get<std::string>();
-  auto settings = parse_config(run.at("text").get<std::string>(), file, train.get_name());
-  const bool same_place = in_same_place(settings, saved, place, given, train);
+  if (saved.value("processes", Json()) != place.processes) return false;
+  const auto settings = settings_of(run, train.get_name());
+  const bool has_devices = std::ranges::find(settings, "devices", &ConfigSetting::key) != settings.end();
+  if (has_devices && train.get_option("--devices")->count() == 0) return true;
+  auto names = Json::array();
+  for (const auto& device : usable_devices(local_spec(given.devices, place, visible_gpus()))) {
+    names.push_back(device.str());
+  }
+  return names == devices_of(saved, place.process);
+}
+
+void take_run_config(const Json& run, bool in_place, const TrainFlags& given, CLI::App& train) {
+  check_given(run.at("plan"), given, train);
+  auto settings = settings_of(run, train.get_name());
   std::erase_if(settings, [&](const ConfigSetting& each) {
     if (each.key == "limit-steps") return true;  // of the start that it has ended
     if (each.key == "data") return has_moved(each);
     const auto* setting = setting_named(each.key);
-    return setting && setting->of_place && !same_place;
+    return setting && setting->of_place && !in_place;
   });
-  apply_settings(settings, file, train);
+  apply_settings(settings, run.at("file").get<std::string>(), train);
 }
 
 }  // namespace lockstep

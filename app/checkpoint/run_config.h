@@ -25,16 +25,23 @@ nlohmann::ordered_json run_config(const FoundCheckpoint& found);
 struct RunData {
   std::optional<std::string> data;
   std::optional<uint64_t> seed;
+  // Of the images that it was tested on; empty for checkpoints of earlier versions.
+  std::optional<int64_t> test_rows;
+  std::string test_hash;
 };
 
 RunData run_data(const FoundCheckpoint& found);
 
+// Returns true if this process of the run goes on where it was: among as many processes, and on the same
+// devices. given: the flags as parsed so far. Throws what parsing the devices throws.
+bool goes_on_in_place(const nlohmann::ordered_json& run, const World& place, const TrainFlags& given,
+                      const CLI::App& train);
+
 // Sets the flags of `train` that were not given, by command line, environment or configuration file, to those
-// of the run. On other devices, or in another number of processes, what depends on them is not set. A data
+// of the run. What depends on devices and processes is set only if all processes go on in their place. A data
 // folder that is not here is not set beside LOCKSTEP_DATA; the data's hash is checked later. Throws
-// WeightsError for a given flag that makes another training, with both values. given: the flags as parsed so
-// far.
-void take_run_config(const nlohmann::ordered_json& run, const World& place, const TrainFlags& given,
+// WeightsError for a given flag that makes another training, with both values. given: as above.
+void take_run_config(const nlohmann::ordered_json& run, bool in_place, const TrainFlags& given,
                      CLI::App& train);
 
 }  // namespace lockstep

@@ -119,7 +119,7 @@ bool opens(std::string_view line, std::string_view section, const std::string& p
 }  // namespace
 
 std::string config_place(const std::string& path, int64_t line) {
-  return fmt::format("{}, line {}", in_quotes(path), line);
+  return line > 0 ? fmt::format("{}, line {}", in_quotes(path), line) : in_quotes(path);
 }
 
 std::vector<ConfigSetting> parse_config(const std::string& text, const std::string& path,

@@ -13,10 +13,10 @@ namespace lockstep {
 struct ConfigSetting {
   std::string key;    // the name of a flag: letters, digits, '-' and '_'
   std::string value;  // not empty
-  int64_t line = 0;   // from 1
+  int64_t line = 0;   // from 1; 0: of no file that a user could open
 };
 
-// "'run.toml', line 3", for messages.
+// "'run.toml', line 3", for messages; without a line, "'run.toml'".
 std::string config_place(const std::string& path, int64_t line);
 
 // Returns the settings in the text's order. section: the only one that may be named, "train" for [train].

@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -45,6 +47,7 @@ std::vector<std::vector<torch::Device>> device_lists(const BenchOptions& options
   for (const auto& spec : options.devices.empty() ? otherwise : options.devices) {
     lists.push_back(usable_devices(spec));
     names.push_back(spec_of(lists.back()));
+    if (const auto notice = few_threads_notice(options.threads, lists.back())) warn(*notice);
   }
   need_distinct(names, "--devices", "leave one out: each list is measured once");
   return lists;

@@ -81,7 +81,7 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
            {"checks", Json::array()}};
   if (!world.leads()) return;
   print(environment_text());
-  if (const auto notice = threads_notice(options.threads, /*replicas=*/1)) warn(*notice);
+  if (const auto notice = many_threads_notice(options.threads)) warn(*notice);
 }
 
 void BenchReport::run(const std::function<void()>& measurements) {

@@ -130,8 +130,7 @@ std::string awaited(const TrainFlags& options) {
 }
 
 // A named run goes on with its own configuration, which process 0 has.
-void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
-                    const CompleteFlags& complete) {
+void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept, const RunFlags& of_run) {
   const bool named = options.resume && *options.resume != "auto";
   const auto told = together(world, [&]() -> Json {
     if (!world.leads() || !named) return {};
@@ -139,8 +138,11 @@ void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
     return run_config(*kept.found);
   });
   if (told.front().is_null()) return;
+  const auto& run = told.front();
+  const auto places = together(world, [&]() -> Json { return of_run.in_place(run, world.place); });
+  const bool in_place = std::ranges::all_of(places, [](const Json& each) { return each.get<bool>(); });
   together(world, [&]() -> Json {
-    auto completed = complete(told.front(), world.place);
+    auto completed = of_run.complete(run, in_place);
     completed.resume = std::move(options.resume);  // as find() has left it
     options = std::move(completed);
     return {};
@@ -224,10 +226,10 @@ RunReport logged_run(TrainRun& run, const TrainPlan& plan, const TrainFlags& opt
   }
 }
 
-void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const CompleteFlags& complete) {
+void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const RunFlags& of_run) {
   const InterruptGuard interrupt(awaited(options));
   OutputFiles files;
-  go_on_as_begun(options, world, files.kept, complete);
+  go_on_as_begun(options, world, files.kept, of_run);
   const auto plan = prepare(options, world, files, interrupt);
   if (options.print_config) {
     if (world.leads()) write_stdout(config_text(options, plan));
@@ -269,17 +271,22 @@ void setup_train(CLI::App& app) {
   add_process_flags(*train, *processes);
   train->callback([options, processes, train] {
     options->config = config_path(*train);
-    run_train(*options, *processes, color_mode(*train), [&](const auto& run, const World& place) {
-      take_run_config(run, place, *options, *train);
-      return *options;
-    });
+    const RunFlags of_run{
+        .in_place = [&](const auto& run,
+                        const World& place) { return goes_on_in_place(run, place, *options, *train); },
+        .complete =
+            [&](const auto& run, bool in_place) {
+              take_run_config(run, in_place, *options, *train);
+              return *options;
+            }};
+    run_train(*options, *processes, color_mode(*train), of_run);
   });
 }
 
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color,
-               const CompleteFlags& complete) {
+               const RunFlags& of_run) {
   in_joined_world(processes, awaited(flags),
-                  [&](TrainWorld& world) { train_with(world, flags, color, complete); });
+                  [&](TrainWorld& world) { train_with(world, flags, color, of_run); });
 }
 
 }  // namespace lockstep

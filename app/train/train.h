@@ -13,12 +13,16 @@ namespace lockstep {
 
 void setup_train(CLI::App& app);
 
-// Returns the flags, completed by the configuration of the run that goes on: take_run_config().
-using CompleteFlags = std::function<TrainFlags(const nlohmann::ordered_json& run, const World& place)>;
+// The command's part in a run that goes on with its own configuration: goes_on_in_place(), and the flags
+// after take_run_config().
+struct RunFlags {
+  std::function<bool(const nlohmann::ordered_json& run, const World& place)> in_place;
+  std::function<TrainFlags(const nlohmann::ordered_json& run, bool in_place)> complete;
+};
 
 // Joins the processes of the world, if there are several, before anything is read or written, and trains with
 // them. Process 0 alone prints and writes files.
 void run_train(const TrainFlags& flags, const ProcessFlags& processes, ColorMode color,
-               const CompleteFlags& complete);
+               const RunFlags& of_run);
 
 }  // namespace lockstep

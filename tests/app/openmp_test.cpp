@@ -56,6 +56,21 @@ TEST_CASE("a run goes on with the threads that OpenMP grants, and says why they 
   }
 }
 
+TEST_CASE("a benchmark says that threads are few for those of its replicas that have too few") {
+  const auto cores = std::thread::hardware_concurrency();
+  const auto one_each = "cpux" + std::to_string(cores);
+  const auto said = [](const Words& lists) {
+    const auto result = run_process(
+        program(Words{"bench", "allreduce", "--max-bytes", "4", "--iterations", "1", "--repeat", "1"} + lists,
+                {{"OMP_THREAD_LIMIT", "1"}}));
+    INFO(result.err);
+    CHECK(result.exit_code == 0);
+    return result.err.find("leaves cores idle: there are ") != std::string::npos;
+  };
+  CHECK_FALSE(said({"--devices", one_each}));
+  CHECK(said({"--devices", "cpu", "--devices", one_each}) == (cores > 1));
+}
+
 TEST_CASE("more threads than OpenMP grants, or can start, are refused") {
   const auto refused = [](Process process, const std::map<std::string, std::string>& variables) {
     process.environment = variables;

@@ -250,7 +250,11 @@ TEST_CASE("the hint fits what a folder holds") {
            {"cifar-10-batches-bin/data_batch_1.bin", "holds CIFAR's cifar-10-batches-bin",
             "reads data sets of four IDX"},
            {"data_batch_1", "holds CIFAR's data_batch_1, and no IDX files", "reads data sets of four IDX"},
-           {"readme.txt", "holds no train-images-idx3-ubyte and none of the other", "apt-get install"}}) {
+           {"raw/emnist-letters-train-images-idx3-ubyte",
+            "holds raw/emnist-letters-train-images-idx3-ubyte, which is none of the names", "rename them"},
+           {"train-labels.idx1-ubyte.zip", "holds train-labels.idx1-ubyte.zip, which is none of the names",
+            "rename them"},
+           {"readme.txt", "holds no train-images-idx3-ubyte and none of the other", "name the folder"}}) {
     INFO(file);
     const TempFolder folder;
     std::filesystem::create_directories((folder / file).parent_path());
@@ -258,8 +262,10 @@ TEST_CASE("the hint fits what a folder holds") {
     const auto error = refusal(folder.path());
     CHECK_THAT(error.message(), ContainsSubstring(folder.path().string() + " " + what));
     CHECK_THAT(error.hint(), ContainsSubstring(hint));
-    if (std::string(file) != "readme.txt") CHECK_THAT(error.hint(), !ContainsSubstring("apt-get"));
+    CHECK_THAT(error.hint(), !ContainsSubstring("apt-get"));
   }
+  const TempFolder folder;
+  CHECK_THAT(refusal(folder / "none").hint(), !ContainsSubstring("apt-get"));
 }
 
 TEST_CASE("the hint for files that the models cannot take is not to install others") {

@@ -64,7 +64,9 @@ constexpr OtherWords kOtherWords[] = {
      "ones",
      kTrain},
     {"--eval-only --evaluate --test-only --eval --test --validate --val",
-     "'lockstep eval --checkpoint' evaluates a run without training, and 'lockstep eval --weights' a file"},
+     "'lockstep eval' evaluates the run whose folder follows, without training, and 'lockstep eval "
+     "--weights' a "
+     "file"},
     {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrain},
     {"--log-interval --print-freq --log-freq --log-steps", "--log-every N prints a line every N steps",
      kTrain},

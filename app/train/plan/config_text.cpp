@@ -20,6 +20,11 @@ std::string value_text(const SettingValue& value) {
   return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 
+SettingValue value_of(const Setting& setting, const TrainFlags& flags, const TrainPlan& plan, bool kept) {
+  if (kept && setting.kept) return setting.kept(flags, plan);
+  return setting.config ? setting.config(flags, plan) : setting.planned(plan);
+}
+
 std::string head_of(const TrainPlan& plan) {
   auto text = comment(version_text());
   if (!plan.world.single_process()) {
@@ -37,7 +42,7 @@ std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned
   auto text = head_of(plan);
   for (const auto& setting : all_settings()) {
     if (!(setting.in & in)) continue;
-    const auto value = setting.config ? setting.config(flags, plan) : setting.planned(plan);
+    const auto value = value_of(setting, flags, plan, in & kKept);
     if (!value.is_null()) text += config_line(setting.name, value_text(value));
   }
   return text;

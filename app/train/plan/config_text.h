@@ -14,7 +14,8 @@ namespace lockstep {
 // flags that name files, or say what is printed and kept, except log-every. For several processes it has
 // devices only if all have the same, and threads only if they were given. flags: those of the plan. Throws
 // UsageError if a configuration cannot hold the name of the data folder.
-// in: which settings (setting.h); those of checkpoints are kInConfig | kKept.
+// in: which settings (setting.h); those of checkpoints are kInConfig | kKept, without threads and ways of
+// summing that nobody gave.
 std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned in = kInConfig);
 
 }  // namespace lockstep

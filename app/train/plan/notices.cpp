@@ -23,14 +23,19 @@ constexpr double kManyTimes = 30;
 
 }  // namespace
 
-std::optional<std::string> threads_notice(std::optional<int> threads, int replicas) {
+std::optional<std::string> many_threads_notice(std::optional<int> threads) {
   const auto cores = static_cast<int>(allowed_cores().size());
-  if (threads.value_or(1) > cores) {
-    return fmt::format(
-        "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
-        *threads, counted(cores, "core"));
-  }
-  const int share = cores / replicas, granted = granted_threads(share);
+  if (threads.value_or(1) <= cores) return std::nullopt;
+  return fmt::format(
+      "--threads {} is more than the {} of this process: the threads of a replica wait for each other",
+      *threads, counted(cores, "core"));
+}
+
+std::optional<std::string> few_threads_notice(std::optional<int> threads,
+                                              std::span<const torch::Device> devices) {
+  if (!any_cpu(devices)) return std::nullopt;
+  const int share = static_cast<int>(allowed_cores().size() / devices.size());
+  const int granted = granted_threads(share);
   if (granted == share || threads.value_or(granted) < granted) return std::nullopt;
   return fmt::format("OMP_THREAD_LIMIT grants each replica {}, which leaves cores idle: there are {} for it",
                      counted(granted, "thread"), share);
@@ -75,11 +80,12 @@ std::vector<std::string> batch_notices(const TrainPlan& plan) {
 
 std::vector<std::string> machine_notices(const TrainPlan& plan) {
   std::vector<std::string> notices;
-  if (auto notice = threads_notice(plan.trainer.threads, plan.local_size())) {
-    notices.push_back(std::move(*notice));
+  const auto& devices = plan.trainer.devices;
+  for (auto& notice :
+       {many_threads_notice(plan.trainer.threads), few_threads_notice(plan.trainer.threads, devices),
+        bf16_notice(plan), peer_notice(devices)}) {
+    if (notice) notices.push_back(*notice);
   }
-  if (auto notice = bf16_notice(plan)) notices.push_back(std::move(*notice));
-  if (auto notice = peer_notice(plan.trainer.devices)) notices.push_back(std::move(*notice));
   return notices;
 }
 

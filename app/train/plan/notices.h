@@ -2,6 +2,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -9,9 +10,13 @@
 
 namespace lockstep {
 
-// A replica with more threads than this process has cores, or with fewer than its share of them because
-// OpenMP grants no more. threads: empty for the default. replicas: of this process.
-std::optional<std::string> threads_notice(std::optional<int> threads, int replicas);
+// A replica with more threads than this process has cores. threads: empty for the default.
+std::optional<std::string> many_threads_notice(std::optional<int> threads);
+
+// A replica on a CPU with fewer threads than its share of the cores because OpenMP grants no more. devices:
+// of the replicas of this process.
+std::optional<std::string> few_threads_notice(std::optional<int> threads,
+                                              std::span<const torch::Device> devices);
 
 // A learning rate far above the recipe's for this optimizer.
 std::optional<std::string> rate_notice(const TrainPlan& plan);

@@ -99,6 +99,11 @@ SettingValue planned_allreduce(const TrainPlan& plan) {
   return named(kAllreduceNames, plan.trainer.allreduce);
 }
 
+template <class Enum, size_t kCount>
+SettingValue named_or_null(const Choice<Enum> (&choices)[kCount], const std::optional<Enum>& value) {
+  return value ? named(choices, *value) : SettingValue();
+}
+
 SettingValue configured_bucket_mb(const TrainFlags&, const TrainPlan& plan) {
   const auto& sync = plan.trainer.replica.sync;
   if (sync.mode == SyncMode::kParameterwise) return {};
@@ -144,6 +149,7 @@ constexpr Setting kEngineSettings[] = {
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = planned_sync,
      .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_sync(plan)); },
+     .kept = [](const auto& flags, const auto&) { return named_or_null(kSyncModeNames, flags.sync); },
      .on_resume = OnResume::kOtherBits},
     {.name = "bucket-mb",
      .key = "bucket_bytes",
@@ -153,6 +159,7 @@ constexpr Setting kEngineSettings[] = {
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.sync.bucket_bytes; },
      .config = configured_bucket_mb,
+     .kept = [](const auto& flags, const auto&) { return or_null(flags.bucket_mb); },
      .on_resume = OnResume::kOtherBits},
     {.name = "allreduce",
      .of = kAllCommands,
@@ -163,6 +170,7 @@ constexpr Setting kEngineSettings[] = {
      .given = [](const auto& flags,
                  const auto&) { return named(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto)); },
      .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_allreduce(plan)); },
+     .kept = [](const auto& flags, const auto&) { return named_or_null(kAllreduceNames, flags.allreduce); },
      .on_resume = OnResume::kOtherBits,
      .of_place = true},
     {.name = "compress",

@@ -73,9 +73,13 @@ SettingValue configured_devices(const TrainFlags&, const TrainPlan& plan) {
   return spec_of(plan.trainer.devices);
 }
 
+SettingValue given_threads(const TrainFlags& flags, const TrainPlan&) {
+  return or_null(flags.trainer.threads);
+}
+
 SettingValue configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
   return plan.world.single_process() ? SettingValue(replica_threads(plan.trainer))
-                                     : or_null(flags.trainer.threads);
+                                     : given_threads(flags, plan);
 }
 
 constexpr Setting kReplicaSettings[] = {
@@ -102,6 +106,7 @@ constexpr Setting kReplicaSettings[] = {
      .planned = [](const auto& plan) -> SettingValue { return replica_threads(plan.trainer); },
      .given = [](const auto& flags, const auto&) { return or_null(flags.trainer.threads); },
      .config = configured_threads,
+     .kept = given_threads,
      .on_resume = OnResume::kOtherBits,
      .of_place = true},
     {.name = "batch-size",

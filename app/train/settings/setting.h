@@ -54,6 +54,9 @@ struct Setting {
   SettingValue (*given)(const TrainFlags&, const Recipe&) = nullptr;
   // The value in a configuration; JSON's null: it is left out. Null: the planned one.
   SettingValue (*config)(const TrainFlags&, const TrainPlan&) = nullptr;
+  // The same in the configuration that a run's checkpoints keep: the run may go on on another machine, where
+  // what nobody gave is found anew. Null: `config`.
+  SettingValue (*kept)(const TrainFlags&, const TrainPlan&) = nullptr;
   // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
   // gives.
   OnResume on_resume = OnResume::kTaken;

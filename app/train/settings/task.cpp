@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/json_file.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
@@ -80,13 +81,20 @@ SettingValue configured_data(const TrainFlags& flags, const TrainPlan&) {
   return folder == kSyntheticData ? folder : std::filesystem::absolute(folder).native();
 }
 
+// A checkpoint keeps its configuration in JSON, which replaces bytes that are not UTF-8: another folder.
+SettingValue kept_data(const TrainFlags& flags, const TrainPlan& plan) {
+  auto folder = configured_data(flags, plan);
+  return SettingValue::parse(json_line(folder)) == folder ? folder : SettingValue();
+}
+
 constexpr Setting kTaskSettings[] = {
     {.name = "recipe",
      .of = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_recipe,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.recipe; }},
+     .planned = [](const auto& plan) -> SettingValue { return plan.recipe; },
+     .on_resume = OnResume::kRefused},
     {.name = "model",
      .of = kAllCommands,
      .group = HelpGroup::kTask,
@@ -110,6 +118,7 @@ constexpr Setting kTaskSettings[] = {
      .in = kInPlan | kInBench | kInSweep | kInConfig,  // processes compare its hash
      .planned = [](const auto& plan) -> SettingValue { return plan.data.set.name; },
      .config = configured_data,
+     .kept = kept_data,
      .on_resume = OnResume::kRefused},
     {.name = "data-origin",
      .in = kInBench | kInSweep,

@@ -22,6 +22,7 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
     const auto result = run_process(program(words));
     INFO(words[0] << " " << words[1] << "\n" << result.err);
     CHECK(result.exit_code == 0);
+    CHECK(result.err.empty());
     return result.out;
   };
   const auto evaluated = [&](const Words& which) {
