@@ -1,4 +1,4 @@
-# What `cmake --install` installs:
+# `cmake --install` installs:
 #   bin/lockstep                         the program
 #   lib/liblockstep.so                   the library, which needs no other package when programs are linked with it
 #   include/lockstep/                    the public headers (cmake/LockstepPublicHeaders.cmake)

@@ -1,4 +1,5 @@
-# What a LibTorch folder holds (a site-packages/torch or an unzipped libtorch). For the build and for the installed package.
+# The contents of a LibTorch folder (a site-packages/torch or an unzipped libtorch). For the build and for the installed
+# package.
 
 # Sets `out` to the group of `regex` in the first of these files that matches.
 function(_lockstep_read_version out regex)

@@ -94,7 +94,7 @@ class NewFolder {
 
 bool is_tensor_file(const std::string& name) { return name.ends_with(".safetensors"); }
 
-// Whether it can be the name of a file in a checkpoint.
+// Returns true if it can be the name of a file in a checkpoint.
 bool is_file_name(const std::string& name) {
   return !name.empty() && name.find('/') == std::string::npos && name.front() != '.' && name != kManifest;
 }
@@ -251,8 +251,8 @@ std::vector<std::string> verified_files(const fs::path& folder) {
   return names;
 }
 
-// Whether a new checkpoint may replace this folder: it has no other files than a checkpoint, which may be
-// damaged.
+// Returns true if a new checkpoint may replace this folder: it has no other files than a checkpoint, which
+// may be damaged.
 bool is_replaceable(const fs::path& folder) {
   Json listed;
   try {

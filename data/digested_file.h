@@ -32,7 +32,7 @@ class DigestedFile {
   // Waits until the content is on the disk. Call it when all is written.
   void flush_to_disk();
 
-  // Of all that was written. Call it once.
+  // The digest of all that was written. Call it once.
   FileDigest digest() { return {.bytes = bytes_, .sha256 = hash_.hex()}; }
 
  private:

@@ -1,4 +1,4 @@
-// What lockstep's differentiable operations share.
+// The code that lockstep's differentiable operations share.
 #pragma once
 
 #include <torch/csrc/autograd/custom_function.h>

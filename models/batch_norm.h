@@ -35,7 +35,7 @@ class BatchNormImpl : public Torch, public WholeBatchLayer {
 
   void exchange_statistics(StatisticsExchange* exchange) override { exchange_ = exchange; }
 
-  // What the next forward() exchanges statistics by; null if it exchanges none.
+  // The exchange of the next forward()'s statistics; null if it exchanges none.
   StatisticsExchange* exchange() const { return this->is_training() ? exchange_ : nullptr; }
 
  protected:

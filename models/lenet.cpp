@@ -52,9 +52,9 @@ bool uses_lockstep_kernels(const torch::Tensor& X, Kernels kernels) {
   return lenet_has_lockstep_kernels(kernels, X.scalar_type(), X.device().type()) && lenet_features_take(X);
 }
 
-// What torch's layers keep until the backward pass (a convolution's output until its ReLU has run, the ReLU's
-// output until the end), and what exists at the widest point, the first layer's backward pass: the gradients
-// of the ReLU's output and input, and oneDNN's copy with 20 channels padded to 32.
+// Counts what torch's layers keep until the backward pass (a convolution's output until its ReLU has run, the
+// ReLU's output until the end), and what exists at the widest point, the first layer's backward pass: the
+// gradients of the ReLU's output and input, and oneDNN's copy with 20 channels padded to 32.
 int64_t torch_activations_per_row() {
   constexpr int64_t kInput = 28 * 28;
   constexpr int64_t kConv1 = 20 * 26 * 26;

@@ -27,7 +27,7 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params);
 // The same with the kernels of your choice: kTorch, or kDirect for direct sums instead of Winograd's.
 torch::Tensor lenet_by(Kernels kernels, const torch::Tensor& X, const Params& params);
 
-// Whether lockstep's kernels compute a network whose images and parameters have this type and device.
+// Returns true if lockstep's kernels compute a network whose images and parameters have this type and device.
 bool lenet_has_lockstep_kernels(Kernels kernels, torch::ScalarType dtype, torch::DeviceType device);
 
 // The same network as a LibTorch module on the host. It owns the eight tensors, named W1, b1, ..., b4:

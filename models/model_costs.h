@@ -1,4 +1,4 @@
-// What a step of a model takes: memory, for the estimate of a plan, and operations, for benchmarks.
+// The costs of a model's step: memory, for the estimate of a plan, and operations, for benchmarks.
 #pragma once
 
 #include <torch/types.h>
@@ -22,8 +22,9 @@ int64_t floats_per_row(const ModelSpec& spec, torch::DeviceType device);
 // this many threads. Throws UsageError for an unknown name.
 int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
 
-// Whether such a model computes in fp32 on such a device even under autocast to bfloat16: lockstep's kernels
-// compute all its layers, faster in fp32 than torch's do in bfloat16. Throws UsageError for an unknown name.
+// Returns true if such a model computes in fp32 on such a device even under autocast to bfloat16: lockstep's
+// kernels compute all its layers, faster in fp32 than torch's do in bfloat16. Throws UsageError for an
+// unknown name.
 bool stays_in_fp32(const ModelSpec& spec, torch::DeviceType device);
 
 // Floating point operations of one row's forward and backward pass in convolutions and linear layers,

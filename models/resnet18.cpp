@@ -47,7 +47,7 @@ torch::ScalarType computed_in(const torch::Tensor& X) {
   return converted ? at::autocast::get_autocast_dtype(device) : X.scalar_type();
 }
 
-// Whether this batch normalisation after a convolution of X is fused with the operations after it.
+// Returns true if this batch normalisation after a convolution of X is fused with the operations after it.
 bool fuses(const LayerSettings& settings, const std::shared_ptr<BatchNorm2dImpl>& batch_norm,
            const torch::Tensor& X) {
   return settings.kernels != Kernels::kTorch && batch_norm && batch_norm->is_training() &&

@@ -23,7 +23,7 @@ namespace lockstep {
 
 class Trace;
 
-// Whether the module has batch normalisations that take the statistics of the whole batch: lockstep's
+// Returns true if the module has batch normalisations that take the statistics of the whole batch: lockstep's
 // (models/batch_norm.h). Throws UsageError, which names the module and the remedy, if one of torch's own is
 // among them. (It cannot see calls of torch's functions.)
 bool has_whole_batch_norms(torch::nn::Module& module);

@@ -119,12 +119,13 @@ inline constexpr Choice<Allreduce> kAllreduceNames[] = {
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices,
                            ProcessGroup* group = nullptr);
 
-// What travels between processes for a sum of float gradients (Endpoint::allreduce_gradients). With kBf16 and
-// kFp16 each process rounds its own sum to 16 bits, these are added in float, and the total is rounded once
-// more: an error of at most about 2u (|x_0| + |x_1| + ...), where x_i is process i's sum and u is 2^-8 for
-// bf16, 2^-11 for fp16. All ranks get the same bits. bf16 has float's range. fp16 is more precise, but has a
-// smaller one: what is above 65,504 becomes infinite, and what is below 2^-25 becomes 0. Nothing is scaled or
-// cut off: a gradient that does not fit shows in the loss of the next step, which is no finite number.
+// The form in which a sum of float gradients travels between processes (Endpoint::allreduce_gradients). With
+// kBf16 and kFp16 each process rounds its own sum to 16 bits, these are added in float, and the total is
+// rounded once more: an error of at most about 2u (|x_0| + |x_1| + ...), where x_i is process i's sum and u
+// is 2^-8 for bf16, 2^-11 for fp16. All ranks get the same bits. bf16 has float's range. fp16 is more
+// precise, but has a smaller one: what is above 65,504 becomes infinite, and what is below 2^-25 becomes 0.
+// Nothing is scaled or cut off: a gradient that does not fit shows in the loss of the next step, which is no
+// finite number.
 enum class Compress { kNone, kBf16, kFp16 };
 
 inline constexpr Choice<Compress> kCompressNames[] = {

@@ -36,7 +36,7 @@ torch::Device try_gpu(int i = 0, int gpus = visible_gpus());
 // The chapter's try_all_gpus: all GPUs, or the CPU if there is none.
 std::vector<torch::Device> try_all_gpus(int gpus = visible_gpus());
 
-// Whether a device of the list is a GPU (anything but the CPU), or the CPU.
+// Return true if a device of the list is a GPU (anything but the CPU), or the CPU.
 bool any_gpu(std::span<const torch::Device> devices);
 bool any_cpu(std::span<const torch::Device> devices);
 

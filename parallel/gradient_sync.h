@@ -44,7 +44,7 @@ inline constexpr Choice<SyncMode> kSyncModeNames[] = {{"parameterwise", SyncMode
                                                       {"bucketed", SyncMode::kBucketed},
                                                       {"overlapped", SyncMode::kOverlapped}};
 
-// What wait() does when backward has not reached a trained parameter of this replica.
+// The behaviour of wait() when backward has not reached a trained parameter of this replica.
 enum class UnusedParameters {
   kError,  // throws: it would be a mistake
   // Takes its gradient as zeros. So all replicas get the sum over those that have reached the parameter, and

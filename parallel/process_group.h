@@ -72,7 +72,7 @@ struct JoinOptions {
   // Address or name on which this process listens. Empty: the interface in GLOO_SOCKET_IFNAME; without it
   // loopback if all processes are on one host, else the interface that leads to the store.
   std::string listen = {};
-  // Whether the processes of one host that may run on the same cores divide them equally. The calling thread,
+  // True if the processes of one host that may run on the same cores divide them equally. The calling thread,
   // and every thread that it starts from then on, is pinned to this process's share.
   bool divide_cores = true;
 };

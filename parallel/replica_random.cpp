@@ -21,7 +21,7 @@ thread_local at::Generator thread_generator;
 
 bool is_generator(const c10::Argument& argument) { return argument.name() == "generator"; }
 
-// Whether this argument places the operation on another device than a CPU.
+// Returns true if this argument places the operation on another device than a CPU.
 bool is_elsewhere(const c10::IValue& argument) {
   if (argument.isTensor()) return argument.toTensor().defined() && !argument.toTensor().is_cpu();
   return argument.isDevice() && !argument.toDevice().is_cpu();

@@ -118,14 +118,15 @@ ReplicaWorkers::Marks ReplicaWorkers::mark_callers_streams() const {
   return marks;
 }
 
-// What this replica queues next starts after the caller's mark. Called in the replica's thread, between two
-// tasks: in the caller's thread the stream might be under capture, which CUDA refuses.
+// Makes the work that this replica queues next start after the caller's mark. Called in the replica's thread,
+// between two tasks: in the caller's thread the stream might be under capture, which CUDA refuses.
 void ReplicaWorkers::follow_caller(const Marks& marks, int local) const {
   const auto i = static_cast<size_t>(local);
   if (marks[i]) marks[i]->block(*streams_[i]);
 }
 
-// What the caller queues next starts after what the replicas have queued. Call it while no task is under way.
+// Makes the work that the caller queues next start after what the replicas have queued. Call it while no task
+// is under way.
 void ReplicaWorkers::lead_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(current_stream(stream->device()), *stream);

@@ -27,7 +27,7 @@ die() {
 # show_help FILE: prints the comment at the head of a script.
 show_help() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
 
-# Whether an install is complete: its mark is written last.
+# Succeeds if an install is complete: its mark is written last.
 complete() { [ -e "$1/complete" ]; }
 
 # cmake/LockstepOptions.cmake looks for a driver in the same places.
@@ -69,7 +69,7 @@ torch_folder() {
   echo "$folder"
 }
 
-# Whether the machine has a CUDA compiler of torch's major version.
+# Succeeds if the machine has a CUDA compiler of torch's major version.
 system_nvcc() {
   local nvcc
   for nvcc in "${CUDACXX:-}" "$(command -v nvcc || true)" /usr/local/cuda/bin/nvcc; do

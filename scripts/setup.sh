@@ -118,7 +118,7 @@ list_fetches() {
   fi
 }
 
-# Whether the compiler and NCCL are there, each from a download or from elsewhere.
+# Succeeds if the compiler and NCCL are there, each from a download or from elsewhere.
 cuda_tools_complete() {
   local fetched=/nowhere
   ! complete "$nvcc_install" || fetched=$nvcc_install
@@ -126,7 +126,7 @@ cuda_tools_complete() {
     { [ -e "$fetched/nvidia/nccl/include/nccl.h" ] || nccl_elsewhere; }
 }
 
-# Whether NCCL is on the system, beside the torch in use, or beside the full torch that this call downloads.
+# Succeeds if NCCL is on the system, beside the torch in use, or beside the full torch that this call downloads.
 nccl_elsewhere() {
   [ -e /usr/include/nccl.h ] || [ -e "$(torch_folder)/../nvidia/nccl/include/nccl.h" ] ||
     { [ -z "${LOCKSTEP_BUILD_TORCH:-}" ] && { [ "$want_python" = yes ] || cuda_wanted; }; }

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What the tensors belong to, for errors.
+// The owner of the tensors, for errors.
 struct TensorOwner {
   std::string name;   // "model"
   std::string parts;  // what it is made of: "parameters and buffers"

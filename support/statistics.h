@@ -15,7 +15,7 @@ double median(std::vector<double> values);
 // The larger of two differences. NaN if either is NaN, which std::max does not promise.
 double worse(double a, double b);
 
-// What a repeated measurement gave.
+// The results of a repeated measurement.
 struct Quartiles {
   double median = 0;
   double low = 0;   // first quartile
@@ -36,8 +36,8 @@ inline constexpr size_t kRatioRepeats = 3;
 // when the sizes differ.
 std::optional<double> paired_ratio(std::span<const double> a, std::span<const double> b);
 
-// Whether the median is known to within `tolerance` of itself on both sides, by the order statistics that
-// bracket it in 95 of 100 cases (ranks n/2 -+ .98 sqrt(n); W. J. Conover, "Practical Nonparametric
+// Returns true if the median is known to within `tolerance` of itself on both sides, by the order statistics
+// that bracket it in 95 of 100 cases (ranks n/2 -+ .98 sqrt(n); W. J. Conover, "Practical Nonparametric
 // Statistics", section 3.2). False with fewer than nine values.
 bool median_is_stable(const std::vector<double>& values, double tolerance);
 

@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// What one replica has for itself. All tensors are on the host.
+// The state that one replica has for itself. All tensors are on the host.
 struct ReplicaState {
   std::vector<NamedTensor> buffers;  // of its module, such as batch-norm statistics of its own rows
   int64_t rows_trained = 0;          // weighs the statistics with BnPolicy::kAverage

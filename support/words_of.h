@@ -1,4 +1,4 @@
-// What an exception of any kind says, in one sentence.
+// The words of an exception of any kind, in one sentence.
 #pragma once
 
 #include <c10/util/Exception.h>

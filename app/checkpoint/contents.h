@@ -1,5 +1,5 @@
-// What the files of a training run's checkpoint hold: those of data/train_checkpoint.h, where
-// model.safetensors is as of `train --save`, and state.json also has the progress, the plan and versions.
+// The contents of a training run's checkpoint: the files of data/train_checkpoint.h, where model.safetensors
+// is as of `train --save`, and state.json also has the progress, the plan and versions.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ struct RunState {
 
 Checkpoint to_checkpoint(RunState state);
 
-// Whether another program that uses the library has written it: it has no plan.
+// Returns true if another program that uses the library has written it: it has no plan.
 bool is_of_program(const Checkpoint& checkpoint);
 
 // The inverse of to_checkpoint(). Throws WeightsError if the files are not those of a training run.

@@ -26,10 +26,11 @@ class CheckpointSchedule {
 
   bool on() const { return every_.has_value(); }
 
-  // Whether the clock says that one is due. Only process 0 asks, and tells the others.
+  // Returns true if the clock says that one is due. Only process 0 asks, and tells the others.
   bool told_by_clock(double now) const;
 
-  // Whether one is due after this step. Between epochs `progress` counts the next epoch. told: see above.
+  // Returns true if one is due after this step. Between epochs `progress` counts the next epoch. told: see
+  // above.
   bool due(int64_t steps_done, const TrainProgress& progress, bool told) const;
 
   // A checkpoint of this step has been made, or is what the run goes on from.

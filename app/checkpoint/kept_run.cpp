@@ -88,13 +88,13 @@ bool is_whole(const RunState& state, const TrainPlan& plan) {
   return state.progress.is_whole(state.trainer.steps, plan.total_steps);
 }
 
-// Whether this run has nothing left to do and its folder's metrics say so, if it ends where they do.
+// Returns true if this run has nothing left to do and its folder's metrics say so, if it ends where they do.
 bool has_whole_metrics(const RunState& state, const TrainPlan& plan, const RunFolder& run) {
   if (!is_whole(state, plan)) return false;
   return state.trainer.steps > plan.total_steps || ends_done(run.path() / kMetricsJsonl);
 }
 
-// What lies behind the checkpoint belongs to steps that are done again, or to an end that has failed.
+// The metrics behind the checkpoint belong to steps that are done again, or to an end that has failed.
 std::optional<FileSizes> metrics_to_keep(const FoundCheckpoint& found, bool whole) {
   return whole ? std::nullopt : std::optional(found.state.file_bytes);
 }

@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// Of process 0; in the others it stays empty.
+// The kept run of process 0; in the others it stays empty.
 struct KeptRun {
   std::optional<FoundCheckpoint> found;  // to go on from
   std::optional<FolderLock> lock;        // from begin() on

@@ -1,4 +1,4 @@
-// What a run does about a loss that is not finite, and about a checkpoint that cannot be written.
+// The reactions of a run to a loss that is not finite, and to a checkpoint that cannot be written.
 #pragma once
 
 #include <lockstep/support/choices.h>

@@ -55,11 +55,11 @@ class RunFolder {
   // Notes the launch (World::launch) whose restarts go on in this folder. Throws OutputError.
   void write_launch(const std::string& launch) const;
 
-  // Whether this launch has begun or resumed this run. Never for an empty `launch`: nothing tells such
-  // launches apart.
+  // Returns true if this launch has begun or resumed this run. False for an empty `launch`: nothing tells
+  // such launches apart.
   bool begun_by(const std::string& launch) const;
 
-  // Whether a restart of this launch may go on here: begun_by(), or no run has written anything here.
+  // Returns true if a restart of this launch may go on here: begun_by(), or no run has written anything here.
   bool is_of_launch(const std::string& launch) const;
 
   // Removes what killed processes have left of files and folders that were not complete.
@@ -89,7 +89,7 @@ struct FoundCheckpoint {
   std::vector<int64_t> steps = {};  // of all checkpoints of the run, before this one was read
 };
 
-// Whether this folder has a checkpoint's manifest.
+// Returns true if this folder has a checkpoint's manifest.
 bool is_checkpoint(const std::filesystem::path& path);
 
 // How far the run of this checkpoint's folder had come, without its tensors; nothing if that cannot be read.

@@ -53,7 +53,7 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
       hint);
 }
 
-// Whether --resume-anyway, or the schedule, allows another value.
+// Returns true if --resume-anyway, or the schedule, allows another value.
 bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
   // A constant rate does not depend on the length of the run.
   const bool epochs = std::string_view(setting.name) == "epochs";

@@ -1,4 +1,4 @@
-// Whether a run may go on from a checkpoint.
+// The checks that a run must pass to go on from a checkpoint.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -33,16 +33,16 @@ bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
 nlohmann::ordered_json changed_settings(const nlohmann::ordered_json& saved,
                                         const nlohmann::ordered_json& planned);
 
-// Whether accuracy and time of the checkpoint's run are those of this one, too: devices and test images are
-// the same. changed: of changed_settings().
+// Returns true if accuracy and time of the checkpoint's run are those of this one, too: devices and test
+// images are the same. changed: of changed_settings().
 bool is_tested_alike(const nlohmann::ordered_json& changed);
 
 // Returns `planned` with the devices and test images with which the checkpoint's accuracy and time were
 // measured.
 nlohmann::ordered_json tested_as(const nlohmann::ordered_json& saved, nlohmann::ordered_json planned);
 
-// What differs so that the next steps give other bits than without the break: "threads 1 instead of 2".
-// state: of the checkpoint. planned: plan_fields() of this run.
+// Returns the differences by which the next steps give other bits than without the break: "threads 1 instead
+// of 2". state: of the checkpoint. planned: plan_fields() of this run.
 std::vector<std::string> other_bits(const RunState& state, const nlohmann::ordered_json& planned);
 
 }  // namespace lockstep

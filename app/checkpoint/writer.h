@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-// What a checkpoint has cost.
+// The cost of a checkpoint.
 struct CheckpointCost {
   int64_t step = 0;
   int64_t tensor_bytes = 0;

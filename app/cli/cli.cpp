@@ -66,7 +66,7 @@ void refuse_ignored_variables(CLI::App& app) {
   for (auto* subcommand : app.get_subcommands()) refuse_ignored_variables(*subcommand);
 }
 
-// What the command line does not set comes from the environment, then from the configuration file.
+// Takes flags that are not on the command line from the environment, then from the configuration file.
 void complete_flags(CLI::App& root) {
   refuse_ignored_variables(root);
   apply_config_files(root);

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* kConfig = "--config";
 
-// What one start is to do, and where its process stands: not what is trained.
+// The flags that say what one start is to do, and where its process stands: not what is trained.
 constexpr std::string_view kOfOneStart[] = {"help", "color",   "config",        "print-config",
                                             "json", "dry-run", "resume-anyway", "rank"};
 

@@ -77,7 +77,7 @@ Problem problem_of_quoted(std::string_view value) {
   return {};
 }
 
-// Of a line without its comment.
+// Returns the problem of a line, given without its comment.
 Problem problem_of(std::string_view line) {
   const auto equals = line.find('=');
   const auto key = trimmed(line.substr(0, equals));
@@ -107,7 +107,7 @@ Problem problem_of(std::string_view line) {
   return {};
 }
 
-// Whether the line opens the section. Throws UsageError for another one.
+// Returns true if the line opens the section. Throws UsageError for another one.
 bool opens(std::string_view line, std::string_view section, const std::string& place) {
   if (!line.starts_with('[')) return false;
   const bool closed = line.ends_with(']');

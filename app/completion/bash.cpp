@@ -35,7 +35,8 @@ class Cases {
   std::vector<std::pair<std::string, std::vector<std::string>>> cases_;
 };
 
-// What may stand for a value: words, and @files or @folders. "@" alone: a value that cannot be guessed.
+// Returns what may stand for a value: words, and @files or @folders. "@" alone: a value that cannot be
+// guessed.
 std::string value_words(std::vector<std::string> words, bool file, bool folder) {
   if (file) words.emplace_back("@files");
   if (folder) words.emplace_back("@folders");

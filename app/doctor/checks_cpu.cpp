@@ -28,7 +28,8 @@ bool is_off(const std::string& value) {
   return value.empty() || value == "false" || value == "FALSE" || value == "0" || value == "disabled";
 }
 
-// What a variable of OpenMP spoils; empty if nothing. lockstep chooses threads and cores of each replica.
+// Returns what a variable of OpenMP spoils; empty if nothing. lockstep chooses threads and cores of each
+// replica.
 std::string spoils(const std::string& name, const std::string& value, int cores) {
   const bool binds = name == "OMP_PROC_BIND" || name == "OMP_PLACES" || name == "GOMP_CPU_AFFINITY" ||
                      name == "KMP_AFFINITY";

@@ -11,7 +11,7 @@ namespace {
 
 constexpr const char* kNoGpu = "none: no NVIDIA GPU";
 
-// Whether there is anything of NVIDIA's.
+// Returns true if there is anything of NVIDIA's.
 bool has_hardware(const GpuFacts& gpu) { return gpu.cards > 0 || !gpu.kernel_driver.empty(); }
 
 int major_of(const std::string& version) { return std::atoi(version.c_str()); }

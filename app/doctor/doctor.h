@@ -17,7 +17,7 @@ class App;
 
 namespace lockstep {
 
-// What a check found.
+// The judgement of a check that has run.
 struct Finished {
   std::string_view name;
   Judgement judgement;

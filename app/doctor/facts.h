@@ -1,4 +1,5 @@
-// What `lockstep doctor` knows of the machine and of this process. The checks judge it (checks.h).
+// The facts that `lockstep doctor` knows of the machine and of this process. The checks judge them
+// (checks.h).
 #pragma once
 
 #include <cstdint>

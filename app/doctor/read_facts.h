@@ -62,7 +62,7 @@ DataFacts read_data(const std::optional<std::string>& data);
 // only the usual port is tried.
 void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& network);
 
-// Those of `names` that are programs in a folder of `path` (as PATH).
+// Returns those of `names` that are programs in a folder of `path` (as PATH).
 std::vector<std::string> found_programs(const std::vector<std::string>& names, const std::string& path);
 
 }  // namespace lockstep

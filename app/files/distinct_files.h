@@ -22,7 +22,7 @@ void check_distinct_files(const std::vector<FileFlag>& outputs, const std::vecto
 void check_outside_folder(const std::vector<FileFlag>& outputs, const std::string& folder,
                           const std::string& whose);
 
-// Whether two paths name the same file, which need not exist yet.
+// Returns true if two paths name the same file, which need not exist yet.
 bool same_file(const std::string& a, const std::string& b);
 
 }  // namespace lockstep

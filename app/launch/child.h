@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// What to start, and how.
+// The plan of a process: what to start, and how.
 struct ChildPlan {
   std::string path = {};                      // of the program
   std::vector<std::string> words = {};        // its command line, beginning with its name

@@ -1,4 +1,4 @@
-// What a launch starts.
+// The command that a launch starts.
 #pragma once
 
 #include <span>

@@ -146,7 +146,7 @@ LaunchOutcome start_all(const LaunchPlan& plan, int restart, const std::optional
   return outcome;
 }
 
-// What the failed process has said last. What process 0 says has been seen.
+// Shows the last lines of the failed process. Those of process 0 have been seen.
 void show_last_lines(const ProcessFailure& failure, int restart,
                      const std::optional<ProcessOutput>& outputs) {
   if (failure.process == 0) return;
@@ -157,7 +157,7 @@ void show_last_lines(const ProcessFailure& failure, int restart,
   }
 }
 
-// Whether the reader of the launcher's, and so of process 0's, output or errors has gone.
+// Returns true if the reader of the launcher's, and so of process 0's, output or errors has gone.
 bool nobody_reads() {
   pollfd streams[] = {{.fd = STDOUT_FILENO, .events = 0, .revents = 0},
                       {.fd = STDERR_FILENO, .events = 0, .revents = 0}};

@@ -1,4 +1,4 @@
-// What all processes but the first print, kept in temporary files.
+// The output of all processes but the first, kept in temporary files.
 #pragma once
 
 #include <cstddef>

@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// What the variables say.
+// The values of a launched process's variables.
 struct LaunchVariables {
   int process = 0;
   int processes = 1;

@@ -73,7 +73,7 @@ double place_legend(const Figure& figure, double top, Layout& layout, Canvas& ca
   return layout.legend.back().at.y + kLegendRow / 2;
 }
 
-// Whether the byte continues a UTF-8 character.
+// Returns true if the byte continues a UTF-8 character.
 bool continues(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) == 0x80; }
 
 }  // namespace

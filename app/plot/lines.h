@@ -35,7 +35,7 @@ class Lines {
 
   const std::vector<Line>& lines() const { return lines_; }
   std::vector<Parts> parts() const;
-  // Of all points.
+  // The coordinates of all points.
   std::vector<double> xs() const;
   std::vector<double> ys() const;
 

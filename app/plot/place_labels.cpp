@@ -51,7 +51,7 @@ double distance(const Rectangle& box, const Position& at) {
   return std::hypot((box.left + box.right) / 2 - at.x, (box.top + box.bottom) / 2 - at.y);
 }
 
-// Whether no other marker is nearer to the label than its own.
+// Returns true if no other marker is nearer to the label than its own.
 bool unmistakable(const Rectangle& box, const LabelledPoint& own, const std::vector<LabelledPoint>& points) {
   return std::none_of(points.begin(), points.end(), [&](const LabelledPoint& other) {
     return distance(box, other.at) < .999 * distance(box, own.at);

@@ -103,7 +103,7 @@ Json parse(const std::string& text) {
   return json;
 }
 
-// Whether a last line is incomplete, because its run is still writing or was killed.
+// Returns true for a last line that is incomplete, because its run is still writing or was killed.
 bool cut_short(const std::string& line, bool last) { return last && !Json::accept(line); }
 
 Source parse_lines(const std::string& path, const std::string& text) {

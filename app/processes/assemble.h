@@ -12,11 +12,11 @@
 
 namespace lockstep {
 
-// What a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"], ["cpu"]].
-// It uses one list at a time. "wishes": for each list, whether NCCL can join it.
+// The facts that a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"],
+// ["cpu"]]. It uses one list at a time. "wishes": for each list, whether NCCL can join it.
 using Member = nlohmann::ordered_json;
 
-// Of a process with these lists.
+// Returns the facts of a process with these lists.
 Member member_with(std::span<const std::vector<torch::Device>> lists);
 
 // Runs `introduce` in every process and returns what all say, by process. Processes of one machine that may

@@ -1,4 +1,4 @@
-// What the processes of a run do together: begin, fail, leave.
+// The processes of a run begin, fail and leave together.
 #pragma once
 
 #include <functional>

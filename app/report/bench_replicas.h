@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Those of one measurement.
+// The replicas of one measurement.
 struct BenchReplicas {
   TrainWorld world = {};                    // its devices are those of this measurement
   std::vector<torch::Device> devices = {};  // of this process

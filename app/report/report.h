@@ -43,7 +43,7 @@ struct Column {
 
 class BenchReport {
  public:
-  // What a signal lets end.
+  // The work that a signal lets end.
   static constexpr const char* kAwaited = "the measurement";
 
   // Prints the preamble. `settings`: the benchmark's own, for the JSON. Asks no other process. Throws
@@ -55,12 +55,12 @@ class BenchReport {
   // the measurements throw, and FailedError if a check has failed.
   void run(const std::function<void()>& measurements);
 
-  // Whether Ctrl-C, SIGTERM or SIGHUP has come, in run() to any process. A measurement may then end early
-  // with the results it has.
+  // Returns true if Ctrl-C, SIGTERM or SIGHUP has come, in run() to any process. A measurement may then end
+  // early with the results it has.
   bool interrupted() const { return signal().has_value(); }
 
-  // Whether to take another repetition after `taken` of `repeat`. The first one is always taken, so that
-  // there is a result. After Ctrl-C there are no more.
+  // Returns true if another repetition is to be taken after `taken` of `repeat`. The first one is always
+  // taken, so that there is a result. After Ctrl-C there are no more.
   bool takes_repetition(int taken, int repeat) const;
 
   // Call it between two measurements, after the rows of the first are printed. Throws InterruptedError if a

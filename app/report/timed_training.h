@@ -60,8 +60,8 @@ int64_t steps_within(double seconds, double step);
 // Warms up, lets --split auto settle, and returns the number of steps that take about `seconds`, at least 1.
 int64_t steps_per_repetition(TimedTraining& training, double seconds);
 
-// Whether the parameters of all replicas have the same bits. Replicas on different kinds of devices of this
-// process may differ by 1e-5 of a parameter's largest value. Of several processes all call it.
+// Returns true if the parameters of all replicas have the same bits. Replicas on different kinds of devices
+// of this process may differ by 1e-5 of a parameter's largest value. Of several processes all call it.
 bool replicas_agree(TimedTraining& training);
 
 }  // namespace lockstep

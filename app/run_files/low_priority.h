@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-// Of the calling thread; on Linux the others keep theirs.
+// Lowers the priority of the calling thread; on Linux the others keep theirs.
 inline void lower_priority() { (void)::setpriority(PRIO_PROCESS, 0, 10); }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What a run measures, in its folder: metrics.jsonl with all lines, metrics.csv with the steps and epochs,
+// The metrics of a run, in its folder: metrics.jsonl with all lines, metrics.csv with the steps and epochs,
 // and the same for TensorBoard.
 #pragma once
 
@@ -23,7 +23,7 @@ using FileSizes = std::map<std::string, int64_t>;
 
 double seconds_since_1970();
 
-// Whether the last line of these metrics says that the run is done.
+// Returns true if the last line of these metrics says that the run is done.
 bool ends_done(const std::filesystem::path& jsonl);
 
 // Not thread-safe. A kill loses at most a line or record, which the resumed run cuts.

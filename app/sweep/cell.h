@@ -16,7 +16,7 @@ struct SweepCell {
   int64_t epochs = 0;
   double given_lr = 0;  // the value of the axis; with --scale-batch lr is `replicas` times this
 
-  // Whether both are the same point of the grid. Rates may differ by rounding: three times .1 is .3.
+  // Returns true if both are the same point of the grid. Rates may differ by rounding: three times .1 is .3.
   bool is(const SweepCell& other) const {
     return devices == other.devices && batch_size == other.batch_size && epochs == other.epochs &&
            std::abs(lr - other.lr) <= 1e-12 * std::abs(lr);

@@ -1,4 +1,4 @@
-// What a sweep prints: rows, the accuracy table and findings.
+// The output of a sweep: rows, the accuracy table and findings.
 #pragma once
 
 #include <cstdint>

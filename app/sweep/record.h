@@ -62,7 +62,7 @@ class SweepRecord {
   std::optional<std::string> on_disk_;  // the file's text as this sweep last read or wrote it
 };
 
-// What a sweep's file holds.
+// The contents of a sweep's file.
 struct SweepFile {
   Json document;  // with its cells
   std::vector<CellResult> results;

@@ -33,11 +33,11 @@ class InterruptGuard {
   // The first signal noted, if any.
   std::optional<int> signal() const;
 
-  // Whether a guard that lives has noted a signal.
+  // Returns true if a guard that lives has noted a signal.
   static bool noted();
 
-  // What comes before a signal's message, instead of a line break on a terminal: at most 20 bytes of static
-  // storage; null: nothing special. For what stands at the cursor and must go.
+  // Sets what comes before a signal's message, instead of a line break on a terminal: at most 20 bytes of
+  // static storage; null: nothing special. For what stands at the cursor and must go.
   static void begin_message_with(const char* text);
 
   // Throws InterruptedError if a signal has been noted.

@@ -173,7 +173,7 @@ bool LiveBlock::write_block() {
   return true;
 }
 
-// What another group has the cursor of is not touched.
+// Does not touch a terminal in which another group has the cursor.
 void LiveBlock::wipe() {
   const Drawing drawing;
   if (drawn_on.exchange(-1) >= 0 && has_terminal(fd_, group_)) write_to(fd_, kEraseBlock);

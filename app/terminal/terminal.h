@@ -54,7 +54,7 @@ class Terminal {
 // `indent`, and the later ones get as many blanks.
 std::string wrapped(std::string_view text, size_t indent, size_t width);
 
-// Whether the user's locale uses UTF-8.
+// Returns true if the user's locale uses UTF-8.
 bool utf8_locale();
 
 // The reader of standard output has gone (`| head`).

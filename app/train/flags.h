@@ -17,7 +17,7 @@
 
 namespace lockstep {
 
-// What a run shows while it trains.
+// The display of a run while it trains.
 enum class Progress { kAuto, kBar, kPlain, kNone };
 
 inline constexpr Choice<Progress> kProgressNames[] = {{"auto", Progress::kAuto},

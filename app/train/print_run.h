@@ -1,4 +1,4 @@
-// What train prints before and after the steps of a run.
+// The lines that train prints before and after the steps of a run.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Whether the metrics take the place of the text.
+// Returns true if the metrics take the place of the text.
 bool metrics_on_stdout(const TrainFlags& options);
 
 // These print in process 0, unless the flags make the run quiet. The log, which may be null, gets all. They

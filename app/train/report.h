@@ -25,7 +25,7 @@ struct StepInterval {
   StepTimes times{};
 };
 
-// What a step line says: means over an interval.
+// The content of a step line: means over an interval.
 struct StepReport {
   int64_t epoch = 0;  // counts from 1
   int64_t step = 0;   // within the epoch, counts from 1
@@ -64,7 +64,7 @@ StepReport report_of(const StepInterval& interval, double now);
 // Mean phases of the interval's steps; empty if it has no step.
 std::optional<StepTimes> mean_phases(const StepInterval& interval);
 
-// What to do about a loss that is not finite.
+// Returns what to do about a loss that is not finite.
 std::string diverged_hint(const TrainPlan& plan);
 
 // Per image.

@@ -53,8 +53,8 @@ class TrainRun {
   // Valid after run() has returned or has thrown InterruptedError or OutputError.
   bool has_trained() const { return steps_done_ > 0; }
 
-  // Whether there is nothing left to do. A resumed run may be so before run(), which then reports without
-  // losses what its checkpoint knows.
+  // Returns true if there is nothing left to do. A resumed run may be complete before run(), which then
+  // reports without losses what its checkpoint knows.
   bool complete() const { return progress_.is_whole(steps_done_, plan_.total_steps); }
   std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }

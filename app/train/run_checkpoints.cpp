@@ -103,7 +103,7 @@ RunState TrainRun::newest_state() {
   return state;
 }
 
-// Of the run's folder, whose metrics are cut to it.
+// Returns the newest state of the run's folder, whose metrics are cut to it.
 RunState TrainRun::take_newest() {
   checkpoints_->finish();
   const auto& run = checkpoints_->run();
@@ -124,7 +124,7 @@ void TrainRun::save_if_new() {
   if (schedule_.on() && steps_done_ > 0 && !schedule_.has(steps_done_)) save_checkpoint();
 }
 
-// What a run that was stopped keeps. Weights that are not finite end it like a loss that is not.
+// Saves what a run that was stopped keeps. Weights that are not finite end it like a loss that is not.
 void TrainRun::save_stopped() {
   try {
     save_if_new();

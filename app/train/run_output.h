@@ -38,7 +38,7 @@ class RunOutput {
   RunOutput(bool quiet, bool step_lines, const RunOutputs& to)
       : quiet_(quiet), step_lines_(step_lines), to_(to) {}
 
-  // Whether step lines go anywhere.
+  // Returns true if step lines go anywhere.
   bool takes_step_lines() const { return step_lines_ || to_.log; }
 
   void print(const std::string& line) { print(line, !quiet_); }

@@ -1,4 +1,4 @@
-// What the processes of a run agree on between two steps: whether to stop, and whether to print a line.
+// The agreement of a run's processes between two steps: whether to stop, and whether to print a line.
 #pragma once
 
 #include <torch/types.h>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-// Of one process, or of all: then it has what any of them has.
+// The news of one process, or of all: then it has what any of them has.
 struct StepNews {
   std::optional<int> signal = {};  // SIGHUP, SIGINT or SIGTERM has come
   bool output_failed = false;      // standard output or the metrics cannot be written

@@ -122,7 +122,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
   if (failed) std::rethrow_exception(failed);
 }
 
-// What a stopped run waits for.
+// Returns what a stopped run waits for.
 std::string awaited(const TrainFlags& options) {
   const bool checkpoint = options.checkpoint_every || options.output || options.resume;
   const bool files = options.save || options.trace || checkpoint;
@@ -208,7 +208,7 @@ RunOutputs outputs_of(const TrainFlags& options, OutputFiles& files) {
   return outputs;
 }
 
-// What all processes go on from: process 0 has it. Null for a run from the start.
+// Returns the state that all processes go on from: process 0 has it. Null for a run from the start.
 const RunState* resumed_state(const TrainFlags& options, const OutputFiles& files) {
   static const RunState kOfProcess0;
   if (files.kept.found) return &files.kept.found->state;

@@ -25,7 +25,7 @@ void batch_norm_relu_forward(const BatchNormForward<Bf16>& layer, CUstream_st* s
 void batch_norm_relu_backward(const BatchNormBackward<float>& layer, CUstream_st* stream);
 void batch_norm_relu_backward(const BatchNormBackward<Bf16>& layer, CUstream_st* stream);
 
-// Whether these functions can be called, with memory of a GPU or of the host.
+// Returns true if these functions can be called, with memory of a GPU or of the host.
 bool batch_norm_kernels_take(bool gpu_memory);
 
 // How a kernel's blocks of kThreads cover (rows, c). A thread has `vector` neighbouring channels. A row of

@@ -32,8 +32,8 @@ struct FusedBatchNorm {
   std::optional<CpuCapability> capability = {};  // on a CPU: kernels for this one, not cpu_capability()'s
 };
 
-// Whether fused_batch_norm_relu() computes results of this dtype: float or bfloat16, on a GPU in a build with
-// CUDA, or on a CPU if `channels` is a multiple of 16.
+// Returns true if fused_batch_norm_relu() computes results of this dtype: float or bfloat16, on a GPU in a
+// build with CUDA, or on a CPU if `channels` is a multiple of 16.
 bool fused_batch_norm_available(torch::Device device, torch::ScalarType dtype, int64_t channels);
 
 // Returns relu(batch_norm(x) + residual), (n, c, h, w) in channels_last, in `layer`'s dtype even under

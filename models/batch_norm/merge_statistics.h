@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// Of a channel's values: their number, mean and sum of squares about the mean.
+// The number of a channel's values, their mean and sum of squares about the mean.
 struct BatchStatistics {
   torch::Tensor count;    // ()
   torch::Tensor mean;     // (c)

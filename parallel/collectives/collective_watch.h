@@ -43,7 +43,7 @@ class CollectiveWatch {
   void abort(std::exception_ptr error);
   std::exception_ptr error() const;  // null: none. Thread-safe
 
-  // Whether nothing has failed and no operation is in flight. Thread-safe.
+  // Returns true if nothing has failed and no operation is in flight. Thread-safe.
   bool settled();
 
   bool late(const Operation& operation) const { return Clock::now() - operation.begin > timeout_; }

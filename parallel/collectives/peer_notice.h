@@ -1,4 +1,4 @@
-// Whether the GPUs of a device list read each other's memory directly.
+// The warning about GPUs of a device list that cannot read each other's memory directly.
 #pragma once
 
 #include <torch/types.h>

@@ -1,4 +1,4 @@
-// What the local replicas exchange with the other processes.
+// The exchange of the local replicas with the other processes.
 //
 // Channels take host memory. A GPU's tensor goes through pinned memory: its communication thread waits until
 // its stream has copied it there, and then for the other processes.
@@ -15,11 +15,11 @@
 
 namespace lockstep {
 
-// Of one communicator. The barriers of its collectives order the threads that use a channel.
+// The exchange of one communicator. The barriers of its collectives order the threads that use a channel.
 struct ProcessExchange {
   RankLayout layout;
   std::vector<std::unique_ptr<Channel>> channels = {};  // one per chunk of a sum; copies take the first
-  // Of the all_gather in flight, in host memory.
+  // The tensors of the all_gather in flight, in host memory.
   std::vector<torch::Tensor> own = {};  // by local replica, (n) each
   torch::Tensor all = {};               // (processes, most_replicas, n)
 };

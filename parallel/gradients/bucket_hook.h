@@ -35,7 +35,7 @@ struct GradientBucket {
 // GPU step. It returns work that GradientSync waits for in the same order, at the latest in wait() or
 // allreduce_all().
 //
-// What it must promise: it makes the same calls on every replica, whatever the gradients are, and leaves the
+// It must promise that it makes the same calls on every replica, whatever the gradients are, and leaves the
 // same numbers on all of them, or the replicas drift apart. It touches the gradients only before it posts a
 // collective of them and in Work::then(), where it may also post and wait for more collectives. On a GPU the
 // gradients are complete on the current stream, and it queues its own work there, without waiting for the

@@ -56,7 +56,7 @@ class BucketProgress {
   // Returns the next bucket in order if all its tensors are marked, else -1. Returns each bucket once.
   int take_ready();
 
-  // Whether a tensor was marked since the last reset().
+  // Returns true if a tensor was marked since the last reset().
   bool begun() const;
 
   // Returns the tensors that are not marked, ascending.

@@ -30,9 +30,9 @@ class FlatOptimizer {
   // queued on the current stream. Throws as flat_sgd() does.
   void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
 
-  // What the steps keep from one to the next, by torch's names: "momentum_buffer" (n) of SGD with momentum;
-  // "exp_avg" (n), "exp_avg_sq" (n) and "step" of AdamW, () or (parts). params: as for step(). These are the
-  // optimizer's own tensors: writing to them sets its state.
+  // Returns what the steps keep from one to the next, by torch's names: "momentum_buffer" (n) of SGD with
+  // momentum; "exp_avg" (n), "exp_avg_sq" (n) and "step" of AdamW, () or (parts). params: as for step().
+  // These are the optimizer's own tensors: writing to them sets its state.
   std::vector<NamedTensor> kept(const torch::Tensor& params);
 
   // Has AdamW count the steps of each part of the buffers alone, for parts that were not trained from the
@@ -40,7 +40,7 @@ class FlatOptimizer {
   // count for all, the largest. Parts take over the count that they had together.
   // Returns whether the counts have moved: graphs that were captured count elsewhere.
   bool count_steps_by_part(std::vector<int64_t> offsets);
-  // Whether all parts have the same count. Waits for a GPU.
+  // Returns true if all parts have the same count. Waits for a GPU.
   bool counts_alike() const;
 
   // Begins anew, as a new optimizer: the next params may be others.

@@ -19,7 +19,8 @@ std::vector<int> cores_for_worker(const std::vector<int>& allowed, int worker, i
 // and none of another process if there is a core for each replica.
 std::vector<int> share_of_cores(const std::vector<int>& cores, std::span<const size_t> replicas, size_t own);
 
-// What a process says of itself, so that processes that may run on the same cores can divide them.
+// The facts that a process states about itself, so that processes that may run on the same cores can divide
+// them.
 struct CoreUser {
   std::string machine = {};
   std::vector<int> cores = {};  // allowed_cores()

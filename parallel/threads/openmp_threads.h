@@ -1,4 +1,5 @@
-// What OpenMP, which computes the loops of torch and of lockstep's kernels, grants to a replica's thread.
+// The threads that OpenMP, which computes the loops of torch and of lockstep's kernels, grants to a replica's
+// thread.
 #pragma once
 
 namespace lockstep {

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// Whether the module is one of torch's batch normalisations, or derives from one, as lockstep's do.
+// Returns true if the module is one of torch's batch normalisations, or derives from one, as lockstep's do.
 bool is_batch_norm(const torch::nn::Module& module);
 
 // While it lives, the module's buffers are those of the policy, the same on every replica. Its destructor

@@ -32,7 +32,7 @@ class HeldParameters {
   // rank: for the error. A few comparisons per parameter.
   void require_unchanged(int rank) const;
 
-  // Whether requires_grad of a parameter has changed.
+  // Returns true if requires_grad of a parameter has changed.
   bool requires_grad_changed() const;
 
   // Copies parameters that are not trained any more out of the flat buffer, so that its memory can be freed.

@@ -1,4 +1,4 @@
-// What Trainer::load() sends from process 0 to all others.
+// The data that Trainer::load() sends from process 0 to all others.
 #pragma once
 
 #include <torch/types.h>

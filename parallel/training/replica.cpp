@@ -103,7 +103,7 @@ StepTimestamps Replica::compute(StepShape& shape) try {
   const auto replayed = captured_.replay(shape);
   return replayed ? *replayed : step_eagerly(shape);
 } catch (const std::exception&) {
-  // What has ended the collectives already, as a bucket hook's error does, may be another replica's.
+  // An error that has ended the collectives already, as a bucket hook's does, may be another replica's.
   if (std::current_exception() == endpoint_.error()) throw;
   rethrow_at(place());
 }

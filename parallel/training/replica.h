@@ -68,7 +68,8 @@ class Replica {
   // Throws UsageError when a parameter has got other memory.
   void require_held_parameters() const { held_.require_unchanged(endpoint_.rank()); }
 
-  // Whether requires_grad of a parameter has changed. Thread-safe while no follow_requires_grad() is running.
+  // Returns true if requires_grad of a parameter has changed. Thread-safe while no follow_requires_grad() is
+  // running.
   bool requires_grad_changed() const { return held_.requires_grad_changed(); }
 
   // A collective. Call it when that is so on any replica, and no work is queued on the device: from now on
@@ -85,7 +86,7 @@ class Replica {
 
   const std::vector<std::string>& trained_names() const { return sync_.names(); }
 
-  // What this replica has for itself, on the host.
+  // Returns what this replica has for itself, on the host.
   ReplicaState own_state() const;
 
   // A collective: rank 0 has written weights and optimizer_tensors(); all other ranks get them. `own` is this
@@ -111,7 +112,7 @@ class Replica {
   void add_to_sums(const Outcome& outcome);
   void wait_for_device() const;
   void bound_queue();
-  // Whether nothing happens to the gradients between backward and update.
+  // Returns true if nothing happens to the gradients between backward and update.
   bool alone() const { return endpoint_.world_size() == 1 && !options_.sync.hook; }
 
   const ReplicaOptions options_;

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// Whether a GPU's steps are captured and replayed. A replayed step runs no autograd hooks: all buckets of
+// The choice to capture and replay a GPU's steps. A replayed step runs no autograd hooks: all buckets of
 // gradients are posted after its backward.
 enum class CudaGraph {
   kAuto,  // where it can be done

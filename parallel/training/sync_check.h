@@ -1,4 +1,4 @@
-// Whether the replicas of the world still have the same weights.
+// The check that the replicas of the world still have the same weights.
 //
 // After every step they have, bit by bit, on all devices of one type. They lose that if a device or its
 // memory fails, or if code changes the weights of one replica. Then they train different models without a

@@ -16,10 +16,10 @@ std::string own_host_name();
 // Differs between machines, and between containers with names of their own.
 std::string machine_name();
 
-// Whether the resolver knows the name.
+// Returns true if the resolver knows the name.
 bool host_resolves(const std::string& name);
 
-// Whether this address is one of this host's: a socket can be bound to it.
+// Returns true if this address is one of this host's: a socket can be bound to it.
 bool is_own_address(const std::string& address);
 
 // find_world() with another resolver.

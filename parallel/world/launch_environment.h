@@ -1,4 +1,4 @@
-// What `lockstep launch` tells its processes beside torchrun's variables.
+// The variables that `lockstep launch` gives its processes beside torchrun's.
 #pragma once
 
 namespace lockstep {

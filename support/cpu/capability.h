@@ -16,7 +16,7 @@ inline constexpr Choice<CpuCapability> kCpuCapabilityNames[] = {{"avx512", CpuCa
                                                                 {"avx2", CpuCapability::kAvx2},
                                                                 {"portable", CpuCapability::kPortable}};
 
-// Whether this CPU has it.
+// Returns true if this CPU has the capability.
 bool has_capability(CpuCapability capability);
 
 // The capability named `wanted`; if null or empty, the best one that this CPU has. Throws UsageError if the

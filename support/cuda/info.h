@@ -40,7 +40,7 @@ std::optional<Error> cuda_device_problem(int index);
 // GPU (MIG) has its own. Empty if CUDA does not tell.
 std::string cuda_uuid(int index);
 
-// Whether GPU `index` can read GPU `peer`'s memory directly. If not, copies go through the host.
+// Returns true if GPU `index` can read GPU `peer`'s memory directly. If not, copies go through the host.
 bool cuda_peer_access(int index, int peer);
 
 }  // namespace lockstep

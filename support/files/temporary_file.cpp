@@ -35,7 +35,7 @@ std::string name_prefix() {
 
 bool same(const struct stat& a, const struct stat& b) { return a.st_dev == b.st_dev && a.st_ino == b.st_ino; }
 
-// Whether `path` still names the open file.
+// Returns true if `path` still names the open file.
 bool still_named(int fd, const fs::path& path) {
   struct stat open {
   }, named{};

@@ -17,7 +17,7 @@ TemporaryFile create_temporary(const std::filesystem::path& folder);
 // The same for a folder ".lockstep-HOST-PID-N.tmp"; fd is open for reading.
 TemporaryFile create_temporary_folder(const std::filesystem::path& folder);
 
-// Whether a file or folder of this name is a temporary one, of any host and process.
+// Returns true if a file or folder of this name is a temporary one, of any host and process.
 bool is_temporary(const std::filesystem::path& name);
 
 // Removes temporary files and folders of dead processes from this folder: those of this user and host that no

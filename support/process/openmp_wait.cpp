@@ -18,7 +18,7 @@ namespace {
 
 constexpr char kShortSpin[] = "GOMP_SPINCOUNT=1000";
 
-// Whether an environment entry, "NAME=value", sets this variable.
+// Returns true if an environment entry, "NAME=value", sets this variable.
 bool sets(const char* entry, const char* name) {
   const auto length = std::strlen(name);
   return std::strncmp(entry, name, length) == 0 && entry[length] == '=';

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-// Whether help, versions, completions or the man page are asked for. Needs nothing to be initialised.
+// Returns true if help, versions, completions or the man page are asked for. Needs nothing to be initialised.
 inline bool asks_for_text(int argc, const char* const* argv) {
   constexpr const char* kCommands[] = {"help", "version", "completion", "man"};
   constexpr const char* kFlags[] = {"--help", "-h", "--version", "-V"};

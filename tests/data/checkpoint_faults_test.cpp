@@ -65,7 +65,7 @@ std::vector<Save> saves() {
            }}};
 }
 
-// What a save that ended anywhere may have left.
+// Checks the files that a save that ended anywhere has left.
 void check_left(const fs::path& folder, bool had_one) {
   const int first = step_of(path_of(folder, 1)), second = step_of(path_of(folder, 2));
   if (had_one) CHECK((first > 0 || second > 0));         // the one before, or the new one

@@ -1,4 +1,4 @@
-// What the tests of safetensors files share: the file of Python's package, comparisons and errors.
+// The parts that the tests of safetensors files share: the file of Python's package, comparisons and errors.
 #pragma once
 
 #include <torch/types.h>

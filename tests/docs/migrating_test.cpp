@@ -31,7 +31,7 @@ namespace {
 
 namespace F = torch::nn::functional;
 
-// What the programs of the page have already.
+// The module that the programs of the page have already.
 class NetImpl : public torch::nn::Module {
  public:
   explicit NetImpl(int64_t hidden)

@@ -24,9 +24,9 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted(ROOT.glob("docs/*.md"))]
 CODE = re.compile(r"^```.*?^```$", re.S | re.M)
 MOST_LINES, COLUMNS = 150, 120
-# Of other programs and of the scripts, and flags of earlier versions in the changelog.
+# The flags of other programs and of the scripts, and those of earlier versions in the changelog.
 OTHER_PROGRAMS = re.compile(r"scripts/|ctest|cmake|models_tests|pkg-config|CHANGELOG")
-# What starts lockstep has flags of its own before the program's name; a batch script has them in comments.
+# Programs that start lockstep have flags of their own before lockstep's name; a batch script has them in comments.
 LAUNCHERS = re.compile(r"\b(torchrun|mpirun|srun)\b.*?(?=lockstep |$)|^#SBATCH .*")
 
 

@@ -77,7 +77,7 @@ inline int64_t most_bytes() {
 
 }  // namespace detail
 
-// Whether the code accepted the input. It may take twice the input's bytes and 16 MiB at once.
+// Returns true if the code accepted the input. It may take twice the input's bytes and 16 MiB at once.
 template <class Code>
 bool accepted_within_memory(uint64_t input_bytes, const Code& code) {
   detail::count_allocations();

@@ -147,7 +147,7 @@ void check_unchanged(const fs::path& folder, const Files& files) {
   require(files.at(kManifest) == manifest_of(read), "only what the manifest says is accepted");
 }
 
-// What the program does with a state before the first step.
+// Does what the program does with a state before the first step.
 void compare_plans(const RunState& state) {
   const Json plan{{"model", "lenet"}, {"batch_size", 4}, {"lr", .1}, {"schedule", "constant"}, {"seed", 0}};
   TrainFlags flags;

@@ -138,7 +138,7 @@ class Fuzzer {
     return inputs[mutator_.below(inputs.size())];
   }
 
-  // Whether the outcome is new.
+  // Returns true if the outcome is new.
   bool execute(const std::string& input) {
     std::memcpy(current_.bytes, input.data(), input.size());
     current_.size = input.size();

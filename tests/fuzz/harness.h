@@ -23,7 +23,7 @@ namespace lockstep::fuzz {
 // The outcome of the last input, as text. The driver keeps inputs with a new outcome.
 inline std::string last_outcome;
 
-// Whether the code accepted the input.
+// Returns true if the code accepted the input.
 template <class Code>
 bool accepted(Code code) {
   try {

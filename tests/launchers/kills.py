@@ -23,7 +23,7 @@ STARTING = 4  # one kill of so many comes while the run starts
 BEHIND = 2  # the other ones come at most so many steps behind a step
 COMMON = ["--log-every", "1", "--momentum", ".9", "--print-weights-hash", "--timeout", "60"]
 STEP = r"^epoch +(\d+)(?:/\d+)? \| step +(\d+)(?:/\d+)? \| loss "
-# Those of a metrics line that depend on the clock.
+# The fields of a metrics line that depend on the clock.
 TIMES = {"step_ms", "images_per_second", "resident_bytes", "data_ms", "compute_ms", "sync_ms", "update_ms",
          "train_seconds", "test_seconds", "seconds_per_epoch", "peak_resident_bytes", "memory_estimate_bytes", "date",
          "command"}

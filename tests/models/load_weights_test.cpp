@@ -86,7 +86,7 @@ TEST_CASE("dtypes and strides are the module's own") {
 }
 
 TEST_CASE("tied weights are loaded from one of their names, or from all if they agree") {
-  // What Python's safetensors keeps of a tied module: one name; its state_dict: all names.
+  // Python's safetensors keeps one name of a tied module, and its state_dict all names.
   const auto tied = [] {
     torch::nn::Module net;
     const auto layer = net.register_module("enc", std::make_shared<torch::nn::Module>());

@@ -1,4 +1,4 @@
-// What the tests of ResNet-18 share.
+// The code that the tests of ResNet-18 share.
 #pragma once
 
 #include <cstddef>

@@ -71,7 +71,7 @@ void seed_default(uint64_t seed) {
   generator.set_current_seed(seed);
 }
 
-// What stock torch draws from this seed.
+// The tensors that stock torch draws from this seed.
 std::vector<torch::Tensor> stock(uint64_t seed) {
   seed_default(seed);
   std::vector<torch::Tensor> drawn;

@@ -1,4 +1,4 @@
-// What a build without CUDA says where CUDA would be needed.
+// The answers of a build without CUDA where CUDA would be needed.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/data/kernels/gather_images.h>
@@ -16,7 +16,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-// What `action` throws as a DeviceError: message and hint.
+// The DeviceError that `action` throws: message and hint.
 template <class Action>
 std::string device_error(const Action& action) {
   try {

@@ -1,4 +1,4 @@
-// What TrainerOptions::validate() refuses, and with which words.
+// The options that TrainerOptions::validate() refuses, and with which words.
 #include <lockstep/tests/catch.h>
 #include <functional>
 #include <limits>

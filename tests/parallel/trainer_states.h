@@ -1,4 +1,4 @@
-// What the tests of Trainer::state() and load() share: states, and what a run has at its end.
+// The parts that the tests of Trainer::state() and load() share: states, and what a run has at its end.
 #pragma once
 
 #include <torch/utils.h>

@@ -41,8 +41,8 @@ void apply(const Change& change, Trainer& trainer) {
   }
 }
 
-// What the processes of a layout tell of a training of five steps, with these changes after the first one.
-// "" where the training ends well.
+// Returns what the processes of a layout tell of a training of five steps, with these changes after the first
+// one. "" where the training ends well.
 std::vector<std::string> told(const Layout& layout, int64_t check_sync, const std::vector<Change>& changes,
                               const ModelFactory& factory = two_layers(), TrainerOptions options = {}) {
   options.lr = {.lr = .1};

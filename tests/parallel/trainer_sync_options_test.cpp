@@ -41,7 +41,7 @@ class GatedImpl : public torch::nn::Module {
   torch::Tensor weight_, gate_;
 };
 
-// Of the rows of a RowSource 1, 3, 5, 7 and 8 pass the gate; 0, 2, 4, 6 and 9 do not.
+// Rows 1, 3, 5, 7 and 8 of a RowSource pass the gate; 0, 2, 4, 6 and 9 do not.
 const std::vector<Batch> kGatedBatches = {{0, 1, 2, 3, 4, 5, 6, 7},  // first reached
                                           {0, 2, 4, 6, 1, 3, 5, 7},  // not by the first half
                                           {0, 2, 4, 6, 9},           // by none

@@ -1,4 +1,4 @@
-// What an error says to handlers that know it, and to those that know std::exception alone.
+// The words of an error to handlers that know it, and to those that know std::exception alone.
 #include <lockstep/tests/catch.h>
 
 #include <stdexcept>

@@ -37,7 +37,7 @@ TEST_CASE("ratios are paired within a repetition and need three repetitions") {
   CHECK_THROWS_AS(paired_ratio(a, std::vector<double>{1, 2}), UsageError);
 }
 
-// Of nine values the second and the ninth in order are what brackets the median: 4.5 -+ 2.94.
+// The second and the ninth of nine values in order bracket the median: 4.5 -+ 2.94.
 TEST_CASE("a median is stable if its bracket is narrow") {
   const std::vector<double> values = {.5, .95, 1, 1, 1, 1, 1, 1, 1.08};
   CHECK(median_is_stable(values, .081));

@@ -79,7 +79,7 @@ inline void inject(pid_t child, const Fault& fault, user_regs_struct& registers)
 
 }  // namespace detail
 
-// Whether this machine lets a process trace its child.
+// Returns true if this machine lets a process trace its child.
 inline bool can_trace() {
   const pid_t child = fork();
   if (child == 0) _exit(ptrace(PTRACE_TRACEME, 0, nullptr, nullptr) == 0 ? 0 : 2);

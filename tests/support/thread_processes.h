@@ -54,7 +54,7 @@ void run_processes(int count, const std::function<void(int, const std::shared_pt
 
 namespace detail {
 
-// What one process has posted.
+// The collective that one process has posted.
 struct ThreadPost {
   std::string what = {};  // must be alike in all processes
   int root = -1;          // process whose tensor a broadcast gives to all
@@ -64,7 +64,7 @@ struct ThreadPost {
   std::promise<void> done = {};
 };
 
-// What the processes share.
+// The state that the processes share.
 class ThreadWorld {
  public:
   explicit ThreadWorld(int processes)

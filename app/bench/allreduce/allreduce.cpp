@@ -169,7 +169,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
   return all_wrong;
 }
 
-// What all processes must have in common. Their devices, threads and files may differ.
+// Returns the settings that all processes must have in common. Their devices, threads and files may differ.
 Json agreed_settings(const BenchAllreduceOptions& options, const std::vector<int64_t>& counts) {
   return {{"min_bytes", counts.front() * kFloatBytes},
           {"max_bytes", counts.back() * kFloatBytes},

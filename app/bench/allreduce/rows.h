@@ -14,7 +14,7 @@ namespace lockstep {
 // nccl-tests' columns and lockstep's own; for several processes also what travels between them.
 std::vector<Column> allreduce_columns(const TrainWorld& world);
 
-// What is known of the sums of one size by one algorithm, beside their times.
+// The facts about the sums of one size by one algorithm, beside their times.
 struct SumFacts {
   int threads = 1;
   int64_t wrong = 0;                       // elements

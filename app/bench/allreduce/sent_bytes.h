@@ -1,4 +1,4 @@
-// What this process sends to others, as Linux counts it.
+// The bytes that this process sends to others, as Linux counts them.
 #pragma once
 
 #include <cstdint>

@@ -84,7 +84,7 @@ std::vector<std::string> device_names(const std::vector<torch::Device>& devices)
 // The cores for the copies of device `index`: those that no device computes on, or else the next device's.
 std::vector<int> copier_cores(const std::vector<int>& allowed, int index, int devices, int threads);
 
-// Whether the copies use cores on which the device itself computes.
+// Returns true if the copies use cores on which the device itself computes.
 bool copier_shares_cores(const std::vector<int>& allowed, int index, int devices, int threads);
 
 OverlapDevices make_overlap_devices(const std::vector<torch::Device>& devices, int threads, int64_t size,

@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// What all schemes train, on the host.
+// The task that all schemes train, on the host.
 struct PartitionTask {
   LayeredNetwork network;
   Params params;  // of the whole network; their dtype is the dtype of the computation
@@ -67,8 +67,8 @@ struct StepCost {
   Traffic traffic;
   // Bytes on the device that holds the most. Parameters: the values alone.
   int64_t parameter_bytes = 0;
-  // What forward() allocated and backward() still finds, as torch's allocators report it: layers' outputs,
-  // tensors from other devices, the loss. The batch is not included.
+  // The bytes that forward() allocated and backward() still finds, as torch's allocators report them: layers'
+  // outputs, tensors from other devices, the loss. The batch is not included.
   int64_t activation_bytes = 0;
 };
 

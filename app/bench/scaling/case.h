@@ -24,8 +24,8 @@ inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}
 struct ScalingCase {
   Scaling scaling = Scaling::kStrong;
   std::string devices = {};  // as in the table, the same in all processes
-  // Of several processes some train together and others wait. Where this one waits there is no plan, and of
-  // the measurements only `seconds` and `agree`.
+  // True if this process trains. Of several processes some train together and others wait. Where this one
+  // waits there is no plan, and of the measurements only `seconds` and `agree`.
   bool trains = true;
   TrainPlan plan = {};
   int background_load = 0;  // one-replica trainings of the same plan that keep other cores busy meanwhile

@@ -1,4 +1,4 @@
-// What `bench scaling` checks and concludes from its measurements.
+// The checks of `bench scaling`'s measurements, and the conclusions from them.
 #pragma once
 
 #include <vector>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-// Whether all replicas agree, and whether their update is that of one device with the same batch, unless each
-// replica has batch-norm statistics of its own. all: the plan in which every process trains. Every process
-// calls it.
+// Checks that all replicas agree, and that their update is that of one device with the same batch, unless
+// each replica has batch-norm statistics of its own. all: the plan in which every process trains. Every
+// process calls it.
 void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
                 const TrainPlan& all, LargestOfAll& largest);
 

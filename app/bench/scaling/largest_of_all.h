@@ -1,4 +1,4 @@
-// What the processes of `bench scaling` say to each other.
+// The numbers that the processes of `bench scaling` tell each other.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,7 @@ class LargestOfAll {
   // PeerError when a process is lost. Alone: returns `own`.
   double of(double own);
 
-  // Whether some process gives true.
+  // Returns true if some process gives true.
   bool any(bool own) { return of(own ? 1 : 0) != 0; }
 
   // Waits until all processes have called it.

@@ -18,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-// Whether the model covers this case: devices of one kind, each replica on its own GPU or cores.
+// Returns true if the model covers this case: devices of one kind, each replica on its own GPU or cores.
 bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
   const auto& trainer = measured.plan.trainer;
   const bool alike = std::all_of(trainer.devices.begin(), trainer.devices.end(),
@@ -56,7 +56,7 @@ void print_model(BenchReport& report, const ComputeModel& compute, int backgroun
                         {"gradient_bytes", bytes}});
 }
 
-// Of a tiny sum and of one of all gradients, between n replicas or processes.
+// Measures a tiny sum and one of all gradients, between n replicas or processes.
 Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool overlaps) {
   constexpr double kMostIterations = 20;
   constexpr double kSeconds = .2;  // of a repetition, about

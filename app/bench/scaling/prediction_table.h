@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-// What is predicted: steps on n units, each a replica, or a process with the same number of replicas.
+// The predicted steps: on n units, each a replica, or a process with the same number of replicas.
 struct PredictedSteps {
   const std::vector<ScalingCase>& cases;  // measured; the first one is the reference, one replica
   int most = 1;                           // units: 1, 2, 4, ... and `most` itself

@@ -152,14 +152,14 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
   leave_together(all.world);  // before the first process closes its connections
 }
 
-// What is measured.
+// The cases that are measured, with their threads and connections.
 struct Prepared {
   int threads = 1;                           // of each replica of this process
   std::unique_ptr<ScalingLists> lists = {};  // keeps the connections of parts of the world
   std::vector<ScalingCase> cases = {}, fractions = {};
 };
 
-// What all processes must have in common. Their devices, threads and files may differ.
+// Returns the settings that all processes must have in common. Their devices, threads and files may differ.
 Json agreed_settings(const BenchScalingOptions& options, const TrainPlan& plan) {
   Json settings = agreed_fields(options.train, plan);
   const auto given = shared_fields(kInBench, options.train, plan);
@@ -184,7 +184,7 @@ void check_link(const BenchScalingOptions& options) {
   if (options.link) parse_link(*options.link);
 }
 
-// What the prediction for several processes is measured with.
+// Throws UsageError for a plan with which the prediction for several processes cannot be measured.
 void check_predictable(const TrainPlan& plan) {
   if (plan.trainer.devices.front().is_cuda()) {
     throw UsageError(

@@ -28,7 +28,7 @@ int64_t rows_of_replica(const TrainPlan& plan, size_t replica) {
   return std::max<int64_t>(rows / plan.trainer.accumulate, 1);
 }
 
-// Whether the layers compute in bfloat16, lockstep's or torch's.
+// Returns true if the layers compute in bfloat16, lockstep's or torch's.
 bool in_bf16(const TrainPlan& plan) {
   return plan.trainer.replica.precision == Precision::kBf16 && !stays_in_fp32(plan.spec(), torch::kCPU);
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kLongestWord = 64;
 // A shorter beginning fits too many names.
 constexpr size_t kShortestBeginning = 3;
-// What a message shows of a word, and of all its words: bytes.
+// The most bytes that a message shows of a word, and of all its words.
 constexpr size_t kMostOfWord = 100;
 constexpr size_t kMostOfMessage = 2000;
 

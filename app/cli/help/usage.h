@@ -27,10 +27,10 @@ UsageError unexpected_word(const std::string& word, const std::vector<const CLI:
 // nothing if one of them asks for help.
 void refuse_empty_values(const CLI::App& app, std::span<const std::string> words);
 
-// Whether --help was given, to `app` or to one of its subcommands.
+// Returns true if --help was given, to `app` or to one of its subcommands.
 bool help_requested(const CLI::App& app);
 
-// Whether the command line ends where a subcommand must follow: `lockstep`, `lockstep demo`.
+// Returns true if the command line ends where a subcommand must follow: `lockstep`, `lockstep demo`.
 bool ends_before_subcommand(const CLI::App& app);
 
 }  // namespace lockstep

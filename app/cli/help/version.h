@@ -12,8 +12,8 @@ const char* version_number();
 // "lockstep 0.2.0 (LibTorch 2.15.0, without CUDA)"
 std::string version_text();
 
-// What --version prints: the same with the commit, the compiler, and the instruction sets of this CPU and of
-// the kernels that run on it. Four lines.
+// The text that --version prints: the same with the commit, the compiler, and the instruction sets of this
+// CPU and of the kernels that run on it. Four lines.
 std::string version_lines();
 
 // "g++ 12.2.0"

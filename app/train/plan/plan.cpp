@@ -102,7 +102,7 @@ void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   if (replica.invariant) check_invariant(plan.world_size());
 }
 
-// Of a weight, and of its gradient.
+// The bytes of a weight, and of its gradient.
 int64_t element_bytes(const TrainPlan& plan) {
   return plan.trainer.replica.precision == Precision::kFp64 ? sizeof(double) : sizeof(float);
 }
@@ -154,7 +154,7 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
       "use --bn sync or --bn average, or give the first replica a share");
 }
 
-// What the optimizer keeps per parameter.
+// The number of values that the optimizer keeps per parameter.
 int64_t moments_of(const OptimizerOptions& optimizer) {
   return optimizer.kind == OptimizerKind::kAdamW ? 2 : optimizer.momentum > 0;
 }

@@ -1,4 +1,4 @@
-// What a training run will do: all values, given or derived, before anything is done.
+// The plan of a training run: all values, given or derived, before anything is done.
 #pragma once
 
 #include <cstddef>
@@ -43,7 +43,8 @@ struct TrainPlan {
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
   int world_size() const { return world.single_process() ? local_size() : world.replicas(); }
-  // Whether replicas normalise with different statistics, so that their number changes what is computed.
+  // Returns true if replicas normalise with different statistics, so that their number changes what is
+  // computed.
   bool has_statistics_per_replica() const { return has_batch_norm && trainer.bn != BnPolicy::kSync; }
   // Bytes of gradients that each process sends to the others per step; 0 if it is alone, nullopt with NCCL.
   std::optional<int64_t> wire_bytes() const;
@@ -52,7 +53,7 @@ struct TrainPlan {
   std::string replica_device(int rank) const;  // "cpu", or "cpu of process 1"
   std::string device_lists() const;            // "[cpu, cpu]", or "[cpu, cpu] + [cpu]"
 
-  // What the choice of a replica's layers depends on, for models/factory.h.
+  // Returns what the choice of a replica's layers depends on, for models/factory.h.
   ModelSpec spec() const;
 };
 

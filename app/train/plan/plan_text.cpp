@@ -94,7 +94,7 @@ std::string arithmetic_text(const TrainPlan& plan) {
   return text;
 }
 
-// What each process sends per step.
+// Returns what each process sends per step.
 std::string sent_text(const TrainPlan& plan) {
   if (const auto bytes = plan.wire_bytes()) {
     return fmt::format("{:.2f} MB per step", static_cast<double>(*bytes) / 1e6);

@@ -29,7 +29,7 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-// Of the whole run, which --limit-steps may shorten.
+// The epochs of the whole run, which --limit-steps may shorten.
 int64_t epochs_of(const TrainPlan& plan) {
   return (plan.total_steps + plan.steps_per_epoch - 1) / plan.steps_per_epoch;
 }

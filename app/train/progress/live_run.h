@@ -1,4 +1,5 @@
-// What a terminal shows of a run while it trains: a line with a bar, and below it the curve of test accuracy.
+// The display of a run on a terminal while it trains: a line with a bar, and below it the curve of test
+// accuracy.
 #pragma once
 
 #include <sys/types.h>
@@ -35,7 +36,7 @@ class LiveRun {
   // terminal: standard error. group: of LiveBlock. Keeps a reference to the plan.
   LiveRun(const TrainPlan& plan, const Terminal& terminal, pid_t group, SecondsClock clock = steady_seconds);
 
-  // Whether steps() would draw.
+  // Returns true if steps() would draw.
   bool due() const { return clock_() - drawn_at_ >= kBetweenDrawings; }
 
   // Training begins or goes on with this epoch (from 1). Draws.

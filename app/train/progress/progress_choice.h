@@ -1,4 +1,4 @@
-// What --progress chooses.
+// The choice of --progress.
 #pragma once
 
 #include <memory>

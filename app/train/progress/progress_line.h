@@ -27,7 +27,7 @@ struct LiveFigures {
 // what has no room is left out, the speed first. `utf8`: eighths of blocks, else '#' and '.'.
 std::string progress_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style);
 
-// What is left of a run.
+// The work that is left of a run.
 struct WorkLeft {
   int64_t steps = 0;
   double seconds_per_step = 0;

@@ -1,4 +1,4 @@
-// What a run sums over: the steps of an epoch, and those since a step line.
+// The intervals that a run sums over: the steps of an epoch, and those since a step line.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// What a run shows, checks and keeps.
+// The settings of what a run shows, checks and keeps.
 #include <CLI/CLI.hpp>
 
 #include <lockstep/app/checkpoint/same_run.h>

@@ -40,7 +40,7 @@ CLI::Option* add_split(CLI::App& command, const std::string& flag, TrainFlags& f
       ->type_name("SHARES");
 }
 
-// Of all processes.
+// The devices of all processes.
 SettingValue planned_devices(const TrainPlan& plan) {
   auto devices = SettingValue::array();
   const auto add = [&](const auto& list) {

@@ -31,7 +31,7 @@ inline constexpr unsigned kInPlan = 1, kInBench = 2, kInSweep = 4, kAgreed = 8, 
 inline constexpr unsigned kTrain = 1, kBench = 2, kSweep = 4;
 inline constexpr unsigned kAllCommands = kTrain | kBench | kSweep;
 
-// What a resumed run does if its value differs from the checkpoint's.
+// The behaviour of a resumed run if its value differs from the checkpoint's.
 enum class OnResume {
   kTaken,           // takes it
   kRefused,         // throws: it would be another training

@@ -32,7 +32,8 @@ CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows
 // All values of the run.
 nlohmann::ordered_json plan_fields(const TrainPlan& plan);
 
-// What all processes of a run must have in common. Their devices, threads and files may differ.
+// Returns the settings that all processes of a run must have in common. Their devices, threads and files may
+// differ.
 nlohmann::ordered_json agreed_fields(const TrainFlags& flags, const TrainPlan& plan);
 
 // Returns the settings that all measurements of a benchmark (kInBench) or all cells of a sweep (kInSweep)

@@ -1,4 +1,4 @@
-// What is trained, on which images, and for how long.
+// The settings of what is trained, on which images, and for how long.
 #include <CLI/CLI.hpp>
 
 #include <filesystem>

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-// Whether conv3x3() takes x as `type` with these filters, and is faster than torch: on a CPU, at least one
-// image, filters of 3 x 3 in float, multiples of 64 channels, and x as float, or as bfloat16 if
+// Returns true if conv3x3() takes x as `type` with these filters, and is faster than torch: on a CPU, at
+// least one image, filters of 3 x 3 in float, multiples of 64 channels, and x as float, or as bfloat16 if
 // fast_bf16_kernels().
 bool conv3x3_takes(const torch::Tensor& x, torch::ScalarType type, const torch::Tensor& weight);
 

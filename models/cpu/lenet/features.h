@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Whether lenet_features() takes these images: float or double on a CPU, without a gradient.
+// Returns true if lenet_features() takes these images: float or double on a CPU, without a gradient.
 bool lenet_features_take(const torch::Tensor& X);
 
 // Returns features (n, 800): avg_pool2d(relu(conv2d(h, W2, b2)), 2) flattened, where h is

@@ -26,9 +26,9 @@ struct LeNetFilterGradients {
   T *W1, *b1, *W2, *b2;
 };
 
-// What forward keeps of a group for backward; several groups lie one after another. Each element has all
-// lanes. The second layer sees 12 x 12 of the first one's 13 x 13: its pooling drops the outputs that would
-// need the last row and column.
+// The values that forward keeps of a group for backward; several groups lie one after another. Each element
+// has all lanes. The second layer sees 12 x 12 of the first one's 13 x 13: its pooling drops the outputs that
+// would need the last row and column.
 template <class T>
 struct LeNetKept {
   T* images;        // (784, lanes)

@@ -18,7 +18,7 @@ struct NamedGpu {
   std::string place = {};  // its host and index, which must do where there is no UUID
 };
 
-// What one process tells the others.
+// The wish that one process tells the others.
 struct AllreduceWish {
   std::string wanted = {};        // the name of an Allreduce
   std::string nccl_problem = {};  // why NCCL cannot join its devices; empty: it can

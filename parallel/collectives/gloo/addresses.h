@@ -13,7 +13,7 @@ struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };
 
-// What getaddrinfo() finds for a TCP port of a host.
+// The result of getaddrinfo() for a TCP port of a host.
 struct Addresses {
   std::unique_ptr<addrinfo, FreeAddresses> list = {};  // null: nothing
   std::string problem = {};                            // why; empty if there is something
@@ -22,11 +22,11 @@ struct Addresses {
 // host: name or address. Asks the name service, which can take seconds.
 Addresses find_addresses(const std::string& host, uint16_t port);
 
-// Whether it is written as an address: "10.0.0.1", "::1".
+// Returns true if it is written as an address: "10.0.0.1", "::1".
 bool is_numeric(const std::string& host);
 
-// Whether it always means the loopback interface: "localhost", "127.0.0.1", "::1". Another name may mean it
-// on its own host only.
+// Returns true if it always means the loopback interface: "localhost", "127.0.0.1", "::1". Another name may
+// mean it on its own host only.
 bool is_loopback(const std::string& host);
 
 // "node1:29500", "[::1]:29500"

@@ -23,7 +23,7 @@ struct GlooChannelOptions {
   // Locked while any channel of this process posts a collective. Groups share c10d's flight recorder, and
   // torch 2.11's notes a group's first collective in a map without a lock.
   std::shared_ptr<std::mutex> posting = {};
-  // Whether connecting is in vain, since another process cannot go on. Asked several times a second.
+  // Returns true if connecting is in vain, since another process cannot go on. Asked several times a second.
   std::function<bool()> given_up = [] { return false; };
 };
 

@@ -29,7 +29,7 @@ std::string channels_listen_on(const std::string& listen) {
   return listen.empty() && !interface.empty() ? address_of_interface(interface, kVariable) : listen;
 }
 
-// What a part of a world has of the whole: one watch, which names the processes as both do.
+// A part of a world shares this with the whole: one watch, which names the processes as both do.
 struct WholeWorld {
   std::shared_ptr<FailureWatch> watch = {};  // null: there is no larger one
   std::string part = {};                     // the first word of its channels' names

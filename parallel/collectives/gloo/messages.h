@@ -18,7 +18,7 @@ std::string name_processes(const std::vector<int>& processes, int world);
 // "300 s", "0.5 s"
 std::string in_seconds(std::chrono::milliseconds time);
 
-// What ends a wait for others once one of them has said that it cannot go on.
+// The error that ends a wait for others once one of them has said that it cannot go on.
 PeerError another_cannot_go_on();
 
 }  // namespace lockstep

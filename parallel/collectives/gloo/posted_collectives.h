@@ -51,7 +51,7 @@ class PostedCollectives {
   void fail(const std::exception_ptr& error);
 
   bool failed() const;
-  // Whether a collective failed. After fail() with nothing under way: false, until one begins.
+  // Returns true if a collective failed. After fail() with nothing under way: false, until one begins.
   bool lost_any() const;
   bool idle() const;  // nothing is under way, and nothing has failed
 

@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-// What a process says of itself.
+// The facts that a process states about itself.
 struct Presence {
   std::string host = {};     // name, for messages
   std::string machine = {};  // equal if two processes have the same loopback interface

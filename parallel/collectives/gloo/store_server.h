@@ -21,7 +21,7 @@ class StoreServer {
   std::string host() const;
   uint16_t port() const;
 
-  // Whether a process has written to it; true if it does not answer.
+  // Returns true if a process has written to it, or if it does not answer.
   bool used() const noexcept;
 
  private:

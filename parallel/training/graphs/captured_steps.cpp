@@ -49,7 +49,7 @@ std::optional<StepTimestamps> CapturedSteps::replay(StepShape& shape) {
   return times;
 }
 
-// Whether this shape has a graph. Captures it when its time has come.
+// Returns true if this shape has a graph. Captures it when its time has come.
 bool CapturedSteps::captured(StepShape& shape) {
   if (!enabled_ || shape.inputs.empty()) return false;
   if (shape.graph) return true;

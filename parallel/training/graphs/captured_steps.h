@@ -21,8 +21,8 @@
 
 namespace lockstep {
 
-// What steps with the same numbers of rows share. The tensors stay in place, so that a captured step can be
-// replayed on them.
+// The state that steps with the same numbers of rows share. The tensors stay in place, so that a captured
+// step can be replayed on them.
 struct StepShape {
   int64_t batch_rows = 0;           // of the global batch
   std::vector<torch::Tensor> rows;  // row numbers on the device, one tensor per micro-batch

@@ -14,7 +14,7 @@ namespace lockstep {
 // thread, whose current stream is not the default one.
 class StepGraph {
  public:
-  // Whether work on this device can be captured; always false in a build without CUDA.
+  // Returns true if work on this device can be captured; always false in a build without CUDA.
   static bool available(torch::Device device);
 
   // Runs work() and captures what it queues on the current stream; the GPU does not run it. Memory allocated

@@ -22,7 +22,7 @@ TrainPlan small_plan() {
   return plan_on(options, {torch::Device(torch::kCPU)}, /*threads=*/1);
 }
 
-// Whether the trainings take `more` further steps within a minute.
+// Returns true if the trainings take `more` further steps within a minute.
 bool takes(const BackgroundLoad& background_load, int64_t more) {
   const auto enough = background_load.steps() + more;
   const auto end = std::chrono::steady_clock::now() + std::chrono::minutes(1);

@@ -144,7 +144,7 @@ TEST_CASE("bench scaling: 16 replicas train what one trains; accuracy and shares
             kSmallStep)
           .json;
   const auto& found = shared.at("findings").back();
-  // What it says depends on the machine's speed in this moment; words and values agree all the same.
+  // The sentence depends on the machine's speed in this moment; words and values agree all the same.
   CHECK_THAT(found.at("sentence").get<std::string>(), ContainsSubstring("sharing the work"));
   CHECK(found.at("values").at("pays") == (found.at("values").at("gain").get<double>() >= 1.03));
   const auto shares = found.at("values").at("shares").get<std::vector<int64_t>>();

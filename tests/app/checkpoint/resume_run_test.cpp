@@ -138,7 +138,7 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
   CHECK(same.at("momentum") == .5);
   CHECK(same.at("split") == json({96, 32}));
   CHECK(plan_with({"--momentum", "0.9", "--resume-anyway", "momentum"}).at("momentum") == .9);
-  // What depends on the devices is found anew on others.
+  // Settings that depend on the devices are found anew on others.
   const auto elsewhere = plan_with({"--devices", "cpu"});
   CHECK(elsewhere.at("devices") == json({"cpu"}));
   CHECK(elsewhere.at("split") == json({128}));

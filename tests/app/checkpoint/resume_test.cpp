@@ -26,8 +26,8 @@ const std::set<std::string> kTimes = {"step_ms",   "images_per_second", "residen
                                       "data_ms",   "compute_ms",        "sync_ms",
                                       "update_ms", "train_seconds",     "test_seconds"};
 
-// What does not depend on the clock, of all lines but the first, the last, and those that say that the limit
-// of steps has changed.
+// Returns what does not depend on the clock, of all lines but the first, the last, and those that say that
+// the limit of steps has changed.
 std::vector<json> timeless_events(const fs::path& run) {
   auto events = metrics_in((run / "metrics.jsonl").string());
   REQUIRE(events.size() > 2);

@@ -145,7 +145,7 @@ TEST_CASE("other shares of the same batch change the last bits; another batch ha
   CHECK_FALSE(split_is_told());
 }
 
-// Of 640 images: 10 steps of 64, 5 of 128.
+// 640 images take 10 steps of 64, or 5 of 128.
 TEST_CASE(
     "another batch size begins with an epoch, and counts the steps of those before in its own batches") {
   const Json saved = {{"model", "lenet"}, {"batch_size", 64}, {"steps_per_epoch", 10}};

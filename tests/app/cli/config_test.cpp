@@ -57,7 +57,7 @@ class ConfigFile {
   TempFolder folder_;
 };
 
-// Of `train --config FILE` for a file with this text, with the file's name cut out.
+// Returns the error of `train --config FILE` for a file with this text, with the file's name cut out.
 std::string usage_of_file(const std::string& text) {
   const ConfigFile file(text);
   auto message = usage_of([&] { parsed_flags({"--config", file.path()}); });

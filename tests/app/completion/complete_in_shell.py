@@ -16,7 +16,7 @@ PROGRAM, SHELL = sys.argv[1:]
 LIMIT = 60  # seconds without output, for a shell that hangs
 MARK = "@@"  # typed after the tab: what stands before it on the line is complete
 
-# What is typed, and what the line then holds. A completion that is the only one ends with a blank.
+# The text that is typed, and what the line then holds. A completion that is the only one ends with a blank.
 LINES = {
     "lockstep tr": "lockstep train ",
     "lockstep train --prec": "lockstep train --precision ",

@@ -1,4 +1,4 @@
-// What the output files hold if one of them, or standard output, cannot be written.
+// The contents of the output files if one of them, or standard output, cannot be written.
 #include <sys/stat.h>
 
 #include <lockstep/tests/catch.h>

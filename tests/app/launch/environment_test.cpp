@@ -1,4 +1,4 @@
-// What `lockstep launch` gives each process: variables, arguments, cores, standard streams and a store.
+// `lockstep launch` gives each process variables, arguments, cores, standard streams and a store.
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>

@@ -98,7 +98,7 @@ TEST_CASE("the last lines of a file") {
   write_file(file, "a\nb\n\nc\nd\n");
   CHECK(last_lines(file, 3) == Strings{"", "c", "d"});
   CHECK(last_lines(file, 0).empty());
-  // Of a long file only the end is read: 64 KiB, and of them whole lines.
+  // Only the end of a long file is read: 64 KiB, and of them whole lines.
   write_file(file, fmt::format("{:x<100000}\n{:y<65530}\nend\n", "", ""));
   CHECK(last_lines(file, 3) == Strings{std::string(65'530, 'y'), "end"});
   write_file(file, fmt::format("{:x<100000}\nend\n", ""));

@@ -38,7 +38,7 @@ class Script {
                    {{"TMPDIR", temporary().string()}});
   }
 
-  // Whether a file of this name is there for each process: "name.0", "name.1", ...
+  // Returns true if a file of this name is there for each process: "name.0", "name.1", ...
   bool has_all(const std::string& name, int processes) const {
     for (int process = 0; process < processes; ++process) {
       if (!std::filesystem::exists(file(name + "." + std::to_string(process)))) return false;

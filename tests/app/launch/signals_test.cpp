@@ -94,7 +94,7 @@ TEST_CASE("a second signal kills the processes") {
   for (const auto* name : {"pid.0", "pid.1", "pid.2"}) CHECK_FALSE(is_running(script.number_in(name)));
 }
 
-// Of two signals that wait, the kernel gives SIGHUP first: had it been taken, launch would end with its code.
+// The kernel gives SIGHUP first of two signals that wait: had it been taken, launch would end with its code.
 TEST_CASE("under nohup the end of the terminal is not passed on") {
   const Script script(on_signal("exit 0"));
   const auto command = "trap '' HUP; exec " LOCKSTEP_PROGRAM " launch -n 3 -- " + script.path() + " " +

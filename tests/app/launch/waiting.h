@@ -21,7 +21,7 @@ inline bool wait_until(const std::function<bool()>& done) {
   return true;
 }
 
-// Whether the process runs. One that has ended may stay as a zombie where nobody waits for orphans.
+// Returns true if the process runs. One that has ended may stay as a zombie where nobody waits for orphans.
 inline bool is_running(pid_t pid) {
   std::string text;
   std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");

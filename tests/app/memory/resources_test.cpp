@@ -1,4 +1,4 @@
-// What a run needs: threads and memory.
+// The needs of a run: threads and memory.
 #include <lockstep/tests/catch.h>
 #include <filesystem>
 #include <iterator>

@@ -76,7 +76,7 @@ TEST_CASE("a plan says what each process sends per step") {
 // LeNet's parameters have 180, 20, 25000, 50, 102400, 128, 1280 and 10 numbers, each filled up to a multiple
 // of 16: 129,120 in all, which is one bucket.
 TEST_CASE("the memory estimate counts what compressed gradients travel in") {
-  // What --compress adds in the first process.
+  // The bytes that --compress adds in the first process.
   const auto added = [](const std::vector<size_t>& replicas, SyncMode sync, Compress compress) {
     auto flags = lenet_flags();
     flags.sync = sync;

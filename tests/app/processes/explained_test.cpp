@@ -1,4 +1,4 @@
-// What a process that fails tells the others, and what it says where it has lost one of them.
+// The tests of what a process that fails tells the others, and of what it says where it has lost one of them.
 #include <lockstep/tests/catch.h>
 
 #include <exception>

@@ -252,7 +252,7 @@ TEST_CASE("a port on which another program listens is refused") {
                           ContainsSubstring(std::to_string(other.port())));
 }
 
-// Of the two processes 1 the later one is refused. When it comes so late that the run is over, nobody answers
+// The later one of the two processes 1 is refused. When it comes so late that the run is over, nobody answers
 // it.
 TEST_CASE("a place that is taken is refused") {
   auto processes = small_world({"--epochs", "1", "--devices", "cpu", "--timeout", "5"}, {{}, {}});

@@ -1,4 +1,4 @@
-// What a run stopped by a signal prints and keeps.
+// The output of a run stopped by a signal, and what it keeps.
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>

@@ -23,7 +23,7 @@ using lockstep::testing::Redirect;
 using lockstep::testing::Screen;
 using Lines = std::vector<std::string>;
 
-// What Catch2 prints must not go into the terminal, which would fill up: checks come after the end of one.
+// The output of Catch2 must not go into the terminal, which would fill up: checks come after the end of one.
 TEST_CASE("lines scroll above a block that is drawn in place, and nothing of it remains") {
   struct Look {
     Lines text;

@@ -35,7 +35,7 @@ class PseudoTerminal {
   PseudoTerminal(const PseudoTerminal&) = delete;
   PseudoTerminal& operator=(const PseudoTerminal&) = delete;
 
-  // What has been written since the last call.
+  // Returns what has been written since the last call.
   std::string written() {
     std::string text;
     for (pollfd ready{master_, POLLIN, 0}; ::poll(&ready, 1, 0) > 0 && (ready.revents & POLLIN);) {

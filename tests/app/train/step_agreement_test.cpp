@@ -1,4 +1,4 @@
-// What processes agree on between steps. Each process follows a script, and all must be told the same.
+// The agreement of processes between steps. Each process follows a script, and all must be told the same.
 #include <lockstep/tests/catch.h>
 
 #include <csignal>

@@ -118,7 +118,8 @@ inline BatchNormResults reference_results(const BatchNormInputs& inputs, const t
   return results;
 }
 
-// Whether |a - b| <= `tolerance` everywhere, plus half a unit in the last place of b if a is bfloat16.
+// Returns true if |a - b| <= `tolerance` everywhere, plus half a unit in the last place of b if a is
+// bfloat16.
 inline bool close(const torch::Tensor& a, const torch::Tensor& b, double tolerance) {
   const double rounding = a.scalar_type() == torch::kBFloat16 ? 1. / 256 : 0;
   const auto wide = a.to(torch::kFloat64);

@@ -109,7 +109,7 @@ void check_as_torchs(const std::vector<int64_t>& sizes, const torch::nn::BatchNo
   }
 }
 
-// Of every rank.
+// Checks batch norms of inputs of every rank.
 void check_all_as_torchs(const torch::nn::BatchNormOptions& options, StatisticsExchange* exchange,
                          torch::ScalarType type, double bound) {
   check_as_torchs<BatchNorm1d, torch::nn::BatchNorm1d>({5, kChannels}, options, exchange, type, bound);

@@ -15,7 +15,7 @@ using namespace lockstep::testing;
 
 namespace {
 
-// What the wait throws: the type and the message; "nothing" without an error.
+// Returns what the wait throws: the type and the message; "nothing" without an error.
 std::string thrown_by(std::future<void> done) {
   try {
     done.get();

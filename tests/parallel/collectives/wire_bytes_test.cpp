@@ -1,4 +1,4 @@
-// What a process sends to others: the formulas, and what it posts.
+// The bytes that a process sends to others: the formulas, and what it posts.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <atomic>
@@ -97,7 +97,7 @@ TEST_CASE("the formulas of docs/scaling-out.md say what each process sends") {
         gathers[p] = counting->take_sent();
       });
       const auto expected = wire_bytes_of_sum(4 * kElements, count, compress);
-      // Of each chunk at most one number per process, filled up with zeros or lost in a division.
+      // At most one number of each chunk per process is filled up with zeros or lost in a division.
       const int64_t slack = 4 * 2 * most * count;
       for (size_t p = 0; p < layout.size(); ++p) {
         INFO(text_of(layout) << " replicas, process " << p << ", " << name_of(kCompressNames, compress));

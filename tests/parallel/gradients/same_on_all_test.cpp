@@ -1,4 +1,4 @@
-// What attach() and broadcast_module() compare between ranks before they rely on it.
+// The facts that attach() and broadcast_module() compare between ranks before they rely on them.
 #include <torch/nn/module.h>
 
 #include <lockstep/tests/catch.h>

@@ -1,5 +1,5 @@
-// What tests of GradientSync share: replicas in threads of their own, and a network whose gradients are whole
-// numbers.
+// The parts that tests of GradientSync share: replicas in threads of their own, and a network whose gradients
+// are whole numbers.
 #pragma once
 
 #include <torch/nn/module.h>

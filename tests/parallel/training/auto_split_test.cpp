@@ -49,8 +49,8 @@ std::vector<int64_t> settled_rows(int slower) {
   return shard_sizes(kBatch, trainer.world_size(), trainer.split());
 }
 
-// Whether replica 0 settles near this number of rows. The tolerance is a quarter of the 64 rows between 128
-// and 192, for machines that wake sleepers late. Tries again after a long delay of the machine.
+// Returns true if replica 0 settles near this number of rows. The tolerance is a quarter of the 64 rows
+// between 128 and 192, for machines that wake sleepers late. Tries again after a long delay of the machine.
 bool settles_near(int64_t rows, int slower) {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const auto settled = settled_rows(slower)[0];

@@ -42,7 +42,7 @@ Tensors start_of(const ModelFactory& factory) {
   return tensors;
 }
 
-// What torch computes for the whole batch, in one module, with these numbers of rows per micro-batch.
+// The results of torch for the whole batch, in one module, with these numbers of rows per micro-batch.
 struct Expected {
   Tensors gradients;
   Tensors buffers;

@@ -24,7 +24,7 @@ namespace {
 
 constexpr size_t kSteps = 9;
 
-// What is frozen in a step. The factory's models are as before step 0.
+// Sets which parameters a step trains. The factory's models are as before step 0.
 void set_flags(torch::nn::Module& module, size_t step) {
   auto params = module.named_parameters();
   params["inner"].requires_grad_(step >= 3);

@@ -40,7 +40,7 @@ std::vector<int64_t> report_of(torch::Device device, int64_t process, std::vecto
   return row;
 }
 
-// What is said of these reports, after step 7, of the tensors a, b, ...
+// Returns what is said of these reports, after step 7, of the tensors a, b, ...
 std::string verdict(const std::vector<std::vector<int64_t>>& rows) {
   std::vector<torch::Tensor> tensors;
   for (const auto& row : rows) tensors.push_back(torch::tensor(row, torch::kInt64));

@@ -1,4 +1,4 @@
-// What torchrun, lockstep launch and mpirun tell.
+// The facts that torchrun, lockstep launch and mpirun tell.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/tests/parallel/world/environments.h>

@@ -1,4 +1,4 @@
-// What srun tells.
+// The facts that srun tells.
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/tests/parallel/world/environments.h>
@@ -15,7 +15,7 @@ Variables pmi2_variables() {
               {{"PMI_FD", "10"}, {"PMI_JOBID", "876440.0"}, {"PMI_RANK", "3"}, {"PMI_SIZE", "4"}});
 }
 
-// What slurm_variables() mean.
+// The world that slurm_variables() mean.
 World slurm_expected() {
   return {.process = 3,
           .processes = 4,

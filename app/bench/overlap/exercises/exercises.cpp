@@ -15,7 +15,7 @@ constexpr std::array<void (*)(OverlapRun&), kExercises> kRuns = {
     exercise_independent_operators, exercise_small_operators, exercise_all_at_once, exercise_trace,
     exercise_dependencies};
 
-// What the traces of exercise 4 show.
+// The counts that the traces of exercise 4 show.
 struct Seen {
   int64_t beside = 0;           // matmuls during a copy, in the last way
   int64_t beside_serially = 0;  // the same in the serial ways, where there can be none

@@ -14,7 +14,7 @@ namespace {
 
 constexpr double kAgrees = 1e-4;  // difference from autograd, relative to the largest element
 
-// Whether the host summed the second layer's gradients while a device computed the first layer's.
+// Returns true if the host summed the second layer's gradients while a device computed the first layer's.
 bool sum_beside_backward(const std::vector<Trace::Event>& events) {
   for (const auto& sum : events) {
     if (sum.name != "sum and update 2") continue;

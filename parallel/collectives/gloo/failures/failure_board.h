@@ -1,4 +1,4 @@
-// What the processes tell each other in the store when one cannot go on.
+// The reports of the processes to each other in the store when one cannot go on.
 #pragma once
 
 #include <cstddef>
@@ -41,7 +41,7 @@ class FailureBoard {
 
   // Says that this process no longer uses the store.
   void leave();
-  // Whether a process has said so.
+  // Returns true if a process has said so.
   bool left(int process);
 
  private:

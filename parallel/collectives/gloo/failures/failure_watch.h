@@ -26,7 +26,7 @@ struct WatchLimits {
   std::chrono::milliseconds compare{500};     // of a wait, before it is compared with those of others
 };
 
-// What the collectives of a channel go through.
+// The medium that the collectives of a channel go through.
 enum class ChannelKind { kSockets, kStore };
 
 struct WatchOptions {
@@ -64,7 +64,7 @@ class FailureWatch {
   void add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
            ChannelKind kind = ChannelKind::kSockets);
 
-  // Whether this process knows that one cannot go on. Thread-safe.
+  // Returns true if this process knows that one cannot go on. Thread-safe.
   bool alarmed() const;
 
   // Tells the others that this process was done, and that it does not need the store. Returns at once.

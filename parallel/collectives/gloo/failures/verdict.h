@@ -17,7 +17,7 @@ enum class ReportKind {
   kLeft,   // it was done, and has left
 };
 
-// What a process says of itself.
+// The report of a process on itself.
 struct FailureReport {
   ReportKind kind = ReportKind::kBusy;
   int64_t order = 0;            // in which the processes have reported

@@ -15,8 +15,8 @@ using std::chrono::milliseconds;
 constexpr milliseconds kBriefPause{50};  // while reports come in
 constexpr int kLooksInLimit = 4;         // that every process takes within the grace and the silence
 
-// Of two collectives that have not ended, whether the first says more: the one that failed first; else the
-// one that has waited longer.
+// Returns true if, of two collectives that have not ended, the first says more: the one that failed first
+// does; else the one that has waited longer.
 bool says_more(const AwaitedCollective& a, const AwaitedCollective& b) {
   if (a.failed != b.failed) return a.failed;
   return a.failed ? a.end < b.end : a.collective.begin < b.collective.begin;
@@ -49,7 +49,7 @@ class WatchThread {
     return limit.count() == 0 ? limit : std::max(limit, kLooksInLimit * time_between_looks());
   }
 
-  // Whether a process cannot go on.
+  // Returns true if a process cannot go on.
   bool look() {
     publish_own();
     const bool alarmed = board_.alarmed();
@@ -186,8 +186,8 @@ class WatchThread {
     return true;
   }
 
-  // Whether another process may still ask the store. One that is silent for longer than the grace will not:
-  // the verdict may have come earlier, before all have looked.
+  // Returns true if another process may still ask the store. One that is silent for longer than the grace
+  // will not: the verdict may have come earlier, before all have looked.
   bool is_needed(WatchClock::time_point all_have_looked) {
     const auto& reports = board_.reports();
     const bool all_may_ask = needs_nothing() || WatchClock::now() < all_have_looked;

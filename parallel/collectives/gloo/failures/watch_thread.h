@@ -47,7 +47,7 @@ struct WatchState {
   bool ended = false;          // the thread
 };
 
-// What this process does, seen from its channels. The caller holds the mutex.
+// Returns what this process does, seen from its channels. The caller holds the mutex.
 FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels);
 
 // Returns when the watch goes away, or when all is told and learnt. Only it uses the board. Throws c10d's

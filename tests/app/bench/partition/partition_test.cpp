@@ -244,7 +244,7 @@ TEST_CASE("partition: activations that forward leaves for backward, by hand") {
   const auto whole = [](int64_t rows) { return 4 * (rows * (1024 + 1024 + 10) + 1 + 1); };
   CHECK(bytes(2, one_device) == whole(kRows));
   CHECK(bytes(2, data_parallel) == whole(3));
-  // Of each layer: this device's outputs and all devices' outputs.
+  // Each layer leaves this device's outputs and all devices' outputs.
   CHECK(bytes(2, tensor_parallel) == 4 * (kRows * (512 + 1024 + 512 + 1024 + 5 + 10 + 10) + 1 + 1));
   // The second device has the first device's output, its own ReLU's output and the loss.
   CHECK(bytes(2, cut_at({0, 2, 5}, 1)) == whole(kRows));

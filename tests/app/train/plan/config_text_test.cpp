@@ -1,4 +1,4 @@
-// What a configuration that repeats a run says.
+// The text of a configuration that repeats a run.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/tests/catch.h>

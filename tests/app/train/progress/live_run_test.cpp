@@ -1,4 +1,4 @@
-// What the live display says at given times. All figures are counted by hand.
+// The text of the live display at given times. All figures are counted by hand.
 #include <unistd.h>
 
 #include <lockstep/tests/catch.h>

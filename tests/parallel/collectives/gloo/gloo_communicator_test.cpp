@@ -137,7 +137,7 @@ TEST_CASE("over Gloo sums of every dtype are exact, and copies move the bytes of
 
 namespace {
 
-// What the works of each rank throw.
+// The messages that the works of each rank throw.
 std::vector<std::string> messages_of(const Different& different, const Layout& layout,
                                      const std::vector<World>& worlds) {
   std::vector<std::string> messages(static_cast<size_t>(world_of(layout)));

@@ -37,7 +37,7 @@ inline World loopback_world(int process, int processes, uint16_t port) {
 
 inline JoinOptions within(int milliseconds) { return {.timeout = std::chrono::milliseconds(milliseconds)}; }
 
-// What each call has thrown; null: nothing. Each runs in a thread of its own.
+// The exception that each call has thrown; null: none. Each runs in a thread of its own.
 using Calls = std::vector<std::function<void()>>;
 inline std::vector<std::exception_ptr> call_side_by_side(const Calls& calls) {
   std::vector<std::exception_ptr> errors(calls.size());

@@ -65,7 +65,7 @@ inline std::shared_ptr<PostedCollectives> waiting_for(uint64_t number) {
 
 inline const std::exception_ptr kLostPeer = std::make_exception_ptr(PeerError("words of Gloo"));
 
-// What a process that has lost another one ends by.
+// The error that ends a process that has lost another one.
 inline std::string verdict_of(FailureWatch& watch) {
   return message_of<PeerError>(watch.explain(kLostPeer, ""));
 }
