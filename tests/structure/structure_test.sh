@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# structure_test.sh cycles|types|mirror|format: one check of the whole tree, and proof that it notices what it looks for.
+# structure_test.sh cycles|types|mirror|comments|format: one check of the whole tree, and proof that it notices what it
+# looks for.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -33,6 +34,26 @@ find_strays() {
       found+="tests/$folder has tests, but there is no $folder"$'\n'
   done < <(cd "$1/tests" && find app data models parallel support -name '*_test.cpp' -printf '%h\n' | sort -u)
   [ -z "$found" ] || { printf '%s' "$found"; return 1; }
+}
+
+# Prints the lines of C++ on which a comment begins without a subject; fails when there is one. A line goes on with the
+# comment above it at the same column: only the first one is judged.
+find_comments() {
+  local found
+  # shellcheck disable=SC2016  # awk's fields
+  found=$(cd "$1" && find app data examples models parallel scripts support tests \
+    \( -name '*.h' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' \) -print0 | sort -z |
+    xargs -0 awk '
+      FNR == 1 { above = 0 }
+      {
+        at = match($0, /(^|[ \t])\/\//) ? RSTART + RLENGTH : 0
+        alone = $0 ~ /^[ \t]*\/\//
+        begins = at && !(alone && at == above)
+        if (begins && substr($0, at) ~ /^[\/!<]*[ \t]*(Of|Those|What|Whether)([^A-Za-z0-9_]|$)/)
+          print FILENAME ":" FNR ":" $0
+        above = at
+      }')
+  [ -z "$found" ] || { echo "$found"; return 1; }
 }
 
 # Prints the files that clang-format would change; fails when there is one.
@@ -93,6 +114,33 @@ mirror() {
   mkdir -p "$copy/tests/app/probe"
   touch "$copy/tests/app/probe/probe_test.cpp"
   expect_noticed find_strays 'tests/app/probe has tests, but there is no app/probe'
+}
+
+# probe SUFFIX LINE...: the copy with these lines in app/probe.SUFFIX.
+probe() {
+  rm -f "$copy"/app/probe.*
+  printf '%s\n' "${@:2}" >"$copy/app/probe.$1"
+}
+
+comments() {
+  find_comments "$root" || { echo "a comment begins with its subject, not with Of, Those, What or Whether"; exit 1; }
+  fresh_copy
+  probe h 'int a;' '// Whether it is there.'
+  expect_noticed find_comments 'app/probe.h:2:// Whether it is there.'
+  probe cu 'struct Probe {' '  // What it has' '  // beside others.' '};'
+  expect_noticed find_comments app/probe.cu:2:
+  probe cpp 'int a;  // Those of a step' '// Of a step.'
+  expect_noticed find_comments app/probe.cpp:1:
+  expect_noticed find_comments app/probe.cpp:2:
+  probe cuh '/// What'
+  expect_noticed find_comments app/probe.cuh:1:
+  # No beginning: a later line of a comment, also of one beside code, the middle of a line, a longer word, and a string.
+  probe h '// It names the fields.' '// Of these it has two.' '//' '// What is left is empty.'
+  expect_passes find_comments
+  probe h 'int a;  // the first one.' '        // Whether it is the last one is unknown.'
+  expect_passes find_comments
+  probe h '// It is the first. What follows is not.' 'int a;  // Office hours' 'auto b = "//What";'
+  expect_passes find_comments
 }
 
 format() {
