@@ -4,6 +4,7 @@
 #include <torch/nn/module.h>
 
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -31,11 +32,10 @@ std::map<std::string, std::string> first_names(const torch::nn::Module& module) 
   return names;
 }
 
-// The weights under the first names of the module's tensors. Those that name one tensor in several ways must
-// agree, and are there once.
-std::vector<NamedTensor> by_first_names(const torch::nn::Module& module,
+// names: first_names(). The weights under the first names of the module's tensors. Those that name one tensor
+// in several ways must agree, and are there once.
+std::vector<NamedTensor> by_first_names(const std::map<std::string, std::string>& names,
                                         std::span<const NamedTensor> weights) {
-  const auto names = first_names(module);
   std::map<std::string, const NamedTensor*> taken;  // by first name
   std::vector<NamedTensor> result;
   for (const auto& weight : weights) {
@@ -59,8 +59,12 @@ std::vector<NamedTensor> by_first_names(const torch::nn::Module& module,
 }  // namespace
 
 void load_weights_into(torch::nn::Module& module, std::span<const NamedTensor> weights) {
-  load_tensors(distinct_tensors(module), by_first_names(module, weights),
-               {.name = "model", .parts = "parameters and buffers", .hint = kHint});
+  const TensorOwner owner{.name = "model", .parts = "parameters and buffers", .hint = kHint};
+  const auto first = first_names(module);
+  std::set<std::string> names;
+  for (const auto& [name, first_name] : first) names.insert(name);
+  refuse_wrapped(names, weights, owner);
+  load_tensors(distinct_tensors(module), by_first_names(first, weights), owner);
 }
 
 }  // namespace lockstep

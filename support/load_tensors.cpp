@@ -26,8 +26,7 @@ std::map<std::string, torch::Tensor> by_name(std::span<const NamedTensor> tensor
 
 // Returns what DistributedDataParallel ("module.") and torch.compile ("_orig_mod.") have put before the names
 // in `from`: empty unless all of them have it, and have places without it.
-std::string wrapper_prefix(const std::map<std::string, torch::Tensor>& places,
-                           std::span<const NamedTensor> from) {
+std::string wrapper_prefix(const std::set<std::string>& places, std::span<const NamedTensor> from) {
   if (from.empty()) return {};
   std::string_view rest = from.front().name;
   while (!places.contains(std::string(rest))) {
@@ -44,9 +43,20 @@ std::string wrapper_prefix(const std::map<std::string, torch::Tensor>& places,
   return prefix;
 }
 
-void refuse_wrapped(const std::map<std::string, torch::Tensor>& places, std::span<const NamedTensor> from,
+// Copying would keep a part of each value: the real one, the whole one, or whether it is zero.
+void require_castable(const NamedTensor& from, const torch::Tensor& into, const TensorOwner& owner) {
+  const auto given = from.tensor.scalar_type(), own = into.scalar_type();
+  if (torch::canCast(given, own)) return;
+  throw WeightsError(fmt::format("{} is of {}, the {}'s is of {}, which cannot hold its values", from.name,
+                                 torch::toString(given), owner.name, torch::toString(own)),
+                     "convert it before it is saved, if that is what you want: tensor.to(...)");
+}
+
+}  // namespace
+
+void refuse_wrapped(const std::set<std::string>& names, std::span<const NamedTensor> from,
                     const TensorOwner& owner) {
-  const auto prefix = wrapper_prefix(places, from);
+  const auto prefix = wrapper_prefix(names, from);
   if (prefix.empty()) return;
   throw WeightsError(
       fmt::format("all names begin with \"{}\", those of the {} do not", prefix, owner.name),
@@ -57,12 +67,12 @@ void refuse_wrapped(const std::map<std::string, torch::Tensor>& places, std::spa
           prefix));
 }
 
-}  // namespace
-
 void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                           const TensorOwner& owner) {
   const auto places = by_name(into);
-  refuse_wrapped(places, from, owner);
+  std::set<std::string> names;
+  for (const auto& item : into) names.insert(item.name);
+  refuse_wrapped(names, from, owner);
   std::set<std::string> found;
   for (const auto& [name, tensor] : from) {
     const auto place = places.find(name);
@@ -74,6 +84,7 @@ void require_same_tensors(std::span<const NamedTensor> into, std::span<const Nam
                                      shape_of(expected)),
                          owner.hint);
     }
+    require_castable({name, tensor}, expected, owner);
     if (!found.insert(name).second)
       throw WeightsError(fmt::format("there are two tensors named {}", name), "each name may occur once");
   }

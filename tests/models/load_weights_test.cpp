@@ -151,6 +151,38 @@ TEST_CASE("other names or shapes are refused, and nothing is changed") {
   CHECK(same(tensors_of(*to), good));
 }
 
+TEST_CASE("weights of a dtype that the model's cannot hold are refused by name, others are converted") {
+  struct Counted : torch::nn::Module {
+    Counted() {
+      weight = register_parameter("weight", torch::zeros({2}));
+      count = register_buffer("count", torch::zeros({2}, torch::kInt64));
+      mask = register_buffer("mask", torch::zeros({2}, torch::kBool));
+    }
+    torch::Tensor weight, count, mask;
+  };
+  Counted to;
+  const auto load = [&](torch::ScalarType weight, torch::ScalarType count, torch::ScalarType mask) {
+    const auto ones = [](torch::ScalarType dtype) { return torch::ones({2}).to(dtype); };
+    load_weights_into(
+        to, std::vector<NamedTensor>{{"weight", ones(weight)}, {"count", ones(count)}, {"mask", ones(mask)}});
+  };
+  struct Case {
+    torch::ScalarType weight, count, mask;
+    const char* why;
+  };
+  for (const auto& [weight, count, mask, why] : std::vector<Case>{
+           {torch::kComplexFloat, torch::kInt64, torch::kBool,
+            "weight is of ComplexFloat, the model's is of Float"},
+           {torch::kFloat, torch::kFloat, torch::kBool, "count is of Float, the model's is of Long"},
+           {torch::kFloat, torch::kInt64, torch::kUInt8, "mask is of Byte, the model's is of Bool"}}) {
+    CHECK_THROWS_WITH(load(weight, count, mask), ContainsSubstring(why));
+    CHECK(to.weight.sum().item<double>() == 0);
+  }
+  load(torch::kDouble, torch::kInt32, torch::kBool);
+  CHECK(to.weight.sum().item<double>() == 2);
+  CHECK(to.count.sum().item<int64_t>() == 2);
+}
+
 TEST_CASE("names with the prefix of a wrapper are refused, and the hint says how to remove it") {
   const auto before = tensors_of(*LeNet(0));
   auto to = LeNet(0);
@@ -174,6 +206,25 @@ TEST_CASE("names with the prefix of a wrapper are refused, and the hint says how
 
     weights.back().name = "module.other";  // now they are of another model
     CHECK_THAT(refusal(weights).hint(), ContainsSubstring("another model"));
+  }
+}
+
+TEST_CASE("the prefix of a wrapper is seen before tied weights, too") {
+  struct Tied : torch::nn::Module {
+    Tied() {
+      enc = register_module("enc", torch::nn::Linear(2, 2));
+      register_module("dec", enc);
+    }
+    torch::nn::Linear enc{nullptr};
+  };
+  Tied to;
+  for (const auto& layers : std::vector<std::vector<std::string>>{{"enc", "dec"}, {"dec"}}) {
+    std::vector<NamedTensor> weights;
+    for (const auto& layer : layers) {
+      weights.push_back({"module." + layer + ".weight", torch::ones({2, 2})});
+      weights.push_back({"module." + layer + ".bias", torch::ones({2})});
+    }
+    CHECK_THROWS_WITH(load_weights_into(to, weights), ContainsSubstring("all names begin with \"module.\""));
   }
 }
 

@@ -114,6 +114,7 @@ class Cases(unittest.TestCase):
         judged = values(goals.judge(ARGS, setting("lenet", "fp32", kernels="torch", **cases), cases))
         self.assertEqual(judged["ms per step, lockstep cpux2 torch"], (80, None))
         self.assertEqual(judged["ms of lockstep cpux2 torch / ms of Python eager"], (1.6, None))
+        self.assertEqual({met for _, met in judged.values()}, {None})
 
     def test_processes_share_a_port_and_have_a_core_each(self):
         commands = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")["processes"].commands

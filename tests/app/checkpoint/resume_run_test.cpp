@@ -61,6 +61,13 @@ std::string printed_hash(const Process& process) {
   return hash_in(result.out);
 }
 
+json plan_of(const std::string& run, const Words& flags, std::map<std::string, std::string> env = {}) {
+  const auto result = run_process(resume(run, Words{"--dry-run", "--json"} + flags, std::move(env)));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  return json::parse(result.out);
+}
+
 // A run that was cut in its second epoch.
 std::string cut_run(const TempFolder& folder, const Words& words) {
   auto run = (folder / "run").string();
@@ -105,18 +112,19 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
     std::string both;
   };
   const Words dry = {"--dry-run", "--quiet"};
-  for (const auto& [flags, both] :
-       std::vector<Case>{{{"--momentum", "0.9"}, "momentum 0.5, this one has 0.9"},
-                         {{"--lr", ".1"}, "lr 0.05, this one has 0.1"},
-                         {{"--seed", "5"}, "seed 4, this one has 5"},
-                         {{"--batch-size", "64"}, "batch size 128, this one has 64"},
-                         {{"--model", "resnet18"}, "model lenet, this one has resnet18"},
-                         {{"--precision", "bf16"}, "precision fp32, this one has bf16"},
-                         {{"--schedule", "cosine"}, "schedule constant, this one has cosine"},
-                         {{"--limit-train", "320"}, "train rows 640, this one has 320"},
-                         // These could not be combined with the run's momentum and split.
-                         {{"--optimizer", "adamw"}, "optimizer sgd, this one has adamw"},
-                         {{"--invariant"}, "invariant false, this one has true"}}) {
+  for (const auto& [flags, both] : std::vector<Case>{
+           {{"--momentum", "0.9"}, "momentum 0.5, this one has 0.9"},
+           {{"--lr", ".1"}, "lr 0.05, this one has 0.1"},
+           {{"--seed", "5"}, "seed 4, this one has 5"},
+           {{"--batch-size", "64"}, "batch size 128, this one has 64"},
+           {{"--model", "resnet18"}, "model lenet, this one has resnet18"},
+           {{"--precision", "bf16"}, "precision fp32, this one has bf16"},
+           {{"--schedule", "cosine"}, "schedule constant, this one has cosine"},
+           {{"--limit-train", "320"}, "train rows 640, this one has 320"},
+           {{"--recipe", "resnet18-pytorch"}, "recipe lenet-scratch, this one has resnet18-pytorch"},
+           // These could not be combined with the run's momentum and split.
+           {{"--optimizer", "adamw"}, "optimizer sgd, this one has adamw"},
+           {{"--invariant"}, "invariant false, this one has true"}}) {
     INFO(flags[0]);
     CHECK_THAT(refusal(resume(run, dry + flags), 4), ContainsSubstring("the checkpoint's run has " + both));
   }
@@ -127,12 +135,10 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
   CHECK_THAT(refusal(resume(run, dry + Words{"--config", file}), 4),
              ContainsSubstring("momentum 0.5, this one has 0.9"));
 
-  const auto plan_with = [&](const Words& flags) {
-    const auto result = run_process(resume(run, Words{"--dry-run", "--json"} + flags));
-    INFO(result.err);
-    REQUIRE(result.exit_code == 0);
-    return json::parse(result.out);
-  };
+  CHECK_THAT(refusal(resume(run, dry, {{"LOCKSTEP_FLAG_INVARIANT", "1"}}), 4),
+             ContainsSubstring("invariant false, this one has true"));
+
+  const auto plan_with = [&](const Words& flags) { return plan_of(run, flags); };
   const auto same = plan_with({"--momentum", ".50", "--lr", "5e-2", "--seed", "4", "--optimizer", "sgd",
                                "--devices", "cpu,cpu", "--log-every", "1"});
   CHECK(same.at("momentum") == .5);
@@ -143,6 +149,35 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
   CHECK(elsewhere.at("devices") == json({"cpu"}));
   CHECK(elsewhere.at("split") == json({128}));
   CHECK(elsewhere.at("kernels") == "torch");
+}
+
+TEST_CASE("a flag agrees with a named run in every way that it can be written") {
+  const TempFolder folder;
+  const auto run = cut_run(folder, kUnusual + Words{"--nesterov", "--data", "synthetic", "--epochs", "2"});
+  for (const auto* word : {"1", "true", "yes"}) {
+    CHECK(plan_of(run, {}, {{"LOCKSTEP_FLAG_NESTEROV", word}}).at("nesterov") == true);
+  }
+  const auto file = (folder / "c.toml").string();
+  write_file(file, "nesterov = 1\nclip-norm = 15e-1\n");
+  CHECK(plan_of(run, {"--config", file}).at("nesterov") == true);
+  CHECK_THAT(refusal(resume(run, {"--dry-run", "--quiet"}, {{"LOCKSTEP_FLAG_NESTEROV", "0"}}), 4),
+             ContainsSubstring("nesterov true, this one has false"));
+}
+
+TEST_CASE("what nobody gave is found anew when a named run goes on, and excludes no flag") {
+  const TempFolder folder;
+  const auto run = cut_run(folder, {"--data", "synthetic", "--limit-train", "640", "--limit-test", "64",
+                                    "--epochs", "2", "--batch-size", "128", "--devices", "cpu"});
+  CHECK(plan_of(run, {"--invariant", "--resume-anyway", "invariant"}).at("invariant") == true);
+  CHECK(plan_of(run, {"--sync", "parameterwise"}).at("sync") == "parameterwise");
+  CHECK(plan_of(run, {}, {{"OMP_THREAD_LIMIT", "1"}}).at("threads") == 1);
+
+  const TempFolder other;
+  const auto with_threads =
+      cut_run(other, {"--data", "synthetic", "--limit-train", "640", "--limit-test", "64", "--epochs", "2",
+                      "--batch-size", "128", "--devices", "cpu", "--threads", "2"});
+  CHECK_THAT(refusal(resume(with_threads, {"--dry-run", "--quiet"}, {{"OMP_THREAD_LIMIT", "1"}}), 2),
+             ContainsSubstring("state.json': --threads must be at most 1, got 2"));
 }
 
 TEST_CASE("a setting that was changed once stays so when the run goes on again") {
@@ -184,4 +219,24 @@ TEST_CASE("all processes go on with the configuration that process 0 has read") 
   const auto whole = in_two(words, {});
   in_two(words + Words{"--limit-steps", "3"}, {"--output", run});
   CHECK(in_two({}, {"--resume", run}) == whole);
+}
+
+TEST_CASE("processes that had different devices find their shares anew where one has others") {
+  const TempFolder folder;
+  const auto run = (folder / "run").string();
+  const auto in_two = [&](const Words& first, const Words& second) {
+    const auto results = run_all(small_world({"--seed", "4"}, {first, second}));
+    INFO(results[0].err << results[1].err);
+    CHECK(results[0].exit_code == 0);
+    CHECK(results[1].exit_code == 0);
+    const auto resumed = events_named("resumed", metrics_in(run + "/metrics.jsonl"));
+    return resumed.empty() ? std::string() : resumed.back().dump();
+  };
+  const Words shares = {"--split", "2:1:1", "--epochs", "2"};
+  in_two(shares + Words{"--devices", "cpu", "--limit-steps", "3", "--output", run},
+         shares + Words{"--devices", "cpux2", "--limit-steps", "3"});
+  const Words go_on = {"--resume", run, "--devices", "cpu"};
+  CHECK_THAT(in_two(go_on + Words{"--limit-steps", "4"}, {"--devices", "cpux2", "--limit-steps", "4"}),
+             !ContainsSubstring("split"));
+  CHECK_THAT(in_two(go_on, {"--devices", "cpu"}), ContainsSubstring("split"));
 }

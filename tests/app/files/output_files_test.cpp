@@ -212,6 +212,12 @@ TEST_CASE("every command writes its files where paths are not UTF-8") {
   CHECK_THAT(command_in(read_file(runs + "/env.json")), ContainsSubstring("metrics\uFFFD.json"));
   run(train({"--resume", runs, "--data", data_link, "--limit-train", "128", "--epochs", "2"}));
 
+  // Its configuration does not name these data: they are named again, and others are refused by their hash.
+  const Words goes_on = {"train", "--resume", runs, "--dry-run", "--quiet"};
+  run(program(goes_on, {{"LOCKSTEP_DATA", data_link}}));
+  CHECK_THAT(refusal(program(goes_on, {{"LOCKSTEP_DATA", "synthetic"}}), 4),
+             ContainsSubstring("train data hash"));
+
   for (const Words& words : {Words{"eval", "--weights", weights, "--data", data_link, "--threads", "1"},
                              {"data", "verify", "--data", data_link},
                              {"checkpoint", "ls", runs}}) {
