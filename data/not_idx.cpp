@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <span>
 #include <string_view>
 #include <system_error>
 
@@ -24,11 +25,14 @@ constexpr const char* kNamesHint =
     "rename them to train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
     "t10k-labels-idx1-ubyte, or put links with these names beside them; each may end in .gz";
 
-bool is_image(const fs::path& path) {
+constexpr std::array<std::string_view, 6> kImages = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm"};
+constexpr std::array<std::string_view, 12> kOthers = {".npz", ".npy", ".csv",  ".parquet", ".arrow", ".h5",
+                                                      ".pt",  ".pth", ".json", ".tar",     ".tgz",   ".zip"};
+
+bool ends_in_one_of(std::span<const std::string_view> endings, const fs::path& path) {
   auto ending = path.extension().string();
   std::ranges::transform(ending, ending.begin(), [](unsigned char c) { return std::tolower(c); });
-  constexpr std::array<std::string_view, 6> kImages = {".png", ".jpg", ".jpeg", ".bmp", ".webp", ".ppm"};
-  return std::ranges::find(kImages, ending) != kImages.end();
+  return std::ranges::find(endings, ending) != endings.end();
 }
 
 // The files of CIFAR-10, as an archive, and unpacked for Python or as binaries; of CIFAR-100.
@@ -52,12 +56,13 @@ std::optional<OtherData> other_data(const fs::path& folder) {
     if (is_of_cifar(entry->path())) {
       return OtherData{fmt::format("CIFAR's {}, and no IDX files", name), kHint};
     }
-    if (is_image(entry->path())) {
+    if (ends_in_one_of(kImages, entry->path())) {
       return OtherData{fmt::format("images such as {}, and no IDX files", name), kHint};
     }
     if (is_idx(entry->path())) {
       return OtherData{fmt::format("{}, which is none of the names of the four IDX files", name), kNamesHint};
     }
+    if (ends_in_one_of(kOthers, entry->path())) return OtherData{name + ", and no IDX files", kHint};
     if (entry.depth() >= kDeepest) entry.disable_recursion_pending();
     entry.increment(error);
   }

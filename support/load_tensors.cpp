@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 #include <set>
 #include <sstream>
-#include <string_view>
 
 #include <lockstep/support/error.h>
 
@@ -24,23 +24,19 @@ std::map<std::string, torch::Tensor> by_name(std::span<const NamedTensor> tensor
   return result;
 }
 
-// Returns what DistributedDataParallel ("module.") and torch.compile ("_orig_mod.") have put before the names
-// in `from`: empty unless all of them have it, and have places without it.
+// Returns what stands before all names in `from`, up to a dot, if they are places without it: wrappers put it
+// there.
 std::string wrapper_prefix(const std::set<std::string>& places, std::span<const NamedTensor> from) {
-  if (from.empty()) return {};
-  std::string_view rest = from.front().name;
-  while (!places.contains(std::string(rest))) {
-    const auto before = rest.size();
-    for (const std::string_view wrapper : {"module.", "_orig_mod."}) {
-      if (rest.starts_with(wrapper)) rest.remove_prefix(wrapper.size());
-    }
-    if (rest.size() == before) return {};
+  if (from.empty() || places.contains(from.front().name)) return {};
+  const auto& first = from.front().name;
+  for (auto dot = first.find('.'); dot != std::string::npos; dot = first.find('.', dot + 1)) {
+    const auto prefix = first.substr(0, dot + 1);
+    const auto is_before = [&](const NamedTensor& item) {
+      return item.name.starts_with(prefix) && places.contains(item.name.substr(prefix.size()));
+    };
+    if (std::ranges::all_of(from, is_before)) return prefix;
   }
-  auto prefix = from.front().name.substr(0, from.front().name.size() - rest.size());
-  for (const auto& [name, tensor] : from) {
-    if (!name.starts_with(prefix) || !places.contains(name.substr(prefix.size()))) return {};
-  }
-  return prefix;
+  return {};
 }
 
 // Copying would keep a part of each value: the real one, the whole one, or whether it is zero.
@@ -62,7 +58,7 @@ void refuse_wrapped(const std::set<std::string>& names, std::span<const NamedTen
       fmt::format("all names begin with \"{}\", those of the {} do not", prefix, owner.name),
       fmt::format(
           "DistributedDataParallel puts \"module.\" before the names in its state_dict, torch.compile "
-          "\"_orig_mod.\"; in Python remove it before saving: "
+          "\"_orig_mod.\", and a module around the model its own name; in Python remove it before saving: "
           "{{name.removeprefix(\"{}\"): tensor for name, tensor in weights.items()}}",
           prefix));
 }

@@ -16,8 +16,8 @@ struct TensorOwner {
   std::string hint;   // of the error
 };
 
-// Throws WeightsError if all names of `from` would be among `names` without what DistributedDataParallel or
-// torch.compile have put before them.
+// Throws WeightsError if all names of `from` would be among `names` without what a wrapper, such as
+// DistributedDataParallel or torch.compile, has put before them.
 void refuse_wrapped(const std::set<std::string>& names, std::span<const NamedTensor> from,
                     const TensorOwner& owner);
 

@@ -46,7 +46,7 @@ bool is_own_folder(const FoundCheckpoint& found, const std::string& output) {
 
 // The folder of the run that this checkpoint is of.
 std::string run_of(const fs::path& checkpoint) {
-  return fs::proximate(fs::canonical(checkpoint)).parent_path().parent_path();
+  return fs::proximate(fs::canonical(checkpoint).parent_path().parent_path());
 }
 
 // The folder that the run writes to: the checkpoint's, or a new one.

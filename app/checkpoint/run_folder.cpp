@@ -108,14 +108,13 @@ RunState read_run(const fs::path& path) {
 
 // A checkpoint that was named: training goes on in its run only from the newest one.
 FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std::string>& output) {
-  std::error_code error;
-  auto path = fs::canonical(given, error);  // `last` is a link
-  path = error ? given : fs::proximate(path);
-  const RunFolder run(path.parent_path().parent_path());
+  const auto whole = fs::weakly_canonical(given);  // `last` is a link, and this may be a folder of the run
+  const auto path = fs::proximate(whole);
+  const RunFolder run(fs::proximate(whole.parent_path().parent_path()));
   const auto steps = run.steps();
   FoundCheckpoint found{run, path, read_run(path), steps};
-  const auto own = number_behind(kStep, path.filename().native());
-  const bool in_run = own && path == found.run.checkpoint(*own).lexically_normal();
+  const auto own = number_behind(kStep, whole.filename().native());
+  const bool in_run = own && whole == fs::weakly_canonical(run.checkpoint(*own));
   if (output && fs::weakly_canonical(*output) != fs::weakly_canonical(found.run.path())) return found;
   if (!in_run) {
     throw UsageError(fmt::format("the checkpoint '{}' is in no run folder", given.native()),
@@ -270,6 +269,10 @@ FoundCheckpoint open_checkpoint(const std::string& path, const Warn& warn) {
   std::error_code ignored;
   if (is_checkpoint(path)) {
     return {RunFolder(fs::path(path).parent_path().parent_path()), path, read_run(path)};
+  }
+  if (fs::is_regular_file(path, ignored)) {
+    throw WeightsError(fmt::format("no checkpoint {}: it is a file", in_quotes(path)),
+                       fmt::format("{}; eval takes a file of weights with --weights", kHint));
   }
   if (!fs::is_directory(path, ignored)) {
     throw WeightsError(fmt::format("no checkpoint {}: there is no such folder", in_quotes(path)), kHint);

@@ -47,6 +47,7 @@ struct Blocks {
 torch::Tensor evaluate_block(const Model& model, const BatchSource& source, const torch::Tensor& rows,
                              Precision precision, Inputs& into, const std::string& place) try {
   source.gather(rows, into);
+  require_rows(into, rows.numel(), [&] { return place; });
   const AutocastGuard autocast(precision, rows.device());
   const auto outcome = model.loss_sum({.X = in_precision(into.X, precision), .y = into.y});
   require_usable(outcome, rows.device(), /*trains=*/false, [&] { return place; });

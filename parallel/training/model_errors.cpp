@@ -11,6 +11,7 @@
 #include <string_view>
 #include <system_error>
 #include <typeinfo>
+#include <utility>
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/words_of.h>
@@ -91,6 +92,18 @@ void rethrow_at(const std::string& place) try { throw; } catch (const DataError&
   const auto words = words_of(error);
   if (explained_elsewhere(error, words)) throw;
   std::throw_with_nested(FailedError(fmt::format("{}: {}", place, trimmed(words)), hint_of(words)));
+}
+
+void require_rows(const Inputs& inputs, int64_t rows, const std::function<std::string()>& place) {
+  for (const auto& [name, tensor] : {std::pair("X", &inputs.X), std::pair("y", &inputs.y)}) {
+    if (tensor->defined() && tensor->dim() > 0 && tensor->size(0) == rows) continue;
+    const auto given = !tensor->defined()   ? std::string("none")
+                       : tensor->dim() == 0 ? std::string("one number")
+                                            : std::to_string(tensor->size(0));
+    throw UsageError(
+        fmt::format("{}: the source was asked for {} rows, and gave {} in {}", place(), rows, given, name),
+        "gather() writes each of the rows into X and y, in their order");
+  }
 }
 
 void require_usable(const Outcome& outcome, torch::Device device, bool trains,

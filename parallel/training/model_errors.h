@@ -16,6 +16,10 @@ namespace lockstep {
 // a GPU. All others are thrown as FailedError, with the exception itself nested (std::rethrow_if_nested).
 [[noreturn]] void rethrow_at(const std::string& place);
 
+// Throws UsageError, with its place, for inputs that are not as many rows as the source was asked for: the
+// loss would be divided by a wrong number.
+void require_rows(const Inputs& inputs, int64_t rows, const std::function<std::string()>& place);
+
 // Throws UsageError, with its place, for an outcome that does not have what types.h says: numbers on this
 // device and, if the model trains, a loss that requires a gradient. Looks at no values: a GPU is not waited
 // for.

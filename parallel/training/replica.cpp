@@ -161,6 +161,7 @@ void Replica::gather(StepShape& shape) {
     std::optional<ReplicaRandom> random;
     if (micro_shards_) random.emplace(generators_[m]);
     source_->gather(shape.rows[m], shape.inputs[m]);
+    require_rows(shape.inputs[m], shape.rows[m].numel(), [this] { return place(); });
   }
   wait_for_device();
 }

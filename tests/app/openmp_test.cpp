@@ -61,7 +61,7 @@ TEST_CASE("a benchmark says that threads are few for those of its replicas that 
   const auto one_each = "cpux" + std::to_string(cores);
   const auto said = [](const Words& lists) {
     const auto result = run_process(
-        program(Words{"bench", "allreduce", "--max-bytes", "4", "--iterations", "1", "--repeat", "1"} + lists,
+        program(Words{"bench", "allreduce", "--max-bytes", "8", "--iterations", "1", "--repeat", "1"} + lists,
                 {{"OMP_THREAD_LIMIT", "1"}}));
     INFO(result.err);
     CHECK(result.exit_code == 0);

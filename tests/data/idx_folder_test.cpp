@@ -252,6 +252,8 @@ TEST_CASE("the hint fits what a folder holds") {
            {"data_batch_1", "holds CIFAR's data_batch_1, and no IDX files", "reads data sets of four IDX"},
            {"raw/emnist-letters-train-images-idx3-ubyte",
             "holds raw/emnist-letters-train-images-idx3-ubyte, which is none of the names", "rename them"},
+           {"mnist.npz", "holds mnist.npz, and no IDX files", "reads data sets of four IDX"},
+           {"data/train-0.PARQUET", "holds data/train-0.PARQUET, and no IDX", "reads data sets of four IDX"},
            {"train-labels.idx1-ubyte.zip", "holds train-labels.idx1-ubyte.zip, which is none of the names",
             "rename them"},
            {"readme.txt", "holds no train-images-idx3-ubyte and none of the other", "name the folder"}}) {

@@ -196,7 +196,7 @@ TEST_CASE("names with the prefix of a wrapper are refused, and the hint says how
     FAIL("no WeightsError");
     return WeightsError("");
   };
-  for (const std::string prefix : {"module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."}) {
+  for (const std::string prefix : {"module.", "_orig_mod.", "module._orig_mod.", "model.", "net.0."}) {
     INFO(prefix);
     auto weights = tensors_of(*LeNet(1));
     for (auto& weight : weights) weight.name = prefix + weight.name;

@@ -57,16 +57,15 @@ constexpr OtherWords kOtherWords[] = {
     {"--save-freq --save-interval --save-every --checkpoint-interval --checkpoint-freq",
      "--checkpoint-every N, Ns (seconds) or Nepochs is how often", kTrain},
     {"--export --save-model --onnx", "--save FILE writes the weights as safetensors", kTrain},
-    {"--load --load-checkpoint --restart --resume-from --resume-from-checkpoint --continue",
+    {"--load --load-checkpoint --checkpoint --ckpt-path --restart --resume-from --resume-from-checkpoint "
+     "--continue",
      "--resume DIR goes on from a run's newest checkpoint, --resume auto from the newest run's", kTrain},
     {"--pretrained --init-weights --finetune",
      "a run begins with new weights, or goes on: --resume DIR. 'lockstep eval --weights' evaluates saved "
      "ones",
      kTrain},
     {"--eval-only --evaluate --test-only --eval --test --validate --val",
-     "'lockstep eval' evaluates the run whose folder follows, without training, and 'lockstep eval "
-     "--weights' a "
-     "file"},
+     "'lockstep eval' with the folder of a run tests it without training, 'lockstep eval --weights' a file"},
     {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrain},
     {"--log-interval --print-freq --log-freq --log-steps", "--log-every N prints a line every N steps",
      kTrain},

@@ -9,6 +9,7 @@
 #include <lockstep/tests/app/processes/hand_started.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_process.h>
+#include <lockstep/tests/support/in_folder.h>
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
@@ -154,7 +155,7 @@ TEST_CASE("flags beside a named run must agree with it, wherever they are given"
 TEST_CASE("a flag agrees with a named run in every way that it can be written") {
   const TempFolder folder;
   const auto run = cut_run(folder, kUnusual + Words{"--nesterov", "--data", "synthetic", "--epochs", "2"});
-  for (const auto* word : {"1", "true", "yes"}) {
+  for (const auto* word : {"1", "true"}) {
     CHECK(plan_of(run, {}, {{"LOCKSTEP_FLAG_NESTEROV", word}}).at("nesterov") == true);
   }
   const auto file = (folder / "c.toml").string();
@@ -178,6 +179,16 @@ TEST_CASE("what nobody gave is found anew when a named run goes on, and excludes
                       "--batch-size", "128", "--devices", "cpu", "--threads", "2"});
   CHECK_THAT(refusal(resume(with_threads, {"--dry-run", "--quiet"}, {{"OMP_THREAD_LIMIT", "1"}}), 2),
              ContainsSubstring("state.json': --threads must be at most 1, got 2"));
+}
+
+TEST_CASE("a checkpoint is named from any folder") {
+  const TempFolder folder;
+  const auto run = cut_run(folder, kUnusual + Words{"--data", "synthetic", "--epochs", "2"});
+  for (const auto& [from, name] :
+       {std::pair{"run", "checkpoints/last"}, {"run/checkpoints", "last"}, {"run/checkpoints/last", "."}}) {
+    const InFolder in(folder / from);
+    CHECK(plan_of(name, {}).at("momentum") == .5);
+  }
 }
 
 TEST_CASE("a setting that was changed once stays so when the run goes on again") {

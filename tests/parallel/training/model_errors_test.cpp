@@ -216,6 +216,46 @@ TEST_CASE("what a source of rows throws is a FailedError with replica and step")
         "rank 0 (cpu): in the evaluation of rows 0 to 3: the disk");
 }
 
+TEST_CASE("a source that gives other rows than it was asked for is told with replica and step") {
+  struct Short : BatchSource {
+    explicit Short(std::function<void(Inputs&)> change) : change_(std::move(change)) {}
+    int64_t size() const override { return rows_.size(); }
+    void gather(const torch::Tensor& rows, Inputs& into) const override {
+      rows_.gather(rows, into);
+      change_(into);
+    }
+    RowSource rows_{10};
+    std::function<void(Inputs&)> change_;
+  };
+  struct Case {
+    const char* what;
+    std::function<void(Inputs&)> change;
+  };
+  const Case cases[] = {
+      {"and gave 4 in X",
+       [](auto& into) {
+         into = {into.X.narrow(0, 0, 4), into.y.narrow(0, 0, 4)};
+       }},
+      {"and gave 0 in y", [](auto& into) { into.y = into.y.narrow(0, 0, 0); }},
+      {"and gave none in X", [](auto& into) { into = {}; }},
+      {"and gave one number in y", [](auto& into) { into.y = into.y.sum(); }},
+  };
+  for (const auto& [what, change] : cases) {
+    const SourceFactory given = [&](torch::Device) { return std::make_shared<Short>(change); };
+    TrainerOptions options;
+    options.devices = {torch::kCPU, torch::kCPU};
+    Trainer trainer(two_layers(), given, rows_on_device(10), options);
+    CHECK_THAT(error_of([&] { trainer.step(first_rows(10)); }).what,
+               ContainsSubstring("(cpu): in the gather of step 1: the source was asked for 5 rows, ") &&
+                   ContainsSubstring(what));
+    Trainer tester(two_layers(), rows_on_device(10), given, options);
+    CHECK_THAT(
+        error_of([&] { tester.evaluate(); }).what,
+        ContainsSubstring("rank 0 (cpu): in the evaluation of rows 0 to 9: the source was asked for 10") &&
+            ContainsSubstring(what));
+  }
+}
+
 TEST_CASE("the text of an error names the step, counted from 1 over the trainer's life") {
   auto calls = std::make_shared<std::atomic<int>>(0);
   const Change third = [=](const Inputs& rows, const Loss& loss) {
