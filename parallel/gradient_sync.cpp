@@ -137,6 +137,7 @@ void GradientSync::attach(torch::nn::Module& module) {
   }
   require_same_on_ranks(option_lines(options_), endpoint_, "options", "give all GradientSyncs the same ones");
   if (again) {
+    if (const auto change = module_->change_of_parameters()) fail(change->what, change->hint);
     require_same_modules(module, endpoint_);
     for (const auto& param : parameters()) {  // torch's optimizers step where there is a gradient
       if (!param.requires_grad()) param.mutable_grad().reset();

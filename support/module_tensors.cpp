@@ -2,6 +2,7 @@
 
 #include <torch/nn/module.h>
 
+#include <algorithm>
 #include <unordered_set>
 
 namespace lockstep {
@@ -14,6 +15,10 @@ std::vector<NamedTensor> distinct(const torch::OrderedDict<std::string, torch::T
     if (seen.insert(item.value().unsafeGetTensorImpl()).second) tensors.push_back({item.key(), item.value()});
   }
   return tensors;
+}
+
+bool is_among(std::span<const NamedTensor> tensors, const torch::Tensor& tensor) {
+  return std::ranges::any_of(tensors, [&](const auto& item) { return item.tensor.is_same(tensor); });
 }
 
 }  // namespace
@@ -30,6 +35,27 @@ std::vector<NamedTensor> distinct_tensors(const torch::nn::Module& module) {
   auto tensors = distinct_parameters(module);
   for (auto& buffer : distinct_buffers(module)) tensors.push_back(std::move(buffer));
   return tensors;
+}
+
+std::optional<std::string> changed_registration(const torch::nn::Module& module,
+                                                std::span<const NamedTensor> before) {
+  size_t same = 0;
+  const auto is_known = [&](const torch::Tensor& tensor) {
+    if (same == before.size() || !before[same].tensor.is_same(tensor)) {
+      return is_among(before.first(same), tensor);  // a tied one comes again
+    }
+    ++same;
+    return true;
+  };
+  if (std::ranges::all_of(module.parameters(), is_known) && same == before.size()) return std::nullopt;
+  const auto now = distinct_parameters(module);
+  for (const auto& [name, tensor] : now) {
+    if (!is_among(before, tensor)) return "parameter " + name + " was registered";
+  }
+  for (const auto& [name, tensor] : before) {
+    if (!is_among(now, tensor)) return "parameter " + name + " was replaced or removed";
+  }
+  return "parameters were registered in another order";
 }
 
 }  // namespace lockstep

@@ -4,6 +4,9 @@
 // named_parameters() then lists it under each of them; Python's, and these functions, under the first one.
 #pragma once
 
+#include <optional>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/support/types.h>
@@ -20,5 +23,11 @@ std::vector<NamedTensor> distinct_buffers(const torch::nn::Module& module);
 
 // Parameters, then buffers.
 std::vector<NamedTensor> distinct_tensors(const torch::nn::Module& module);
+
+// Returns what is new if the module has other parameters by now than those of distinct_parameters() at an
+// earlier time, `before`: "parameter head.weight was registered". It compares the parameters themselves, not
+// their values.
+std::optional<std::string> changed_registration(const torch::nn::Module& module,
+                                                std::span<const NamedTensor> before);
 
 }  // namespace lockstep

@@ -44,8 +44,9 @@ std::string description(torch::ScalarType dtype, at::IntArrayRef sizes, torch::D
 
 }  // namespace
 
-AttachedModule::AttachedModule(const torch::nn::Module& module) : module_(&module), type_(module.name()) {
-  for (const auto& param : distinct_parameters(module)) {
+AttachedModule::AttachedModule(const torch::nn::Module& module)
+    : module_(&module), type_(module.name()), registered_(distinct_parameters(module)) {
+  for (const auto& param : registered_) {
     const bool trained = param.tensor.requires_grad();
     if (trained && torch::autograd::impl::post_acc_grad_hooks(param.tensor)) {
       throw UsageError(fmt::format("parameter {} has a post-accumulate hook already", param.name),
@@ -55,8 +56,7 @@ AttachedModule::AttachedModule(const torch::nn::Module& module) : module_(&modul
       names_.push_back(param.name);
       trained_.push_back(param.tensor);
     }
-    seen_.push_back({.param = param,
-                     .trained = trained,
+    seen_.push_back({.trained = trained,
                      .dtype = param.tensor.scalar_type(),
                      .device = param.tensor.device(),
                      .sizes = param.tensor.sizes().vec()});
@@ -65,9 +65,19 @@ AttachedModule::AttachedModule(const torch::nn::Module& module) : module_(&modul
   require_one_type(names_, trained_);
 }
 
+std::optional<AttachedModule::Change> AttachedModule::change_of_parameters() const {
+  const auto other = changed_registration(*module_, registered_);
+  if (!other) return std::nullopt;
+  return Change{*other + " after attach()",
+                "register all layers before attach(), in the module's constructor; a module that gets other "
+                "layers needs a new GradientSync, made when the old one is gone, or a new Trainer"};
+}
+
 std::optional<AttachedModule::Change> AttachedModule::change() const {
-  for (const auto& [param, trained, dtype, device, sizes] : seen_) {
-    const auto& [name, now] = param;
+  if (auto change = change_of_parameters()) return change;
+  for (size_t i = 0; i < seen_.size(); ++i) {
+    const auto& [name, now] = registered_[i];
+    const auto& [trained, dtype, device, sizes] = seen_[i];
     if (now.requires_grad() != trained) {
       return Change{fmt::format("parameter {} was {} after attach()", name, trained ? "frozen" : "unfrozen"),
                     "after requires_grad_() call attach() again, with the same module and on every rank, "

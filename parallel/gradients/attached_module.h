@@ -29,16 +29,17 @@ class AttachedModule {
   const std::vector<std::string>& names() const { return names_; }  // of trained()
   const Params& trained() const { return trained_; }                // those that require a gradient
 
-  // A change that the flat gradients do not follow. Finding it takes a few comparisons per parameter.
+  // A change that the flat gradients do not follow. Finding it takes a few comparisons per parameter. The
+  // module must be alive.
   struct Change {
     std::string what;
     std::string hint;
   };
   std::optional<Change> change() const;
+  std::optional<Change> change_of_parameters() const;  // only whether there are others
 
  private:
   struct Seen {
-    NamedTensor param;
     bool trained = false;
     torch::ScalarType dtype = torch::kFloat;
     torch::Device device = torch::kCPU;
@@ -47,7 +48,8 @@ class AttachedModule {
 
   const torch::nn::Module* module_ = nullptr;
   std::string type_;
-  std::vector<Seen> seen_;  // all parameters
+  std::vector<NamedTensor> registered_;  // all parameters
+  std::vector<Seen> seen_;               // the same, as they were
   std::vector<std::string> names_;
   Params trained_;
 };

@@ -49,6 +49,53 @@ std::vector<std::string> refusals(int world_size, const std::function<void(int r
 
 }  // namespace
 
+// y = the sum of its parameters, in which another may be registered at any time.
+class GrowingImpl : public torch::nn::Module {
+ public:
+  GrowingImpl() { a = register_parameter("a", torch::ones({2})); }
+  torch::Tensor loss() {
+    auto sum = torch::zeros({});
+    for (const auto& param : parameters()) sum = sum + param.sum();
+    return sum;
+  }
+  torch::Tensor a;
+};
+
+TEST_CASE("a parameter that is registered, or replaced, after attach() is refused by name") {
+  struct Case {
+    const char* what;
+    std::function<void(GrowingImpl&)> change;
+  };
+  const Case cases[] = {
+      {"parameter b was registered after attach()",
+       [](auto& net) { net.register_parameter("b", torch::ones({3})); }},
+      {"parameter head.weight was registered after attach()",
+       [](auto& net) { net.register_module("head", torch::nn::Linear(2, 1)); }},
+      {"parameter old.weight was registered after attach()",
+       [](auto& net) { net.replace_module("old", torch::nn::Linear(2, 1)); }},
+      {"parameter old.weight was replaced or removed after attach()",
+       [](auto& net) { net.unregister_module("old"); }},
+  };
+  for (const auto& [what, change] : cases) {
+    for (const bool again : {false, true}) {
+      const auto errors = refusals(2, [&, change = change](int rank, Endpoint& endpoint) {
+        GrowingImpl net;
+        net.register_module("old", torch::nn::Linear(2, 1));
+        GradientSync sync(endpoint, {.unused = UnusedParameters::kZero});
+        sync.attach(net);
+        net.loss().backward();
+        sync.wait();
+        change(net);
+        if (again) return sync.attach(net);
+        net.loss().backward();
+        if (rank == 0) return sync.allreduce_all();
+        sync.wait();
+      });
+      for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring(what));
+    }
+  }
+}
+
 // The gradient of b is a share of each rank: 1 and 2, which add up to 3, and 1 - .1 x 3 = .7.
 TEST_CASE("a parameter that is unfrozen is summed after another attach(), which keeps values and buffers") {
   const auto mode = GENERATE_COPY(from_range(kModes));
