@@ -60,6 +60,9 @@ TrainerOptions options_from(const Flags& flags) {
   options.replica.precision = value_of(kPrecisionNames, flags.at("--precision"));
   options.lr.lr = std::stod(flags.at("--lr"));
   options.process_group = group_from(flags);
+  // With CudaGraph::kAuto a step that cannot be captured would be queued kernel by kernel, and measured as if
+  // captured.
+  if (any_gpu(options.devices)) options.replica.cuda_graph = CudaGraph::kOn;
   return options;
 }
 
