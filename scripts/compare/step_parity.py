@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Compares one training step of lockstep and of its Python twin on a device with lockstep's step on the host in double.
 
-All start from the same weights, take the same rows, and compute in fp32 with TF32 off. The learning rate is large, so that
+All start from the same weights, take the same rows, and compute in fp32 with TF32 off, with kernels that repeat their
+results and are not chosen by timing. The learning rate is large, so that
 the weights after the step are mostly its gradients. ResNet-18 starts from torch's default weights: the chapters' weights
 are small beside their biases, and float sums lose too much. For each tensor that the step changes (parameters and
 batch-norm statistics, except biases before a batch normalisation):
@@ -93,6 +94,13 @@ def twin_step(args, folder, seed, device):
     return start, {name: tensor.cpu() for name, tensor in floats(run.twin.weights()).items()}
 
 
+def set_deterministic():
+    """Python's counterpart of `lockstep train --deterministic`."""
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS reads it at its first call
+    torch.use_deterministic_algorithms(True)
+    torch.backends.cudnn.deterministic = True
+
+
 def compare(args):
     """Returns the errors of the twin on the host, of lockstep on the device, and of the twin there; one dict per seed."""
     found = [], [], []
@@ -102,7 +110,7 @@ def compare(args):
         for seed in range(args.seeds):
             exact = lockstep_step(args, folder, seed, "--devices", "cpu", "--precision", "fp64")
             start, host = twin_step(args, folder, seed, "cpu")
-            device = lockstep_step(args, folder, seed, "--devices", args.device)
+            device = lockstep_step(args, folder, seed, "--devices", args.device, "--deterministic")
             _, twin = twin_step(args, folder, seed, args.device)
             for seeds, after in zip(found, (host, device, twin)):
                 seeds.append(errors(after, exact, start))
@@ -128,6 +136,7 @@ def parse():
 
 def main():
     args = parse()
+    set_deterministic()
     host, device, twin = compare(args)
     wrong = {f"lockstep {args.device}": judge(device, host), f"Python {args.device}": judge(twin, host)}
     for who, seeds in (("Python cpu", host), (f"lockstep {args.device}", device), (f"Python {args.device}", twin)):
