@@ -90,8 +90,8 @@ def train(args):
 def add_training_flags(parser):
     parser.add_argument("--model", choices=DEFAULT_LR, default="lenet")
     parser.add_argument("--device", default="cpu", help="cpu, or cuda:0 and so on")
-    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="default: torch's own, which is "
-                        "fp32, on GPUs with TF32 in convolutions; bf16: under autocast")
+    parser.add_argument("--precision", choices=PRECISIONS, default="fp32", help="tf32: on GPUs, in matrix products and "
+                        "convolutions; bf16: under autocast")
     parser.add_argument("--cudnn-benchmark", action="store_true", help="cuDNN times its algorithms and uses the fastest")
     parser.add_argument("--memory-format", choices=MEMORY_FORMATS, default="channels_last",
                         help="default: channels_last, which is faster on CPUs; contiguous: as in the chapters")

@@ -7,11 +7,13 @@ All cases stay alive, warmed up by one epoch. They run one after the other, ever
 are taken within a repetition, and their median counts. After the repetitions each case reports the host time of a step,
 and keeps the GPU busy for some seconds while nvidia-smi is read.
 
-    LeNet       lockstep in fp32; eager Python with torch's defaults; the same through DistributedDataParallel (world
-                size 1, over NCCL); torch.compile(max-autotune)
-    ResNet-18   lockstep in bf16 and in TF32; eager Python with torch's defaults (TF32 in convolutions); eager Python
-                with bf16 autocast, channels_last, cudnn.benchmark and fused SGD; the latter through
-                DistributedDataParallel, and with torch.compile(max-autotune)
+    LeNet       lockstep in fp32; eager Python in fp32; the same through DistributedDataParallel (world size 1, over
+                NCCL); torch.compile(max-autotune)
+    ResNet-18   lockstep in bf16 and in TF32; eager Python in TF32; eager Python with bf16 autocast, channels_last,
+                cudnn.benchmark and fused SGD; the latter through DistributedDataParallel, and with
+                torch.compile(max-autotune)
+
+Losses are compared among the cases of one precision.
 
 Exit codes: 0 all is well (goals may be missed), 1 a case failed or losses differ, 2 usage.
 """
@@ -41,6 +43,14 @@ HOST_STEPS = 20
 BUSY_SECONDS = 3.0
 LAST_SECONDS = 10.0  # of the time, in which nothing new begins
 SETTLE_SECONDS = 1.0  # nvidia-smi reports the utilization of the last second or so
+
+
+class GpuCase(Case):
+    """A case on one device, whose loss is compared with those of the same precision."""
+
+    def __init__(self, name, precision, threads, command):
+        super().__init__(name, 1, threads, [command])
+        self.precision = precision
 
 
 class Smi:
@@ -97,28 +107,28 @@ def make_cases(args, folder):
                 "--data", args.data, "--warmup", str(args.steps), "--last-batch", "keep"]
 
     def lockstep(precision):
-        return Case(f"lockstep {precision}", 1, args.threads,
-                         [[args.compare_case, "--devices", args.device, *common(precision)]])
+        return GpuCase(f"lockstep {precision}", precision, args.threads,
+                       [args.compare_case, "--devices", args.device, *common(precision)])
 
     def python(name, precision, *flags):
         command = [sys.executable, str(HERE / "baseline_pytorch.py"), "--serve", "--device", args.device,
                    *common(precision), *flags]
         if args.model == "resnet18":
             command += ["--initialization", "normal"]  # the chapters', as in lockstep's case
-        return Case(name, 1, args.threads, [command])
+        return GpuCase(name, precision, args.threads, command)
 
     chapters = ["--memory-format", "contiguous"]
     ddp, compiled = ["--store", f"{folder}/store"], ["--compile", args.compile_mode]
     if args.model == "lenet":
         yield "lockstep", lockstep("fp32")
-        yield "eager", python("Python eager", "default", *chapters)
-        yield "ddp", python("DDP, world 1", "default", *chapters, "--cudnn-benchmark", *ddp)
-        yield "compile", python("torch.compile", "default", *chapters, "--cudnn-benchmark", *compiled)
+        yield "eager", python("Python eager", "fp32", *chapters)
+        yield "ddp", python("DDP, world 1", "fp32", *chapters, "--cudnn-benchmark", *ddp)
+        yield "compile", python("torch.compile", "fp32", *chapters, "--cudnn-benchmark", *compiled)
     else:
         fast = ["--memory-format", "channels_last", "--cudnn-benchmark"]
         yield "lockstep", lockstep("bf16")
         yield "tf32", lockstep("tf32")
-        yield "eager", python("Python eager", "default", *chapters)
+        yield "eager", python("Python eager", "tf32", *chapters)
         yield "fast", python("Python eager bf16", "bf16", *fast)
         yield "ddp", python("DDP bf16, world 1", "bf16", *fast, *ddp)
         yield "compile", python("torch.compile bf16", "bf16", *fast, *compiled)
@@ -181,7 +191,7 @@ class Comparison:
             busy, clock = self.smi.while_busy(lambda: self.keep_busy(case))
         else:
             self.note(f"{case.name} has no host time: the time is up")
-        return dict(role=role, name=case.name, commands=case.commands,
+        return dict(role=role, name=case.name, precision=case.precision, commands=case.commands,
                     first_loss=case.versions["warmup"]["loss"], repetitions=case.repetitions, host_seconds=host,
                     busy=busy, clock_mhz=clock, memory_mb=self.memory[role])
 

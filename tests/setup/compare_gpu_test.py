@@ -11,9 +11,9 @@ import compare_gpu_goals as goals  # noqa: E402
 import gpu_report  # noqa: E402
 
 
-def case(role, *seconds, first_loss=2.0, host=10e-6, busy=98.0):
+def case(role, *seconds, first_loss=2.0, host=10e-6, busy=98.0, precision="fp32"):
     repetitions = [dict(seconds=s, loss=1 + s) for s in seconds]
-    return dict(role=role, name=f"the {role}", first_loss=first_loss, repetitions=repetitions, host_seconds=host, busy=busy,
+    return dict(role=role, name=f"the {role}", precision=precision, first_loss=first_loss, repetitions=repetitions, host_seconds=host, busy=busy,
                 memory_mb=500.0, clock_mhz=1980.0)
 
 
@@ -63,12 +63,21 @@ class Goals(unittest.TestCase):
         def check(*losses, model="lenet"):
             return goals.loss_check(result(model, *(case("c", 1, first_loss=loss) for loss in losses)))["met"]
 
-        self.assertTrue(check(2.302632, 2.302633))
-        self.assertFalse(check(2.302632, 2.302632 * (1 + 2.9e-6)))  # of 1 % more learning rate
+        self.assertTrue(check(2.302632, 2.302632 * (1 + 1.1e-6)))  # of two correct runs in fp32
+        self.assertFalse(check(2.302632, 2.302632 * (1 + 5.8e-6)))  # of 2 % more learning rate
         self.assertTrue(check(.6, .65, model="resnet18"))
         self.assertFalse(check(.6, .9, model="resnet18"))
         self.assertFalse(check(2.3, math.nan))
         self.assertFalse(check(math.nan, 2.3))
+
+    def test_losses_of_different_precisions_are_not_compared(self):
+        def check(*cases):
+            return goals.loss_check(result("lenet", *(case("c", 1, first_loss=loss, precision=precision)
+                                                      for precision, loss in cases)))
+
+        self.assertTrue(check(("fp32", 2.3), ("tf32", 2.4), ("fp32", 2.3))["met"])
+        found = check(("fp32", 2.0), ("tf32", 1.0), ("tf32", 1.5), ("fp32", 2.0))
+        self.assertEqual((found["difference"], found["met"]), (0.5, False))
 
     def test_tables(self):
         lines = list(goals.table(result("lenet", case("lockstep", .04, busy=None), case("eager", 1), epochs=4)))

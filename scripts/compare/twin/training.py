@@ -12,13 +12,14 @@ from twin.mlp import MlpTwin
 from twin.resnet18 import ResNet18Twin
 
 EVALUATION_BLOCK = 256
-PRECISIONS = ["fp32", "default", "bf16"]
+PRECISIONS = ["fp32", "tf32", "bf16"]
 MEMORY_FORMATS = dict(contiguous=torch.contiguous_format, channels_last=torch.channels_last)
 
 
 def set_arithmetic(args):
-    """Sets the process's arithmetic on GPUs. By default matrix products are in fp32, convolutions are not."""
-    torch.backends.cudnn.allow_tf32 = args.precision != "fp32"
+    """Sets the process's arithmetic on GPUs: TF32 in matrix products and convolutions, as in lockstep, or in neither."""
+    tf32 = args.precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = tf32
     torch.backends.cudnn.benchmark = args.cudnn_benchmark
 
 
