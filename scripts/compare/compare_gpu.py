@@ -5,7 +5,8 @@ Runs in the Python that has torch, which then also runs the baseline. Every case
 starts from the same weights, visits the rows in the same order, and takes whole epochs, the smaller last batch included.
 All cases stay alive, warmed up by one epoch. They run one after the other, every second time in reverse order; ratios
 are taken within a repetition, and their median counts. After the repetitions each case reports the host time of a step,
-and keeps the GPU busy for some seconds while nvidia-smi is read.
+and keeps the GPU busy for some seconds while nvidia-smi is read. The JSON is written after each pair of repetitions and
+each case's figures, with null for what is not known yet.
 
     LeNet       lockstep in fp32; eager Python in fp32; the same through DistributedDataParallel (world size 1, over
                 NCCL); torch.compile(max-autotune)
@@ -26,13 +27,13 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import compare_gpu_goals as goals
 from compare_cases import CORES, HERE, Case, repeat_cases
 from atomic_file import write_whole
+from gpu_smi import Smi
 
 MODELS = {
     # reserve: seconds for repetitions, host times and busy seconds
@@ -42,7 +43,6 @@ MODELS = {
 HOST_STEPS = 20
 BUSY_SECONDS = 3.0
 LAST_SECONDS = 10.0  # of the time, in which nothing new begins
-SETTLE_SECONDS = 1.0  # nvidia-smi reports the utilization of the last second or so
 
 
 class GpuCase(Case):
@@ -51,50 +51,6 @@ class GpuCase(Case):
     def __init__(self, name, precision, threads, command):
         super().__init__(name, 1, threads, [command])
         self.precision = precision
-
-
-class Smi:
-    """Reads nvidia-smi for one GPU; without nvidia-smi every reading is None."""
-
-    QUERY = ["--query-gpu=utilization.gpu,memory.used,clocks.sm", "--format=csv,noheader,nounits"]
-
-    def __init__(self, device):
-        self.command = ["nvidia-smi", "-i", device.partition(":")[2] or "0", *self.QUERY]
-
-    def read(self):
-        """Returns dict(busy %, memory MiB, clock MHz), or None."""
-        try:
-            text = subprocess.run(self.command, capture_output=True, text=True, check=True).stdout
-            return dict(zip(("busy", "memory", "clock"), map(float, text.split(","))))
-        except (OSError, ValueError, subprocess.CalledProcessError):
-            return None
-
-    def memory(self):
-        sample = self.read()
-        return sample and sample["memory"]
-
-    def while_busy(self, work):
-        """Runs work(). Returns (mean busy %, mean clock) meanwhile, or (None, None)."""
-        samples, done, start = [], threading.Event(), time.monotonic()
-
-        def watch():
-            while not done.is_set():
-                sample = self.read()
-                # A sample that ended after the work may be about the time after it.
-                if sample and not done.is_set() and time.monotonic() - start > SETTLE_SECONDS:
-                    samples.append(sample)
-                done.wait(0.1)
-
-        watcher = threading.Thread(target=watch)
-        watcher.start()
-        try:
-            work()
-        finally:
-            done.set()
-            watcher.join()
-        if not samples:
-            return None, None
-        return tuple(sum(sample[key] for sample in samples) / len(samples) for key in ("busy", "clock"))
 
 
 def make_cases(args, folder):
@@ -139,6 +95,7 @@ class Comparison:
         self.args, self.stack, self.smi = args, stack, Smi(args.device)
         self.deadline = time.monotonic() + args.seconds
         self.cases, self.memory = {}, {}
+        self.measured = {}  # by role, after the repetitions: dict(host_seconds, busy, clock_mhz)
         self.notes, self.failed = [], False
 
     def note(self, text):
@@ -183,30 +140,43 @@ class Comparison:
         while time.monotonic() < end:
             case.ask("run", repeats * self.args.epochs * self.args.steps)
 
-    def describe(self, role):
-        """Returns the results of a case, measured after the repetitions."""
+    def measure(self, role):
+        """Measures what a case tells after the repetitions."""
         case, host, busy, clock = self.cases[role], None, None, None
         if self.left() > LAST_SECONDS:
             host = case.ask("host", HOST_STEPS)[0]["seconds"]
             busy, clock = self.smi.while_busy(lambda: self.keep_busy(case))
         else:
             self.note(f"{case.name} has no host time: the time is up")
-        return dict(role=role, name=case.name, precision=case.precision, commands=case.commands,
-                    first_loss=case.versions["warmup"]["loss"], repetitions=case.repetitions, host_seconds=host,
-                    busy=busy, clock_mhz=clock, memory_mb=self.memory[role])
+        self.measured[role] = dict(host_seconds=host, busy=busy, clock_mhz=clock)
 
-    def repeat_all(self):
-        """Takes as many repetitions as there is time for, in pairs: the second one is in reverse order."""
+    def describe(self, role):
+        case = self.cases[role]
+        unknown = dict(host_seconds=None, busy=None, clock_mhz=None)
+        return dict(role=role, name=case.name, precision=case.precision, commands=case.commands,
+                    first_loss=case.versions["warmup"]["loss"], repetitions=case.repetitions,
+                    memory_mb=self.memory[role], **self.measured.get(role, unknown))
+
+    def run(self, peak):
+        """Takes as many repetitions as there is time for, in pairs, the second one in reverse order; then measures the
+        rest. Yields the result so far, again and again; the last one is whole."""
         lockstep = self.cases["lockstep"].repetitions
         while len(lockstep) < self.args.repeat and (not lockstep or self.left() > MODELS[self.args.model]["reserve"] / 2):
             repeat_cases(self.cases, 2, self.args.steps * self.args.epochs)
+            yield self.result(peak)
         if len(lockstep) < self.args.repeat:
             self.note(f"only {len(lockstep)} repetitions: the time is up")
+        for role in self.cases:
+            self.measure(role)
+            yield self.result(peak)
 
     def result(self, peak):
-        self.repeat_all()
-        return dict(model=self.args.model, epochs=self.args.epochs, rows_per_epoch=self.args.rows, peak_tflops=peak,
-                    cases=[self.describe(role) for role in self.cases], notes=self.notes)
+        result = dict(model=self.args.model, epochs=self.args.epochs, rows_per_epoch=self.args.rows, peak_tflops=peak,
+                      cases=[self.describe(role) for role in self.cases], notes=self.notes)
+        result["goals"] = goals.judge(result)
+        result["loss_check"] = check = goals.loss_check(result)
+        result["passed"] = check["met"] and not self.failed
+        return result
 
 
 def measure_peak(args):
@@ -215,7 +185,7 @@ def measure_peak(args):
 
 
 def compare(args):
-    """Returns the result with goals, checks, and whether all went well."""
+    """Returns the result with goals, checks, and whether all went well. Writes it to args.json, also while it grows."""
     peak = measure_peak(args)
     print(f"# {args.model} on {args.device}: {args.rows} images per epoch, batches of {args.batch_size}; a bf16 matrix "
           f"product runs at {peak:.1f} TFLOP/s", flush=True)
@@ -224,11 +194,23 @@ def compare(args):
         comparison.start()
         if "lockstep" not in comparison.cases:
             sys.exit("error: lockstep did not start")
-        result = comparison.result(peak)
-    result["goals"] = goals.judge(result)
-    result["loss_check"] = check = goals.loss_check(result)
-    result["passed"] = check["met"] and not comparison.failed
+        for result in comparison.run(peak):
+            if args.json:
+                write_whole(args.json, json.dumps(result, indent=1) + "\n")
     return result
+
+
+def fill_compile_cache(args):
+    """Warms up torch.compile's case alone: its compiler keeps its results for later processes."""
+    with tempfile.TemporaryDirectory() as folder:
+        case = next(case for role, case in make_cases(args, folder) if role == "compile")
+        began = time.monotonic()
+        try:
+            case.start(max(args.seconds, 1))
+        finally:
+            case.kill()
+    state = f"{case.skipped}: its cache is incomplete" if case.skipped else f"warm after {time.monotonic() - began:.0f} s"
+    print(f"{case.name} is {state}")
 
 
 def report(result):
@@ -263,6 +245,8 @@ def parse():
     parser.add_argument("--compile-mode", choices=["default", "max-autotune"], default="max-autotune")
     parser.add_argument("--compile-seconds", type=float, default=240,
                         help="torch.compile is left out when it takes longer; default: 240")
+    parser.add_argument("--fill-compile-cache", action="store_true", help="only run torch.compile, so that a later "
+                        "comparison finds its compiled kernels in its cache")
     parser.add_argument("--peak-size", type=int, default=8192, help="rows of the matrices whose product gives the peak")
     parser.add_argument("--seconds", type=float, default=500, help="time for all of it; default: 500")
     args = parser.parse_args()
@@ -276,10 +260,11 @@ def parse():
 def main():
     args = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # runs the clean-up
+    if args.fill_compile_cache:
+        fill_compile_cache(args)
+        return
     result = compare(args)
     report(result)
-    if args.json:
-        write_whole(args.json, json.dumps(result, indent=1) + "\n")
     sys.exit(0 if result["passed"] else 1)
 
 

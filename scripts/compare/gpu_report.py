@@ -2,10 +2,17 @@
 """Writes the report of gpu_check.sh: gpu_check.json and gpu_check.md in a folder, one section per part.
 
     gpu_report.py DIR --part NAME --record FOLDER --torch PATH   adds the part whose steps, notes (file record) and results
-                                                                 are in FOLDER
+                                                                 are in FOLDER; it may still be at work
     gpu_report.py DIR --join OTHER                               adds the parts that only OTHER's report has
 
-Exit codes: 0 every step of the part (with --join: of all parts) passed, 1 a step failed, 2 usage. Needs only Python.
+A line of the record, with tabs between its fields:
+
+    step  NAME EXIT_CODE SECONDS LIMIT LOG COMMAND   a step that ended by itself
+    cut   NAME EXIT_CODE SECONDS LIMIT LOG COMMAND   one that was cut off; if it is run again, the later line counts
+    left  NAME WHY                                   one that was not run
+    note  TEXT
+
+Exit codes: 0 every step of the part (with --join: of all parts) was run and passed, 1 not so, 2 usage. Needs only Python.
 """
 import argparse
 import datetime
@@ -17,10 +24,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+from atomic_file import write_whole
 from compare_gpu_goals import cell, goal, goal_table, markdown, table
 
 ROOT = Path(__file__).resolve().parents[2]
-PARTS = ["build", "test", "compare", "accuracy"]
+PARTS = ["build", "test", "compare", "accuracy", "lease"]
 RECIPES = ["lenet-scratch", "resnet18-pytorch"]
 COLD_STARTS = dict(lenet=("LeNet", 2), resnet18=("ResNet-18 bf16", 7))
 
@@ -36,13 +44,21 @@ def said(*command):
         return "unknown"
 
 
+def read_facts(folder, torch):
+    """Returns what is known of the machine; asks it once per part."""
+    path = folder / "facts.json"
+    if not path.exists():
+        write_whole(path, json.dumps(facts(torch)))
+    return json.loads(path.read_text())
+
+
 def facts(torch):
     def gpu(what):
         return said("nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader")
 
     version = re.search(r"__version__ = '(.*)'", read(Path(torch) / "version.py"))
     return dict(gpu=gpu("name"), memory=gpu("memory.total"), driver=gpu("driver_version"), sm_clock=gpu("clocks.sm"),
-                max_sm_clock=gpu("clocks.max.sm"), host=platform.node(), torch=version[1] if version else "unknown",
+                max_sm_clock=gpu("clocks.max.sm"), power_limit=gpu("power.limit"), host=platform.node(), torch=version[1] if version else "unknown",
                 commit=said("git", "rev-parse", "HEAD"),
                 date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 
@@ -51,29 +67,26 @@ def read(path):
     return path.read_text(errors="replace") if path.exists() else ""
 
 
-def verdict_line(log):
-    """Returns ctest's verdict, or else the last line; of a training run, accuracy and time."""
-    text = read(Path(log))
-    verdict = re.findall(r"^\d+% tests passed.*", text, re.MULTILINE)
-    lines = [line for line in text.splitlines() if line.strip()]
-    return verdict[-1] if verdict else lines[-1].strip() if lines else ""
+def last_line(log):
+    lines = [line for line in read(Path(log)).splitlines() if line.strip()]
+    return lines[-1].strip() if lines else ""
 
 
 def read_record(folder):
-    """Returns (steps, notes)."""
-    steps, notes = [], []
+    """Returns (steps, names of steps that were not run with the reason, notes)."""
+    steps, left, notes = {}, [], []
     for line in read(folder / "record").splitlines():
         kind, *fields = line.split("\t")
         if kind == "note":
             notes.append(fields[0])
-            continue
-        name, code, seconds, limit, log, command = fields
-        step = dict(name=name, exit_code=int(code), seconds=float(seconds), limit=int(limit), command=command,
-                    last_line=verdict_line(log))
-        # timeout exits with 124, or 137 after SIGKILL; a command may return these codes by itself within the limit.
-        step["cut_off"] = step["exit_code"] in (124, 137) and step["seconds"] >= step["limit"]
-        steps.append(step)
-    return steps, notes
+        elif kind == "left":
+            left.append(dict(name=fields[0], why=fields[1]))
+        else:
+            name, code, seconds, limit, log, command = fields
+            steps[name] = dict(name=name, exit_code=int(code), seconds=float(seconds), limit=int(limit), command=command,
+                               last_line=last_line(log), cut_off=kind == "cut")
+    left = [step for step in left if step["name"] not in steps]
+    return list(steps.values()), left, list(dict.fromkeys(notes))
 
 
 def cold_starts(steps):
@@ -94,7 +107,8 @@ def accuracies(folder):
     found = {}
     for recipe in RECIPES:
         for path in sorted(folder.glob(f"accuracy-{recipe}-*.jsonl")):
-            events = [json.loads(line) for line in path.read_text().splitlines()]
+            text = path.read_text()
+            events = [json.loads(line) for line in text.splitlines()] if text.endswith("\n") else []  # else being written
             if events and events[-1].get("status") == "done":
                 last = [event for event in events if event["event"] == "epoch"][-1]
                 found.setdefault(recipe, {})[path.stem.rpartition("-")[2]] = last["test_accuracy"]
@@ -108,15 +122,15 @@ def mean_goal(found):
 
 
 def make_section(part, folder, torch):
-    steps, notes = read_record(folder)
-    section = dict(facts=facts(torch), steps=steps, notes=notes, goals=[],
-                   passed=bool(steps or notes) and all(step["exit_code"] == 0 for step in steps))
+    steps, left, notes = read_record(folder)
+    section = dict(facts=read_facts(folder, torch), steps=steps, not_run=left, notes=notes,
+                   passed=bool(steps or notes) and not left and all(step["exit_code"] == 0 for step in steps),
+                   comparisons=comparisons(folder), accuracies=accuracies(folder))
+    section["goals"] = [g for result in section["comparisons"] for g in result["goals"]]
     if part == "compare":
-        section["comparisons"] = comparisons(folder)
-        section["goals"] = [g for result in section["comparisons"] for g in result["goals"]] + [*cold_starts(steps)]
+        section["goals"] += cold_starts(steps)
     if part == "accuracy":
-        section["accuracies"] = accuracies(folder)
-        section["goals"] = [mean_goal(section["accuracies"])]
+        section["goals"] += [mean_goal(section["accuracies"])]
     return section
 
 
@@ -150,14 +164,16 @@ def section_lines(part, section):
     yield from markdown(["step", "", "s", "last line", "command"],
                         [[step["name"], outcome(step), f"{step['seconds']:.1f}", escaped(step["last_line"]),
                           f"`{escaped(step['command'])}`"] for step in section["steps"]])
+    for step in section["not_run"]:
+        yield f"\nnot run: {step['name']} ({step['why']})"
     yield from (f"\n{note}" for note in section["notes"])
-    for result in section.get("comparisons", []):
+    for result in section["comparisons"]:
         check = result["loss_check"]
         yield from ["", f"{result['model']}: a bf16 matrix product runs at {result['peak_tflops']:.0f} TFLOP/s "
                     f"(100 % MFU); {check['what']} {check['difference']:.1e}, limit {check['limit']:g}", ""]
         yield from table(result)
         yield from (f"\n{note}" for note in result["notes"])
-    if section.get("accuracies"):
+    if section["accuracies"]:
         yield from ["", *accuracy_table(section["accuracies"])]
     if section["goals"]:
         yield from ["", *goal_table(section["goals"])]
@@ -166,11 +182,11 @@ def section_lines(part, section):
 def write(folder, parts):
     ordered = {part: parts[part] for part in PARTS if part in parts}
     passed = all(section["passed"] for section in ordered.values())
-    (folder / "gpu_check.json").write_text(json.dumps(dict(passed=passed, parts=ordered), indent=1) + "\n")
+    write_whole(folder / "gpu_check.json", json.dumps(dict(passed=passed, parts=ordered), indent=1) + "\n")
     lines = [f"# lockstep on a GPU: {'passed' if passed else 'FAILED'}"]
     for part, section in ordered.items():
         lines += section_lines(part, section)
-    (folder / "gpu_check.md").write_text("\n".join(lines) + "\n")
+    write_whole(folder / "gpu_check.md", "\n".join(lines) + "\n")
 
 
 def read_parts(folder):

@@ -4,6 +4,7 @@
 #   repetitions  the comparison itself, on 64 images, with a fake nvidia-smi; torch.compile gets too little time and must be
 #                left out
 #   step         one step of LeNet beside double; and one in bfloat16, which must fail
+#   kernels      kernel_times; on a CPU its trace has no kernels
 root=$(cd "$(dirname "$0")/../.." && pwd)
 source "$root/scripts/lib.sh"
 program=${2:-} compare_case=${3:-}
@@ -25,6 +26,9 @@ case_repetitions() {
     --json "$folder/result.json" | tee "$folder/output"
   grep -q '# torch.compile is left out: not warm after' "$folder/output"
   grep -q '| DDP, world 1 |' "$folder/output"
+  "$python" "$root/scripts/compare/compare_gpu.py" --compare-case "$compare_case" --device cpu --data "$folder" \
+    --model lenet --batch-size 20 --fill-compile-cache --seconds 0.5 |
+    grep -q 'torch.compile is not warm after 1 s: its cache is incomplete'
   "$python" - "$folder/result.json" <<'PYTHON'
 import json, sys
 result = json.load(open(sys.argv[1]))
@@ -33,6 +37,13 @@ for case in result["cases"]:
     assert len(case["repetitions"]) == 2 and case["host_seconds"] > 0, case
     assert (case["busy"], case["clock_mhz"], case["memory_mb"]) == (97, 1980, 0), case
 PYTHON
+}
+case_kernels() {
+  "$(dirname "$compare_case")/kernel_times" --model lenet --precision fp32 --devices cpu --batch-size 16 --lr 0.1 \
+    --seed 0 --data "$folder" --warmup 1 --steps 2 --trace "$folder/trace.json" |
+    grep -q '^lenet fp32 on cpu: [0-9.]* us per step'
+  ! "$python" "$root/scripts/compare/kernel_times.py" "$folder/trace.json" --steps 2 2>"$folder/output" || exit 1
+  grep -q 'trace.json has no kernels' "$folder/output"
 }
 case_step() {
   step() { "$python" "$root/scripts/compare/step_parity.py" --lockstep "$1" --device cpu --model lenet \

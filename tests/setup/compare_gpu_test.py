@@ -1,4 +1,5 @@
-"""Tests the evaluation in compare_gpu.py and gpu_report.py with invented repetitions. The numbers give round results."""
+"""Tests the evaluation in compare_gpu.py, gpu_report.py and kernel_times.py with invented repetitions. The numbers give round results."""
+import argparse
 import json
 import math
 import sys
@@ -7,8 +8,10 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
+import compare_gpu  # noqa: E402
 import compare_gpu_goals as goals  # noqa: E402
 import gpu_report  # noqa: E402
+import kernel_times  # noqa: E402
 
 
 def case(role, *seconds, first_loss=2.0, host=10e-6, busy=98.0, precision="fp32"):
@@ -88,6 +91,30 @@ class Goals(unittest.TestCase):
                          "| P9 | what | - | <= 5 | unknown |")
 
 
+class FakeCase(compare_gpu.GpuCase):
+    def __init__(self):
+        super().__init__("the fake", "fp32", 1, [])
+        self.versions = dict(warmup=dict(loss=2.0))
+
+    def run(self, steps):
+        self.repetitions.append(dict(seconds=1.0, loss=2.0))
+
+    def ask(self, verb, count):
+        return [dict(seconds=5e-6)]
+
+
+class Comparison(unittest.TestCase):
+    def test_results_are_known_while_it_runs(self):
+        self.addCleanup(setattr, compare_gpu, "BUSY_SECONDS", compare_gpu.BUSY_SECONDS)
+        compare_gpu.BUSY_SECONDS = 0
+        args = argparse.Namespace(model="lenet", device="cpu", seconds=1000, repeat=4, steps=1, epochs=1, rows=1)
+        comparison = compare_gpu.Comparison(args, stack=None)
+        comparison.cases, comparison.memory = dict(lockstep=FakeCase()), dict(lockstep=None)
+        found = [(len(result["cases"][0]["repetitions"]), result["cases"][0]["host_seconds"], result["passed"])
+                 for result in comparison.run(peak=1.0)]
+        self.assertEqual(found, [(2, None, True), (4, None, True), (4, 5e-6, True)])
+
+
 class Report(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -96,22 +123,38 @@ class Report(unittest.TestCase):
 
     def record(self, *lines):
         (self.path / "record").write_text("".join("\t".join(line) + "\n" for line in lines))
-        (self.path / "log").write_text("100% tests passed, 0 tests failed out of 7\n\nLabel Time Summary:\n")
+        (self.path / "log").write_text("under way\n7 tests: 0 failed, 1 skipped\n\n")
 
     def section(self, part):
         return gpu_report.make_section(part, self.path, "/nowhere")
 
     def test_steps(self):
         log = str(self.path / "log")
-        self.record(("step", "a", "0", "1.5", "60", log, "do a"), ("step", "b", "124", "60.1", "60", log, "do | b"),
+        self.record(("step", "a", "0", "1.5", "60", log, "do a"), ("cut", "b", "124", "60.1", "60", log, "do | b"),
                     ("step", "c", "124", "2.0", "60", log, "do c"), ("note", "left out"))
         found = self.section("test")
         self.assertFalse(found["passed"])
         self.assertEqual([step["cut_off"] for step in found["steps"]], [False, True, False])
-        self.assertEqual(found["steps"][0]["last_line"], "100% tests passed, 0 tests failed out of 7")
+        self.assertEqual(found["steps"][0]["last_line"], "7 tests: 0 failed, 1 skipped")
         text = "\n".join(gpu_report.section_lines("test", found))
         for part in ("cut off after 60 s", "exit code 124", "do \\| b", "left out", "## test: FAILED"):
             self.assertIn(part, text)
+
+    def test_steps_that_were_not_run(self):
+        log = str(self.path / "log")
+        self.record(("step", "a", "0", "1.5", "60", log, "do a"), ("left", "b", "the time was used up"))
+        found = self.section("lease")
+        self.assertFalse(found["passed"])
+        self.assertEqual(found["not_run"], [dict(name="b", why="the time was used up")])
+        self.assertIn("not run: b (the time was used up)", "\n".join(gpu_report.section_lines("lease", found)))
+
+    def test_a_step_that_was_cut_off_runs_again(self):
+        log = str(self.path / "log")
+        self.record(("cut", "a", "124", "60.1", "60", log, "do a"), ("left", "a", "the time was used up"),
+                    ("step", "a", "0", "5.0", "60", log, "do a"))
+        found = self.section("lease")
+        self.assertEqual([(step["exit_code"], step["cut_off"]) for step in found["steps"]], [(0, False)])
+        self.assertTrue(found["passed"])
 
     def test_nothing_was_run(self):
         self.record()
@@ -126,6 +169,7 @@ class Report(unittest.TestCase):
         made_up = result("lenet", case("lockstep", .04))
         made_up |= dict(goals=goals.judge(made_up), loss_check=goals.loss_check(made_up))
         (self.path / "compare-lenet.json").write_text(json.dumps(made_up))
+        self.assertEqual(len(self.section("lease")["goals"]), 3)  # those of the comparison alone
         found = self.section("compare")
         self.assertEqual(values(found["goals"])["P6", 2], (1.75, True))
         self.assertEqual(values(found["goals"])["P6", 7], (None, None))
@@ -138,24 +182,51 @@ class Report(unittest.TestCase):
         for seed in range(5):
             events = [dict(event="epoch", test_accuracy=.1), dict(event="epoch", test_accuracy=.93 + seed / 1000),
                       dict(event="end", status="done")]
-            (self.path / f"accuracy-resnet18-pytorch-{seed}.jsonl").write_text("\n".join(map(json.dumps, events)))
+            (self.path / f"accuracy-resnet18-pytorch-{seed}.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
         found = self.section("accuracy")
         self.assertAlmostEqual(found["goals"][0]["value"], .932)
         self.assertTrue(found["goals"][0]["met"])
         self.assertIn("| mean | 0.9320 |", "\n".join(gpu_report.section_lines("accuracy", found)))
         (self.path / "accuracy-resnet18-pytorch-4.jsonl").write_text('{"event": "epoch", "test_accuracy": 0.9}')
         self.assertIsNone(self.section("accuracy")["goals"][0]["met"])  # it has no end, so there are but four
+        (self.path / "accuracy-resnet18-pytorch-4.jsonl").write_text('{"event": "epoch", "te')  # it is being written
+        self.assertEqual(len(self.section("accuracy")["accuracies"]["resnet18-pytorch"]), 4)
 
     def test_parts_are_joined(self):
         lockstep, other = self.path / "lockstep", self.path / "other"
         for folder, part, passed in ((lockstep, "build", True), (other, "build", False), (other, "test", True)):
             folder.mkdir(exist_ok=True)
-            section = dict(facts=dict(gpu="G"), steps=[], notes=[], goals=[], passed=passed)
+            section = dict(facts=dict(gpu="G"), steps=[], not_run=[], notes=[], comparisons=[], accuracies={}, goals=[],
+                           passed=passed)
             gpu_report.write(folder, gpu_report.read_parts(folder) | {part: section})
         gpu_report.write(lockstep, gpu_report.joined(lockstep, other))
         joined = json.loads((lockstep / "gpu_check.json").read_text())
         self.assertTrue(joined["passed"])
         self.assertEqual(list(joined["parts"]), ["build", "test"])
+
+
+class KernelTimes(unittest.TestCase):
+    def trace(self, *events):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "trace.json"
+        path.write_text(json.dumps(dict(traceEvents=[
+            dict(ph="X", cat=cat, name=name, ts=ts, dur=dur) for cat, name, ts, dur in events])))
+        return kernel_times.kernels(path)
+
+    def test_sums(self):
+        # Two steps: convolutions of 10 and 20 us that overlap by 5, a gap of 15, and a short addition.
+        events = self.trace(("kernel", "void at::native::vectorized_elementwise_kernel<4, at::native::CUDAFunctor_add<f> >()",
+                             140, 4), ("kernel", "sm90_xmma_fprop", 100, 10), ("kernel", "sm90_xmma_fprop", 105, 20),
+                            ("cpu_op", "aten::conv2d", 0, 1000))
+        self.assertEqual(kernel_times.sums(events, kernel_times.group_of),
+                         [("convolution", 30, 2), ("elementwise", 4, 1)])
+        self.assertEqual([name for name, _, _ in kernel_times.sums(events, kernel_times.short_name)],
+                         ["sm90_xmma_fprop", "at::native::vectorized_elementwise_kernel [CUDAFunctor_add]"])
+        self.assertEqual(kernel_times.totals(events, steps=2),
+                         "per step: 1.5 kernels and copies in 22.0 us, GPU busy 14.5 us, 0.5 gaps of 7.5 us; "
+                         "0.5 of them below 5 us, 2.0 us")
+        self.assertEqual(list(kernel_times.table([("name", 30, 2)], 2))[1], "     15.0     1.0    15.00  name")
 
 
 if __name__ == "__main__":

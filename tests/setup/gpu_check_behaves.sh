@@ -8,12 +8,24 @@ if ! python3=$(type -P python3); then
   exit 77
 fi
 
-mkdir -p "$tree/bundle/fashion-mnist" "$work/torch"
+mkdir -p "$tree/bundle/fashion-mnist" "$work/torch/lib" "$work/nvidia"
 cp -r "$root/scripts" "$tree/"
 echo "__version__ = '2.11.0+cu130'" >"$work/torch/version.py"
 stand_in nvidia-smi <<<'case $* in *=name*) echo "Some \"GPU\" | 1" ;; *=driver*) echo 580.1 ;; *) echo 1980 MHz ;; esac'
 stand_in cmake <<<"echo \"cmake \$*\" >>\"\$calls\"; mkdir -p '$tree/build/cuda' && touch '$tree/build/cuda/build.ninja'"
-stand_in ctest <<<'echo "ctest $*" >>"$calls"; echo "100% tests passed, 0 tests failed out of 9"; echo "Skipped: 1"'
+# ctest_runs COUNT SKIPPED: what ctest reports.
+ctest_runs() {
+  stand_in ctest <<STUB
+echo "ctest \$*" >>"\$calls"
+echo "100% tests passed, 0 tests failed out of $1"
+while [ "\$1" != --output-junit ]; do shift; done
+for ((i = 0; i < $1; i++)); do
+  echo '<testcase name="a"'
+  [ \$i -ge $2 ] || echo '<skipped message="SKIP"/><system-out>skipped: needs a GPU: no NVIDIA driver</system-out>'
+done >"\$2"
+STUB
+}
+ctest_runs 9 1
 # A Python that runs only scripts that need no torch.
 stand_in python <<STUB
 echo "python \$*" >>"\$calls"
@@ -82,20 +94,21 @@ case_all_parts() {
   working_program
   gpu_check 0
   called 1 "-DLOCKSTEP_BUILD_TORCH=$work/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
-  called 1 "--target lockstep_cli compare_case cuda_tests"
+  called 1 "--target lockstep_cli compare_case kernel_times cuda_tests"
   called 1 "ctest --test-dir $tree/build/cuda -L cuda"
   called 1 "step_parity.py --lockstep $tree/build/cuda/lockstep --model resnet18"
-  called 1 "--devices cuda:0x4 --limit-steps 20 --print-weights-hash"
+  called 1 "--devices cuda:0x4 --limit-steps 20 --limit-test 512 --check-sync 5 --print-weights-hash"
   called 1 "compare_gpu.py --compare-case $tree/build/cuda/scripts/compare_case --model lenet"
   called 5 "--recipe resnet18-pytorch --seed"
   in_report 'list(r["parts"])' "['build', 'test', 'compare', 'accuracy']"
   in_report 'r["passed"]' True
   in_report 'r["parts"]["test"]["facts"]["gpu"]' 'Some "GPU" | 1'
   in_report 'r["parts"]["test"]["facts"]["torch"]' 2.11.0+cu130
-  in_report 'r["parts"]["test"]["steps"][0]["last_line"]' '100% tests passed, 0 tests failed out of 9'
+  in_report 'r["parts"]["test"]["steps"][0]["last_line"]' '9 tests: 0 failed, 1 skipped'
   in_report 'r["parts"]["compare"]["steps"][0]["last_line"]' "test acc: 0.80, $tree/bundle/fashion-mnist"
   says "## accuracy: passed" "report: $report/gpu_check.json"
   grep -q '^| P6 | LeNet, cold start' "$report/gpu_check.md" || fail "no goals in the Markdown"
+  grep -q '1980 MHz' "$report/clocks.csv" || fail "no clocks"
   [ "$(find "$report" -type f | wc -l)" -le 8 ] || fail "more than 8 files"
 }
 case_failed_step() {
@@ -121,11 +134,19 @@ STUB
   in_report 'r["parts"]["test"]["steps"][3]["last_line"]' "under way"
   gone "$(cat "$work/child")"
 }
+case_all_skipped() {
+  working_program
+  ctest_runs 3 3
+  gpu_check 1 test
+  in_report 'r["parts"]["test"]["steps"][0]["last_line"]' '3 tests: 0 failed, 3 skipped'
+  says "skipped: needs a GPU: no NVIDIA driver"
+}
 case_share_used_up() {
   working_program
   stand_in ctest <<<'sleep 1000'
   LOCKSTEP_GPU_SECONDS=1 gpu_check 1 test
-  in_report '{s["exit_code"] for s in r["parts"]["test"]["steps"]}' "{124}"
+  in_report '[(s["exit_code"], s["cut_off"]) for s in r["parts"]["test"]["steps"]]' "[(124, True)]"
+  in_report 'r["parts"]["test"]["not_run"][-1]' "{'name': 'train on cuda:0x4', 'why': 'the time was used up'}"
   called 0 "--devices cuda:0x4"
 }
 case_stopped() {
@@ -156,6 +177,7 @@ case_no_build() {
   gpu_check 1 test accuracy
   says "run the part build"
   in_report 'len(r["parts"]["accuracy"]["steps"])' 1
+  in_report 'r["parts"]["accuracy"]["not_run"][0]' "{'name': 'lenet-scratch seed 0', 'why': 'there is no build'}"
 }
 case_brought_along() {
   local built=$work/brought
@@ -178,12 +200,159 @@ case_sanitizer() {
   mv "$work/bin/"*_kernel_tests "$tree/build/cuda/tests/"
   stand_in compute-sanitizer <<<'echo "compute-sanitizer $*" >>"$calls"; [ "$2" != racecheck ] || exit 9'
   gpu_check 1 test
-  called 1 "--tool memcheck --error-exitcode 9 $tree/build/cuda/tests/some_kernel_tests [cuda]~[slow]"
+  called 1 "--tool memcheck --error-exitcode 9 $tree/build/cuda/tests/some_kernel_tests [cuda]~[slow]~ResNet-18*"
   called 0 host_kernel_tests
   says "racecheck some_kernel_tests failed with exit code 9"
   stand_in compute-sanitizer <<<'echo "Error: Device not supported"; exit 1'
   gpu_check 0 test
   says "compute-sanitizer is left out, it does not work here: Error: Device not supported"
+}
+
+
+# ---- the lease
+
+lease_steps=("read torch's libraries" "start the brought build" machine "smoke lenet, graph off" "smoke lenet, graph on" "smoke lenet, same weights"
+  "smoke resnet18, graph off" "smoke resnet18, graph on" "smoke resnet18, same weights"
+  "compile resnet18 ahead" "compile lenet ahead" "one step of lenet" "one step of resnet18" ctest
+  "train on cuda:0x2" "train on cuda:0x4" "train resnet18 on cuda:0x2"
+  "kernels of resnet18 in bf16" "kernels of lenet in fp32"
+  "compare resnet18" "resnet18-pytorch seed 0" "lenet-scratch seed 0" "compare lenet" "bench allreduce" "bench overlap")
+
+# packed: packs a build whose program is on stdin, as scripts/gpu_pack.sh does, and leaves only the pack.
+packed() {
+  program
+  local built=$tree/build/cuda
+  cp "$built/lockstep" "$built/scripts/compare_case"
+  cp "$built/lockstep" "$built/scripts/kernel_times"
+  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
+  echo 'add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
+  mkdir -p "$tree/bundle/include" "$tree/bundle/lib"
+  echo images >"$tree/bundle/fashion-mnist/images.gz"
+  stand_in strip <<<'cp "$3" "$2"'  # the programs are scripts
+  git -C "$tree" init -q
+  "$tree/scripts/gpu_pack.sh" --built "$built" >"$work/output" 2>&1 || fail "no pack"
+  rm -r "$tree/build" "$tree/bundle"
+}
+# Its training gives the same weights every time.
+leased_program() { packed <<<'echo "weights sha256: 12ab"; echo "test acc: 0.80, $LOCKSTEP_DATA"'; }
+
+steps_are() {  # those of the report, however steps beside each other ended, are these
+  in_report 'sorted(s["name"] for s in r["parts"]["lease"]["steps"])' \
+    "$("$python3" -c 'import sys; print(sorted(sys.argv[1:]))' "$@")"
+}
+
+case_lease() {
+  leased_program
+  gpu_check 0 lease 600
+  steps_are "${lease_steps[@]}"
+  in_report 'r["parts"]["lease"]["not_run"]' '[]'
+  called 0 cmake
+  called 2 "--fill-compile-cache"
+  called 1 "ctest --test-dir $tree/build/lease/pack/cuda -L cuda"
+  called 2 "--cuda-graph on --print-weights-hash"
+  called 1 "kernel_times.py $report/kernels-resnet18-bf16.json --steps 20"
+  says "test acc: 0.80, $tree/build/lease/pack/bundle/fashion-mnist"
+  [ "$(cat "$tree/build/lease/pack/cuda/tests/CTestTestfile.cmake")" = \
+    "add_test(a \"$tree/build/lease/pack/cuda/tests/a\")" ] || fail "ctest looks elsewhere"
+  # In order: the smoke steps, the tests, the kernels, the comparison, the accuracy.
+  grep -oE 'cuda-graph on|^ctest|kernel_times.py|compare_gpu.py.*--repeat|--epochs 10' "$calls" |
+    sed 's/.*repeat/compare/' | uniq >"$work/order"
+  [ "$(paste -sd, "$work/order")" = "cuda-graph on,ctest,kernel_times.py,compare,--epochs 10,compare" ] ||
+    fail "another order: $(paste -sd, "$work/order")"
+}
+case_lease_goes_on() {  # after one call without time and one that was ended, a third runs what is left and reports all
+  packed <<'STUB'
+[[ $* != *resnet18-pytorch* ]] || [ -e "$work/third" ] || { touch "$work/second" && exec sleep 1000; }
+echo "weights sha256: 12ab"
+STUB
+  gpu_check 1 lease 1
+  in_report 'r["parts"]["lease"]["not_run"][-1]' "{'name': 'bench overlap', 'why': 'the time was used up'}"
+  "$tree/scripts/gpu_check.sh" lease 600 --report "$report" >"$work/output" 2>&1 </dev/null &
+  until [ -e "$work/second" ]; do :; done
+  kill "$!"
+  wait "$!" || true
+  touch "$work/third"
+  rm -r "$report"
+  gpu_check 0 lease 600
+  called 5 "--limit-test 512 --cuda-graph"  # none again but the one that was ended
+  called 1 ctest
+  steps_are "${lease_steps[@]}"
+  in_report 'r["parts"]["lease"]["not_run"]' '[]'
+}
+case_lease_failed_smoke() {
+  packed <<<'[[ $* != *"--cuda-graph on"* ]] || { echo "cannot capture"; exit 1; }; echo "weights sha256: 12ab"'
+  gpu_check 1 lease 600
+  called 0 ctest
+  called 0 "--recipe resnet18-pytorch"
+  in_report 'r["parts"]["lease"]["steps"][-1]["last_line"]' "cannot capture"
+  in_report 'r["parts"]["lease"]["not_run"][1]' \
+    "{'name': 'smoke resnet18, graph off', 'why': 'smoke lenet, graph on failed'}"
+  in_report 'r["parts"]["lease"]["not_run"][-1]["name"]' 'bench overlap'
+  gpu_check 1 lease 600  # nor does a second call run them
+  called 0 ctest
+}
+case_lease_other_weights() {
+  packed <<<'echo "weights sha256: $RANDOM$RANDOM"'
+  gpu_check 1 lease 600
+  says "smoke lenet, same weights failed"
+  called 1 "ctest"
+}
+case_lease_without_a_driver() {  # each step says why, and nothing else is wrong with it
+  packed <<'STUB'
+case $* in
+  --version) exit ;;
+  *--deterministic*--cuda-graph*) echo "weights sha256: 12ab"; exit ;;
+esac
+echo "no NVIDIA driver"
+exit 5
+STUB
+  ctest_runs 3 3
+  stand_in python <<STUB
+case \$* in
+  *gpu_report.py*) exec "$python3" "\$@" ;;
+  *submodule_search_locations*) echo "$work/torch" ;;
+  *find_spec*) ;;
+  *) echo "no NVIDIA driver"; exit 1 ;;
+esac
+STUB
+  gpu_check 1 lease 600
+  steps_are "${lease_steps[@]}"
+  in_report '{s["last_line"] for s in r["parts"]["lease"]["steps"] if s["exit_code"] and s["name"] != "ctest"}' \
+    "{'no NVIDIA driver'}"
+  in_report 'sum(s["exit_code"] != 0 for s in r["parts"]["lease"]["steps"])' 17
+}
+case_lease_builds() {  # where the brought build does not start
+  packed <<<'echo "wrong torch"; exit 127'
+  stand_in cmake <<STUB
+echo "cmake \$*" >>"\$calls"
+mkdir -p '$tree/build/cuda/scripts' && touch '$tree/build/cuda/build.ninja'
+printf '#!/bin/bash\necho "weights sha256: 12ab"\n' |
+  tee '$tree/build/cuda/lockstep' >'$tree/build/cuda/scripts/kernel_times'
+chmod +x '$tree/build/cuda/lockstep' '$tree/build/cuda/scripts/kernel_times'
+STUB
+  gpu_check 1 lease 600
+  called 1 "-DLOCKSTEP_BUILD_BUNDLE=$tree/build/lease/pack/bundle"
+  called 1 "ctest --test-dir $tree/build/cuda"
+  in_report '[s["name"] for s in r["parts"]["lease"]["steps"] if s["exit_code"]]' "['start the brought build']"
+}
+case_lease_usage() {
+  gpu_check 2 lease
+  says "lease needs a number of seconds"
+  gpu_check 2 lease soon
+}
+case_pack_too_large() {
+  program </dev/null
+  mkdir -p "$tree/bundle/include" "$tree/bundle/lib" "$tree/build/cuda/scripts"
+  local name
+  for name in compare_case kernel_times; do cp "$tree/build/cuda/lockstep" "$tree/build/cuda/scripts/"$name; done
+  touch "$tree/build/cuda/CMakeCache.txt"
+  stand_in strip <<<'cp "$3" "$2"'
+  git -C "$tree" init -q
+  head -c 3000000 /dev/urandom >"$tree/bundle/fashion-mnist/images.gz"
+  local status=0
+  "$tree/scripts/gpu_pack.sh" --built "$tree/build/cuda" --limit 3 >"$work/output" 2>&1 || status=$?
+  [ "$status" -eq 1 ] || fail "exit code $status"
+  says "too large to travel" "of 3145728 bytes"
 }
 
 "case_$1"
