@@ -68,7 +68,8 @@ def read(path):
 
 
 def last_line(log):
-    lines = [line for line in read(Path(log)).splitlines() if line.strip()]
+    """Returns the last line of a log; of an error with a hint, the error."""
+    lines = [line for line in read(Path(log)).splitlines() if line.strip() and not line.startswith("hint: ")]
     return lines[-1].strip() if lines else ""
 
 

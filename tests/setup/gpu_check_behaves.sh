@@ -303,7 +303,7 @@ case $* in
   --version) exit ;;
   *--deterministic*--cuda-graph*) echo "weights sha256: 12ab"; exit ;;
 esac
-echo "no NVIDIA driver"
+printf 'no NVIDIA driver\nhint: use the CPU\n'
 exit 5
 STUB
   ctest_runs 3 3
