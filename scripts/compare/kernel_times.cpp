@@ -80,9 +80,9 @@ double record(Steps& steps, int count, const std::string& path) {
 }
 
 void run(const Flags& flags) {
+  const auto options = options_from(flags);
   const auto data = load_idx_folder(flags.at("--data"));
   const auto seed = std::stoull(flags.at("--seed"));
-  const auto options = options_from(flags);
   const auto warmup = std::stoi(flags.at("--warmup"));
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
   const auto factory = make_model_factory(

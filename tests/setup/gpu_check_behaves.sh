@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# gpu_check_behaves.sh CASE: runs scripts/gpu_check.sh in a copy of the scripts, with a fake GPU, build,
-# tests, program and Python torch, and checks what it runs, reports and leaves behind.
+# gpu_check_behaves.sh CASE [BUILD]: runs scripts/gpu_check.sh in a copy of the scripts, with a fake GPU, build,
+# tests, program and Python torch, and checks what it runs, reports and leaves behind. lease_commands takes the
+# programs of BUILD.
 source "$(dirname "$0")/stand_ins.sh"
 tree=$work/tree report=$work/report
 if ! python3=$(type -P python3); then
@@ -321,6 +322,26 @@ STUB
     "{'no NVIDIA driver'}"
   in_report 'sum(s["exit_code"] != 0 for s in r["parts"]["lease"]["steps"])' 17
 }
+case_lease_commands() {  # without a GPU the real programs accept every flag and refuse the device alone
+  local build=$1
+  if PATH=${PATH#*:} nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
+    echo "skipped: this machine has a GPU, on which the steps would run"
+    exit 77
+  fi
+  packed <<STUB
+[[ \$0 != *kernel_times ]] || exec "$build/scripts/kernel_times" "\$@"
+case \$* in  # the steps behind which the rest is run
+  *--deterministic*) "$build/lockstep" "\$@" 2>&1 | grep -q ': cuda:0 cannot be used: ' && echo "weights sha256: 12ab" ;;
+  *) exec "$build/lockstep" "\$@" ;;
+esac
+STUB
+  gpu_check 1 lease 600
+  steps_are "${lease_steps[@]}"
+  in_report '[s["name"] for s in r["parts"]["lease"]["steps"] if ": cuda:0 cannot be used: " in s["last_line"]]' \
+    "['train on cuda:0x2', 'train on cuda:0x4', 'train resnet18 on cuda:0x2', 'kernels of resnet18 in bf16', \
+'kernels of lenet in fp32', 'resnet18-pytorch seed 0', 'lenet-scratch seed 0', 'bench allreduce', 'bench overlap']"
+  in_report 'sum(s["exit_code"] != 0 for s in r["parts"]["lease"]["steps"])' 9
+}
 case_lease_builds() {  # where the brought build does not start
   packed <<<'echo "wrong torch"; exit 127'
   stand_in cmake <<STUB
@@ -355,4 +376,4 @@ case_pack_too_large() {
   says "too large to travel" "of 3145728 bytes"
 }
 
-"case_$1"
+"case_$1" "${@:2}"
