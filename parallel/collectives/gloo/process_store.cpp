@@ -37,14 +37,15 @@ std::string store_host(const World& world) {
 std::string store_place(const World& world) { return host_and_port(store_host(world), world.master_port); }
 
 // A launcher may call this host "localhost" to its own processes, and by its address to those of others.
-bool others_may_be_elsewhere(const World& world) {
-  return !world.launcher.empty() && world.local_processes < world.processes;
+bool has_another_name_elsewhere(const World& world) {
+  return !world.launcher.empty() && world.local_processes < world.processes && is_loopback(world.master_host);
 }
 
 // Empty: all interfaces.
 std::string listening_address(const World& world, const std::string& listen) {
   const auto host = store_host(world);
-  if (is_loopback(host)) return others_may_be_elsewhere(world) ? listen : host;
+  if (has_another_name_elsewhere(world)) return {};  // the processes of this host come through loopback
+  if (is_loopback(host)) return host;
   return listen.empty() && is_numeric(host) ? host : listen;
 }
 

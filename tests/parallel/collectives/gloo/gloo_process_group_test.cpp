@@ -299,32 +299,57 @@ TEST_CASE("a process that fails ends what others wait for in a part of the world
   CHECK(verdict == "process 1 failed first: full");
 }
 
+namespace {
+
+struct Meeting {
+  std::string first_master, second_master;  // as process 0 and process 1 are told
+  int local_processes = 0;                  // 0: nobody has said how many
+  std::string launcher = "torchrun";
+  JoinOptions options = within(60'000);
+};
+
+bool meet(const Meeting& meeting) {
+  auto worlds = worlds_of(2);
+  for (auto& world : worlds) {
+    world.local_process = 0;
+    world.local_processes = meeting.local_processes;
+    world.launcher = meeting.launcher;
+    world.master_host = world.process == 0 ? meeting.first_master : meeting.second_master;
+  }
+  std::vector<std::vector<std::string>> texts(2);
+  const auto errors = run_worlds(
+      worlds,
+      [&](int process, ProcessGroup& group) {
+        texts[static_cast<size_t>(process)] = group.subgroup(2)->gather(std::to_string(process));
+      },
+      meeting.options);
+  return !errors[0] && !errors[1] && texts == std::vector(2, std::vector<std::string>{"0", "1"});
+}
+
+JoinOptions listening_on(const std::string& address, int milliseconds = 60'000) {
+  auto options = within(milliseconds);
+  options.listen = address;
+  return options;
+}
+
+// Loopback's own listeners, at 127.0.0.1, are not reached here.
+constexpr const char* kElsewhere = "127.0.0.2";
+
+}  // namespace
+
 // Kubernetes' operators tell process 0 so, and the others its address.
 TEST_CASE("others reach a master that calls itself localhost, unless all processes are on its host") {
-  const auto meet = [](int local_processes, const std::string& launcher, JoinOptions options) {
-    auto worlds = worlds_of(2);
-    for (auto& world : worlds) {
-      world.local_process = 0;
-      world.local_processes = local_processes;
-      world.launcher = launcher;
-    }
-    worlds[0].master_host = "localhost";
-    worlds[1].master_host = "127.0.0.2";  // loopback's own listeners are not reached here
-    std::vector<std::string> texts;
-    const auto errors = run_worlds(
-        worlds,
-        [&](int process, ProcessGroup& group) {
-          const auto found = group.gather(std::to_string(process));
-          if (process == 1) texts = found;
-        },
-        options);
-    return errors[0] || errors[1] ? std::vector<std::string>{} : texts;
-  };
-  const std::vector<std::string> both{"0", "1"};
-  CHECK(meet(1, "torchrun", within(60'000)) == both);
-  CHECK(meet(0, "torchrun", within(60'000)) == both);  // its launcher has not said how many
-  CHECK(meet(2, "torchrun", within(300)).empty());
-  CHECK(meet(0, "", within(300)).empty());  // a caller that has given a loopback address means it
+  CHECK(meet({"localhost", kElsewhere, 1}));
+  CHECK(meet({"localhost", kElsewhere, 0}));
+  CHECK_FALSE(meet({"localhost", kElsewhere, 2, "torchrun", within(300)}));
+  CHECK_FALSE(meet({"localhost", kElsewhere, 0, "", within(300)}));  // a caller who says so means it
+}
+
+TEST_CASE("processes meet at localhost wherever their channels listen") {
+  CHECK(meet({"localhost", "localhost", 1, "torchrun", listening_on("127.0.0.3")}));
+  CHECK(meet({"localhost", kElsewhere, 1, "torchrun", listening_on("127.0.0.3")}));
+  CHECK(meet({"127.0.0.1", "127.0.0.1", 1, "torchrun", listening_on("127.0.0.3")}));
+  CHECK(meet({"127.0.0.1", "127.0.0.1", 0, "", listening_on("127.0.0.3")}));
 }
 
 TEST_CASE("GLOO_SOCKET_IFNAME names the interface for channels, and an unknown one is refused at once") {
