@@ -36,9 +36,11 @@ std::string store_host(const World& world) {
 
 std::string store_place(const World& world) { return host_and_port(store_host(world), world.master_port); }
 
-// A launcher may call this host "localhost" to its own processes, and by its address to those of others.
+// A launcher may call this host "localhost" to its own processes, and by its address to those of others. (An
+// address of loopback is meant as it is.)
 bool has_another_name_elsewhere(const World& world) {
-  return !world.launcher.empty() && world.local_processes < world.processes && is_loopback(world.master_host);
+  return !world.launcher.empty() && world.local_processes < world.processes &&
+         world.master_host == "localhost";
 }
 
 // Empty: all interfaces.

@@ -22,7 +22,7 @@ class ProcessStore {
 
   // Throws DeviceError that names host and port when the store cannot be served, or not be reached within the
   // timeout. The server listens on all interfaces if a launcher of processes that may be on several hosts
-  // gives a loopback address: then those of this host come through loopback, and others by its address.
+  // calls the master localhost: then those of this host come through loopback, and others by its address.
   // Else it listens on the loopback interface if all processes are known to be on one host, or if the master
   // is a loopback address; else on `listen`; if that is empty on the master's address, or on all interfaces
   // when the master is given by name, which may mean another address on another host.

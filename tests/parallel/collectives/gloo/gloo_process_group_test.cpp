@@ -352,6 +352,14 @@ TEST_CASE("processes meet at localhost wherever their channels listen") {
   CHECK(meet({"127.0.0.1", "127.0.0.1", 0, "", listening_on("127.0.0.3")}));
 }
 
+TEST_CASE("a master at an address of loopback is not reached from elsewhere, whoever has given it") {
+  for (const auto* master : {"127.0.0.1", "127.0.0.9", "::1"}) {
+    CHECK_FALSE(meet({master, kElsewhere, 1, "torchrun", within(300)}));
+    CHECK_FALSE(meet({master, kElsewhere, 0, "torchrun", within(300)}));
+    CHECK_FALSE(meet({master, kElsewhere, 0, "torchrun", listening_on("127.0.0.3", 300)}));
+  }
+}
+
 TEST_CASE("GLOO_SOCKET_IFNAME names the interface for channels, and an unknown one is refused at once") {
   const auto sum_with = [](const char* interface) {
     ::setenv("GLOO_SOCKET_IFNAME", interface, 1);
