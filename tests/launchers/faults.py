@@ -2,7 +2,8 @@
 Every other one must name it and leave with code 10: within 5 seconds of its end, or of the timeout if it was stopped.
 Then no process, port or shared memory may be left. PROGRAM trains and is killed or stopped from outside; LOOP
 (faulty_loop.cpp) fails by itself. They are started by hand or by `PROGRAM launch`. LOCKSTEP_FAULT_TRIALS of the
-environment overrides TRIALS."""
+environment overrides TRIALS. Where one calls another collective (differ), the error of every process's own wait names
+both calls."""
 
 import os
 import pathlib
@@ -24,14 +25,18 @@ ENDED_WITHIN = 5  # seconds after a process has ended, or after the timeout
 LAUNCH_ENDS_WITHIN = 15  # seconds after the first end of a process: 7 by design, and some on a busy machine
 SHARED_MEMORY = re.compile(r"torch_|nccl-")  # names of files of torch and NCCL
 BLAMED = {"error": r"process {0} failed first: the fault of process {0}".format,
-          "leave": r"process {} of {} \([^()]*pid {}\) left before the others".format}
+          "leave": r"process {} of {} \([^()]*pid {}\) left before the others".format,
+          "differ": (r"the processes wait for different collectives: (?=.*process {} for allreduce \d+ of 5 float32)"
+                     r".*process \d for allreduce \d+ of 10,007 float32").format}
+ENDS_WITH = {"kill": -signal.SIGKILL, "error": 1, "differ": 10}  # else 0
 # How they are started, what runs, how it fails: in turns. The first five are of different kinds.
 TRIALS = [("by hand", "train", "kill"), ("launch", "loop", "error"), ("by hand", "loop", "exit"),
           ("launch", "train", "kill"), ("by hand", "train", "stop"), *[("by hand", "train", "kill")] * 2,
           *[("launch", "train", "kill")] * 2, ("launch", "train", "stop"), *[("by hand", "loop", "error")] * 2,
           ("by hand", "loop", "exit"), ("by hand", "loop", "kill"), ("by hand", "loop", "stop"),
           ("by hand", "loop", "leave"), ("launch", "loop", "error"), ("launch", "loop", "exit"),
-          ("launch", "loop", "kill"), ("launch", "loop", "stop")]
+          ("launch", "loop", "kill"), ("launch", "loop", "stop"),
+          *[("by hand", "loop", "differ")] * 3]
 
 
 class Watched:
@@ -97,10 +102,10 @@ class Trial:
             self.signal(pid)
         if self.fault == "stop":
             until(lambda: is_stopped(pid), "stopped")
-        elif self.fault == "kill":
-            failing.end(-signal.SIGKILL)
         else:
-            failing.end(1 if self.fault == "error" else 0)
+            failing.end(ENDS_WITH.get(self.fault, 0))
+        if self.fault == "differ":
+            self.check_blame(self.process, failing.err.text, pid)
         begin = time.monotonic()
         for rank, survivor in enumerate(processes):
             if survivor is not failing:

@@ -1,10 +1,11 @@
-// A loop of sums over several processes. One process fails by itself.
+// A loop of sums over several processes. One process fails by itself, or makes another call.
 //
 //   faulty_loop FAULT PROCESS SUM DEVICES TIMEOUT
 //
 // FAULT, of this process before this sum: error (a replica throws), exit (code 0, in the middle), leave (the
-// loop ends there, and the program returns), kill, stop (by signals). DEVICES: of each process. TIMEOUT in
-// seconds. Started as torchrun or lockstep launch start programs.
+// loop ends there, and the program returns), kill, stop (by signals); or differ: this sum is one of five
+// numbers, and every process ends by what wait() has thrown. DEVICES: of each process. TIMEOUT in seconds.
+// Started as torchrun or lockstep launch start programs.
 #include <torch/types.h>
 #include <unistd.h>
 
@@ -34,7 +35,7 @@ struct Fault {
 
 // False: the loop ends.
 bool go_on(const Fault& fault, int process, int local, int sum) {
-  if (process != fault.process || sum != fault.sum) return true;
+  if (fault.kind == "differ" || process != fault.process || sum != fault.sum) return true;
   if (fault.kind == "leave") return false;
   if (local != 0) return true;
   if (fault.kind == "exit") ::_exit(0);
@@ -53,7 +54,8 @@ void add_up(const std::shared_ptr<lockstep::ProcessGroup>& group, const Fault& f
     const auto tensor = torch::ones({10'007});
     for (int sum = 0; go_on(fault, process, local, sum); ++sum) {
       tensor.fill_(endpoint.rank());
-      endpoint.allreduce_sum(tensor).wait();
+      const bool differs = fault.kind == "differ" && process == fault.process && sum == fault.sum;
+      endpoint.allreduce_sum(differs ? tensor.narrow(0, 0, 5) : tensor).wait();
     }
   });
 }
@@ -77,7 +79,8 @@ int main(int argc, char** argv) {
     add_up(group, fault, argv[4]);
   } catch (...) {
     try {
-      std::rethrow_exception(group->explain(std::current_exception()));
+      const auto error = std::current_exception();
+      std::rethrow_exception(fault.kind == "differ" ? error : group->explain(error));
     } catch (const lockstep::Error& error) {
       end_by(error.message(), static_cast<int>(error.exit_code()));
     } catch (const std::exception& error) {

@@ -124,7 +124,7 @@ GlooProcessGroup::~GlooProcessGroup() {
 
 std::vector<std::string> GlooProcessGroup::exchange(const std::string& name, const std::string& own,
                                                     std::chrono::milliseconds limit) {
-  return exchange_texts(store_, world_, name, own, limit, [this] { return watch_->alarmed(); });
+  return exchange_texts(store_, world_, name, own, limit, [this] { return watch_->ends_waits(); });
 }
 
 std::string gather_name(uint64_t number) { return fmt::format("gather/{}", number); }
@@ -165,7 +165,7 @@ GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& cli
                                            .address = channel_address(world_, presences_, listen_),
                                            .timeout = timeout_,
                                            .posting = posting_,
-                                           .given_up = [this] { return watch_->alarmed(); }});
+                                           .given_up = [this] { return watch_->ends_waits(); }});
   gathered_->finish(wait);
   watch_->add(name, opened.posted);
   posted_.push_back(opened.posted);

@@ -47,7 +47,10 @@ class PostedCollectives {
   // Completes the future. No effect if the collective has ended.
   void finish(uint64_t number);
 
-  // Ends all collectives with this error, now and later. The first error stays.
+  // If the collectives fail from now on, they do with this error. The first one stays.
+  void foresee(const std::exception_ptr& error);
+
+  // Ends all collectives with this error, or the one foreseen, now and later. The first error stays.
   void fail(const std::exception_ptr& error);
 
   bool failed() const;
@@ -69,6 +72,7 @@ class PostedCollectives {
 
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;  // by number
+  std::exception_ptr foreseen_;
   std::exception_ptr error_;
   bool lost_any_ = false;
   std::optional<AwaitedCollective> failed_;  // at the first error

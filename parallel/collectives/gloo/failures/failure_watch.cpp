@@ -80,9 +80,9 @@ void FailureWatch::add(const std::string& channel, std::shared_ptr<PostedCollect
   state_->channels.push_back({channel, std::move(posted), kind});
 }
 
-bool FailureWatch::alarmed() const {
+bool FailureWatch::ends_waits() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->alarmed;
+  return state_->ends_channels;
 }
 
 void FailureWatch::leave() {

@@ -46,8 +46,9 @@ struct WatchOptions {
 // every second. A process that waits for others in the store looks at that of the next process (of the last
 // one: process 0), and gives the alarm when there has been none for ten seconds.
 //
-// A collective that does not end within half a second is compared with what other processes wait for in its
-// place: if that differs, all get a verdict that names both.
+// A collective that does not end within half a second is compared with what other processes wait
+// for in its place: if that differs, all get a verdict that names both. It ends their collectives once all
+// have reported: before that none ends, nor closes the connections of those that do not know the verdict yet.
 //
 // The thread waits for the store without a limit. When the store hangs it is left behind: nothing else waits
 // longer than two seconds for the next answer.
@@ -64,8 +65,8 @@ class FailureWatch {
   void add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
            ChannelKind kind = ChannelKind::kSockets);
 
-  // Returns true if this process knows that one cannot go on. Thread-safe.
-  bool alarmed() const;
+  // Returns true once this process waits for others in vain, since one cannot go on. Thread-safe.
+  bool ends_waits() const;
 
   // Tells the others that this process was done, and that it does not need the store. Returns at once.
   void leave();

@@ -54,20 +54,8 @@ class WatchThread {
     publish_own();
     const bool alarmed = board_.alarmed();
     const auto& reports = board_.reports();  // of those that were done, and have left
-    note([&] {
-      state_.alarmed = alarmed;
-      take(reports);
-    });
-    if (alarmed) return true;
-    if (calls_differ()) {
-      publish(report_now());
-      note([&] { state_.alarmed = true; });
-      return true;
-    }
-    if (!next_is_silent() || !waits_in_store()) return false;
-    publish(report_now());
-    note([&] { state_.alarmed = true; });
-    return true;
+    note([&] { take(reports); });
+    return alarmed || calls_differ() || (next_is_silent() && waits_in_store());
   }
 
   // Returns true if another process waits for something else in the place of what this one waits for too
@@ -119,8 +107,18 @@ class WatchThread {
   void settle() {
     const auto begin = WatchClock::now();
     const auto grace = long_enough(limits_.grace);
+    const auto verdict = board_.verdict();  // it is there before the alarm where calls differ
+    note([&] {
+      state_.alarmed = true;
+      state_.verdict = verdict;
+    });
+    const bool told = verdict && verdict->blamed.empty();
+    const auto error =
+        std::make_exception_ptr(told ? PeerError(verdict->text, verdict->hint) : another_cannot_go_on());
+    if (told) for_channels([&](auto& posted) { posted.foresee(error); });
     if (!published_) publish(report_now());
-    end_channels();
+    if (told && !await_reports(begin + grace)) return;
+    end_channels(error);
     while (!needs_nothing() && !judged(WatchClock::now() >= begin + grace)) {
       if (!pause(kBriefPause)) return;
       publish_own();
@@ -159,15 +157,35 @@ class WatchThread {
     return report_of_channels(state_.channels);
   }
 
+  // When the first process ends by a verdict its connections close. Whoever has reported foresees the
+  // verdict: then Gloo's error does not come in its place. Returns false when the watch goes away.
+  bool await_reports(WatchClock::time_point latest) try {
+    const auto is_there = [](const auto& report) { return report.has_value(); };
+    const auto all_are_there = [&] {
+      const auto& reports = board_.reports();
+      note([&] { take(reports); });
+      return std::all_of(reports.begin(), reports.end(), is_there);
+    };
+    while (!all_are_there() && WatchClock::now() < latest) {
+      if (!pause(kBriefPause)) return false;
+      publish_own();
+    }
+    return true;
+  } catch (const std::exception&) {  // c10d's: the store's host has ended by the verdict
+    return true;
+  }
+
   // Nobody waits any more for a process that cannot come.
-  void end_channels() {
-    const auto verdict = board_.verdict();  // it is there before the alarm where calls differ
-    const auto error =
-        std::make_exception_ptr(verdict && verdict->blamed.empty() ? PeerError(verdict->text, verdict->hint)
-                                                                   : another_cannot_go_on());
+  void end_channels(const std::exception_ptr& error) {
+    note([&] { state_.ends_channels = true; });
+    for_channels([&](auto& posted) { posted.fail(error); });
+  }
+
+  // Calls change(its collectives) for each channel.
+  template <typename Change>
+  void for_channels(const Change& change) {
     const std::lock_guard lock(state_.mutex);
-    state_.ends_channels = true;
-    for (const auto& each : state_.channels) each.posted->fail(error);
+    for (const auto& each : state_.channels) change(*each.posted);
   }
 
   // It has told all, and has nothing to learn.

@@ -69,6 +69,31 @@ TEST_CASE("an error ends all collectives under way and all later ones; the first
   CHECK(peer_error_of(later) == "the first");
 }
 
+TEST_CASE("a foreseen error ends nothing by itself, and takes the place of the one that does") {
+  PostedCollectives posted;
+  auto first = posted.begin(allreduce(0));
+  auto second = posted.begin(allreduce(1));
+  posted.foresee(peer_error("calls differ"));
+  posted.foresee(peer_error("the second"));
+  posted.finish(0);
+  first.get();
+  auto third = posted.begin(allreduce(2));
+  CHECK_FALSE(posted.failed());
+  CHECK_FALSE(is_ready(second));
+  CHECK(awaited_number(posted) == 1);
+  posted.fail(peer_error("Connection closed by peer"));
+  CHECK(peer_error_of(second) == "calls differ");
+  CHECK(peer_error_of(third) == "calls differ");
+
+  PostedCollectives failed;
+  auto lost = failed.begin(allreduce(0));
+  failed.fail(peer_error("Connection closed by peer"));
+  failed.foresee(peer_error("too late"));
+  auto later = failed.begin(allreduce(1));
+  CHECK(peer_error_of(lost) == "Connection closed by peer");
+  CHECK(peer_error_of(later) == "Connection closed by peer");
+}
+
 TEST_CASE("an error while nothing is under way ends no collective, until one begins") {
   PostedCollectives posted;
   auto finished = posted.begin(allreduce(0));

@@ -1,8 +1,10 @@
 // Watches of several processes on one store in memory: what they report, and the verdict on it.
 #include <lockstep/tests/catch.h>
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
+#include <future>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -53,10 +55,10 @@ TEST_CASE("at the alarm every process reports by itself, and its collectives end
   auto next = posted->begin({.number = 4});
   second->add("0", posted);
   first->add("0", waiting_for(5));
-  CHECK_FALSE(second->alarmed());
+  CHECK_FALSE(second->ends_waits());
   CHECK(verdict_of(*first) == "all processes answer, and wait for each other: words of Gloo");
-  CHECK(second->alarmed());
   CHECK(message_of<PeerError>([&] { next.get(); }) == "another process cannot go on");
+  CHECK(second->ends_waits());
 }
 
 TEST_CASE("calls that differ at one place of a channel are named") {
@@ -69,6 +71,63 @@ TEST_CASE("calls that differ at one place of a channel are named") {
   CHECK(verdict_of(*first) ==
         "the processes wait for different collectives: process 0 for allreduce 5 of 3 float32, process 1 for "
         "all_gather 5 of 7 int64");
+}
+
+namespace {
+
+// Compares at once, and waits for all reports.
+const WatchLimits kComparing{
+    .look = milliseconds(1), .grace = kNever, .stay = kNever, .answer = kNever, .compare = milliseconds(0)};
+
+// A collective on channel "0".
+struct Waiting {
+  explicit Waiting(const char* name)
+      : done(posted->begin({.name = name, .elements = 3, .type = "float32"})) {}
+
+  std::string error() {
+    if (done.wait_for(kNever) != std::future_status::ready) return "it waits";
+    return message_of<PeerError>([this] { done.get(); });
+  }
+
+  std::shared_ptr<PostedCollectives> posted = std::make_shared<PostedCollectives>();
+  std::future<void> done;
+};
+
+size_t count_reports(FailureBoard board) {
+  const auto& reports = board.reports();
+  return static_cast<size_t>(std::count_if(reports.begin(), reports.end(), [](auto& one) { return !!one; }));
+}
+
+}  // namespace
+
+TEST_CASE("where calls differ no process ends before all know it, and then by the verdict alone") {
+  const Watched world(3);
+  const auto first = world.watch(0, kComparing), second = world.watch(1, kComparing);
+  Waiting sum("allreduce"), copy("broadcast");
+  first->add("0", sum.posted);
+  second->add("0", copy.posted);
+  while (count_reports(world.board(2)) < 2) std::this_thread::yield();
+  CHECK(sum.done.wait_for(milliseconds(100)) == std::future_status::timeout);  // process 2 does not know it
+  CHECK_FALSE(first->ends_waits());
+  copy.posted->fail(kLostPeer);  // by Gloo's thread, if another process ended now
+  const std::string verdict =
+      "the processes wait for different collectives: process 0 for allreduce 0 of 3 float32, process 1 for "
+      "broadcast 0 of 3 float32";
+  CHECK(copy.error() == verdict);
+  world.board(2).publish({.kind = ReportKind::kBusy}, /*alarm=*/true);
+  CHECK(sum.error() == verdict);
+}
+
+TEST_CASE("a verdict on calls that differ waits for no dead process") {
+  const Watched world(3);
+  auto limits = kComparing;
+  limits.grace = milliseconds(50);
+  const auto first = world.watch(0, limits), second = world.watch(1, limits);
+  Waiting sum("allreduce"), copy("broadcast");
+  first->add("0", sum.posted);
+  second->add("0", copy.posted);
+  CHECK_THAT(sum.error(), StartsWith("the processes wait for different collectives: "));
+  CHECK(copy.error() == verdict_of(*second));
 }
 
 TEST_CASE("channels that open after the alarm end at once") {
@@ -93,12 +152,12 @@ TEST_CASE("a process that gives no sign of life is noticed by one that waits for
     second->add("store", posted, ChannelKind::kStore);
     CHECK(message_of<PeerError>([&] { gather.get(); }) == "another process cannot go on");
     CHECK_THAT(verdict_of(*second), StartsWith("process 2 of 3 (node, pid 102) does not answer"));
-    CHECK(first->alarmed());
+    CHECK(first->ends_waits());
   }
   SECTION("sockets tell it themselves, and a process that only hangs may take its time") {
     second->add("0", posted);
     while (world.board(0).beats(1) < 200) std::this_thread::yield();
-    CHECK_FALSE(second->alarmed());
+    CHECK_FALSE(second->ends_waits());
   }
 }
 
@@ -115,7 +174,7 @@ TEST_CASE("signs of life keep the alarm off") {
   while (std::chrono::steady_clock::now() < begin + limits.silence + milliseconds(500)) {
     std::this_thread::yield();
   }
-  CHECK_FALSE(first->alarmed());
+  CHECK_FALSE(first->ends_waits());
 }
 
 TEST_CASE("a process that answers but waits for nobody takes no part, and one that is done has left") {
