@@ -125,10 +125,12 @@ void FailureBoard::take(size_t order, const std::string& text) {
   read_[order] = true;
 }
 
-// One key at a time: what has ended is of no interest.
+// One key at a time: what has ended here is of no interest to this process. Another one that still waits
+// there writes the key again.
 void FailureBoard::compare(const FailureReport& waits, FailureReports& reports) {
-  if (!compared_key_.empty()) client_->store->deleteKey(compared_key_);
-  compared_key_ = fmt::format("failure/waits/{}/{}", waits.channel, waits.number);
+  const auto key = fmt::format("failure/waits/{}/{}", waits.channel, waits.number);
+  if (!compared_key_.empty() && compared_key_ != key) client_->store->deleteKey(compared_key_);
+  compared_key_ = key;
   const auto first =
       client_->store->compareSet(compared_key_, std::string(), text_of_report(process_, waits));
   auto parsed = parse_report(first);

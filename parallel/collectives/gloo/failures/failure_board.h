@@ -31,7 +31,8 @@ class FailureBoard {
   std::optional<Verdict> verdict();  // nullopt: none yet
 
   // Says what this process waits for. If another one has said so first of the same place in the order of a
-  // channel, its report comes into `reports`.
+  // channel, its report comes into `reports`. Call it again and again while the process waits: another may
+  // come later, and one that goes on takes the word of that place away.
   void compare(const FailureReport& waits, FailureReports& reports);
 
   // Increments this process's heartbeat.

@@ -46,7 +46,7 @@ struct WatchOptions {
 // every second. A process that waits for others in the store looks at that of the next process (of the last
 // one: process 0), and gives the alarm when there has been none for ten seconds.
 //
-// A collective that does not end within half a second is compared with what other processes wait
+// A collective that does not end within half a second is compared at each look with what other processes wait
 // for in its place: if that differs, all get a verdict that names both. It ends their collectives once all
 // have reported: before that none ends, nor closes the connections of those that do not know the verdict yet.
 //

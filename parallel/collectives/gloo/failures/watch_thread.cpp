@@ -65,11 +65,9 @@ class WatchThread {
     if (own.kind != ReportKind::kWaits ||
         own.seconds < std::chrono::duration<double>(limits_.compare).count())
       return false;
-    if (own.channel == compared_.channel && own.number == compared_.number) return false;
     FailureReports both(state_.options.processes.size());
     board_.compare(own, both);
-    both[static_cast<size_t>(state_.options.process)] = own;
-    compared_ = std::move(own);
+    both[static_cast<size_t>(state_.options.process)] = std::move(own);
     note([] {});
     const auto verdict = find_different_calls(both);
     if (verdict) board_.agree(*verdict);
@@ -250,7 +248,6 @@ class WatchThread {
   WatchClock::time_point heard_next_ = WatchClock::now();
   WatchClock::time_point next_beat_ = WatchClock::now();
   std::optional<ReportKind> published_ = {};  // by this process
-  FailureReport compared_ = {};               // with what others wait for
 };
 
 }  // namespace

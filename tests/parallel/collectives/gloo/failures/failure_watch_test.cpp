@@ -76,8 +76,12 @@ TEST_CASE("calls that differ at one place of a channel are named") {
 namespace {
 
 // Compares at once, and waits for all reports.
-const WatchLimits kComparing{
-    .look = milliseconds(1), .grace = kNever, .stay = kNever, .answer = kNever, .compare = milliseconds(0)};
+const WatchLimits kComparing{.look = milliseconds(1),
+                             .grace = kNever,
+                             .stay = kNever,
+                             .beat = milliseconds(1),
+                             .answer = kNever,
+                             .compare = milliseconds(0)};
 
 // A collective on channel "0".
 struct Waiting {
@@ -128,6 +132,33 @@ TEST_CASE("a verdict on calls that differ waits for no dead process") {
   second->add("0", copy.posted);
   CHECK_THAT(sum.error(), StartsWith("the processes wait for different collectives: "));
   CHECK(copy.error() == verdict_of(*second));
+}
+
+// A process that receives a broadcast goes on while its root still sends to others.
+TEST_CASE("a process that comes late is compared with all that still wait in its place") {
+  const Watched world(3);
+  const auto root = world.watch(0, kComparing), ahead = world.watch(1, kComparing),
+             late = world.watch(2, kComparing);
+  const auto wait_for_key = [&](const std::string& key) {
+    while (!world.store->check({key})) std::this_thread::yield();
+  };
+  Waiting received("broadcast"), sent("broadcast"), sum("allreduce");
+  ahead->add("0", received.posted);
+  wait_for_key("failure/waits/0/0");
+  root->add("0", sent.posted);
+  auto board = world.board(2);
+  const auto beats = board.beats(0);
+  while (board.beats(0) < beats + 3) std::this_thread::yield();  // it has compared since
+  auto next = received.posted->begin({.number = 1, .name = "allreduce", .elements = 3, .type = "float32"});
+  received.posted->finish(0);
+  wait_for_key("failure/waits/0/1");
+  late->add("0", sum.posted);
+  const std::string verdict =
+      "the processes wait for different collectives: process 0 for broadcast 0 of 3 float32, process 2 for "
+      "allreduce 0 of 3 float32";
+  CHECK(sum.error() == verdict);
+  CHECK(sent.error() == verdict);
+  CHECK(verdict_of(*ahead) == verdict);
 }
 
 TEST_CASE("channels that open after the alarm end at once") {
