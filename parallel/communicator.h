@@ -52,10 +52,11 @@ class Work {
 // before wait() has returned. Posting returns at once; the collective starts after all work that is on the
 // calling thread's current stream. wait() throws every error that is known by then, such as UsageError for a
 // wrong argument or a mismatch between the ranks of this process, and PeerError when another process is lost
-// or calls something else: then all ranks get one that names both calls, after a second or two. (NCCL does
-// not compare the processes' calls.) On a GPU a collective may fail after that: see error(). After an error
-// every collective of every rank of this process fails with it; other processes notice when it leaves, or by
-// their timeouts.
+// or calls something else on this communicator: then all ranks get one that names both calls, after a second
+// or two. (NCCL does not compare the processes' calls.) Processes that wait on different communicators get
+// one at the timeout, and ProcessGroup::explain() tells what each waits for. On a GPU a collective may fail
+// after wait(): see error(). After an error every collective of every rank of this process fails with it;
+// other processes notice when it leaves, or by their timeouts.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;

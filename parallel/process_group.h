@@ -46,9 +46,10 @@ class ProcessGroup {
 
   // Call it when this process cannot go on, with the error that it ends by; then end. The others learn the
   // error, and name this process in theirs. A PeerError says only what this process has seen: in its place it
-  // returns one with the verdict of all, which names the process that failed first, or that does not answer.
-  // Any other error is returned as it is. Takes some seconds at most. What a process waits for in NCCL is
-  // not known to the others: to them it answers, but takes no part.
+  // returns one with the verdict of all, which names the process that failed first, or that does not answer;
+  // or says what each waits for, if all wait for each other. Any other error is returned as it is. Takes some
+  // seconds at most. What a process waits for in NCCL is not known to the others: to them it answers, but
+  // takes no part.
   //
   //   } catch (...) {
   //     std::rethrow_exception(group->explain(std::current_exception()));

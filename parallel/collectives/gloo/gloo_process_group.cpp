@@ -70,6 +70,7 @@ class GlooProcessGroup : public ProcessGroup {
   std::vector<std::shared_ptr<const PostedCollectives>> posted_;  // by channel
   const std::shared_ptr<std::mutex> posting_ = std::make_shared<std::mutex>();
   const std::shared_ptr<PostedCollectives> gathered_ = std::make_shared<PostedCollectives>();
+  int communicators_ = 0;  // that have channels
   uint64_t gathers_ = 0;
   uint64_t waits_ = 0;        // in the store: gathers, and connections of channels
   std::map<int, int> parts_;  // how often subgroup() was called, by count
@@ -86,7 +87,7 @@ GlooProcessGroup::GlooProcessGroup(World world, const JoinOptions& options, Whol
   count_local_processes(world_, presences_);
   if (options_.divide_cores) divide_cores(world_, presences_);
   watch_ = whole_.watch ? whole_.watch : watch();
-  watch_->add(whole_.part + "store", gathered_, ChannelKind::kStore);
+  watch_->add(whole_.part + "the store", gathered_, ChannelKind::kStore);
 }
 
 std::shared_ptr<FailureWatch> GlooProcessGroup::watch() const {
@@ -176,7 +177,7 @@ std::vector<std::unique_ptr<Channel>> GlooProcessGroup::make_channels(int count)
   check_count(count);  // all are here now: connecting to them takes a moment
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();
-  const auto name = fmt::format("{}{}", whole_.part, posted_.size());  // they serve the same calls
+  const auto name = fmt::format("{}communicator {}", whole_.part, communicators_++);  // for the same calls
   for (int i = 0; i < count; ++i) channels.push_back(std::move(open_channel(client, name).channel));
   return channels;
 } catch (...) {

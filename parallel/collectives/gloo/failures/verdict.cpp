@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <set>
+#include <utility>
 
 #include <lockstep/parallel/collectives/gloo/messages.h>
 
@@ -129,6 +131,27 @@ bool speaks_of_connection(const std::string& words) {
   return words.find("onnection") != std::string::npos || words.find("Broken pipe") != std::string::npos;
 }
 
+// "process 0 of 2 for allreduce 3 of 5 float32 on communicator 0; process 1 of 2 for gather 2 of 1 bytes on
+// the store"; empty if all wait for the same.
+std::string different_waits(const FailureReports& reports) {
+  std::vector<std::pair<std::string, std::vector<int>>> waiting;
+  for (size_t i = 0; i < reports.size(); ++i) {
+    if (!reports[i] || reports[i]->collective.empty()) continue;
+    const auto what = fmt::format("{} on {}", reports[i]->collective, reports[i]->channel);
+    auto known =
+        std::find_if(waiting.begin(), waiting.end(), [&](const auto& one) { return one.first == what; });
+    if (known == waiting.end()) known = waiting.insert(known, {what, {}});
+    known->second.push_back(static_cast<int>(i));
+  }
+  if (waiting.size() < 2) return {};
+  std::vector<std::string> texts;
+  for (const auto& [what, processes] : waiting) {
+    texts.push_back(
+        fmt::format("{} for {}", name_processes(processes, static_cast<int>(reports.size())), what));
+  }
+  return fmt::format("{}", fmt::join(texts, "; "));
+}
+
 // Every process answers, and every one has lost another one.
 Verdict blame_nobody(const FailureReports& reports) {
   if (const auto differ = find_different_calls(reports)) return *differ;
@@ -142,6 +165,9 @@ Verdict blame_nobody(const FailureReports& reports) {
   constexpr const char* hint =
       "all processes make the same calls in the same order: see whether theirs differ; if not check the "
       "network between the hosts";
+  if (const auto waits = different_waits(reports); !waits.empty()) {
+    return {.text = fmt::format("{}: {}", what, waits), .hint = hint};
+  }
   if (words.empty()) return blame({}, what, reports, hint);
   return {.text = fmt::format("{}: {}", what, words), .hint = hint};
 }

@@ -26,7 +26,7 @@ struct FailureReport {
   int code = 0;                 // the exit code that goes with it
   std::string collective = {};  // kWaits: "allreduce 17 of 25,600 float32"; empty: none that is known
   uint64_t number = 0;          // of the collective on its channel
-  std::string channel = {};     // on which it was posted; the same name in all processes
+  std::string channel = {};     // on which it was posted; the same name in all processes: "communicator 0"
   double seconds = 0;           // how long it has waited
 };
 
@@ -51,8 +51,8 @@ std::optional<Verdict> find_different_calls(const FailureReports& reports);
 
 // Blames the process that was the first to report an error of its own; else, if the store does not answer,
 // its host; else those that are silent; else those that have left; else those that wait for nobody while
-// others wait for them. If all wait it says whether their calls differ. processes: as called in the roll, one
-// for each report.
+// others wait for them. If all wait it says whether their calls differ, or on which channels they wait for
+// what. processes: as called in the roll, one for each report.
 Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,
               const StoreStatus& store);
 

@@ -180,3 +180,52 @@ TEST_CASE("processes whose calls differ all get an error that names both calls")
     }
   }
 }
+
+// Different threads may use them in any order: only the timeout says that nothing comes.
+TEST_CASE("processes that wait in different communicators or gather learn at the timeout what for") {
+  struct Case {
+    std::function<void(ProcessGroup&, Communicator&)> second;  // what process 1 does meanwhile
+    std::string second_waits;
+  };
+  const auto shared = [](ProcessGroup& group) {
+    return std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {});
+  };
+  const std::vector<Case> cases{
+      {[](ProcessGroup&, Communicator& other) { sum(other.endpoint(0), 7).wait(); },
+       "allreduce 0 of 7 float32 on communicator 1"},
+      {[](ProcessGroup& group, Communicator&) { group.gather("four"); }, "gather 10 of 4 bytes on the store"},
+      {[&](ProcessGroup& group, Communicator&) {
+         communicator_of({1, 1}, 1, shared(group));
+       },
+       "gather 10 of "}};
+  std::vector<std::vector<std::string>> found(cases.size());
+  Calls side_by_side;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    side_by_side.push_back([&, i, worlds = worlds_of(2)] {
+      found[i].resize(2);
+      run_worlds(
+          worlds,
+          [&](int process, ProcessGroup& group) {
+            const auto one = communicator_of({1, 1}, process, shared(group));
+            const auto other = communicator_of({1, 1}, process, shared(group));
+            found[i][static_cast<size_t>(process)] = message_of<PeerError>([&] {
+              try {
+                process == 0 ? sum(one->endpoint(0), 7).wait() : cases[i].second(group, *other);
+              } catch (const Error&) {
+                std::rethrow_exception(group.explain(std::current_exception()));
+              }
+            });
+            throw Leaves();
+          },
+          within(4000));
+    });
+  }
+  call_side_by_side(side_by_side);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    const auto expected =
+        "all processes answer, and wait for each other: process 0 of 2 for allreduce 0 of 7 "
+        "float32 on communicator 0; process 1 of 2 for " +
+        cases[i].second_waits;
+    for (const auto& text : found[i]) CHECK_THAT(text, Catch::Matchers::StartsWith(expected));
+  }
+}

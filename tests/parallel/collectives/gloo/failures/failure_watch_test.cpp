@@ -56,7 +56,9 @@ TEST_CASE("at the alarm every process reports by itself, and its collectives end
   second->add("0", posted);
   first->add("0", waiting_for(5));
   CHECK_FALSE(second->ends_waits());
-  CHECK(verdict_of(*first) == "all processes answer, and wait for each other: words of Gloo");
+  CHECK(verdict_of(*first) ==
+        "all processes answer, and wait for each other: process 0 of 2 for allreduce 5 of 3 float32 on 0; "
+        "process 1 of 2 for allreduce 3 of 3 float32 on 0");
   CHECK(message_of<PeerError>([&] { next.get(); }) == "another process cannot go on");
   CHECK(second->ends_waits());
 }

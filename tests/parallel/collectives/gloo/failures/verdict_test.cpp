@@ -25,6 +25,7 @@ FailureReport waits(int64_t order, const std::string& collective = "allreduce 17
           .text = "words of Gloo",
           .code = 10,
           .collective = collective,
+          .channel = "communicator 0",
           .seconds = 0.24};
 }
 
@@ -127,16 +128,22 @@ TEST_CASE("if all wait, nobody is to blame: for different collectives, each othe
         "1 for broadcast 17 from process 0 of 3 float32");
   CHECK(differ.hint == "all processes make the same calls in the same order");
 
-  // Other channels, and other places on one channel, are no contradiction.
-  const std::string each_other = "all processes answer, and wait for each other: words of Gloo";
+  // Other channels, and other places on one channel, are no contradiction. All are told.
+  const std::string each_other = "all processes answer, and wait for each other: ";
   auto other_channel = waits(1, "allreduce 17 of 2 int64");
-  other_channel.channel = "1";
-  CHECK(judged({waits(0), other_channel}).text == each_other);
+  other_channel.channel = "communicator 1";
+  CHECK(judged({waits(0), other_channel, waits(2)}).text ==
+        each_other +
+            "processes 0 and 2 of 3 for allreduce 17 of 25,600 float32 on communicator 0; process 1 of "
+            "3 for allreduce 17 of 2 int64 on communicator 1");
   CHECK(judged({waits(0), other_channel}).hint.find("same order") != std::string::npos);
   auto next = waits(1, "allreduce 18 of 2 int64");
   next.number = 1;
-  CHECK(judged({waits(0), next}).text == each_other);
-  CHECK(judged({waits(0), waits(1)}).text == each_other);
+  CHECK(judged({waits(0), next}).text ==
+        each_other +
+            "process 0 of 2 for allreduce 17 of 25,600 float32 on communicator 0; process 1 of 2 for "
+            "allreduce 18 of 2 int64 on communicator 0");
+  CHECK(judged({waits(0), waits(1)}).text == each_other + "words of Gloo");
 
   auto wordless = waits(0);
   wordless.text.clear();
