@@ -4,8 +4,8 @@ joined by a cable (a veth pair) and without any other network.
   torchrun    so does the page's torchrun; run this with a Python that has torch
   localhost   so does an operator of Kubernetes, which tells the first host MASTER_ADDR=localhost
   cable_cut   the cable is cut between two steps: both ends leave with code 10, and each names the other one. Before
-              that one listens on the interface that leads to the master, the other one on the address that it was
-              given"""
+              that one listens on the interface in GLOO_SOCKET_IFNAME, which leads nowhere, the other one on the
+              address that it was given"""
 
 import os
 import shutil
@@ -13,12 +13,13 @@ import subprocess
 import sys
 import time
 
-from listeners import check_listeners
+from listeners import check_listeners, listeners_of
 from processes import Running, environment, fail, run_test, skip, until
 from training import check_run, endless_training, hash_alone, once, page_commands, silent, training
 
 FIRST, SECOND = "10.0.0.1", "10.0.0.2"  # as on the page
 SPARE = "10.0.0.3"  # of the second host
+APART = "10.0.0.4"  # of the first host, on an interface of its own
 RATE = "1gbit"  # tc's word
 INSIDE = "TWO_HOSTS_TEST"
 TIMEOUT = 5  # seconds; processes must also start within this time of each other
@@ -128,13 +129,17 @@ def localhost(hosts, program):
 
 def cable_cut(hosts, program):
     need(*hosts.inside_second, "ip", "address", "add", f"{SPARE}/24", "dev", "cable")
-    words = [[program, *endless_training(TIMEOUT), "--rank", rank, "--world-size", 2, "--master", f"{FIRST}:29500",
-              *listen] for rank, listen in enumerate(([], ["--listen", SPARE]))]
-    ends = hosts.start(*words)
+    need("ip", "link", "add", "apart", "type", "veth", "peer", "name", "nowhere")
+    need("ip", "address", "add", f"{APART}/32", "dev", "apart")
+    need("ip", "link", "set", "apart", "up")
+    first, second = [[program, *endless_training(TIMEOUT), "--rank", rank, "--world-size", 2, "--master",
+                      f"{FIRST}:29500"] for rank in range(2)]
+    ends = hosts.start(["env", "GLOO_SOCKET_IFNAME=apart", *first], [*second, "--listen", SPARE])
     ends[0].wait_for("step 3/5")
     pids = [end.process.pid for end in ends]
-    for pid, address in zip(pids, (FIRST, SPARE)):
-        check_listeners([pid], {address})
+    if listeners_of(pids[0]) != {FIRST, APART}:  # the store, and the channels
+        fail(f"the first host listens on {listeners_of(pids[0])}")
+    check_listeners([pids[1]], {SPARE})
     need("ip", "link", "set", "cable", "down")
     latest = time.monotonic() + TIMEOUT + AFTER_TIMEOUT
     for rank, end in enumerate(ends):
