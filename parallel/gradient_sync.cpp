@@ -16,7 +16,6 @@
 #include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/module_tensors.h>
 #include <lockstep/support/torch_compat.h>
 
 namespace lockstep {
@@ -28,34 +27,6 @@ BucketBounds bounds_of(const GradientSyncOptions& options) {
   if (options.mode == SyncMode::kParameterwise) return {.first = 0, .others = 0, .last = 0};
   const auto small = std::min(kSmallBucket, options.bucket_bytes);
   return {.first = small, .others = options.bucket_bytes, .last = small};
-}
-
-// The tensor's elements in the order of its memory, contiguous (n). Shares the memory if that has no gaps,
-// otherwise it is a copy.
-torch::Tensor in_memory_order(const torch::Tensor& tensor) {
-  if (!tensor.is_non_overlapping_and_dense()) return tensor.contiguous().flatten();
-  return tensor.as_strided({tensor.numel()}, {1}, tensor.storage_offset());
-}
-
-// Broadcasts them all at once.
-void broadcast_tensors(const std::vector<NamedTensor>& tensors, Endpoint& endpoint, int root) {
-  const torch::NoGradGuard no_grad;
-  std::vector<torch::Tensor> flat;
-  std::vector<Work> works;
-  for (const auto& item : tensors) {
-    flat.push_back(in_memory_order(item.tensor.detach()));
-    works.push_back(endpoint.broadcast(flat.back(), root));
-  }
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    works[i].wait();
-    const auto& tensor = tensors[i].tensor;
-    if (!tensor.is_non_overlapping_and_dense()) tensor.copy_(flat[i].view_as(tensor));
-  }
-}
-
-void require_same_modules(const torch::nn::Module& module, Endpoint& endpoint) {
-  require_same_on_ranks(tensor_lines(module), endpoint, "models",
-                        "build the same model on all ranks, with the same parameters frozen");
 }
 
 std::vector<std::string> option_lines(const GradientSyncOptions& options) {
@@ -275,15 +246,6 @@ void GradientSync::fail(const std::string& what, const std::string& hint) {
   const UsageError error(fmt::format("replica {}: {}", endpoint_.rank(), what), hint);
   endpoint_.abort(std::make_exception_ptr(error));  // otherwise the other replicas would wait for this one
   throw error;
-}
-
-void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  require_same_modules(module, endpoint);
-  broadcast_tensors(distinct_tensors(module), endpoint, root);
-}
-
-void broadcast_buffers(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  broadcast_tensors(distinct_buffers(module), endpoint, root);
 }
 
 }  // namespace lockstep

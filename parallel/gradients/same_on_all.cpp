@@ -87,6 +87,11 @@ void require_same_on_ranks(const std::vector<std::string>& lines, Endpoint& endp
   require_same(gather_texts(joined(lines), endpoint), "rank", what, hint);
 }
 
+void require_same_modules(const torch::nn::Module& module, Endpoint& endpoint) {
+  require_same_on_ranks(tensor_lines(module), endpoint, "models",
+                        "build the same model on all ranks, with the same parameters frozen");
+}
+
 void require_same_in_processes(const std::vector<std::string>& lines, ProcessGroup& group,
                                std::string_view what, std::string_view hint) {
   require_same(group.gather(joined(lines)), "process", what, hint);

@@ -25,6 +25,9 @@ std::vector<std::string> tensor_lines(const torch::nn::Module& module);
 void require_same_on_ranks(const std::vector<std::string>& lines, Endpoint& endpoint, std::string_view what,
                            std::string_view hint);
 
+// The same of the parameters and buffers of modules.
+void require_same_modules(const torch::nn::Module& module, Endpoint& endpoint);
+
 // The same between processes; throws as ProcessGroup::gather() does.
 void require_same_in_processes(const std::vector<std::string>& lines, ProcessGroup& group,
                                std::string_view what, std::string_view hint);

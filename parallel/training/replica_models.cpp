@@ -1,5 +1,6 @@
 #include <lockstep/parallel/training/replica_models.h>
 
+#include <ATen/MemoryOverlap.h>
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
@@ -14,7 +15,9 @@
 namespace lockstep {
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype) {
   for (auto& [name, tensor] : distinct_tensors(module)) {
-    tensor.set_data(tensor.to(device, converted_type(tensor.scalar_type(), dtype)));
+    auto moved = tensor.to(device, converted_type(tensor.scalar_type(), dtype));
+    if (at::has_internal_overlap(moved) == at::MemOverlap::Yes) moved = moved.contiguous();
+    tensor.set_data(moved);
   }
 }
 

@@ -13,6 +13,7 @@ namespace lockstep {
 
 // Moves a module's parameters and buffers to a device and converts floating-point and complex ones to
 // `dtype`, as converted_type() says. Others (counters) keep their type, which Module::to() would convert.
+// Expanded tensors become contiguous.
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype);
 
 // Returns this parameter of the first replica on the device. Throws UsageError for an unknown name, and

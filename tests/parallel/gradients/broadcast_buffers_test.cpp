@@ -12,14 +12,15 @@ using namespace lockstep::testing;
 
 namespace {
 
-// A batch norm and two buffers: whole numbers, and every second element of a tensor.
+// A batch norm and buffers: whole numbers, every second element of a tensor, and an expanded one.
 class BufferedImpl : public torch::nn::Module {
  public:
   BufferedImpl()
       : linear(register_module("linear", torch::nn::Linear(4, 5))),
         norm(register_module("norm", torch::nn::BatchNorm1d(5))),
         counts(register_buffer("counts", torch::zeros({3}, torch::kInt64))),
-        sparse(register_buffer("sparse", torch::zeros({3, 2}).select(1, 0))) {
+        sparse(register_buffer("sparse", torch::zeros({3, 2}).select(1, 0))),
+        expanded(register_buffer("expanded", torch::zeros({3, 1, 2}).expand({3, 4, 2}))) {
     const torch::NoGradGuard no_grad;
     linear->weight.copy_(torch::arange(20).remainder(7).view({5, 4}) / 7);
     linear->bias.zero_();
@@ -28,7 +29,7 @@ class BufferedImpl : public torch::nn::Module {
 
   torch::nn::Linear linear;
   torch::nn::BatchNorm1d norm;
-  torch::Tensor counts, sparse;
+  torch::Tensor counts, sparse, expanded;
 };
 
 torch::Tensor rows_of(int rank, int step) {  // (6, 4), others for each rank and step
@@ -42,6 +43,7 @@ void fill_buffers(BufferedImpl& net, int rank) {
   net.norm->num_batches_tracked.fill_(7 + rank);
   net.counts.copy_(torch::arange(3) + 100 * rank);
   net.sparse.copy_(torch::arange(3) - 10 * rank);
+  net.expanded.select(1, 0).copy_(torch::arange(6).view({3, 2}) + 50 * rank);
 }
 
 std::vector<torch::Tensor> copies_of(const std::vector<torch::Tensor>& tensors) {

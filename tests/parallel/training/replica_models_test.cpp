@@ -70,6 +70,17 @@ TEST_CASE("moving a module keeps strides, and does not copy what is there alread
   CHECK(wide.strides().vec() == strides);
 }
 
+TEST_CASE("moving a module gives expanded tensors memory for all their elements") {
+  torch::nn::Module module;
+  const auto mask = module.register_buffer("mask", torch::full({1, 3}, 2.).expand({4, 3}));
+  const auto gaps = module.register_buffer("gaps", torch::arange(6.).view({3, 2}).select(1, 0));
+  move_module(module, torch::kCPU, torch::kFloat32);
+  CHECK(mask.equal(torch::full({4, 3}, 2.F)));
+  mask[1].fill_(5);
+  CHECK(mask.sum().item<float>() == 9 * 2 + 3 * 5);
+  CHECK(gaps.equal(torch::tensor({0.F, 2.F, 4.F})));
+}
+
 TEST_CASE("read_parameter() returns the parameter on the requested device") {
   // The meta device needs no hardware.
   const std::vector<Model> replicas = {holder(torch::kMeta), holder(torch::kCPU), holder(torch::kCPU)};
