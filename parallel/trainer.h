@@ -62,9 +62,11 @@ struct TrainSums {
 class Trainer {
  public:
   // Calls factory once per replica of this process, on the host, as build_replicas() does: torch's default
-  // generator afterwards is as after one call. All replicas start from rank 0's weights. Throws UsageError as
-  // TrainerOptions::validate() does, and in every process when the models of two processes differ; what
-  // make_communicator() throws; with BnPolicy::kSync also as has_whole_batch_norms().
+  // generator afterwards is as after one call. All replicas start from rank 0's weights. A module in eval
+  // mode is set to training; parts that the factory has set to eval() alone stay so, such as frozen batch
+  // norms. Throws UsageError as TrainerOptions::validate() does, when two replicas have a tensor in common,
+  // and in every process when the models of two processes differ; what make_communicator() throws; with
+  // BnPolicy::kSync also as has_whole_batch_norms().
   Trainer(const ModelFactory& factory, const SourceFactory& train, const SourceFactory& test,
           TrainerOptions options);
 
@@ -134,7 +136,9 @@ class Trainer {
   //
   // Its parameters lie in memory of the trainer. Write to them in place: copy_() under NoGradGuard, on every
   // replica. What gives a parameter other memory (torch::load(), set_data(), Module::to()) makes the next
-  // call of step, evaluate, weights, state, load or check_sync throw UsageError.
+  // call of step, evaluate, weights, state, load or check_sync throw UsageError. So does another memory of a
+  // buffer where steps are captured. Its gradients are the trainer's: zero between two steps, and zero_grad()
+  // changes nothing.
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
   // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;

@@ -36,11 +36,11 @@ MicroShardSum::MicroShardSum(torch::nn::Module& module, torch::Tensor gradients,
       throw UsageError("invariant needs batch norms with a momentum, but one here averages over all steps",
                        "give the batch norm a momentum, such as 0.1");
     }
-    for (const auto& running : {norm->running_mean, norm->running_var}) {
-      statistics_.push_back(
-          {.running = running, .momentum = *norm->options.momentum(), .kept = {}, .parts = {}});
-    }
-    counters_.push_back({.running = norm->num_batches_tracked, .kept = {}});
+    norms_.push_back({.module = norm,
+                      .mean = norm->running_mean,
+                      .variance = norm->running_var,
+                      .batches = norm->num_batches_tracked,
+                      .momentum = *norm->options.momentum()});
   };
   for (const auto& part : module.modules()) {
     add(std::dynamic_pointer_cast<torch::nn::BatchNorm1dImpl>(part));
@@ -58,8 +58,16 @@ void MicroShardSum::begin() {
 }
 
 void MicroShardSum::keep_statistics() {
-  for (auto& statistics : statistics_) statistics.kept = statistics.running.clone();
-  for (auto& counter : counters_) counter.kept = counter.running.clone();
+  statistics_.clear();
+  counters_.clear();
+  for (const auto& norm : norms_) {
+    if (!norm.module->is_training()) continue;  // it computes with its averages, and leaves them
+    for (const auto& running : {norm.mean, norm.variance}) {
+      statistics_.push_back(
+          {.running = running, .momentum = norm.momentum, .kept = running.clone(), .parts = {}});
+    }
+    counters_.push_back({.running = norm.batches, .kept = norm.batches.clone()});
+  }
 }
 
 void MicroShardSum::end(bool has_rows) {

@@ -11,10 +11,15 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/support/types.h>
+
+namespace torch::nn {
+class Module;
+}
 
 namespace lockstep {
 
@@ -27,7 +32,7 @@ void check_invariant_world(int world);
 class MicroShardSum {
  public:
   // gradients: (n), what backward adds to. Throws UsageError unless all batch norms of the module have a
-  // momentum, as torch's default has.
+  // momentum, as torch's default has. Those that are in eval mode in a step keep their averages.
   MicroShardSum(torch::nn::Module& module, torch::Tensor gradients, Endpoint& endpoint);
 
   // Call them before and after the forward and backward pass of each micro-shard of the replica, in order,
@@ -40,7 +45,15 @@ class MicroShardSum {
   void sum();
 
  private:
-  // A running average of a batch norm.
+  // A batch norm with running averages.
+  struct Norm {
+    std::shared_ptr<const torch::nn::Module> module;
+    torch::Tensor mean, variance;  // the module's own buffers, (channels)
+    torch::Tensor batches;         // the module's own buffer, ()
+    double momentum = .1;
+  };
+
+  // A running average of a batch norm that trains in this step.
   struct Statistics {
     torch::Tensor running;  // the module's own buffer, (channels)
     double momentum = .1;
@@ -66,6 +79,7 @@ class MicroShardSum {
 
   torch::Tensor gradients_;
   Endpoint& endpoint_;
+  std::vector<Norm> norms_;
   std::vector<Statistics> statistics_;
   std::vector<Counter> counters_;
   std::vector<Partial> partials_;  // larger subtrees first

@@ -13,6 +13,7 @@
 
 #include <lockstep/parallel/replica_random.h>
 #include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/row_numbers.h>
@@ -105,6 +106,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
   std::vector<int64_t> numbers;  // of a block's rows
   torch::Tensor on_device;       // (rows of a block), the same
   Inputs inputs;
+  const TrainingModes modes(*model.module);
   model.module->eval();
   for (int64_t b = endpoint.rank(); b < blocks.count() && !report.stopped(); b += blocks.world) {
     numbers.resize(static_cast<size_t>(blocks.size(b)));
@@ -117,7 +119,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     done += blocks.size(b);
     report.add(blocks.size(b));
   }
-  model.module->train();
+  modes.restore();
   sums[last][0].fill_(static_cast<double>(done));
   return sums;
 }

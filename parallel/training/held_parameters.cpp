@@ -27,6 +27,12 @@ std::string type_of(const torch::Tensor& tensor) {
   return fmt::format("{} on {}", torch::toString(tensor.scalar_type()), tensor.device().str());
 }
 
+// For an error; empty if it is the same.
+std::string other_type(const torch::Tensor& now, const torch::Tensor& before) {
+  if (type_of(now) == type_of(before)) return {};
+  return fmt::format(", {} instead of {},", type_of(now), type_of(before));
+}
+
 }  // namespace
 
 void require_memory_of_their_own(const torch::nn::Module& module) {
@@ -46,38 +52,46 @@ void require_memory_of_their_own(const torch::nn::Module& module) {
   }
 }
 
-HeldParameters::HeldParameters(const torch::nn::Module& module) {
+HeldParameters::HeldParameters(const torch::nn::Module& module, bool buffers_too) {
   for (const auto& param : distinct_parameters(module)) {
     held_.push_back(
-        {.param = param, .memory = param.tensor.detach(), .trained = param.tensor.requires_grad()});
+        {.tensor = param, .memory = param.tensor.detach(), .trained = param.tensor.requires_grad()});
+  }
+  if (!buffers_too) return;
+  for (const auto& buffer : distinct_buffers(module)) {
+    buffers_.push_back({.tensor = buffer, .memory = buffer.tensor.detach()});
   }
 }
 
 void HeldParameters::require_unchanged(int rank) const {
-  for (const auto& [param, memory, trained] : held_) {
-    const auto& now = param.tensor;
-    if (same_place(now, memory)) continue;
-    const auto types = type_of(now) == type_of(memory)
-                           ? std::string()
-                           : fmt::format(", {} instead of {},", type_of(now), type_of(memory));
+  for (const auto& held : held_) {
+    if (same_place(held.tensor.tensor, held.memory)) continue;
     throw UsageError(
         fmt::format("replica {}: parameter {} has other memory{} than the Trainer gave it, as after "
                     "torch::load(), set_data() or Module::to()",
-                    rank, param.name, types),
+                    rank, held.tensor.name, other_type(held.tensor.tensor, held.memory)),
         "load weights in the model factory, before the Trainer is built; afterwards write in place, on every "
         "replica: copy_() under torch::NoGradGuard. The Trainer's options choose dtype and devices");
+  }
+  for (const auto& held : buffers_) {
+    if (same_place(held.tensor.tensor, held.memory)) continue;
+    throw UsageError(
+        fmt::format("replica {}: buffer {} has other memory{} than captured steps read, as after "
+                    "torch::load(), set_data() or Module::to()",
+                    rank, held.tensor.name, other_type(held.tensor.tensor, held.memory)),
+        "write buffers in place, as copy_() does; or use CudaGraph::kOff");
   }
 }
 
 bool HeldParameters::requires_grad_changed() const {
   return std::any_of(held_.begin(), held_.end(),
-                     [](const auto& held) { return held.param.tensor.requires_grad() != held.trained; });
+                     [](const auto& held) { return held.tensor.tensor.requires_grad() != held.trained; });
 }
 
 void HeldParameters::release_frozen() const {
   const torch::NoGradGuard no_grad;
   for (const auto& held : held_) {
-    auto param = held.param.tensor;  // the same object
+    auto param = held.tensor.tensor;  // the same object
     if (held.trained && !param.requires_grad()) param.set_data(param.clone());
   }
 }

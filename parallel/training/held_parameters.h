@@ -1,4 +1,4 @@
-// The memory of a replica's parameters, on which it computes directly: the trained ones lie in one flat
+// The memory of a replica's tensors, on which it computes directly: the trained ones lie in one flat
 // buffer that the optimizer updates, and captured steps read and write where they were captured.
 // torch::load(), set_data() and Module::to() give a parameter other memory. The replica would go on training
 // the old one, without a sign of it.
@@ -24,12 +24,13 @@ void require_memory_of_their_own(const torch::nn::Module& module);
 class HeldParameters {
  public:
   HeldParameters() = default;  // none
-  explicit HeldParameters(const torch::nn::Module& module);
+  // buffers_too: for captured steps, which read and write them in place.
+  HeldParameters(const torch::nn::Module& module, bool buffers_too);
 
-  size_t size() const { return held_.size(); }
+  size_t size() const { return held_.size(); }  // parameters
 
-  // Throws UsageError with the name of a parameter that has other memory, dtype, device or shape by now.
-  // rank: for the error. A few comparisons per parameter.
+  // Throws UsageError with the name of a tensor that has other memory, dtype, device or shape by now. rank:
+  // for the error. A few comparisons per tensor.
   void require_unchanged(int rank) const;
 
   // Returns true if requires_grad of a parameter has changed.
@@ -40,12 +41,13 @@ class HeldParameters {
 
  private:
   struct Held {
-    NamedTensor param;
-    torch::Tensor memory;  // the parameter as it was
+    NamedTensor tensor;
+    torch::Tensor memory;  // the tensor as it was
     bool trained = false;
   };
 
   std::vector<Held> held_;
+  std::vector<Held> buffers_;
 };
 
 }  // namespace lockstep

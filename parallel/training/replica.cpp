@@ -27,7 +27,9 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
   const auto device = endpoint_.device();
   require_memory_of_their_own(*model_.module);
   move_module(*model_.module, device, dtype_of(options_.precision));
-  model_.module->train();
+  // Parts that are in eval mode alone stay so, such as frozen batch norms.
+  if (!model_.module->is_training()) model_.module->train();
+  modes_ = TrainingModes(*model_.module);
   sync_.attach(*model_.module);
   if (statistics) norm_sync_.emplace(*model_.module, *statistics, options.trace);
   hold_parameters();
@@ -63,7 +65,7 @@ StepParts Replica::captured_parts() {
 // Moves what is trained into a flat buffer, and makes what works on it.
 void Replica::hold_parameters() {
   params_ = flatten_parameters(sync_.parameters());
-  held_ = HeldParameters(*model_.module);
+  held_ = HeldParameters(*model_.module, /*buffers_too=*/captured_.enabled());
   if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
 }
@@ -89,7 +91,11 @@ StepTimestamps Replica::step(const ReplicaStep& step) {
   const ReplicaRandom random(step.seed, step.number, endpoint_.rank());
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
-  require_held_parameters();  // a replayed step does not look at them
+  require_held_parameters();  // a replayed step does not look at them, nor at train() and eval()
+  if (modes_.changed()) {
+    captured_.drop_graphs();
+    modes_ = TrainingModes(*model_.module);
+  }
   prepare(step, shape);
   auto times = compute(shape);
   times.start = start;

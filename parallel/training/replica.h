@@ -25,6 +25,7 @@
 #include <lockstep/parallel/training/graphs/captured_steps.h>
 #include <lockstep/parallel/training/held_parameters.h>
 #include <lockstep/parallel/training/replica_options.h>
+#include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/train_state.h>
 #include <lockstep/support/types.h>
 
@@ -46,8 +47,8 @@ class Replica {
  public:
   // A collective. Moves the module to the endpoint's device and gives it rank 0's weights; from then on its
   // parameters lie in memory of the replica. Throws as GradientSync::attach() and
-  // require_memory_of_their_own() do. statistics: for
-  // batch normalisations of the whole batch (BatchNormSync); null: each replica normalises its own rows.
+  // require_memory_of_their_own() do. statistics: for batch normalisations of the whole batch
+  // (BatchNormSync); null: each replica normalises its own rows.
   Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const BatchSource> source,
           const ReplicaOptions& options, Endpoint* statistics = nullptr);
   Replica(const Replica&) = delete;
@@ -55,7 +56,7 @@ class Replica {
 
   // A collective: one step of training. On a GPU it queues the work and returns while fewer than in_flight
   // steps are unfinished. It replays captured steps (see CapturedSteps::replay for the error). Throws faults
-  // of the model and the data as model_errors.h says, and UsageError when a parameter has got other memory.
+  // of the model and the data as model_errors.h says, and as require_held_parameters() does.
   StepTimestamps step(const ReplicaStep& step);
 
   // (4) double on the device, since the last reset: {sum of losses, top-1, top-5, number of the first step
@@ -65,7 +66,7 @@ class Replica {
 
   int64_t rows_trained() const { return rows_trained_; }
 
-  // Throws UsageError when a parameter has got other memory.
+  // Throws UsageError when a parameter has got other memory, or a buffer where steps are captured.
   void require_held_parameters() const { held_.require_unchanged(endpoint_.rank()); }
 
   // Returns true if requires_grad of a parameter has changed. Thread-safe while no follow_requires_grad() is
@@ -122,7 +123,8 @@ class Replica {
   GradientSync sync_;
   std::optional<BatchNormSync> norm_sync_;
   FlatTensors params_;        // all that are trained
-  HeldParameters held_;       // all
+  HeldParameters held_;       // all, and where steps are captured the buffers
+  TrainingModes modes_;       // with which steps were captured
   FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of the step under way

@@ -52,6 +52,9 @@ class CapturedSteps {
  public:
   CapturedSteps(CaptureOptions options, StepParts parts);
 
+  // Returns true if steps will be captured, or have been.
+  bool enabled() const { return enabled_; }
+
   // The shape of a step with this many rows in the global batch and in each micro-batch.
   StepShape& shape_of(int64_t batch_rows, const std::vector<std::span<const int64_t>>& micro_batches);
 

@@ -140,6 +140,63 @@ TEST_CASE("after a stopped evaluation each replica has its own statistics again"
   CHECK(mean.equal(own));
 }
 
+TEST_CASE("batch norms that are set to eval() stay so in every step, also after an evaluation") {
+  const int world = GENERATE(1, 2);
+  const bool invariant = GENERATE(false, true);
+  const bool by_factory = GENERATE(true, false);
+  INFO(world << " replicas" << (invariant ? ", invariant" : "") << (by_factory ? ", by the factory" : ""));
+  const auto rows = std::make_shared<RowSource>(12);
+  const auto freeze = [](torch::nn::Module& module) {
+    for (const auto& part : module.modules()) {
+      if (is_batch_norm(*part)) part->eval();
+    }
+    for (auto& item : module.named_buffers()) {
+      if (item.key().ends_with("running_mean")) item.value().fill_(.25);
+    }
+  };
+  const ModelFactory frozen = [&] {
+    auto model = residual(8)();
+    freeze(*model.module);
+    return model;
+  };
+  TrainerOptions options;
+  options.devices.assign(static_cast<size_t>(world), torch::kCPU);
+  options.lr = {.lr = .1};
+  options.replica.precision = Precision::kFp64;
+  options.replica.invariant = invariant;
+  Trainer trainer(by_factory ? frozen : residual(8), source(rows), source(rows), options);
+  for (int local = 0; local < world && !by_factory; ++local) freeze(*trainer.model(local).module);
+  WholeBatch whole(frozen, torch::optim::SGDOptions(.1));
+  const std::vector<int64_t> batch = {0, 1, 2, 3, 4, 5, 6, 7, 8};
+  for (int step = 0; step < 3; ++step) {
+    trainer.step(batch);
+    trainer.evaluate();
+    whole.step(rows->batch(batch));
+  }
+  const auto params = whole.module().named_parameters(), buffers = whole.module().named_buffers();
+  for (const auto& [name, tensor] : trainer.weights(world - 1)) {
+    INFO(name);
+    const auto* buffer = buffers.find(name);
+    if (buffer) CHECK(tensor.equal(*buffer));
+    if (!buffer) CHECK(max_difference(tensor, params[name]) <= 1e-10 * max_abs(params[name]) + 1e-12);
+  }
+}
+
+TEST_CASE("a whole model in eval mode is set to training when a trainer takes it") {
+  const auto rows = std::make_shared<RowSource>(12);
+  TrainerOptions options;
+  options.devices = {torch::kCPU};
+  options.replica.precision = Precision::kFp64;
+  const ModelFactory factory = [] {
+    auto model = residual(8)();
+    model.module->eval();
+    return model;
+  };
+  Trainer trainer(factory, source(rows), source(rows), options);
+  trainer.step(std::vector<int64_t>{0, 1, 2, 3});
+  CHECK(trainer.model(0).module->named_buffers()["1.num_batches_tracked"].item<int64_t>() == 1);
+}
+
 TEST_CASE("one replica with batch norm matches plain torch, and evaluation uses the running averages") {
   const auto rows = std::make_shared<RowSource>(12);
   TrainerOptions options;

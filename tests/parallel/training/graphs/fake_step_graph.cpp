@@ -16,6 +16,7 @@ StepGraph::StepGraph(const std::function<void()>& work, const StepGraph*)
     : captured_(std::make_unique<Captured>(Captured{work})) {
   auto& graphs = testing::fake_step_graphs();
   if (!graphs.refuses.empty()) throw std::runtime_error(graphs.refuses);
+  if (graphs.runs_at_capture) work();
   ++graphs.captured;
 }
 

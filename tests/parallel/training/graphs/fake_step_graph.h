@@ -8,13 +8,15 @@ namespace lockstep::testing {
 
 struct FakeStepGraphs {
   bool available = false;
-  std::string refuses = {};  // the error of every capture; empty: none
+  std::string refuses = {};      // the error of every capture; empty: none
+  bool runs_at_capture = false;  // the work, as CUDA's capture calls it
   std::atomic<int> captured = 0;
   std::atomic<int> replayed = 0;
 
   FakeStepGraphs& operator=(const FakeStepGraphs& other) {
     available = other.available;
     refuses = other.refuses;
+    runs_at_capture = other.runs_at_capture;
     captured = other.captured.load();
     replayed = other.replayed.load();
     return *this;

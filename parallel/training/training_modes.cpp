@@ -1,0 +1,23 @@
+#include <lockstep/parallel/training/training_modes.h>
+
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+namespace lockstep {
+
+TrainingModes::TrainingModes(const torch::nn::Module& module) {
+  for (const auto& part : module.modules()) modes_.emplace_back(part, part->is_training());
+}
+
+bool TrainingModes::changed() const {
+  return std::any_of(modes_.begin(), modes_.end(),
+                     [](const auto& mode) { return mode.first->is_training() != mode.second; });
+}
+
+// train() also sets the children, whose turn comes later.
+void TrainingModes::restore() const {
+  for (const auto& [part, training] : modes_) part->train(training);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,32 @@
+// Which parts of a model are in training mode. A user may have set some to eval() alone, such as batch norms
+// whose averages stay as they are.
+#pragma once
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep {
+
+class TrainingModes {
+ public:
+  TrainingModes() = default;  // of nothing
+
+  // Remembers the mode of the module and of all its parts.
+  explicit TrainingModes(const torch::nn::Module& module);
+
+  // Returns true if one has another mode now.
+  bool changed() const;
+
+  // Gives each its mode again.
+  void restore() const;
+
+ private:
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> modes_;  // parents before their children
+};
+
+}  // namespace lockstep
