@@ -57,8 +57,9 @@ struct TrainSums {
 // throws, out of memory and faults of a GPU are thrown as they are.
 //
 // With options.process_group the replicas of all processes train together. Every process makes the same calls
-// in the same order, except take_times, synchronize and const functions; step gets the same rows everywhere.
-// Ranks and world_size() count the replicas of all processes; `local` counts this process's, from 0.
+// in the same order, except take_times, synchronize, model and const functions; step gets the same rows
+// everywhere. Ranks and world_size() count the replicas of all processes; `local` counts this process's, from
+// 0.
 class Trainer {
  public:
   // Calls factory once per replica of this process, on the host, as build_replicas() does: torch's default
@@ -131,8 +132,9 @@ class Trainer {
   const std::vector<double>& split() const;
   bool split_settled() const;
 
-  // The replica's module, on its device. Do not use it while a step is in flight. With bf16 weights, a change
-  // of its parameters takes effect after the next step's update.
+  // The replica's module, on its device. Waits for the steps in flight, and throws their errors; do not use
+  // the module during later ones: call model() again, or synchronize(). With bf16 weights, a change of its
+  // parameters takes effect after the next step's update.
   //
   // Its parameters lie in memory of the trainer. Write to them in place: copy_() under NoGradGuard, on every
   // replica. What gives a parameter other memory (torch::load(), set_data(), Module::to()) makes the next
@@ -143,8 +145,13 @@ class Trainer {
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
   // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
   // one that is unfrozen starts without momentum, and AdamW counts its steps from there. What stays trained
-  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ.
-  const Model& model(int local) const { return models_[static_cast<size_t>(local)]; }
+  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ;
+  // when requires_grad has changed in one process and not in another, these make different calls, and get the
+  // error of that.
+  //
+  // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode
+  // back.
+  const Model& model(int local);
 
  private:
   struct StepInFlight;

@@ -81,7 +81,8 @@ std::optional<AttachedModule::Change> AttachedModule::change() const {
     if (now.requires_grad() != trained) {
       return Change{fmt::format("parameter {} was {} after attach()", name, trained ? "frozen" : "unfrozen"),
                     "after requires_grad_() call attach() again, with the same module and on every rank, "
-                    "before the next backward pass (a Trainer does so before its next step)"};
+                    "before the next backward pass. A Trainer does so before its next step: its model() and "
+                    "synchronize() wait for the steps in flight, call one of them before requires_grad_()"};
     }
     const bool alike = now.scalar_type() == dtype && now.device() == device && now.sizes() == sizes;
     if (!trained || alike) continue;

@@ -9,6 +9,11 @@
 
 namespace lockstep {
 
+const Model& Trainer::model(int local) {
+  wait_for_steps(0);
+  return models_[static_cast<size_t>(local)];
+}
+
 // Call it when no step is in flight.
 void Trainer::require_held_parameters() {
   workers_.run([this](int local) { replicas_[static_cast<size_t>(local)]->require_held_parameters(); });

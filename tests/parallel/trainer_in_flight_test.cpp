@@ -59,6 +59,27 @@ TEST_CASE("with two steps in flight step() returns while the replicas compute") 
   CHECK(trainer.take_sums().rows == 16);
 }
 
+TEST_CASE("model() waits for the steps in flight, so that what is then done to the module is between steps") {
+  std::latch returned(1);
+  const ModelFactory waiting = [&] {
+    auto model = lenet_factory()();
+    model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
+      returned.wait();
+      return loss(rows);
+    };
+    return model;
+  };
+  auto options = options_for(2);
+  options.in_flight = 2;
+  auto trainer = make_trainer(waiting, options);
+  const auto param = trainer.model(1).module->parameters().front();
+  const auto before = param.detach().clone();
+  trainer.step(kBatches[0]);
+  returned.count_down();
+  trainer.model(1);
+  CHECK_FALSE(param.equal(before));
+}
+
 TEST_CASE(
     "an error of a step in flight is thrown by a later call, and a trainer may be destroyed before its steps "
     "end") {

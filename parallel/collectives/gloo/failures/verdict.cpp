@@ -187,7 +187,9 @@ std::optional<Verdict> find_different_calls(const FailureReports& reports) {
                           "for {}",
                           process_of(reports, *differ.first), differ.first->collective,
                           process_of(reports, *differ.second), differ.second->collective),
-      .hint = "all processes make the same calls in the same order"};
+      .hint =
+          "all processes make the same calls in the same order. If a Trainer makes them, requires_grad "
+          "may have changed in one process alone"};
 }
 
 Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,

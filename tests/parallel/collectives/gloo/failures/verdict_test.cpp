@@ -126,7 +126,10 @@ TEST_CASE("if all wait, nobody is to blame: for different collectives, each othe
   CHECK(differ.text ==
         "the processes wait for different collectives: process 0 for allreduce 17 of 25,600 float32, process "
         "1 for broadcast 17 from process 0 of 3 float32");
-  CHECK(differ.hint == "all processes make the same calls in the same order");
+  CHECK(
+      differ.hint ==
+      "all processes make the same calls in the same order. If a Trainer makes them, requires_grad may have "
+      "changed in one process alone");
 
   // Other channels, and other places on one channel, are no contradiction. All are told.
   const std::string each_other = "all processes answer, and wait for each other: ";
