@@ -103,8 +103,9 @@ void GradientSync::attach(torch::nn::Module& module) {
   if (again && !module_->is(module)) {
     throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
   }
-  if (paused_ > 0 || (again && progress_->begun())) {
-    fail("attach() was called between a backward pass and wait()", "call wait() first");
+  if (paused_ > 0 || (again && (progress_->begun() || holds_unsummed()))) {
+    fail("attach() was called between a backward pass and wait()",
+         "call wait() first; or zero_grad(), if the gradients of micro-batches are to be dropped");
   }
   require_same_on_ranks(option_lines(options_), endpoint_, "options", "give all GradientSyncs the same ones");
   if (again) {
@@ -136,11 +137,15 @@ void GradientSync::detach() {
   for (const auto& param : parameters()) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
   nodes_->accumulators.clear();
   progress_.reset();
+  unsummed_ = false;
   *module_ = {};
 }
 
 void GradientSync::on_gradient(int param) {
-  if (paused_ > 0) return;
+  if (paused_ > 0) {
+    unsummed_ = true;
+    return;
+  }
   const torch::NoGradGuard no_grad;  // backward(create_graph) runs hooks with autograd
   make_view(param);
   if (!progress_->mark(param)) {
@@ -224,6 +229,26 @@ void GradientSync::post_and_wait() {
   if (!gaps_.empty()) torch::_foreach_zero_(gaps_);
   works_.clear();
   progress_->reset();
+  unsummed_ = false;
+}
+
+// Returns true if gradients of a no_sync() would be lost. Zeros are what an update leaves.
+bool GradientSync::holds_unsummed() const {
+  return unsummed_ && std::any_of(parameters().begin(), parameters().end(), [](const torch::Tensor& param) {
+           const auto& grad = param.grad();
+           return grad.defined() && (grad.layout() != torch::kStrided || grad.any().item<bool>());
+         });
+}
+
+bool GradientSync::has_view(size_t param) const {
+  const auto& grad = parameters()[param].grad();
+  return grad.defined() && grad.layout() == torch::kStrided && grad.is_alias_of(gradients_->flat);
+}
+
+void GradientSync::restore_views() {
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    if (!has_view(i)) parameters()[i].mutable_grad() = gradients_->views[i];
+  }
 }
 
 // zero_grad() may have dropped the view: then backward has left a tensor of its own, or none. So it has with
@@ -231,13 +256,13 @@ void GradientSync::post_and_wait() {
 void GradientSync::make_view(int param) {
   const torch::NoGradGuard no_grad;
   const auto i = static_cast<size_t>(param);
+  if (has_view(i)) return;
   auto& grad = parameters()[i].mutable_grad();
   if (grad.defined() && grad.layout() != torch::kStrided) {
     fail(
         fmt::format("the gradient of {} is sparse, but gradients are summed in one dense buffer", names()[i]),
         "make it dense: an embedding does with EmbeddingOptions::sparse(false)");
   }
-  if (grad.defined() && grad.is_alias_of(gradients_->flat)) return;
   grad.defined() ? gradients_->views[i].copy_(grad) : gradients_->views[i].zero_();
   grad = gradients_->views[i];
 }

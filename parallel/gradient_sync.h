@@ -92,9 +92,10 @@ class GradientSync {
   // hooks: whether there is one). Also throws the error that ended a collective.
   //
   // Call it once, and again whenever requires_grad of a parameter has changed: on all ranks, with the same
-  // module, after wait() and before the next backward pass. Then the ranks compare their modules again, the
-  // parameters and buffers keep their values, and all gradients are zero; a parameter that is now frozen has
-  // none, so that torch's optimizers leave it alone.
+  // module, after wait() and before the next backward pass: gradients of a no_sync() that have not been
+  // summed are refused unless they are zero. Then the ranks compare their modules again, the parameters and
+  // buffers keep their values, and all gradients are zero; a parameter that is now frozen has none, so that
+  // torch's optimizers leave it alone.
   void attach(torch::nn::Module& module);
 
   // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
@@ -105,10 +106,16 @@ class GradientSync {
   // what the hook throws.
   void wait();
 
-  // Posts all buckets and waits: for gradients in the flat buffer that autograd's hooks have not seen, of a
-  // replayed graph, or the zeros of a replica that has no rows in this step. As for wait(), a gradient that
+  // Posts all buckets and waits: for a replica that has no rows in this step, or whose gradients autograd's
+  // hooks have not seen, as those of a replayed graph. It sums what each .grad holds; as for wait(), one that
   // zero_grad() has dropped is zeros. Throws as wait() does for a parameter that has changed.
   void allreduce_all();
+
+  // Makes each .grad its view of flat_gradients() again, and leaves the numbers there as they are: what a
+  // .grad of its own holds is dropped. Call it after zero_grad() when what follows reads or writes the flat
+  // buffer itself: before allreduce_all() for a replayed graph, which has written there, and before a
+  // backward pass within a no_sync() if you read flat_gradients() after it.
+  void restore_views();
 
   // While one lives, backward only adds to the gradients, and nothing is posted: for all but the last
   // micro-batch of a step. May be nested.
@@ -135,6 +142,8 @@ class GradientSync {
   void require_attached(const char* call);
   void detach();
   void on_gradient(int param);
+  bool holds_unsummed() const;
+  bool has_view(size_t param) const;
   void require_all(const std::vector<int>& missing);
   void post_ready_buckets();
   Work post(int bucket);
@@ -156,6 +165,7 @@ class GradientSync {
   std::unique_ptr<BucketProgress> progress_;  // null before attach()
   std::vector<Work> works_;                   // posted since the last wait()
   int paused_ = 0;                            // NoSyncs that are alive
+  bool unsummed_ = false;  // backward has added gradients within a NoSync since the last wait()
 };
 
 // A collective: gives all ranks the parameters and buffers of rank `root`. Call it in each replica's thread,

@@ -58,7 +58,11 @@ StepParts Replica::captured_parts() {
                 forward_backward(shape);
                 if (alone()) update();
               },
-          .sync = [this] { sync_.allreduce_all(); },
+          .sync =
+              [this] {
+                sync_.restore_views();  // the replayed graph has written to the flat buffer
+                sync_.allreduce_all();
+              },
           .update = [this] { update(); }};
 }
 
@@ -204,6 +208,7 @@ void Replica::forward_backward(const Inputs& inputs, int64_t batch_rows) {
     require_usable(outcome, endpoint_.device(), /*trains=*/true, [this] { return place(); });
   }
   const auto in_trace = span("backward");
+  sync_.restore_views();  // the user may have called zero_grad(), which drops them
   (outcome.loss / batch_rows).backward();
   add_to_sums(outcome);
 }

@@ -199,6 +199,59 @@ TEST_CASE(
   }
 }
 
+TEST_CASE("attach() again is refused while gradients of micro-batches have not been summed") {
+  using Action = std::function<void(PairImpl&, GradientSync&)>;
+  const Action micro_batch = [](auto& net, auto& sync) {
+    const auto no_sync = sync.no_sync();
+    net.a.sum().backward();
+  };
+  struct Case {
+    std::string name;
+    Action action;
+    bool refused;
+  };
+  const std::vector<Case> cases = {{"not summed", micro_batch, true},
+                                   {"not summed, in tensors of their own",
+                                    [&](auto& net, auto& sync) {
+                                      net.zero_grad();
+                                      micro_batch(net, sync);
+                                    },
+                                    true},
+                                   {"dropped",
+                                    [&](auto& net, auto& sync) {
+                                      micro_batch(net, sync);
+                                      net.zero_grad();
+                                    },
+                                    false},
+                                   {"zeroed",
+                                    [&](auto& net, auto& sync) {
+                                      micro_batch(net, sync);
+                                      net.zero_grad(/*set_to_none=*/false);
+                                    },
+                                    false},
+                                   {"summed",
+                                    [&](auto& net, auto& sync) {
+                                      micro_batch(net, sync);
+                                      net.a.sum().backward();
+                                      sync.wait();
+                                    },
+                                    false}};
+  for (const auto& one : cases) {
+    INFO(one.name);
+    const auto errors = refusals(2, [&](int, Endpoint& endpoint) {
+      PairImpl net;
+      GradientSync sync(endpoint);
+      sync.attach(net);
+      one.action(net, sync);
+      sync.attach(net);
+    });
+    for (const auto& error : errors) {
+      CHECK(error.empty() == !one.refused);
+      if (one.refused) CHECK_THAT(error, ContainsSubstring("between a backward pass and wait()"));
+    }
+  }
+}
+
 // A graph holds its hooks, and these a token. In plain torch the graph lives until the gradients are dropped.
 TEST_CASE("gradients of backward(create_graph) are summed without their graphs, which end with the step") {
   const auto mode = GENERATE_COPY(from_range(kModes));

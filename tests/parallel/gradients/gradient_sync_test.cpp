@@ -222,6 +222,33 @@ TEST_CASE("a replica without rows adds zeros, also after zero_grad() has dropped
   }
 }
 
+// A graph writes to the memory that the gradients had when it was captured.
+TEST_CASE("gradients that a replayed graph has written are summed, also after zero_grad()") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const bool dropped = GENERATE(true, false);
+  const auto all = [](size_t) { return true; };
+  SyncWorld world(2);
+  std::vector<WholeGradientsImpl> nets(2);
+  world.run([&](int rank, Endpoint& endpoint) {
+    auto& net = nets[static_cast<size_t>(rank)];
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256});
+    sync.attach(net);
+    net.backward(rank, 0, all);
+    sync.wait();
+    Params of_graph;
+    for (const auto& param : net.params()) of_graph.push_back(param.grad());
+    net.zero_grad(dropped);
+    for (size_t i = 0; i < of_graph.size(); ++i) of_graph[i].copy_(net.gradient(i, rank, 1));
+    sync.restore_views();
+    sync.allreduce_all();
+  });
+  for (const auto& net : nets) {
+    for (size_t i = 0; i < WholeGradientsImpl::kParams; ++i) {
+      CHECK(net.params()[i].grad().equal(net.gradient(i, 0, 1) + net.gradient(i, 1, 1)));
+    }
+  }
+}
+
 TEST_CASE("calls before attach() are refused") {
   SyncWorld world(1);
   GradientSync sync(world.communicator->endpoint(0));

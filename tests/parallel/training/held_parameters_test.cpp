@@ -12,6 +12,7 @@
 
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
+#include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 
 using namespace lockstep;
@@ -148,6 +149,49 @@ TEST_CASE("weights that are written in place are trained from there") {
   trainer.check_sync();
   const auto found = trainer.weights(1), wanted = expected.weights(1);
   for (size_t i = 0; i < wanted.size(); ++i) CHECK(found[i].tensor.equal(wanted[i].tensor));
+}
+
+TEST_CASE("zero_grad() between two steps, or in each forward pass, changes no step") {
+  const int world = GENERATE(1, 2);
+  for (const auto& way : ways_to_step()) {
+    INFO(way.name << ", " << world << " replicas");
+    auto options = options_for(world);
+    options.replica.optimizer.momentum = .9;
+    way.change(options);
+    auto expected = make_trainer(two_layers(), options), between = make_trainer(two_layers(), options),
+         within = make_trainer(zeroing_gradients(two_layers()), options);
+    for (const auto& batch : kBatches) {
+      for (int local = 0; local < world; ++local) between.model(local).module->zero_grad();
+      for (auto* trainer : {&expected, &between, &within}) trainer->step(batch);
+    }
+    const auto weights = expected.weights(world - 1);
+    CHECK_FALSE(same_tensors(weights, make_trainer(two_layers(), options).weights()));
+    CHECK(same_tensors(between.weights(world - 1), weights));
+    CHECK(same_tensors(within.weights(world - 1), weights));
+  }
+}
+
+TEST_CASE("expanded buffers train, evaluate, and go on from a state") {
+  const int world = GENERATE(1, 2);
+  const ModelFactory factory = [] {
+    auto model = two_layers()();
+    model.module->register_buffer("mask", torch::ones({1}).expand({8}));
+    model.module->register_buffer("pairs", torch::arange(3).unsqueeze(1).expand({3, 2}));
+    return model;
+  };
+  const auto options = options_for(world);
+  auto trainer = make_trainer(factory, options), loaded = make_trainer(factory, options);
+  trainer.step(kBatches[0]);
+  trainer.evaluate();
+  loaded.load(trainer.state());
+  trainer.step(kBatches[1]);
+  loaded.step(kBatches[1]);
+  const auto weights = trainer.weights(world - 1);
+  CHECK(same_tensors(loaded.weights(world - 1), weights));
+  for (const auto& [name, tensor] : weights) {
+    if (name == "mask") CHECK(tensor.equal(torch::ones({8})));
+    if (name == "pairs") CHECK(tensor.equal(torch::tensor({{0, 0}, {1, 1}, {2, 2}})));
+  }
 }
 
 namespace {

@@ -44,6 +44,18 @@ inline ModelFactory two_layers(std::function<void(const torch::Tensor&)> looks =
   return model_factory<TwoLayersImpl>(std::move(looks));
 }
 
+// A model whose loss calls zero_grad(), which drops the gradients that were there.
+inline ModelFactory zeroing_gradients(const ModelFactory& factory) {
+  return [factory] {
+    auto model = factory();
+    model.loss_sum = [loss = model.loss_sum, module = model.module.get()](const Inputs& rows) {
+      module->zero_grad();
+      return loss(rows);
+    };
+    return model;
+  };
+}
+
 class RowsOnDevice : public BatchSource {
  public:
   RowsOnDevice(const Inputs& rows, torch::Device device) : X_(rows.X.to(device)), y_(rows.y.to(device)) {}

@@ -3,6 +3,7 @@
 // those of the CPU.
 #include <lockstep/tests/catch.h>
 #include <cmath>
+#include <functional>
 #include <future>
 #include <mutex>
 #include <set>
@@ -48,12 +49,15 @@ struct Result {
 };
 
 // Fifteen steps of epochs with one smaller batch. Each step has other rows.
-Result train(const ModelFactory& factory, const TrainerOptions& options) {
+Result train(
+    const ModelFactory& factory, const TrainerOptions& options,
+    const std::function<void(Trainer&)>& before_step = [](auto&) {}) {
   Trainer trainer(factory, rows_on_device(kRows), rows_on_device(kRows), options);
   Result result;
   for (int64_t step = 0; step < 15; ++step) {
     std::vector<int64_t> rows;
     for (int64_t i = 0; i < (step % 5 == 2 ? 5 : 9); ++i) rows.push_back((step * 7 + i * 3) % kRows);
+    before_step(trainer);
     trainer.step(rows);
     if (step % 5 == 4) result.sums.push_back(trainer.take_sums());
   }
@@ -62,9 +66,11 @@ Result train(const ModelFactory& factory, const TrainerOptions& options) {
   return result;
 }
 
-Result on_cpu(int world = 1) {
+Result on_cpu(
+    int world = 1, const std::function<void(Trainer&)>& before_step = [](auto&) {}) {
   return train(two_layers(),
-               options_for(Devices(static_cast<size_t>(world), torch::kCPU), CudaGraph::kOff, 1));
+               options_for(Devices(static_cast<size_t>(world), torch::kCPU), CudaGraph::kOff, 1),
+               before_step);
 }
 
 void check_near(const Result& found, const Result& expected) {
@@ -132,6 +138,44 @@ TEST_CASE("training on GPUs gives the results of the CPU, captured or not, with 
   CHECK(torch_cuda.captures == (graph == CudaGraph::kOff ? 0 : world == 1 ? 2 : 3 * world));
   CHECK((torch_cuda.replays > 0) == (graph != CudaGraph::kOff));
   check_tidy(torch_cuda);
+}
+
+// A replayed graph writes to the memory of the gradients, and runs no code of the host.
+TEST_CASE("zero_grad() between steps on GPUs, or in each forward pass, changes no step, captured or not") {
+  auto& torch_cuda = start();
+  const auto devices = GENERATE(Devices{fake_gpu(0)}, Devices{fake_gpu(0), fake_gpu(0)});
+  const auto graph = GENERATE(CudaGraph::kOff, CudaGraph::kOn);
+  const auto options = options_for(devices, graph);
+  const auto expected = on_cpu(static_cast<int>(devices.size()));
+  check_near(train(two_layers(), options,
+                   [](auto& trainer) {
+                     for (int local = 0; local < trainer.local_size(); ++local) {
+                       trainer.model(local).module->zero_grad();
+                     }
+                   }),
+             expected);
+  check_near(train(zeroing_gradients(two_layers()), options), expected);
+  CHECK((torch_cuda.replays > 0) == (graph == CudaGraph::kOn));
+}
+
+TEST_CASE("captured steps follow a model that is set to eval(), and refuse a buffer with other memory") {
+  auto& torch_cuda = start();
+  const auto devices = GENERATE(Devices{fake_gpu(0)}, Devices{fake_gpu(0), fake_gpu(0)});
+  const int world = static_cast<int>(devices.size());
+  const auto freeze = [](Trainer& trainer) {
+    if (trainer.steps_taken() < 10) return;
+    for (int local = 0; local < trainer.local_size(); ++local) trainer.model(local).module->eval();
+  };
+  check_near(train(two_layers(), options_for(devices, CudaGraph::kOn), freeze), on_cpu(world, freeze));
+  CHECK(torch_cuda.replays > 0);
+  const auto replace = [&](Trainer& trainer) {
+    if (trainer.steps_taken() < 10) return;
+    auto mean = trainer.model(world - 1).module->named_buffers()["mean"];
+    mean.set_data(mean.clone());
+  };
+  CHECK_THROWS_WITH(
+      train(two_layers(), options_for(devices, CudaGraph::kOn), replace),
+      ContainsSubstring("replica " + std::to_string(world - 1) + ": buffer mean has other memory"));
 }
 
 TEST_CASE("a step may be handed over while a replica's stream is being captured") {

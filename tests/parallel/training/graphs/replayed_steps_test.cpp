@@ -6,7 +6,9 @@
 
 #include <lockstep/tests/catch.h>
 #include <atomic>
+#include <functional>
 #include <mutex>
+#include <string>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/models/resnet18.h>
@@ -15,6 +17,7 @@
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/training/graphs/fake_step_graph.h>
+#include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>
 
@@ -63,11 +66,14 @@ struct Result {
   std::vector<TrainSums> sums;                    // every three steps
 };
 
-Result train(const ModelFactory& factory, const TrainerOptions& options) {
+Result train(
+    const ModelFactory& factory, const TrainerOptions& options,
+    const std::function<void(Trainer&)>& before_step = [](auto&) {}) {
   const auto rows = std::make_shared<RowSource>(32);
   Trainer trainer(factory, source(rows), source(rows), options);
   Result result;
   for (const auto& batch : batches()) {
+    before_step(trainer);
     trainer.step(batch);
     if (trainer.steps_taken() % 3 == 0) result.sums.push_back(trainer.take_sums());
   }
@@ -194,8 +200,44 @@ TEST_CASE("a parameter whose memory is replaced after capture ends the replayed 
   CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("parameter b2 has other memory"));
 }
 
-TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, not a step without a graph") {
+TEST_CASE("a buffer whose memory is replaced after capture ends the replayed step; eager steps follow it") {
   fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const bool captured = GENERATE(true, false);
+  const auto rows = std::make_shared<RowSource>(32);
+  Trainer trainer(residual_factory(), source(rows), source(rows),
+                  options_for(world, captured ? CudaGraph::kOn : CudaGraph::kOff));
+  const auto all = batches();
+  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
+  auto mean = trainer.model(world - 1).module->named_buffers()["1.running_mean"];
+  mean.set_data(torch::full_like(mean, 100));
+  if (captured) {
+    CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("replica " + std::to_string(world - 1) +
+                                                              ": buffer 1.running_mean has other memory"));
+  } else {
+    trainer.step(all[6]);
+    CHECK((mean - 90).abs().max().item<float>() < 1);  // .9 x 100 + .1 x the batch's
+  }
+}
+
+TEST_CASE("zero_grad() between captured steps, or in each forward pass, changes no step") {
+  fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const auto options = options_for(world, CudaGraph::kOn);
+  const auto expected = train(lenet_factory(), options);
+  const int replayed = fake_step_graphs().replayed;
+  CHECK(replayed > 0);
+  check_same(train(lenet_factory(), options,
+                   [&](auto& trainer) {
+                     for (int local = 0; local < world; ++local) trainer.model(local).module->zero_grad();
+                   }),
+             expected);
+  check_same(train(zeroing_gradients(lenet_factory()), options), expected);
+  CHECK(fake_step_graphs().replayed == 3 * replayed);
+}
+
+TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, not a step without a graph") {
+  fake_step_graphs() = {.available = true, .runs_at_capture = true};
   const auto mode = GENERATE(CudaGraph::kOn, CudaGraph::kAuto);
   std::atomic<torch::nn::Module*> module = nullptr;
   const ModelFactory factory = [&] {
@@ -210,12 +252,16 @@ TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, n
     return model;
   };
   const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(factory, source(rows), source(rows), options_for(1, mode));
+  auto options = options_for(1, mode);
+  int notices = 0;
+  options.replica.notice = [&](const std::string&) { ++notices; };
+  Trainer trainer(factory, source(rows), source(rows), options);
   const auto all = batches();
   for (size_t step = 0; step < 3; ++step) trainer.step(all[step]);
-  CHECK(fake_step_graphs().captured == 0);
   module = trainer.model(0).module.get();
   CHECK_THROWS_AS(trainer.step(all[3]), UsageError);
+  CHECK(fake_step_graphs().captured == 0);
+  CHECK(notices == 0);
 }
 
 TEST_CASE("captured steps are captured anew when a parameter is frozen or unfrozen") {
@@ -242,6 +288,22 @@ TEST_CASE("captured steps are captured anew when a parameter is frozen or unfroz
   }
   // Both halves run three steps eagerly, and replay three.
   CHECK(fake_step_graphs().replayed == 6 * (world == 1 ? 1 : 2 * world));
+}
+
+TEST_CASE("captured steps are captured anew when a part is set to eval(), and not by evaluate()") {
+  fake_step_graphs() = {.available = true};
+  const int world = GENERATE(1, 2);
+  const bool frozen = GENERATE(false, true);
+  const auto before_step = [&](Trainer& trainer) {
+    if (trainer.steps_taken() != 6) return;
+    trainer.evaluate();
+    for (int local = 0; local < world && frozen; ++local) {
+      trainer.model(local).module->named_modules()["1"]->eval();
+    }
+  };
+  const auto expected = train(residual_factory(), options_for(world, CudaGraph::kOff), before_step);
+  check_same(train(residual_factory(), options_for(world, CudaGraph::kOn), before_step), expected);
+  CHECK(fake_step_graphs().replayed == (frozen ? 6 : 9) * (world == 1 ? 1 : 2 * world));
 }
 
 TEST_CASE("a loss that is not finite is reported with its step, captured or not") {
