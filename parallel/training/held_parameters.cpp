@@ -13,9 +13,23 @@
 namespace lockstep {
 namespace {
 
+// The places of the tensor's elements in its storage, (n) int64, where a place has `unit` bytes.
+torch::Tensor places_of(const torch::Tensor& tensor, int64_t unit) {
+  const auto places = tensor.element_size() / unit;  // of an element
+  auto sizes = tensor.sizes().vec(), strides = tensor.strides().vec();
+  for (auto& stride : strides) stride *= places;
+  sizes.push_back(places);
+  strides.push_back(1);
+  const auto all = torch::arange(static_cast<int64_t>(tensor.storage().nbytes()) / unit, torch::kInt64);
+  return all.as_strided(sizes, strides, tensor.storage_offset() * places).flatten();
+}
+
+// Both have one storage.
 bool share_elements(const torch::Tensor& a, const torch::Tensor& b) {
   const auto status = at::get_overlap_status(a, b);
-  return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial;
+  if (status != at::MemOverlapStatus::TooHard) return status != at::MemOverlapStatus::No;
+  const auto unit = std::min(a.element_size(), b.element_size());  // powers of two
+  return torch::isin(places_of(a, unit), places_of(b, unit)).any().item<bool>();
 }
 
 bool same_place(const torch::Tensor& a, const torch::Tensor& b) {

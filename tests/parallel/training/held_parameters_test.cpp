@@ -236,4 +236,25 @@ TEST_CASE("a trainer refuses trained parameters that share memory with other ten
           net.b->weight.set_data(both[1]);
         })
             .empty());
+  for (const int64_t first : {700, 783, 784}) {  // columns of one matrix; from 784 on they are b's alone
+    const auto what = refused([&](auto& net) {
+      const auto both = torch::randn({10, 1568});
+      net.a->weight.set_data(both.narrow(1, 0, 784));
+      net.b->weight.set_data(both.narrow(1, first, 784));
+    });
+    INFO("from column " << first);
+    CHECK(what.empty() == (first == 784));
+    if (first < 784) CHECK_THAT(what, ContainsSubstring("a.weight and b.weight are"));
+  }
+  const auto views = std::vector<std::function<torch::Tensor(const torch::Tensor& weight)>>{
+      [](auto& weight) { return weight.select(1, 3); },
+      [](auto& weight) {
+        return weight.select(1, 3).expand({2, 10});
+      },
+      [](auto& weight) { return weight.view(torch::kInt64).select(1, 3); },
+      [](auto& weight) { return weight.view(torch::kInt16).select(1, 1567); }};
+  for (const auto& view : views) {
+    CHECK_THAT(refused([&](auto& net) { net.register_buffer("view", view(net.a->weight.detach())); }),
+               ContainsSubstring("a.weight and view are"));
+  }
 }
