@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <algorithm>
 #include <exception>
+#include <set>
 #include <string>
 #include <utility>
 
@@ -56,6 +57,35 @@ void count_steps_as(const TrainState& state, const std::vector<std::string>& par
   for (const auto& name : params) kept.push_back({"step." + name, step});
 }
 
+// The parameters whose state these tensors of an optimizer are: "momentum_buffer.inner" is of "inner".
+std::set<std::string> params_of(const std::vector<NamedTensor>& kept) {
+  std::set<std::string> names;
+  for (const auto& [name, tensor] : kept) {
+    if (const auto dot = name.find('.'); dot != std::string::npos) names.insert(name.substr(dot + 1));
+  }
+  return names;
+}
+
+// Throws a WeightsError that says so when the optimizers are alike, but parameters have been frozen or
+// unfrozen since.
+void require_same_trained(const torch::nn::Module& module, const std::vector<NamedTensor>& into,
+                          const std::vector<NamedTensor>& from) {
+  const auto here = params_of(into), there = params_of(from);
+  auto rest = there;  // what no parameter explains
+  std::string what;
+  for (const auto& [name, tensor] : distinct_parameters(module)) {
+    rest.erase(name);
+    if (here.contains(name) == there.contains(name) || !what.empty()) continue;
+    what = fmt::format("parameter {} {}", name,
+                       there.contains(name) ? "was trained when the state was saved, but is frozen here"
+                                            : "was frozen when the state was saved, but is trained here");
+  }
+  if (what.empty() || !rest.empty() || here.empty() || there.empty()) return;
+  throw WeightsError(what,
+                     "before load() call requires_grad_() on every replica, so that the same parameters are "
+                     "trained as when the state was saved");
+}
+
 void require_shares(const std::vector<double>& split) {
   if (split.empty()) return;
   try {
@@ -103,6 +133,7 @@ void Trainer::require_fitting(const TrainState& state) {
     if (local == 0) kept = replicas_.front()->optimizer_tensors();
   });
   count_steps_as(state, replicas_.front()->trained_names(), kept);
+  require_same_trained(module, kept, state.optimizer);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
   for (const auto& replica : state.replicas) {
     require_same(host_buffers(module), replica.buffers,

@@ -186,6 +186,35 @@ TEST_CASE("AdamW's steps are counted by parameter once they differ, and a state 
   CHECK_THROWS_AS(all.load(missing), WeightsError);
 }
 
+TEST_CASE(
+    "a state of a run that trains other parameters is refused by the parameter's name, until they agree") {
+  const bool frozen_here = GENERATE(true, false);
+  const auto wanted = unfreezing_cases()[GENERATE(0U, 1U)];  // momentum, adamw
+  const auto options = wanted.options(2);
+  const auto here = frozen_here ? frozen_layers() : two_layers();
+  auto saved = make_trainer(frozen_here ? two_layers() : frozen_layers(), options);
+  saved.step(kBatches[0]);
+  const auto state = saved.state();
+  auto trainer = make_trainer(here, options);
+  std::string what, hint;
+  try {
+    trainer.load(state);
+  } catch (const WeightsError& error) {
+    what = error.message();
+    hint = error.hint();
+  }
+  CHECK(what == (frozen_here ? "parameter inner was trained when the state was saved, but is frozen here"
+                             : "parameter inner was frozen when the state was saved, but is trained here"));
+  CHECK(hint.find("before load() call requires_grad_()") != std::string::npos);
+  for (int local = 0; local < 2; ++local) {
+    trainer.model(local).module->named_parameters()["inner"].requires_grad_(frozen_here);
+  }
+  trainer.load(state);
+  saved.step(kBatches[1]);
+  trainer.step(kBatches[1]);
+  CHECK(same_tensors(trainer.weights(), saved.weights()));
+}
+
 TEST_CASE("replicas whose requires_grad has changed differently get one error that names the parameter") {
   const auto refusal = [](Trainer& trainer) {
     try {
