@@ -119,6 +119,7 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       test_sources_(sources_for(options_.devices, test)),
       replicas_(options_.devices.size()),
       in_flight_(steps_in_flight(options_)) {
+  require_separate_models(models_);
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   if (const auto& group = options_.process_group) {
     require_same_in_processes(tensor_lines(*models_.front().module), *group, "models",

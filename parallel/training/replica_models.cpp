@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,22 @@
 #include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
+
+void require_separate_models(std::span<const Model> models) {
+  std::map<const c10::TensorImpl*, const Model*> owners;
+  for (const auto& model : models) {
+    for (const auto& [name, tensor] : distinct_tensors(*model.module)) {
+      if (owners.emplace(tensor.unsafeGetTensorImpl(), &model).first->second == &model) continue;
+      throw UsageError(
+          fmt::format("two replicas have one tensor {}: the model factory returned one module twice, or "
+                      "models with a part in common",
+                      name),
+          "build a new module, with all its parts, in each call of the factory");
+    }
+  }
+}
+
+// An expanded tensor, several of whose elements lie in one place, cannot be written: it gets memory for all.
 void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarType dtype) {
   for (auto& [name, tensor] : distinct_tensors(module)) {
     auto moved = tensor.to(device, converted_type(tensor.scalar_type(), dtype));

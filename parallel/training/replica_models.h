@@ -11,6 +11,9 @@
 
 namespace lockstep {
 
+// Throws UsageError when two of these models have a parameter or buffer in common.
+void require_separate_models(std::span<const Model> models);
+
 // Moves a module's parameters and buffers to a device and converts floating-point and complex ones to
 // `dtype`, as converted_type() says. Others (counters) keep their type, which Module::to() would convert.
 // Expanded tensors become contiguous.

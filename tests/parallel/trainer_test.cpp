@@ -2,6 +2,8 @@
 #include <ATen/CPUGeneratorImpl.h>
 
 #include <fmt/format.h>
+#include <torch/nn/modules/linear.h>
+
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
@@ -71,6 +73,28 @@ TEST_CASE("a trainer without a model or data is refused") {
   CHECK(refusal(lenet_factory(), rows, {}) == "the factory of the test set is empty");
   CHECK(refusal(lenet_factory(), nothing, rows) == "a factory of the data returned null on cpu");
   CHECK(refusal(lenet_factory(), rows, nothing) == "a factory of the data returned null on cpu");
+}
+
+TEST_CASE("a factory that returns one module twice, or models with a part in common, is refused") {
+  const auto refused = [](const ModelFactory& factory, int world) {
+    try {
+      make_trainer(factory, options_for(world));
+    } catch (const UsageError& error) {
+      return error.message();
+    }
+    return std::string();
+  };
+  const auto one = lenet_factory()();
+  const torch::nn::Linear encoder(784, 10);
+  const ModelFactory same = [&] { return one; }, in_common = [&] {
+    auto model = lenet_factory()();
+    model.module->register_module("encoder", encoder.ptr());
+    return model;
+  };
+  const std::string text = ": the model factory returned one module twice, or models with a part in common";
+  CHECK(refused(same, 1).empty());
+  CHECK(refused(same, 2) == "two replicas have one tensor W1" + text);
+  CHECK(refused(in_common, 3) == "two replicas have one tensor encoder.weight" + text);
 }
 
 TEST_CASE("replicas on one device share one source, and a step reads each of its rows once") {
