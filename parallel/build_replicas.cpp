@@ -17,7 +17,7 @@ void with_same_draws(int count, const std::function<void()>& build) {
     throw UsageError(fmt::format("{} replicas cannot be built", count), "give the number of replicas");
   }
   if (count == 0) return;
-  static std::mutex one_at_a_time;
+  static std::recursive_mutex one_at_a_time;  // a model may be built of replicas
   const std::lock_guard alone(one_at_a_time);
   const auto before = generator_state(torch::kCPU);
   build();

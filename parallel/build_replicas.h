@@ -15,7 +15,8 @@ namespace lockstep {
 
 // Calls build() `count` times, one after another in the calling thread. Each call draws the same numbers from
 // torch's default generator of the CPU, which afterwards is as after the first call. Threads that call it at
-// the same time take turns. Throws UsageError when count is negative, and what build() throws.
+// the same time take turns; build() may call it, too. Throws UsageError when count is negative, and what
+// build() throws.
 void with_same_draws(int count, const std::function<void()>& build);
 
 // Returns the results of `count` calls of build(), such as a module or its holder, as with_same_draws() calls

@@ -36,6 +36,23 @@ TEST_CASE("the generator goes on as after the first model, also where later ones
   CHECK(torch::rand({3}).equal(next));
 }
 
+TEST_CASE("a model may be built of replicas: each outer one draws the same numbers") {
+  torch::manual_seed(9);
+  const auto first = torch::rand({2}), second = torch::rand({2}), next = torch::rand({3});
+  torch::manual_seed(9);
+  const auto built = build_replicas(3, [] {
+    auto inner = build_replicas(2, [] { return torch::rand({2}); });
+    inner.push_back(torch::rand({2}));
+    return inner;
+  });
+  CHECK(torch::rand({3}).equal(next));
+  for (const auto& outer : built) {
+    CHECK(outer[0].equal(first));
+    CHECK(outer[1].equal(first));
+    CHECK(outer[2].equal(second));
+  }
+}
+
 TEST_CASE("no replicas are built of none, and a negative number of them is refused") {
   const auto build = [] { return 1; };
   CHECK(build_replicas(0, build).empty());
