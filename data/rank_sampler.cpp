@@ -25,6 +25,7 @@ RankSamplerOptions checked(RankSamplerOptions options) {
   at_least("batch_rows", options.batch_rows, 1);
   at_least("world", options.world, 1);
   at_least("first_epoch", options.first_epoch, 0);
+  at_least("first_step", options.first_step, 0);
   if (options.rank < 0 || options.rank >= options.world) {
     throw UsageError(fmt::format("rank is {} in a world of {}", options.rank, options.world),
                      "ranks count from 0: endpoint.rank() and endpoint.world_size()");
@@ -35,7 +36,7 @@ RankSamplerOptions checked(RankSamplerOptions options) {
 }  // namespace
 
 RankSampler::RankSampler(RankSamplerOptions options)
-    : options_(checked(options)), epoch_(options.first_epoch) {}
+    : options_(checked(options)), epoch_(options.first_epoch), step_(options.first_step) {}
 
 int64_t RankSampler::steps() const {
   return options_.rows / options_.batch_rows + (options_.rows % options_.batch_rows > 0 ? 1 : 0);
@@ -57,9 +58,11 @@ int64_t RankSampler::own_rows(int64_t step) const { return shards(step)[static_c
 
 void RankSampler::reset(std::optional<size_t> new_size) {
   if (new_size) options_.rows = static_cast<int64_t>(*new_size);
-  if (std::exchange(started_, true)) ++epoch_;
-  step_ = 0;
   order_.clear();
+  const bool again = std::exchange(started_, true);
+  if (std::exchange(loaded_, false)) return;
+  if (again) ++epoch_;
+  step_ = again ? 0 : options_.first_step;
 }
 
 std::optional<std::vector<size_t>> RankSampler::next(size_t batch_size) {
@@ -68,8 +71,9 @@ std::optional<std::vector<size_t>> RankSampler::next(size_t batch_size) {
                                  batch_size, options_.batch_rows),
                      "leave DataLoaderOptions::batch_size at 1");
   }
+  loaded_ = false;
   while (step_ < steps() && own_rows(step_) == 0) ++step_;
-  if (step_ == steps()) return std::nullopt;
+  if (step_ >= steps()) return std::nullopt;
   if (order_.empty()) order_ = batch_order(options_.seed, epoch_, options_.rows);
   const auto sizes = shards(step_);
   const auto own = sizes.begin() + options_.rank;
@@ -90,6 +94,7 @@ void RankSampler::load(torch::serialize::InputArchive& archive) {
   epoch_ = place[0].item<int64_t>();
   step_ = place[1].item<int64_t>();
   started_ = place[2].item<bool>();
+  loaded_ = true;
   order_.clear();
 }
 

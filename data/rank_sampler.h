@@ -34,7 +34,9 @@ struct RankSamplerOptions {
   int rank = 0;            // of this replica in the world
   int world = 1;           // replicas of all processes
   uint64_t seed = 0;       // the same on all ranks
+  // Where it begins. A loop that goes on after `step` steps of `epoch` gives these two.
   int64_t first_epoch = 0;
+  int64_t first_step = 0;  // of the first epoch
 };
 
 // Gives a rank its rows of each global batch: batch `step` of an epoch is the next batch_rows rows of
@@ -54,8 +56,9 @@ class RankSampler : public torch::data::samplers::Sampler<> {
   int64_t batch_rows(int64_t step) const;
   int64_t own_rows(int64_t step) const;
 
-  // Starts an epoch: first_epoch at the first call, the next one at each further call. A loader's begin()
-  // calls it. new_size: rows of the data set from now on.
+  // Starts an epoch: first_epoch at the first call, at first_step, and the next one at each further call.
+  // The first call after load() stays at the place that was loaded, unless next() has been called before. A
+  // loader's begin() calls it. new_size: rows of the data set from now on.
   void reset(std::optional<size_t> new_size = std::nullopt) override;
 
   // The row numbers of the next step in which this rank has rows; nullopt at the end of the epoch.
@@ -63,7 +66,9 @@ class RankSampler : public torch::data::samplers::Sampler<> {
   // batches; else throws UsageError.
   std::optional<std::vector<size_t>> next(size_t batch_size) override;
 
-  // The place in the epoch. Load it into a sampler of the same options.
+  // The place in the epoch. Load it into a sampler of the same options. Not for the place of a loop with a
+  // loader: that has a copy of the sampler, which reads ahead, and the loop's own object stays where it was.
+  // Such a loop keeps its epoch and step, and goes on by first_epoch and first_step.
   void save(torch::serialize::OutputArchive& archive) const override;
   void load(torch::serialize::InputArchive& archive) override;
 
@@ -74,6 +79,7 @@ class RankSampler : public torch::data::samplers::Sampler<> {
   int64_t epoch_ = 0;
   int64_t step_ = 0;            // the next one
   bool started_ = false;        // reset() has been called
+  bool loaded_ = false;         // and neither reset() nor next() since
   std::vector<int64_t> order_;  // of the rows in this epoch; empty: not drawn yet
 };
 

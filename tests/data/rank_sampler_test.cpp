@@ -18,7 +18,8 @@ namespace {
 using Batches = std::vector<std::vector<int64_t>>;
 
 // The rows of a data set whose row i holds i, as a loop with a DataLoader sees them: of each step, its own.
-Batches own_batches(const RankSampler& sampler, int64_t rows, int epochs, size_t workers) {
+Batches own_batches(const RankSampler& sampler, int64_t rows, int epochs, size_t workers,
+                    int64_t first_step = 0) {
   auto loader =
       torch::data::make_data_loader(torch::data::datasets::TensorDataset(torch::arange(rows))
                                         .map(torch::data::transforms::Stack<torch::data::TensorExample>()),
@@ -26,7 +27,7 @@ Batches own_batches(const RankSampler& sampler, int64_t rows, int epochs, size_t
   Batches batches;
   for (int epoch = 0; epoch < epochs; ++epoch) {
     auto batch = loader->begin();
-    for (int64_t step = 0; step < sampler.steps(); ++step) {
+    for (int64_t step = epoch == 0 ? first_step : 0; step < sampler.steps(); ++step) {
       auto& own = batches.emplace_back();
       if (sampler.own_rows(step) == 0) continue;
       const auto& data = batch->data;
@@ -135,6 +136,33 @@ TEST_CASE("a sampler that is saved within an epoch goes on there") {
   CHECK(loaded.next(1) == saved.next(1));
 }
 
+TEST_CASE("loaders go on within an epoch: by first_step, and from a loaded place once") {
+  const RankSamplerOptions options{.rows = 21, .batch_rows = 4, .rank = 1, .world = 3, .seed = 2};
+  const auto whole = own_batches(RankSampler(options), 21, /*epochs=*/4, /*workers=*/0);
+  constexpr size_t kSteps = 6;
+  for (const size_t workers : {0, 1}) {
+    for (int64_t step = 0; step <= 6; ++step) {
+      INFO("from step " << step << ", " << workers << " workers");
+      auto from = options;
+      from.first_epoch = 1;
+      from.first_step = step;
+      RankSampler saved(from), loaded(options);
+      torch::serialize::OutputArchive out;
+      saved.reset();
+      saved.save(out);
+      std::stringstream bytes;
+      out.save_to(bytes);
+      torch::serialize::InputArchive in;
+      in.load_from(bytes);
+      loaded.load(in);
+      const Batches expected(whole.begin() + static_cast<int64_t>(kSteps) + step, whole.end());
+      for (const auto& sampler : {RankSampler(from), loaded}) {
+        CHECK(own_batches(sampler, 21, /*epochs=*/3, workers, step) == expected);
+      }
+    }
+  }
+}
+
 TEST_CASE("values that make no sense are refused") {
   const auto refused = [](RankSamplerOptions options, const char* what) {
     CHECK_THROWS_WITH(RankSampler(options), what);
@@ -145,6 +173,7 @@ TEST_CASE("values that make no sense are refused") {
   refused({.rows = 3, .rank = 2, .world = 2}, "rank is 2 in a world of 2");
   refused({.rows = 3, .rank = -1}, "rank is -1 in a world of 1");
   refused({.rows = 3, .first_epoch = -1}, "first_epoch is -1");
+  refused({.rows = 3, .first_step = -1}, "first_step is -1");
   const RankSampler sampler({.rows = 10, .batch_rows = 4});
   CHECK_THROWS_AS(sampler.own_rows(-1), UsageError);
   CHECK_THROWS_WITH(sampler.batch_rows(3), "there is no step 3 in an epoch of 3");
