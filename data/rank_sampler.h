@@ -29,7 +29,7 @@
 namespace lockstep {
 
 struct RankSamplerOptions {
-  int64_t rows = 0;        // of the data set
+  int64_t rows = -1;       // of the data set; has no default
   int64_t batch_rows = 1;  // of a global batch; the last one of an epoch may have fewer
   int rank = 0;            // of this replica in the world
   int world = 1;           // replicas of all processes

@@ -48,15 +48,16 @@ class Work {
 };
 
 // One replica's handle. Post from one thread. All replicas post the same collectives in the same order.
-// Tensors must be contiguous, on device(), and of the same shape and dtype on every rank; do not touch them
-// before wait() has returned. Posting returns at once; the collective starts after all work that is on the
-// calling thread's current stream. wait() throws every error that is known by then, such as UsageError for a
-// wrong argument or a mismatch between the ranks of this process, and PeerError when another process is lost
-// or calls something else on this communicator: then all ranks get one that names both calls, after a second
-// or two. (NCCL does not compare the processes' calls.) Processes that wait on different communicators get
-// one at the timeout, and ProcessGroup::explain() tells what each waits for. On a GPU a collective may fail
-// after wait(): see error(). After an error every collective of every rank of this process fails with it;
-// other processes notice when it leaves, or by their timeouts.
+// Tensors must be contiguous, on device(), and of the same number of elements and dtype on every rank; do not
+// touch them before wait() has returned. With several communicators all ranks use them in the same order.
+// Posting returns at once; the collective starts after all work that is on the calling thread's current
+// stream. wait() throws every error that is known by then, such as UsageError for a wrong argument or a
+// mismatch between the ranks of this process, and PeerError when another process is lost or calls something
+// else on this communicator: then all ranks get one that names both calls, after a second or two. (NCCL does
+// not compare the processes' calls.) Processes that wait on different communicators get one at the timeout,
+// and ProcessGroup::explain() tells what each waits for. On a GPU a collective may fail after wait(): see
+// error(). After an error every collective of every rank of this process fails with it; other processes
+// notice when it leaves, or by their timeouts.
 class Endpoint {
  public:
   virtual ~Endpoint() = default;

@@ -188,12 +188,24 @@ void GradientSync::wait() {
          "let it end before the backward pass of the step's last micro-batch");
   }
   const auto missing = progress_->missing();
+  require_views(missing);
   if (options_.unused == UnusedParameters::kError) require_all(missing);
   for (const int param : missing) {
     make_view(param);
     progress_->mark(param);
   }
   post_and_wait();
+}
+
+// A summed gradient reaches the optimizer through its view.
+void GradientSync::require_views(const std::vector<int>& missing) {
+  for (size_t i = 0; i < parameters().size(); ++i) {
+    if (has_view(i) || std::find(missing.begin(), missing.end(), static_cast<int>(i)) != missing.end())
+      continue;
+    fail(fmt::format("the gradient of {} was dropped or replaced between backward and wait()", names()[i]),
+         "until wait() returns the gradients belong to it: call zero_grad(), and clip or change them, after "
+         "it");
+  }
 }
 
 void GradientSync::require_all(const std::vector<int>& missing) {

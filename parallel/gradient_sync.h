@@ -85,11 +85,12 @@ class GradientSync {
   GradientSync& operator=(const GradientSync&) = delete;
 
   // Gives the module rank 0's parameters and buffers, and zero gradients. The module must be on the
-  // endpoint's device, in its final memory format. A tensor that is registered under several names (tied
-  // weights) is one parameter, with its first name. Throws UsageError when no parameter requires a gradient,
-  // when some differ in dtype (complex numbers of one dtype beside real ones are allowed) or device, when one
-  // has a post-accumulate hook already; and on all ranks when modules or options differ between them (of
-  // hooks: whether there is one). Also throws the error that ended a collective.
+  // endpoint's device, in its final memory format, and alive at every later call. A tensor that is registered
+  // under several names (tied weights) is one parameter, with its first name. Throws UsageError when no
+  // parameter requires a gradient, when some differ in dtype (complex numbers of one dtype beside real ones
+  // are allowed) or device, when one has a post-accumulate hook already, as require_strided() does; and on all
+  // ranks when modules or options differ between them (of hooks: whether there is one). Also throws the error
+  // that ended a collective.
   //
   // Call it once, and again whenever requires_grad of a parameter has changed: on all ranks, with the same
   // module, after wait() and before the next backward pass: gradients of a no_sync() that have not been
@@ -99,11 +100,14 @@ class GradientSync {
   void attach(torch::nn::Module& module);
 
   // Call it after backward, also on a replica that had nothing to call backward on. Returns when the
-  // gradients are summed (on a GPU: the current stream waits for that). Throws UsageError before attach(),
+  // gradients are summed (on a GPU: the current stream waits for that). From backward on until then they are
+  // being summed: do not read, clip or change them. Call zero_grad() before the next backward pass: what is
+  // left in a .grad would be summed over the ranks once more. Throws UsageError before attach(),
   // and with the names of the parameters that backward did not reach, unless their gradients are taken as
   // zeros; while a no_sync() is alive; when requires_grad of a parameter, or dtype, device or shape of a
-  // trained one, is not as attach() saw it; for a sparse gradient; the error that ended a collective; and
-  // what the hook throws.
+  // trained one, is not as attach() saw it; when other parameters are registered in the module by now; for a
+  // .grad that was dropped or replaced after backward; for a sparse gradient; the error that ended a
+  // collective; and what the hook throws.
   void wait();
 
   // Posts all buckets and waits: for a replica that has no rows in this step, or whose gradients autograd's
@@ -144,6 +148,7 @@ class GradientSync {
   void on_gradient(int param);
   bool holds_unsummed() const;
   bool has_view(size_t param) const;
+  void require_views(const std::vector<int>& missing);
   void require_all(const std::vector<int>& missing);
   void post_ready_buckets();
   Work post(int bucket);

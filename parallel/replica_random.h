@@ -26,7 +26,9 @@ at::Generator replica_generator(uint64_t seed, int64_t step, int rank);
 // Unmodified modules obey it. An operation that is given a generator uses that one. Torch's default generator
 // is not touched. Other threads are not concerned, such as a DataLoader's workers. Operations on a GPU, also
 // with a seed on the host, draw from that GPU's default generator, which its replicas share. May be nested;
-// the innermost counts. Destroy it in the thread that constructed it.
+// the innermost counts. torch::manual_seed() does not change it, and a backward pass within backward passes,
+// 60 deep and more, draws from torch's default generator: autograd moves it to another thread. Destroy it in
+// the thread that constructed it.
 class ReplicaRandom {
  public:
   ReplicaRandom(uint64_t seed, int64_t step, int rank) : ReplicaRandom(replica_generator(seed, step, rank)) {}

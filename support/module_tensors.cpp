@@ -1,9 +1,12 @@
 #include <lockstep/support/module_tensors.h>
 
+#include <fmt/format.h>
 #include <torch/nn/module.h>
 
 #include <algorithm>
 #include <unordered_set>
+
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
@@ -35,6 +38,16 @@ std::vector<NamedTensor> distinct_tensors(const torch::nn::Module& module) {
   auto tensors = distinct_parameters(module);
   for (auto& buffer : distinct_buffers(module)) tensors.push_back(std::move(buffer));
   return tensors;
+}
+
+void require_strided(const torch::nn::Module& module) {
+  for (const auto& [name, tensor] : distinct_tensors(module)) {
+    const bool strided = tensor.layout() == torch::kStrided;
+    if (strided && !tensor.is_quantized()) continue;
+    throw UsageError(
+        fmt::format("{} is a {} tensor, which replicas cannot copy", name, strided ? "quantized" : "sparse"),
+        "register it in dense form; or keep it as a member of the module that is not registered");
+  }
 }
 
 std::optional<std::string> changed_registration(const torch::nn::Module& module,

@@ -24,6 +24,10 @@ std::vector<NamedTensor> distinct_buffers(const torch::nn::Module& module);
 // Parameters, then buffers.
 std::vector<NamedTensor> distinct_tensors(const torch::nn::Module& module);
 
+// Throws UsageError, with its name, for a sparse or quantized parameter or buffer: replicas copy the elements
+// of strided tensors.
+void require_strided(const torch::nn::Module& module);
+
 // Returns what is new if the module has other parameters by now than those of distinct_parameters() at an
 // earlier time, `before`: "parameter head.weight was registered". It compares the parameters themselves, not
 // their values.

@@ -25,7 +25,7 @@ nlohmann::ordered_json run_config(const FoundCheckpoint& found);
 struct RunData {
   std::optional<std::string> data;
   std::optional<uint64_t> seed;
-  // Of the images that it was tested on; empty for checkpoints of earlier versions.
+  // The images that it was tested on; empty for checkpoints of earlier versions.
   std::optional<int64_t> test_rows;
   std::string test_hash;
 };

@@ -45,6 +45,7 @@ void broadcast_tensors(const std::vector<NamedTensor>& named, Endpoint& endpoint
 }  // namespace
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
+  require_strided(module);
   require_same_modules(module, endpoint);
   broadcast_tensors(distinct_tensors(module), endpoint, root);
 }

@@ -50,6 +50,7 @@ std::string other_type(const torch::Tensor& now, const torch::Tensor& before) {
 }  // namespace
 
 void require_memory_of_their_own(const torch::nn::Module& module) {
+  require_strided(module);
   std::map<const void*, std::vector<NamedTensor>> by_storage;
   for (const auto& item : distinct_tensors(module)) {
     auto& others = by_storage[item.tensor.storage().unsafeGetStorageImpl()];
@@ -66,8 +67,9 @@ void require_memory_of_their_own(const torch::nn::Module& module) {
   }
 }
 
-HeldParameters::HeldParameters(const torch::nn::Module& module, bool buffers_too) {
-  for (const auto& param : distinct_parameters(module)) {
+HeldParameters::HeldParameters(const torch::nn::Module& module, bool buffers_too)
+    : module_(&module), registered_(distinct_parameters(module)) {
+  for (const auto& param : registered_) {
     held_.push_back(
         {.tensor = param, .memory = param.tensor.detach(), .trained = param.tensor.requires_grad()});
   }
@@ -78,6 +80,11 @@ HeldParameters::HeldParameters(const torch::nn::Module& module, bool buffers_too
 }
 
 void HeldParameters::require_unchanged(int rank) const {
+  if (!module_) return;
+  if (const auto other = changed_registration(*module_, registered_)) {
+    throw UsageError(fmt::format("replica {}: {} after the Trainer was built", rank, *other),
+                     "the model factory registers all layers; with others build a new Trainer");
+  }
   for (const auto& held : held_) {
     if (same_place(held.tensor.tensor, held.memory)) continue;
     throw UsageError(

@@ -17,8 +17,8 @@ class Module;
 
 namespace lockstep {
 
-// Throws UsageError if a trained parameter shares memory with another parameter or a buffer: a replica gives
-// each its own.
+// Throws UsageError as require_strided() does, and if a trained parameter shares memory with another
+// parameter or a buffer: a replica gives each its own.
 void require_memory_of_their_own(const torch::nn::Module& module);
 
 class HeldParameters {
@@ -29,8 +29,9 @@ class HeldParameters {
 
   size_t size() const { return held_.size(); }  // parameters
 
-  // Throws UsageError with the name of a tensor that has other memory, dtype, device or shape by now. rank:
-  // for the error. A few comparisons per tensor.
+  // Throws UsageError with the name of a tensor that has other memory, dtype, device or shape by now, and of
+  // a parameter that has been registered or replaced since. rank: for the error. A few comparisons per
+  // tensor.
   void require_unchanged(int rank) const;
 
   // Returns true if requires_grad of a parameter has changed.
@@ -46,7 +47,9 @@ class HeldParameters {
     bool trained = false;
   };
 
-  std::vector<Held> held_;
+  const torch::nn::Module* module_ = nullptr;
+  std::vector<NamedTensor> registered_;  // parameters
+  std::vector<Held> held_;               // the same
   std::vector<Held> buffers_;
 };
 

@@ -168,6 +168,7 @@ TEST_CASE("values that make no sense are refused") {
     CHECK_THROWS_WITH(RankSampler(options), what);
   };
   refused({.rows = -1}, "rows is -1");
+  refused({.batch_rows = 4}, "rows is -1");
   refused({.rows = 3, .batch_rows = 0}, "batch_rows is 0");
   refused({.rows = 3, .world = 0}, "world is 0");
   refused({.rows = 3, .rank = 2, .world = 2}, "rank is 2 in a world of 2");

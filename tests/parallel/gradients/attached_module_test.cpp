@@ -96,6 +96,40 @@ TEST_CASE("a parameter that is registered, or replaced, after attach() is refuse
   }
 }
 
+TEST_CASE("a gradient that is dropped or replaced between backward and wait() is refused by name") {
+  const auto mode = GENERATE(from_range(kModes));
+  const std::function<void(GrowingImpl&)> changes[] = {
+      [](auto& net) { net.zero_grad(); }, [](auto& net) { net.a.mutable_grad() = torch::zeros({2}); }};
+  for (const auto& change : changes) {
+    const auto errors = refusals(2, [&](int, Endpoint& endpoint) {
+      GrowingImpl net;
+      GradientSync sync(endpoint, {.mode = mode});
+      sync.attach(net);
+      net.loss().backward();
+      change(net);
+      sync.wait();
+    });
+    for (const auto& error : errors) {
+      CHECK_THAT(error,
+                 ContainsSubstring("gradient of a was dropped or replaced between backward and wait()"));
+    }
+  }
+}
+
+TEST_CASE("a sparse or quantized buffer is refused by name") {
+  const auto sparse = torch::eye(3).to_sparse();
+  const auto quantized = torch::quantize_per_tensor(torch::ones({3}), .1, 0, torch::kQInt8);
+  for (const auto& [buffer, what] :
+       {std::pair{sparse, "graph is a sparse tensor"}, {quantized, "graph is a quantized tensor"}}) {
+    const auto errors = refusals(2, [&, buffer = buffer](int, Endpoint& endpoint) {
+      GrowingImpl net;
+      net.register_buffer("graph", buffer.clone());
+      GradientSync(endpoint).attach(net);
+    });
+    for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring(what));
+  }
+}
+
 // The gradient of b is a share of each rank: 1 and 2, which add up to 3, and 1 - .1 x 3 = .7.
 TEST_CASE("a parameter that is unfrozen is summed after another attach(), which keeps values and buffers") {
   const auto mode = GENERATE_COPY(from_range(kModes));

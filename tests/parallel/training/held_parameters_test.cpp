@@ -126,6 +126,37 @@ TEST_CASE("a parameter that a forward pass replaces ends that step, though torch
   }
 }
 
+TEST_CASE("a layer that is registered after the trainer was built, in whatever step, is refused by name") {
+  const int world = GENERATE(1, 2);
+  const Action add_layer = [](auto& module) { module.register_module("extra", torch::nn::Linear(2, 2)); };
+  const Action add_one = [](auto& module) { module.register_parameter("extra", torch::ones({2})); };
+  const auto step = [](Trainer& trainer) { trainer.step(kBatches[0]), trainer.synchronize(); };
+  for (const auto& way : ways_to_step()) {
+    INFO(way.name);
+    auto options = options_for(world);
+    way.change(options);
+    for (const auto& [action, name] : {std::pair{add_layer, "extra.weight"}, {add_one, "extra"}}) {
+      auto trainer = make_trainer(two_layers(), options);
+      step(trainer);
+      action(*trainer.model(world - 1).module);
+      CHECK_THAT(refusal([&] { step(trainer); }),
+                 ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter " + name +
+                                   " was registered after"));
+    }
+    const ModelFactory lazy = [&] {  // in its first forward pass
+      auto model = two_layers()();
+      model.loss_sum = [&, loss = model.loss_sum, module = model.module](const Inputs& rows) {
+        if (!module->named_children().contains("extra")) add_layer(*module);
+        return loss(rows);
+      };
+      return model;
+    };
+    auto trainer = make_trainer(lazy, options);
+    CHECK_THAT(refusal([&] { step(trainer); }),
+               ContainsSubstring("parameter extra.weight was registered after"));
+  }
+}
+
 TEST_CASE("weights that are written in place are trained from there") {
   auto options = options_for(2);
   options.replica.optimizer.momentum = .9;
