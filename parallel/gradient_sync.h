@@ -88,9 +88,9 @@ class GradientSync {
   // endpoint's device, in its final memory format, and alive at every later call. A tensor that is registered
   // under several names (tied weights) is one parameter, with its first name. Throws UsageError when no
   // parameter requires a gradient, when some differ in dtype (complex numbers of one dtype beside real ones
-  // are allowed) or device, when one has a post-accumulate hook already, as require_strided() does; and on all
-  // ranks when modules or options differ between them (of hooks: whether there is one). Also throws the error
-  // that ended a collective.
+  // are allowed) or device, when one has a post-accumulate hook already, as require_strided() does; and on
+  // all ranks when modules or options differ between them (of hooks: whether there is one). Also throws the
+  // error that ended a collective.
   //
   // Call it once, and again whenever requires_grad of a parameter has changed: on all ranks, with the same
   // module, after wait() and before the next backward pass: gradients of a no_sync() that have not been
