@@ -145,6 +145,7 @@ std::string different_waits(const FailureReports& reports) {
   }
   if (waiting.size() < 2) return {};
   std::vector<std::string> texts;
+  texts.reserve(waiting.size());
   for (const auto& [what, processes] : waiting) {
     texts.push_back(
         fmt::format("{} for {}", name_processes(processes, static_cast<int>(reports.size())), what));
