@@ -86,6 +86,7 @@ TEST_CASE("every call that would use a replaced parameter names it, on whichever
       // torch itself refuses to load an archive of floats into doubles.
       if (way.name == "fp64" && &param == &actions.front().first) continue;
       for (const auto& [name, call] : calls) {
+        if (way.name != "eager" && !name.starts_with("step")) continue;  // does not depend on the way
         INFO(way.name << ", " << name);
         auto trainer = make_trainer(two_layers(), options);
         trainer.step(kBatches[0]);
