@@ -330,6 +330,54 @@ TEST_CASE("gradients of backward(create_graph) are summed without their graphs, 
   CHECK(wrong == std::vector<std::string>(2));
 }
 
+// No gradient of the step's last backward pass comes to the hooks: wait() and allreduce_all() find the
+// others.
+TEST_CASE("gradients of backward(create_graph) within a no_sync() lose their graphs, too") {
+  const bool replayed = GENERATE(false, true);
+  std::vector<std::string> wrong(2);
+  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+    WholeGradientsImpl net;
+    GradientSync sync(endpoint, {.unused = UnusedParameters::kZero});
+    sync.attach(net);
+    net.zero_grad();
+    {
+      const auto no_sync = sync.no_sync();
+      const auto loss = net.params()[0].square().sum() * (rank + 1);
+      loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true);
+    }
+    replayed ? sync.allreduce_all() : sync.wait();
+    auto& what = wrong[static_cast<size_t>(rank)];
+    if (sync.flat_gradients().requires_grad()) what += "the flat gradients have a graph; ";
+    for (size_t i = 0; i < WholeGradientsImpl::kParams; ++i) {
+      const auto& grad = net.params()[i].grad();
+      if (grad.requires_grad()) what += "a gradient has a graph; ";
+      if (!grad.eq(i == 0 ? 6 : 0).all().item<bool>()) what += "a wrong sum; ";  // 2 x (1 + 2)
+    }
+  });
+  CHECK(wrong == std::vector<std::string>(2));
+}
+
+TEST_CASE("a hook is called without autograd, in backward(create_graph), too") {
+  const auto mode = GENERATE_COPY(from_range(kModes));
+  const bool create_graph = GENERATE(false, true);
+  SyncWorld world(2);
+  std::vector<int> with_autograd(2);
+  const BucketHook hook = [&](Endpoint& endpoint, const GradientBucket& bucket) {
+    with_autograd[static_cast<size_t>(endpoint.rank())] += torch::GradMode::is_enabled() ? 1 : 0;
+    return endpoint.allreduce_gradients(bucket.gradients);
+  };
+  world.run([&](int, Endpoint& endpoint) {
+    WholeGradientsImpl net;
+    GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256, .hook = hook});
+    sync.attach(net);
+    auto loss = torch::zeros({});
+    for (const auto& param : net.params()) loss = loss + param.square().sum();
+    loss.backward({}, /*retain_graph=*/create_graph, create_graph);
+    sync.wait();
+  });
+  CHECK(with_autograd == std::vector<int>(2));
+}
+
 TEST_CASE("a layer that is registered twice has one gradient, under its first name") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   std::vector<std::string> wrong(2);

@@ -38,6 +38,11 @@ void replace_one(torch::nn::Module& module) {
   param.set_data(param.detach().clone());
 }
 
+void reshape_one(torch::nn::Module& module) {
+  auto param = module.named_parameters()["outer"];
+  param.set_data(param.detach().view({-1}));  // in the same memory
+}
+
 // The UsageError of a call; empty if there is none.
 std::string refusal(const std::function<void()>& call) {
   try {
@@ -76,9 +81,9 @@ TEST_CASE("every call that would use a replaced parameter names it, on whichever
       {"load", [](auto& trainer) { trainer.load({}); }},
       {"check_sync", [](auto& trainer) { trainer.check_sync(); }}};
   const auto actions = std::vector<std::pair<std::string, Action>>{
-      {"inner", load_archive}, {"outer", replace_one}, {"inner", [](auto& module) {
-                                                          module.to(torch::kFloat16);
-                                                        }}};
+      {"inner", load_archive}, {"outer", replace_one}, {"outer", reshape_one}, {"inner", [](auto& module) {
+                                                                                  module.to(torch::kFloat16);
+                                                                                }}};
   for (const auto& way : ways_to_step()) {
     auto options = options_for(world);
     way.change(options);
@@ -98,6 +103,20 @@ TEST_CASE("every call that would use a replaced parameter names it, on whichever
       }
     }
   }
+}
+
+TEST_CASE("a parameter that is replaced while another one is frozen is named, and not taken over") {
+  const int world = GENERATE(1, 2);
+  auto trainer = make_trainer(two_layers(), options_for(world));
+  trainer.step(kBatches[0]);
+  trainer.synchronize();
+  for (int local = 0; local < world; ++local) {
+    trainer.model(local).module->named_parameters()["inner"].requires_grad_(false);
+  }
+  replace_one(*trainer.model(world - 1).module);
+  CHECK_THAT(
+      refusal([&] { trainer.step(kBatches[1]); }),
+      ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter outer has other memory"));
 }
 
 TEST_CASE("a parameter that a forward pass replaces ends that step, though torch may fail first") {
@@ -289,4 +308,13 @@ TEST_CASE("a trainer refuses trained parameters that share memory with other ten
     CHECK_THAT(refused([&](auto& net) { net.register_buffer("view", view(net.a->weight.detach())); }),
                ContainsSubstring("a.weight and view are"));
   }
+  // Frozen tensors may share memory, until one of them is trained.
+  auto trainer = make_trainer(model_factory<TwoWeightsImpl>([&](auto& net) {
+                                share(net);
+                                net.a->weight.requires_grad_(false);
+                                net.b->weight.requires_grad_(false);
+                              }),
+                              options_for(1));
+  trainer.model(0).module->named_parameters()["b.weight"].requires_grad_();
+  CHECK_THAT(refusal([&] { trainer.step(kBatches[0]); }), ContainsSubstring("a.weight and b.weight are two"));
 }

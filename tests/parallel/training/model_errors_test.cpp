@@ -309,6 +309,21 @@ TEST_CASE("errors of lockstep, of memory and of the system's threads that a mode
   CHECK(data.hint == "repair it");
 }
 
+// It is the same exception on all replicas, whichever of them is asked first.
+TEST_CASE("an error of a bucket hook stays as it is, on the replicas that wait for it, too") {
+  const int failing = GENERATE(0, 1);
+  TrainerOptions options;
+  options.devices = {torch::kCPU, torch::kCPU};
+  options.replica.sync.hook = [failing](Endpoint& endpoint, const GradientBucket& bucket) {
+    if (endpoint.rank() == failing) throw Mishap("my hook");
+    return endpoint.allreduce_gradients(bucket.gradients);
+  };
+  Trainer trainer(two_layers(), rows_on_device(10), rows_on_device(10), options);
+  const auto found = error_of([&] { trainer.step(first_rows(10)); });
+  CHECK(found.code == ExitCode::kDone);
+  CHECK(holds<Mishap>(found));
+}
+
 TEST_CASE("a label that is no class is told with its replica, in training and evaluation") {
   auto rows = RowSource(10).all();
   rows.y = rows.y.clone();

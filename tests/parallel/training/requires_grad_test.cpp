@@ -230,6 +230,11 @@ TEST_CASE("replicas whose requires_grad has changed differently get one error th
   trainer.step(kBatches[0]);
   for (const int local : {0, 2}) trainer.model(local).module->named_parameters()["inner"].requires_grad_();
   CHECK(refusal(trainer) == expected);
+  auto of_last = make_trainer(frozen_layers(), options_for(2));
+  of_last.step(kBatches[0]);
+  of_last.model(1).module->named_parameters()["inner"].requires_grad_();
+  CHECK(refusal(of_last) ==
+        "the models differ: rank 1 has inner [784, 6] Float where rank 0 has inner [784, 6] Float, frozen");
 
   const auto errors = in_processes({1, 1}, {}, [&](int process, const TrainerOptions& own) {
     auto of_process = make_trainer(frozen_layers(), own);
@@ -239,6 +244,33 @@ TEST_CASE("replicas whose requires_grad has changed differently get one error th
     return refusal(of_process);
   });
   CHECK(errors == std::vector<std::string>(2, expected));
+}
+
+TEST_CASE("a state has nothing of what was frozen since the last step") {
+  auto options = options_for(2);
+  options.replica.optimizer.momentum = .9;
+  auto trainer = make_trainer(two_layers(), options);
+  trainer.step(kBatches[0]);
+  trainer.synchronize();
+  for (int local = 0; local < 2; ++local) {
+    trainer.model(local).module->named_parameters()["inner"].requires_grad_(false);
+  }
+  std::set<std::string> names;
+  for (const auto& kept : trainer.state().optimizer) names.insert(kept.name);
+  CHECK(names == std::set<std::string>{"momentum_buffer.inner_bias", "momentum_buffer.outer",
+                                       "momentum_buffer.outer_bias"});
+}
+
+TEST_CASE("a parameter that is frozen leaves the memory of those that are trained") {
+  auto trainer = make_trainer(two_layers(), options_for(1));
+  const auto inner = trainer.model(0).module->named_parameters()["inner"];
+  trainer.step(kBatches[0]);
+  trainer.synchronize();
+  CHECK(inner.storage().nbytes() > inner.nbytes());
+  inner.requires_grad_(false);
+  trainer.step(kBatches[1]);
+  trainer.synchronize();
+  CHECK(inner.storage().nbytes() == inner.nbytes());
 }
 
 TEST_CASE("processes that change the same flags train as one process") {

@@ -186,11 +186,22 @@ TEST_CASE("captured steps go on from a loaded state: they read and write the sam
   CHECK(fake_step_graphs().replayed == replayed + 6 * (world == 1 ? 1 : 2 * world));
 }
 
+// A real graph runs no code of the host, which could look: the step ends before.
 TEST_CASE("a parameter whose memory is replaced after capture ends the replayed step") {
   fake_step_graphs() = {.available = true};
   const int world = GENERATE(1, 2);
+  int built = 0;
+  std::atomic<int> computed = 0;  // by the last replica
+  const ModelFactory factory = [&] {
+    auto model = lenet_factory()();
+    model.loss_sum = [&, is_last = ++built == world, loss = model.loss_sum](const Inputs& inputs) {
+      if (is_last) ++computed;
+      return loss(inputs);
+    };
+    return model;
+  };
   const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(lenet_factory(), source(rows), source(rows), options_for(world, CudaGraph::kOn));
+  Trainer trainer(factory, source(rows), source(rows), options_for(world, CudaGraph::kOn));
   const auto all = batches();
   for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
   const int replayed = fake_step_graphs().replayed;
@@ -198,6 +209,7 @@ TEST_CASE("a parameter whose memory is replaced after capture ends the replayed 
   auto param = trainer.model(world - 1).module->named_parameters()["b2"];
   param.set_data(param.detach().clone());
   CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("parameter b2 has other memory"));
+  CHECK(computed == 6);
 }
 
 TEST_CASE("a buffer whose memory is replaced after capture ends the replayed step; eager steps follow it") {
@@ -304,6 +316,32 @@ TEST_CASE("captured steps are captured anew when a part is set to eval(), and no
   const auto expected = train(residual_factory(), options_for(world, CudaGraph::kOff), before_step);
   check_same(train(residual_factory(), options_for(world, CudaGraph::kOn), before_step), expected);
   CHECK(fake_step_graphs().replayed == (frozen ? 6 : 9) * (world == 1 ? 1 : 2 * world));
+}
+
+// Their counts lie elsewhere from then on.
+TEST_CASE("captured steps are captured anew when a state is loaded that counts steps by parameter") {
+  fake_step_graphs() = {.available = true};
+  auto options = options_for(1, CudaGraph::kOn);
+  options.replica.optimizer = {.kind = OptimizerKind::kAdamW};
+  options.lr = {.lr = .01};
+  const auto rows = std::make_shared<RowSource>(32);
+  const auto all = batches();
+  Trainer other(lenet_factory(), source(rows), source(rows), options);
+  const auto first = other.model(0).module->named_parameters()["W1"];
+  first.requires_grad_(false);
+  other.step(all[0]);
+  other.synchronize();
+  first.requires_grad_(true);
+  other.step(all[1]);
+  const auto state = other.state();
+  CHECK(fake_step_graphs().captured == 0);
+
+  Trainer trainer(lenet_factory(), source(rows), source(rows), options);
+  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
+  CHECK(fake_step_graphs().captured == 2);  // of both shapes
+  trainer.load(state);
+  for (size_t step = 6; step < 12; ++step) trainer.step(all[step]);
+  CHECK(fake_step_graphs().captured == 4);
 }
 
 TEST_CASE("a loss that is not finite is reported with its step, captured or not") {
