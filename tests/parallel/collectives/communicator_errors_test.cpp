@@ -107,6 +107,23 @@ TEST_CASE("a wrong tensor is an error on every rank") {
          return endpoint.broadcast(torch::zeros({48}).slice(0, 0, 48, 2), 0);
        },
        "broadcast from 0 with a tensor of shape [24] and strides [2]"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.allreduce_sum(torch::zeros({24}, torch::kComplexFloat).conj());
+       },
+       "allreduce with a tensor that is another one's conjugate or negative"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.broadcast(torch::zeros({24}, torch::kComplexFloat).conj(), 0);
+       },
+       "broadcast from 0 with a tensor that is another one's conjugate or negative"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.all_gather(torch::_neg_view(torch::zeros({24})),
+                                    torch::zeros({endpoint.world_size(), 24}));
+       },
+       "all_gather with a tensor that is another one's conjugate or negative"},
+      {[](Endpoint& endpoint, size_t) {
+         return endpoint.all_gather(torch::zeros({4, 6}).t(), torch::zeros({endpoint.world_size(), 24}));
+       },
+       "all_gather with a tensor of shape [6, 4] and strides [1, 6]"},
       {[](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({24}), -1); },
        "broadcast from -1"},
       {[](Endpoint& endpoint, size_t) {

@@ -126,6 +126,20 @@ TEST_CASE("a compressed sum rounds each process's sum and the total, and nothing
   }
 }
 
+TEST_CASE("a compressed sum of complex numbers is that of their parts") {
+  for (const auto& format : kFormats) {
+    const Layout layout{1, 3, 2};
+    INFO(name_of(kCompressNames, format.compress));
+    const auto gradients = gradients_of(world_of(layout), 998);
+    Tensors complex;
+    for (const auto& parts : tensors_of(gradients)) {
+      complex.push_back(torch::view_as_complex(parts.view({499, 2})));
+    }
+    const auto expected = torch::view_as_complex(sums_by_hand(gradients, layout, format).view({499, 2}));
+    CHECK(all_are(expected, summed(layout, format.compress, complex)));
+  }
+}
+
 TEST_CASE("no elements are a sum, too") {
   for (const auto& result : summed({2, 1}, Compress::kBf16, inputs(3, 0, kFloat32))) {
     CHECK(result.numel() == 0);

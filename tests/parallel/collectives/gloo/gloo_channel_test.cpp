@@ -109,7 +109,8 @@ TEST_CASE("all_to_all deals the rows of every process") {
   };
   for (const int count : {2, 3}) {
     std::vector<Case> cases;
-    for (const auto dtype : {torch::kBFloat16, torch::kHalf, torch::kFloat32}) {
+    for (const auto dtype :
+         {torch::kBFloat16, torch::kHalf, torch::kFloat32, torch::kInt16, torch::kComplexFloat}) {
       for (const int64_t n : {0, 1, 997, 50'000}) {
         auto& each = cases.emplace_back();
         for (int process = 0; process < count; ++process) {
@@ -133,6 +134,31 @@ TEST_CASE("all_to_all deals the rows of every process") {
         for (const auto& from : each.given) rows.push_back(from[process]);
         CHECK(same_bits(each.dealt[static_cast<size_t>(process)], torch::stack(rows)));
       }
+    }
+  }
+}
+
+TEST_CASE("broadcasts and gathers take dtypes that Gloo does not add") {
+  const auto dtypes = {torch::kInt16, torch::kUInt64, torch::kComplexFloat, torch::kFloat8_e5m2};
+  std::vector<Tensors> copies(2), gathered(2);  // by process and dtype
+  run_joined(2, [&](int process, ProcessGroup& group) {
+    const auto own = static_cast<size_t>(process);
+    const auto channel = open_channel(group);
+    for (const auto dtype : dtypes) {
+      const auto given = any_bytes(process, 5, dtype);
+      gathered[own].push_back(torch::empty({2, 5}, dtype));
+      channel->all_gather(given, gathered[own].back()).get();
+      copies[own].push_back(given.clone());
+      channel->broadcast(copies[own].back(), 1).get();
+    }
+  });
+  for (size_t process = 0; process < 2; ++process) {
+    REQUIRE(copies[process].size() == dtypes.size());
+    for (size_t i = 0; i < dtypes.size(); ++i) {
+      const auto dtype = dtypes.begin()[i];
+      INFO(dtype);
+      CHECK(same_bits(copies[process][i], any_bytes(1, 5, dtype)));
+      for (int row = 0; row < 2; ++row) CHECK(same_bits(gathered[process][i][row], any_bytes(row, 5, dtype)));
     }
   }
 }

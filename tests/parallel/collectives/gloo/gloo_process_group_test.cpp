@@ -361,14 +361,17 @@ TEST_CASE("a master at an address of loopback is not reached from elsewhere, who
 }
 
 TEST_CASE("GLOO_SOCKET_IFNAME names the interface for channels, and an unknown one is refused at once") {
-  const auto sum_with = [](const char* interface) {
+  const auto sum_with = [](const char* interface, JoinOptions options = {}) {
     ::setenv("GLOO_SOCKET_IFNAME", interface, 1);
     Tensors sums(2);
-    auto errors = run_worlds(worlds_of(2), [&](int process, ProcessGroup& group) {
-      sums[static_cast<size_t>(process)] = torch::full({3}, process + 1);
-      open_channel(group)->allreduce_sum(sums[static_cast<size_t>(process)]).get();
-      group.gather("done");
-    });
+    auto errors = run_worlds(
+        worlds_of(2),
+        [&](int process, ProcessGroup& group) {
+          sums[static_cast<size_t>(process)] = torch::full({3}, process + 1);
+          open_channel(group)->allreduce_sum(sums[static_cast<size_t>(process)]).get();
+          group.gather("done");
+        },
+        options);
     ::unsetenv("GLOO_SOCKET_IFNAME");
     if (!errors[0] && !errors[1]) CHECK(all_are(torch::full({3}, 3), sums));
     return message_of<UsageError>(errors[1]);
@@ -376,4 +379,5 @@ TEST_CASE("GLOO_SOCKET_IFNAME names the interface for channels, and an unknown o
   CHECK(sum_with("lo") == "no error");
   CHECK(sum_with("") == "no error");
   CHECK_THAT(sum_with("ib9"), ContainsSubstring("GLOO_SOCKET_IFNAME is 'ib9'"));
+  CHECK(sum_with("ib9", {.listen = "127.0.0.1"}) == "no error");
 }
