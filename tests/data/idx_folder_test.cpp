@@ -268,6 +268,12 @@ TEST_CASE("the hint fits what a folder holds") {
   }
   const TempFolder folder;
   CHECK_THAT(refusal(folder / "none").hint(), !ContainsSubstring("apt-get"));
+  const TempFolder three;
+  write_set(three.path());
+  std::filesystem::remove(three / "t10k-labels-idx1-ubyte");
+  CHECK(refusal(three.path()).hint() ==
+        "a data set is four files: train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte, "
+        "t10k-labels-idx1-ubyte");
 }
 
 TEST_CASE("the hint for files that the models cannot take is not to install others") {
