@@ -198,6 +198,18 @@ TEST_CASE("a setting that was changed once stays so when the run goes on again")
   const auto plan = json::parse(run_process(resume(run, {"--dry-run", "--json"})).out);
   CHECK(plan.at("lr") == .2);
   CHECK(plan.at("momentum") == .5);
+
+  // So it does in the folder of another run, whose first checkpoint is the one that it goes on from.
+  const auto other = (folder / "other").string();
+  printed_hash(resume(run, kShown + Words{"--output", other, "--resume-anyway", "momentum", "--momentum",
+                                          "0.25", "--limit-steps", "10"}));
+  const auto result = run_process(resume(other + "/checkpoints/step-00000009",
+                                         {"--output", (folder / "third").string(), "--dry-run", "--json"}));
+  INFO(result.err);
+  REQUIRE(result.exit_code == 0);
+  const auto first = json::parse(result.out);
+  CHECK(first.at("lr") == .2);
+  CHECK(first.at("momentum") == .25);
 }
 
 TEST_CASE("data that have moved are found by LOCKSTEP_DATA, and a run's folder name does not matter") {
