@@ -75,6 +75,21 @@ own_loop_runs_in_two_processes() {
   ! grep -q "launcher's store" "$work/two" || fail "launch says that they have not joined: $(cat "$work/two")"
 }
 
+# torch's error in the user's own model is told, and ends the program without an abort.
+own_loop_tells_a_bug_of_its_model() {
+  local code=0
+  [ -e "$work/own_loop" ] || return 0
+  export PKG_CONFIG_PATH=$prefix/$LIBDIR/pkgconfig
+  sed 's/Linear(3, 1)/Linear(4, 1)/' "$root/examples/own_loop.cpp" >"$work/bug.cpp"
+  # shellcheck disable=SC2046  # several flags
+  (cd "$work" && quietly ${ccache:+"$ccache"} "$CXX" -std=c++20 $(pkg-config --cflags lockstep) -c bug.cpp -o bug.o)
+  # shellcheck disable=SC2046
+  quietly "$CXX" "$work/bug.o" $(pkg-config --libs lockstep) -o "$work/bug"
+  "$work/bug" >"$work/out" 2>&1 || code=$?
+  [ "$code" = 1 ] || fail "code $code: $(cat "$work/out")"
+  grep -q 'shapes cannot be multiplied' "$work/out" || fail "$(cat "$work/out")"
+}
+
 install_into "$prefix"
 run_checks examples_are_short builds_by_cmake has_no_components builds_by_pkg_config own_model_resumes \
-  own_model_names_a_wrong_device own_loop_runs_in_two_processes
+  own_model_names_a_wrong_device own_loop_runs_in_two_processes own_loop_tells_a_bug_of_its_model
