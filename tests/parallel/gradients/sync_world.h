@@ -7,11 +7,13 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/replica_workers.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep::testing {
 
@@ -33,6 +35,21 @@ struct SyncWorld {
   ReplicaWorkers workers;
   std::unique_ptr<Communicator> communicator;
 };
+
+// The UsageErrors of the ranks.
+inline std::vector<std::string> refusals(int world_size,
+                                         const std::function<void(int rank, Endpoint&)>& task) {
+  std::vector<std::string> errors(static_cast<size_t>(world_size));
+  SyncWorld world(world_size);
+  world.run([&](int rank, Endpoint& endpoint) {
+    try {
+      task(rank, endpoint);
+    } catch (const UsageError& error) {
+      errors[static_cast<size_t>(rank)] = error.message();
+    }
+  });
+  return errors;
+}
 
 // Six parameters. A loss reaches those that it is told to. Their gradients are whole numbers below 50
 // that differ per rank, step, parameter and element: sums are exact.
