@@ -60,9 +60,10 @@ TEST_CASE("a benchmark says that threads are few for those of its replicas that 
   const auto cores = std::thread::hardware_concurrency();
   const auto one_each = "cpux" + std::to_string(cores);
   const auto said = [](const Words& lists) {
-    const auto result = run_process(
-        program(Words{"bench", "allreduce", "--max-bytes", "8", "--iterations", "1", "--repeat", "1"} + lists,
-                {{"OMP_THREAD_LIMIT", "1"}}));
+    const auto result = run_process(program(Words{"bench", "step", "--data", "synthetic", "--limit-train",
+                                                  "256", "--batch-size", "64", "--repeat", "1"} +
+                                                lists,
+                                            {{"OMP_THREAD_LIMIT", "1"}}));
     INFO(result.err);
     CHECK(result.exit_code == 0);
     return result.err.find("leaves cores idle: there are ") != std::string::npos;

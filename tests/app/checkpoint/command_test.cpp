@@ -99,8 +99,8 @@ TEST_CASE("checkpoint commands and eval refuse what is no run and no checkpoint"
   CHECK_THAT(refusal(program({"checkpoint", "export", nothing, file}), 4),
              ContainsSubstring("no whole checkpoint"));
   CHECK_THAT(refusal(program({"eval", file}), 4), ContainsSubstring("there is no such folder"));
-  write_file(file, "weights");
-  CHECK_THAT(refusal(program({"eval", file}), 4),
+  write_file(folder / "weights", "no folder");
+  CHECK_THAT(refusal(program({"eval", (folder / "weights").string()}), 4),
              ContainsSubstring("it is a file") && ContainsSubstring("--weights"));
   CHECK_THAT(refusal(program({"eval"}), 2), ContainsSubstring("no weights are named"));
   CHECK_FALSE(fs::exists(file));
