@@ -32,7 +32,7 @@ SAME_BITS = 1e-6
 RESNET18_DRIFT = dict(fp32=0.05, bf16=None)
 # Torch's layers on both sides, from the same weights: only the order of sums differs. The loss falls from the start, so
 # rounding grows faster than on LeNet's plateau.
-MLP_TOLERANCE = 1e-4
+MLP_TOLERANCE = 5e-5  # 2.3e-7 in fp32 and 1.0e-5 in bf16 were seen
 IDLE_CORES = 0.02
 
 
@@ -74,8 +74,8 @@ def row(setting, what, values, relation=None, limit=None):
 
 
 def limits_of(goals, args, setting):
-    """Returns the goals of this setting; nothing where cores or batch size differ from those that they are for."""
-    usual = CORES == 2 and args.batch_size == STEP_BATCH
+    """Returns the goals of this setting; nothing where cores, kernels or batch size differ from those that they are for."""
+    usual = CORES == 2 and args.batch_size == STEP_BATCH and setting.kernels == "auto"
     return goals.get(setting.name, {}) if usual else {}
 
 

@@ -115,6 +115,7 @@ class Cases(unittest.TestCase):
         self.assertEqual(judged["ms per step, lockstep cpux2 torch"], (80, None))
         self.assertEqual(judged["ms of lockstep cpux2 torch / ms of Python eager"], (1.6, None))
         self.assertEqual({met for _, met in judged.values()}, {None})
+        self.assertEqual(goals.limits_of(goals.STEP_MS, ARGS, setting("lenet", "fp32", kernels="torch")), {})
 
     def test_processes_share_a_port_and_have_a_core_each(self):
         commands = make_cases(ARGS, setting("lenet", "fp32"), "/nowhere")["processes"].commands
