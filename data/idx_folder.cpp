@@ -43,8 +43,7 @@ constexpr std::string_view kUnreadableHint =
 std::string missing_hint(const fs::path& folder) {
   if (folder != kDebianFashionMnist) return "name the folder that holds the four IDX files of a data set";
   return "install Debian's package (apt-get install dataset-fashion-mnist), or name the folder that holds "
-         "the "
-         "files";
+         "the files";
 }
 
 std::string usual_name(const FileName& file) { return fmt::format("{}-{}", file.what, file.form); }

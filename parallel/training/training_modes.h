@@ -1,5 +1,5 @@
-// Which parts of a model are in training mode. A user may have set some to eval() alone, such as batch norms
-// whose averages stay as they are.
+// The modes of a model's parts, training or evaluation. A user may have set some parts to eval() alone, such
+// as batch norms whose averages stay as they are.
 #pragma once
 
 #include <memory>
