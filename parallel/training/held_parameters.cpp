@@ -85,22 +85,23 @@ void HeldParameters::require_unchanged(int rank) const {
     throw UsageError(fmt::format("replica {}: {} after the Trainer was built", rank, *other),
                      "the model factory registers all layers; with others build a new Trainer");
   }
-  for (const auto& held : held_) {
-    if (same_place(held.tensor.tensor, held.memory)) continue;
-    throw UsageError(
-        fmt::format("replica {}: parameter {} has other memory{} than the Trainer gave it, as after "
-                    "torch::load(), set_data() or Module::to()",
-                    rank, held.tensor.name, other_type(held.tensor.tensor, held.memory)),
-        "load weights in the model factory, before the Trainer is built; afterwards write in place, on every "
-        "replica: copy_() under torch::NoGradGuard. The Trainer's options choose dtype and devices");
-  }
-  for (const auto& held : buffers_) {
-    if (same_place(held.tensor.tensor, held.memory)) continue;
-    throw UsageError(
-        fmt::format("replica {}: buffer {} has other memory{} than captured steps read, as after "
-                    "torch::load(), set_data() or Module::to()",
-                    rank, held.tensor.name, other_type(held.tensor.tensor, held.memory)),
-        "write buffers in place, as copy_() does; or use CudaGraph::kOff");
+  require_same_memory(
+      rank, "parameter", held_, "the Trainer gave it",
+      "load weights in the model factory, before the Trainer is built; afterwards write in "
+      "place, on every replica: copy_() under torch::NoGradGuard. The Trainer's options choose "
+      "dtype and devices");
+  require_same_memory(rank, "buffer", buffers_, "captured steps read",
+                      "write buffers in place, as copy_() does; or use CudaGraph::kOff");
+}
+
+void HeldParameters::require_same_memory(int rank, const char* kind, const std::vector<Held>& all,
+                                         const char* than, const char* hint) {
+  for (const auto& [tensor, memory, trained] : all) {
+    if (same_place(tensor.tensor, memory)) continue;
+    throw UsageError(fmt::format("replica {}: {} {} has other memory{} than {}, as after torch::load(), "
+                                 "set_data() or Module::to()",
+                                 rank, kind, tensor.name, other_type(tensor.tensor, memory), than),
+                     hint);
   }
 }
 

@@ -47,6 +47,10 @@ class HeldParameters {
     bool trained = false;
   };
 
+  // Throws UsageError for the first that has other memory. than: who uses the memory that it had.
+  static void require_same_memory(int rank, const char* kind, const std::vector<Held>& all, const char* than,
+                                  const char* hint);
+
   const torch::nn::Module* module_ = nullptr;
   std::vector<NamedTensor> registered_;  // parameters
   std::vector<Held> held_;               // the same
