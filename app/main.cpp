@@ -12,14 +12,14 @@
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
-#include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/color_mode.h>
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/help/usage.h>
 #include <lockstep/app/cli/launched_words.h>
+#include <lockstep/app/commands/commands.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 #include <lockstep/support/process/text_command.h>
 
 namespace lockstep {

@@ -20,7 +20,7 @@ if(GIT)
 endif()
 
 set(text "// Written by the build (cmake/LockstepCommit.cmake).
-#include <lockstep/app/cli/help/version.h>
+#include <lockstep/app/machine/version.h>
 
 std::string_view lockstep::built_commit() { return \"${commit}\"; }
 ")

@@ -7,7 +7,7 @@
 #include <new>
 #include <system_error>
 
-#include <lockstep/app/cli/help/flag_words.h>
+#include <lockstep/app/cli/flag_words.h>
 #include <lockstep/parallel/threads/start_thread.h>
 #include <lockstep/support/cuda/fault.h>
 #include <lockstep/support/words_of.h>

@@ -9,10 +9,11 @@
 #include <string_view>
 #include <system_error>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/parallel/threads/openmp_threads.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/printable.h>
 #include <lockstep/support/split_text.h>
+#include <lockstep/support/suggest.h>
 
 namespace lockstep {
 namespace {

@@ -4,8 +4,8 @@
 
 #include <memory>
 
-#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/cli/validators.h>
+#include <lockstep/app/machine/version.h>
 #include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {

@@ -10,7 +10,7 @@
 #include <system_error>
 
 #include <lockstep/app/doctor/read_facts.h>
-#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/machine/memory_usage.h>
 
 namespace lockstep {
 namespace {

@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <tuple>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

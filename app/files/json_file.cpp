@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/text_file.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // "[json.exception.parse_error.101] parse error at line 1, column 5: syntax error while ..."
 std::string place_or_reason(const std::string& words) {
@@ -29,7 +27,7 @@ std::string read_json_file(const std::string& path, const std::string& hint) {
   return read_text_file(path, kMostJsonBytes, refuse);
 }
 
-nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& limits) {
+Json parse_json(const std::string& text, const JsonLimits& limits) {
   using Event = Json::parse_event_t;
   size_t numbers = 0, others = 0;
   // The library sets no limit, and copies nested values by recursion.
@@ -49,11 +47,11 @@ nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& lim
   }
 }
 
-std::string json_line(const nlohmann::ordered_json& value) {
+std::string json_line(const Json& value) {
   return value.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
-std::string json_text(const nlohmann::ordered_json& value) {
+std::string json_text(const Json& value) {
   return value.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

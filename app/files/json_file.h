@@ -2,9 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
+
+#include <lockstep/app/files/json.h>
 
 namespace lockstep {
 
@@ -29,12 +30,12 @@ struct JsonLimits {
 };
 
 // Throws JsonError.
-nlohmann::ordered_json parse_json(const std::string& text, const JsonLimits& limits = {});
+Json parse_json(const std::string& text, const JsonLimits& limits = {});
 
 // Returns the value as JSON that ends with a newline: on one line, or on many that are indented. All JSON
 // that the program writes comes from here: bytes that are not UTF-8 (a path, a host's name or an environment
 // may hold any) are replaced by U+FFFD, since the library would throw at the end of the work.
-std::string json_line(const nlohmann::ordered_json& value);
-std::string json_text(const nlohmann::ordered_json& value);
+std::string json_line(const Json& value);
+std::string json_text(const Json& value);
 
 }  // namespace lockstep

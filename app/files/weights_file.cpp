@@ -7,10 +7,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/data/safetensors.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

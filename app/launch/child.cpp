@@ -9,10 +9,10 @@
 
 #include <cerrno>
 
-#include <lockstep/app/cli/help/suggest.h>
-#include <lockstep/app/launch/owned_fd.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/files/owned_fd.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

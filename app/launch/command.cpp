@@ -8,10 +8,11 @@
 #include <filesystem>
 #include <system_error>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/errno_text.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/suggest.h>
 
 namespace lockstep {
 namespace {

@@ -15,7 +15,6 @@
 #include <optional>
 #include <utility>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/launch/child.h>
@@ -33,6 +32,8 @@
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/suggest.h>
 
 namespace lockstep {
 namespace {

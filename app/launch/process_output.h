@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/launch/owned_fd.h>
+#include <lockstep/support/files/owned_fd.h>
 
 namespace lockstep {
 

@@ -10,16 +10,16 @@
 #include <system_error>
 #include <utility>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/files/distinct_files.h>
-#include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures/figures.h>
-#include <lockstep/app/plot/source.h>
+#include <lockstep/app/plot/figures/source.h>
+#include <lockstep/app/plot/picture/draw.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

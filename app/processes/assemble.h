@@ -1,20 +1,19 @@
-// Before anything is read or written: who trains, on which devices, and on which cores.
+// Before anything is read or written: which processes take part, on which devices and cores.
 #pragma once
 
 #include <functional>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/flags.h>
 
 namespace lockstep {
 
 // The facts that a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"],
 // ["cpu"]]. It uses one list at a time. "wishes": for each list, whether NCCL can join it.
-using Member = nlohmann::ordered_json;
+using Member = Json;
 
 // Returns the facts of a process with these lists.
 Member member_with(std::span<const std::vector<torch::Device>> lists);
@@ -27,18 +26,10 @@ std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>&
 // Gives world the devices in list `list` of every process, and their wishes.
 void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world);
 
-// Runs `check` in every process, and asks all for their devices: afterwards world.devices is there. Processes
-// of one machine that may use the same cores share them: this thread is pinned to its process's part.
-// Processes other than the first get the first one's output flags, which say when all compute sums or collect
-// weights; they are quiet. Throws as together() does, and what parsing the devices throws. Alone: runs
-// `check` only.
-void assemble(TrainWorld& world, TrainFlags& options, const std::function<void()>& check);
-
 // settings: what every process does, such as agreed_fields() (app/train/settings/settings.h). Throws
 // UsageError, the same in every process, that names the first field in which a process differs from process
 // 0, and both values. verb: what the processes do with their settings.
-void refuse_other_settings(const std::vector<nlohmann::ordered_json>& settings,
-                           const std::string& verb = "trains");
+void refuse_other_settings(const std::vector<Json>& settings, const std::string& verb = "trains");
 
 // Returns the device list of a process. `auto` with GPUs becomes cuda:N, N = local process modulo gpus.
 std::string local_spec(const std::string& spec, const World& place, int gpus);

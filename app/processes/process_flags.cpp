@@ -4,8 +4,8 @@
 
 #include <chrono>
 
+#include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/train/settings/help_group.h>
 
 namespace lockstep {
 namespace {

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include <lockstep/app/cli/as_error.h>
-#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/machine/version.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/support/error.h>
 

@@ -17,7 +17,7 @@ namespace lockstep {
 struct TrainWorld {
   World place = {};                                       // of this process
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
-  // By process, one replica each. Empty for a process alone, and before assemble() has asked all processes.
+  // By process, one replica each. Empty for a process alone, and before meet() has asked all processes.
   std::vector<std::vector<torch::Device>> devices = {};
   std::vector<AllreduceWish> wishes = {};  // by process: whether NCCL can join these devices
 

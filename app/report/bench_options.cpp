@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
+#include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/plan/notices.h>
-#include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>

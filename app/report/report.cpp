@@ -6,8 +6,8 @@
 
 #include <lockstep/app/files/distinct_files.h>
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/machine/environment.h>
 #include <lockstep/app/processes/together.h>
-#include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/notices.h>

@@ -15,11 +15,11 @@
 
 #include <functional>
 #include <memory>
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/report/bench_options.h>
 #include <lockstep/app/terminal/interrupt.h>
@@ -27,8 +27,6 @@
 #include <lockstep/support/files/atomic_file.h>
 
 namespace lockstep {
-
-using Json = nlohmann::ordered_json;
 
 // Marks a column of words, which is aligned to the left.
 inline constexpr int kText = -1;
@@ -99,12 +97,6 @@ class BenchReport {
   std::vector<Column> columns_;  // of the last table
   Json json_;
 };
-
-// null if there is no value.
-template <class T>
-Json or_null(const std::optional<T>& value) {
-  return value ? Json(*value) : Json();
-}
 
 // One row of a table, without a newline: "  cpux2       two_shot      1024".
 std::string table_line(const std::vector<Column>& columns, const Json& values);

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include <lockstep/app/train/plan/combinations.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/training/sync_check.h>

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include <lockstep/app/report/bench_options.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/trainer.h>

@@ -23,8 +23,6 @@
 namespace lockstep {
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 // A key of an event, and its tag in TensorBoard.
 using Tag = std::pair<const char*, const char*>;
 

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include <lockstep/app/report/bench_options.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

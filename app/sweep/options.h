@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
 
 namespace lockstep {
 

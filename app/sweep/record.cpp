@@ -8,15 +8,15 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
-#include <lockstep/app/report/environment.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/atomic_file.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

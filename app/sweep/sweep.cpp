@@ -12,29 +12,28 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/distinct_files.h>
-#include <lockstep/app/memory/need_memory.h>
-#include <lockstep/app/memory/out_of_memory.h>
+#include <lockstep/app/machine/environment.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/bench_options.h>
-#include <lockstep/app/report/environment.h>
 #include <lockstep/app/sweep/findings.h>
 #include <lockstep/app/sweep/grid.h>
 #include <lockstep/app/sweep/record.h>
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/plan_memory.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

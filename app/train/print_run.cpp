@@ -4,9 +4,9 @@
 
 #include <string>
 
-#include <lockstep/app/cli/help/version.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/line_file.h>
+#include <lockstep/app/machine/version.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/support/counted.h>

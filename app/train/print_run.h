@@ -5,9 +5,9 @@
 
 #include <lockstep/app/run_files/run_log.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/report.h>
+#include <lockstep/app/train/progress/report.h>
 
 namespace lockstep {
 

@@ -7,11 +7,11 @@
 #include <cmath>
 #include <utility>
 
-#include <lockstep/app/checkpoint/same_run.h>
-#include <lockstep/app/memory/memory_usage.h>
-#include <lockstep/app/report/environment.h>
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/plan/evaluation_notice.h>
+#include <lockstep/app/train/checkpoint/same_run.h>
+#include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/weights_hash.h>

@@ -8,16 +8,16 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/app/checkpoint/interval.h>
-#include <lockstep/app/checkpoint/writer.h>
 #include <lockstep/app/terminal/interrupt.h>
+#include <lockstep/app/terminal/line_timer.h>
 #include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/checkpoint/interval.h>
+#include <lockstep/app/train/checkpoint/writer.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/progress/line_timer.h>
 #include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/report.h>
 #include <lockstep/app/train/progress/step_intervals.h>
-#include <lockstep/app/train/report.h>
 #include <lockstep/app/train/run_output.h>
 #include <lockstep/app/train/step_agreement.h>
 #include <lockstep/parallel/timing/trace.h>

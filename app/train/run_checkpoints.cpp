@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <utility>
 
-#include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/files/json_file.h>
-#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/processes/together.h>
-#include <lockstep/app/report/environment.h>
 #include <lockstep/app/terminal/logging.h>
-#include <lockstep/app/train/plan/config_text.h>
+#include <lockstep/app/train/checkpoint/same_run.h>
+#include <lockstep/app/train/config/config_text.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>

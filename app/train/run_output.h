@@ -7,12 +7,12 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/app/checkpoint/interval.h>
-#include <lockstep/app/checkpoint/writer.h>
 #include <lockstep/app/files/line_file.h>
+#include <lockstep/app/plot/run_plots.h>
 #include <lockstep/app/run_files/run_log.h>
 #include <lockstep/app/run_files/run_metrics.h>
-#include <lockstep/app/run_files/run_plots.h>
+#include <lockstep/app/train/checkpoint/interval.h>
+#include <lockstep/app/train/checkpoint/writer.h>
 
 namespace lockstep {
 

@@ -15,17 +15,12 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/checkpoint/interval.h>
-#include <lockstep/app/checkpoint/kept_run.h>
-#include <lockstep/app/checkpoint/run_config.h>
 #include <lockstep/app/cli/as_error.h>
 #include <lockstep/app/cli/color_mode.h>
-#include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/files/distinct_files.h>
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/app/files/weights_file.h>
-#include <lockstep/app/memory/need_memory.h>
-#include <lockstep/app/memory/out_of_memory.h>
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/join_world.h>
 #include <lockstep/app/processes/together.h>
@@ -33,14 +28,20 @@
 #include <lockstep/app/terminal/interrupt.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/assemble_run.h>
+#include <lockstep/app/train/checkpoint/interval.h>
+#include <lockstep/app/train/checkpoint/kept_run.h>
+#include <lockstep/app/train/checkpoint/run_config.h>
+#include <lockstep/app/train/config/config_file.h>
+#include <lockstep/app/train/config/config_text.h>
 #include <lockstep/app/train/plan/combinations.h>
-#include <lockstep/app/train/plan/config_text.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/app/train/plan/plan_memory.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/print_run.h>
 #include <lockstep/app/train/progress/progress_choice.h>
-#include <lockstep/app/train/recipe.h>
-#include <lockstep/app/train/report.h>
+#include <lockstep/app/train/progress/report.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/safetensors.h>
@@ -53,8 +54,6 @@
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // The file that --metrics names: none for standard output, which only that flag can name.
 std::optional<std::string> metrics_file(const TrainFlags& options) {
@@ -153,7 +152,7 @@ void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
 // its files before the data are read; until the run begins they leave nothing behind.
 TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
                   const InterruptGuard& interrupt) {
-  assemble(world, options, [&] {
+  assemble_run(world, options, [&] {
     check_json(options);
     check_combinations(options, find_recipe(options.recipe));
     if (world.leads()) check_progress(options);

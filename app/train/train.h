@@ -6,7 +6,7 @@
 
 #include <lockstep/app/processes/process_flags.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/parallel/world/world.h>
 
 namespace lockstep {

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/cli/cli.h>
-#include <lockstep/app/cli/config_file.h>
 #include <lockstep/app/cli/help/usage.h>
+#include <lockstep/app/commands/commands.h>
+#include <lockstep/app/train/config/config_file.h>
 #include <lockstep/app/train/settings/settings.h>
 
 namespace lockstep::testing {

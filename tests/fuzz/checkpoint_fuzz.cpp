@@ -9,8 +9,8 @@
 #include <span>
 #include <string>
 
-#include <lockstep/app/checkpoint/contents.h>
-#include <lockstep/app/checkpoint/same_run.h>
+#include <lockstep/app/train/checkpoint/contents.h>
+#include <lockstep/app/train/checkpoint/same_run.h>
 #include <lockstep/data/sha256.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/tests/fuzz/allocations.h>

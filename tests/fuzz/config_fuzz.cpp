@@ -3,7 +3,7 @@
 #include <set>
 #include <vector>
 
-#include <lockstep/app/cli/config_syntax.h>
+#include <lockstep/app/train/config/config_syntax.h>
 #include <lockstep/tests/fuzz/allocations.h>
 #include <lockstep/tests/fuzz/harness.h>
 

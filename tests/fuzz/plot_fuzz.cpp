@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/plot/draw.h>
 #include <lockstep/app/plot/figures/figures.h>
+#include <lockstep/app/plot/picture/draw.h>
 #include <lockstep/tests/fuzz/harness.h>
 
 using namespace lockstep;
@@ -19,11 +19,11 @@ constexpr char kBetweenFiles = '\x1c';
 
 // Texts in the figure and the picture must be UTF-8 with characters that XML allows.
 void check_text(const std::string& text) {
-  require(plot::Json::accept(plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace)) &&
-              text == plot::Json::parse(
-                          plot::Json(text).dump(-1, ' ', false, plot::Json::error_handler_t::replace))
-                          .get<std::string>(),
-          "text is UTF-8");
+  require(
+      Json::accept(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)) &&
+          text ==
+              Json::parse(Json(text).dump(-1, ' ', false, Json::error_handler_t::replace)).get<std::string>(),
+      "text is UTF-8");
   for (const char c : text) require(static_cast<unsigned char>(c) >= 0x20, "text has no control characters");
   for (const auto* no_character : {"\xEF\xBF\xBE", "\xEF\xBF\xBF"}) {
     require(text.find(no_character) == std::string::npos, "text has no U+FFFE and U+FFFF");

@@ -3,7 +3,8 @@
 # prints nothing and exits 0 otherwise.
 #   include_rules.sh [ROOT]
 set -euo pipefail
-root=${1:-$(cd "$(dirname "$0")/../.." && pwd)}
+here=$(cd "$(dirname "$0")" && pwd)
+root=${1:-$here/../..}
 cd "$root"
 broken=0
 
@@ -30,16 +31,18 @@ forbid 'own headers are included as <lockstep/folder/name.h>' '^[[:space:]]*#[[:
 forbid 'CLI11 and spdlog appear only in app/' '(CLI/|CLI11|CLI::|spdlog)' data models parallel support
 forbid 'libraries print nothing and never exit' '(std::(cout|cerr|clog)|[^a-z_]printf *\(|fmt::print|std::(exit|_Exit|quick_exit|abort|terminate)\>|(^|[[:space:];{])_?exit *\()' data models parallel support
 
-# Hints use the library's words. app/cli/help/flag_words.cpp puts the program's flags in their place: each of its rows
+# Hints use the library's words. app/cli/flag_words.cpp puts the program's flags in their place: each of its rows
 # must be in one line of a library's source.
 except='^support/process/text_command\.h:|apt-get install --reinstall|^[^:]+:[0-9]+:[[:space:]]*//' \
   forbid 'libraries name no flags' '^([^"]*"[^"]*")*[^"]*"[^"]*--[[:alpha:]]' data models parallel support
-words=app/cli/help/flag_words.cpp
+words=app/cli/flag_words.cpp
 while IFS= read -r text; do
   grep -rqF --include='*.h' --include='*.cpp' --include='*.cu' -- "$text" data models parallel support && continue
   printf '%s\n' "each row of $words is in a library's source:" "no library says '$text'"
   broken=1
 done < <(grep -oE '^[[:space:]]*\{"[^"]+"' "$words" | cut -d '"' -f 2)
+
+python3 "$here/folder_order.py" . || broken=1
 
 # NCCL is known to one folder, c10d and Gloo to one inside it, torch's version differences to one file.
 include='^[[:space:]]*#[[:space:]]*include[[:space:]]*[<"]'

@@ -8,7 +8,7 @@ trap 'rm -rf "$copy"' EXIT
 
 "$here/include_rules.sh" "$root" || { echo "the tree breaks a rule"; exit 1; }
 
-cp -r "$root"/{app,data,models,parallel,support,tests} "$copy"
+cp -r "$root"/{app,data,docs,models,parallel,support,tests} "$copy"
 
 # breaks FILE LINE: adds this line to this file; the check must fail and name the file. Then takes the line away.
 breaks() {
@@ -39,7 +39,7 @@ breaks models/probe.h '#include <CLI/CLI.hpp>'
 breaks parallel/probe.cpp '  std::cerr << "slow";'
 breaks data/probe.cpp '  std::exit(3);'
 breaks parallel/probe.cpp '  throw UsageError("no batch", "give --batch-size");'
-breaks app/cli/help/flag_words.cpp '    {"no library says this", "--epochs"},'
+breaks app/cli/flag_words.cpp '    {"no library says this", "--epochs"},'
 
 breaks parallel/training/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
 breaks parallel/collectives/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
@@ -49,6 +49,20 @@ breaks parallel/collectives/probe.cpp '  # include <gloo/transport/device.h>'
 breaks parallel/probe.cpp '#include <nccl.h>'
 breaks parallel/training/probe.cpp '#include <nccl.h>'
 breaks app/bench/scaling/probe.cpp '#include <lockstep/tests/skip.h>'
+
+# Folders of app/: an include that goes up, and two folders that include each other.
+breaks app/terminal/probe.h '#include <lockstep/app/files/json.h>'
+breaks app/train/plan/probe.cpp '#include <lockstep/app/train/train.h>'
+breaks app/cli/probe.cpp '#  include <lockstep/app/main_probe.h>'
+echo '#include <lockstep/app/bench/step/probe.h>' >"$copy/app/sweep/probe.h"  # this way is allowed
+breaks app/bench/step/probe.h '#include <lockstep/app/sweep/probe.h>'
+rm "$copy/app/sweep/probe.h"
+mkdir "$copy"/app/{unlisted,empty}
+breaks app/unlisted/probe.h '#include <lockstep/support/error.h>'
+sed -i "s,^| .app/sweep. .*,&\n| \`app/empty\` | nothing |," "$copy/docs/design.md"
+expect_noticed app/empty 'a row without files'
+sed -i '/^| .app.empty. / d' "$copy/docs/design.md"
+rmdir "$copy"/app/{unlisted,empty}
 
 # One file may know torch's version, a second may not.
 for file in parallel/probe_a.cpp app/probe_b.cpp; do

@@ -14,8 +14,9 @@
 #include <lockstep/app/bench/allreduce/ranks.h>
 #include <lockstep/app/bench/allreduce/rows.h>
 #include <lockstep/app/bench/allreduce/sizes.h>
+#include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/machine/need_memory.h>
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/join_world.h>
 #include <lockstep/app/processes/process_flags.h>
@@ -23,7 +24,6 @@
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/plan/combinations.h>
-#include <lockstep/app/train/settings/help_group.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>

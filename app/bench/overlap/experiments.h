@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/bench/overlap/copy.h>
+#include <lockstep/app/bench/overlap/queues/copy.h>
 #include <lockstep/app/bench/overlap/run.h>
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include <lockstep/app/bench/overlap/exercises/exercises.h>
+#include <lockstep/app/bench/overlap/exercises.h>
 #include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/plan.h>
 #include <lockstep/app/bench/overlap/run.h>

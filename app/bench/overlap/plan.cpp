@@ -5,11 +5,11 @@
 #include <map>
 #include <string>
 
-#include <lockstep/app/bench/overlap/dependent_matmuls.h>
-#include <lockstep/app/bench/overlap/device.h>
-#include <lockstep/app/bench/overlap/exercises/two_layer_network.h>
-#include <lockstep/app/bench/overlap/independent_operators.h>
-#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/bench/overlap/queues/dependent_matmuls.h>
+#include <lockstep/app/bench/overlap/queues/device.h>
+#include <lockstep/app/bench/overlap/queues/independent_operators.h>
+#include <lockstep/app/bench/overlap/queues/two_layer_network.h>
+#include <lockstep/app/machine/need_memory.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>

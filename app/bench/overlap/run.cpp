@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <lockstep/app/bench/overlap/device.h>
 #include <lockstep/app/bench/overlap/numbers.h>
+#include <lockstep/app/bench/overlap/queues/device.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/statistics.h>
 

@@ -9,10 +9,10 @@
 #include <cmath>
 #include <limits>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 
 #include <lockstep/app/bench/partition/measure.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/memory/need_memory.h>
+#include <lockstep/app/machine/need_memory.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/parallel/devices.h>

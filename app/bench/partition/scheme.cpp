@@ -6,7 +6,7 @@
 #include <cmath>
 #include <functional>
 
-#include <lockstep/app/bench/allocation_meter.h>
+#include <lockstep/app/bench/partition/allocation_meter.h>
 #include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/optimizer/sgd.h>
 #include <lockstep/support/error.h>

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include <lockstep/app/bench/background_load.h>
+#include <lockstep/app/bench/scaling/background_load.h>
 #include <lockstep/app/processes/together.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/statistics.h>
 

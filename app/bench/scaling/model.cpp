@@ -6,8 +6,8 @@
 #include <charconv>
 #include <cmath>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep {
 namespace {

@@ -18,14 +18,14 @@
 #include <lockstep/app/bench/scaling/prediction.h>
 #include <lockstep/app/bench/scaling/rows.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/join_world.h>
 #include <lockstep/app/processes/process_flags.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/devices.h>

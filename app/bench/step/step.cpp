@@ -11,10 +11,10 @@
 #include <lockstep/app/bench/step/peak.h>
 #include <lockstep/app/bench/step/phases.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/memory/need_memory.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/model_costs.h>

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/split_text.h>
+#include <lockstep/support/suggest.h>
 
 namespace lockstep {
 namespace {

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include <lockstep/app/cli/help/other_words.h>
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/app/cli/launched_words.h>
+#include <lockstep/support/printable.h>
+#include <lockstep/support/suggest.h>
 
 namespace lockstep {
 namespace {

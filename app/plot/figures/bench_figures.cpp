@@ -8,8 +8,8 @@
 #include <vector>
 
 #include <lockstep/app/plot/figures/figures.h>
-#include <lockstep/app/plot/lines.h>
-#include <lockstep/app/plot/ticks.h>
+#include <lockstep/app/plot/picture/lines.h>
+#include <lockstep/app/plot/picture/ticks.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep::plot {

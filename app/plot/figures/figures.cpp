@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include <lockstep/app/cli/help/suggest.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 
 namespace lockstep::plot {
 namespace {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include <lockstep/app/plot/figures/figure.h>
-#include <lockstep/app/plot/source.h>
+#include <lockstep/app/plot/figures/source.h>
+#include <lockstep/app/plot/picture/figure.h>
 
 namespace lockstep::plot {
 

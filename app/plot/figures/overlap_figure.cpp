@@ -6,7 +6,7 @@
 #include <set>
 
 #include <lockstep/app/plot/figures/figures.h>
-#include <lockstep/app/plot/ticks.h>
+#include <lockstep/app/plot/picture/ticks.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep::plot {

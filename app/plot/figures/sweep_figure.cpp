@@ -6,8 +6,8 @@
 #include <cstdint>
 
 #include <lockstep/app/plot/figures/figures.h>
-#include <lockstep/app/plot/lines.h>
-#include <lockstep/app/plot/ticks.h>
+#include <lockstep/app/plot/picture/lines.h>
+#include <lockstep/app/plot/picture/ticks.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep::plot {

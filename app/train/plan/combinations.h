@@ -6,8 +6,8 @@
 #include <span>
 
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/parallel/training/replica_options.h>
 

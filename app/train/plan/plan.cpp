@@ -9,10 +9,9 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/cli/help/suggest.h>
-#include <lockstep/app/memory/memory_usage.h>
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/plan/combinations.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
@@ -23,6 +22,7 @@
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/printable.h>
 #include <lockstep/support/split_text.h>
 
 namespace lockstep {

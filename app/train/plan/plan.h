@@ -7,8 +7,8 @@
 #include <string>
 
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/dataset.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/dataset.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/trainer.h>
@@ -59,8 +59,8 @@ struct TrainPlan {
 
 // Reads the data and builds the model once. Writes nothing. The options have passed check_combinations().
 // `data`: the data of another plan with the same data flags and seed, so that they are read and held once.
-// `world`: of several processes, after assemble(). Throws UsageError for values that make no sense with these
-// devices, then what reading the data and building the model throw.
+// `world`: of several processes, after assemble_run(). Throws UsageError for values that make no sense with
+// these devices, then what reading the data and building the model throw.
 TrainPlan make_train_plan(const TrainFlags& options, std::optional<LoadedData> data = {},
                           const TrainWorld& world = {});
 

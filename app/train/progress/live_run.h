@@ -9,12 +9,12 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/app/terminal/line_timer.h>
 #include <lockstep/app/terminal/live_block.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/progress/line_timer.h>
 #include <lockstep/app/train/progress/progress_line.h>
-#include <lockstep/app/train/report.h>
+#include <lockstep/app/train/progress/report.h>
 
 namespace lockstep {
 

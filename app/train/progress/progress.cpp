@@ -4,12 +4,11 @@
 
 #include <algorithm>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
-
-using Json = nlohmann::ordered_json;
 
 // Sums with a loss that is not finite are never saved.
 Json sums_json(const TrainSums& sums) {

@@ -4,7 +4,7 @@
 #include <memory>
 
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/progress/live_run.h>
 

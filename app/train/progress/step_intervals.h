@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include <lockstep/app/train/progress/progress.h>
-#include <lockstep/app/train/report.h>
+#include <lockstep/app/train/progress/report.h>
 
 namespace lockstep {
 

@@ -3,7 +3,7 @@
 
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/report/report.h>
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/trainer.h>

@@ -1,11 +1,10 @@
 // The settings of what a run shows, checks and keeps.
 #include <CLI/CLI.hpp>
 
-#include <lockstep/app/checkpoint/same_run.h>
 #include <lockstep/app/cli/add_choice.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/report/report.h>
-#include <lockstep/app/train/settings/setting.h>
+#include <lockstep/app/files/json.h>
+#include <lockstep/app/train/settings/settings.h>
 
 namespace lockstep {
 namespace {

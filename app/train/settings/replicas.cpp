@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/report/report.h>
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/train/settings/setting.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>

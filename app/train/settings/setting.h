@@ -7,10 +7,10 @@
 #include <span>
 #include <string>
 
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/cli/help_group.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/recipe.h>
-#include <lockstep/app/train/settings/help_group.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/support/choices.h>
 
 namespace CLI {

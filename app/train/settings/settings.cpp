@@ -1,8 +1,5 @@
 #include <lockstep/app/train/settings/settings.h>
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
-
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
@@ -28,17 +25,12 @@ std::string key_of(const Setting& setting) {
   return key;
 }
 
-std::string key_in_words(std::string key) {
-  std::replace(key.begin(), key.end(), '_', ' ');
-  return key;
-}
-
-std::string value_in_words(const nlohmann::ordered_json& value) {
-  if (value.is_string()) return value.get<std::string>();
-  if (!value.is_array()) return value.dump();
-  std::vector<std::string> parts;
-  for (const auto& part : value) parts.push_back(value_in_words(part));
-  return fmt::format("[{}]", fmt::join(parts, ", "));
+std::vector<std::string> changeable_settings() {
+  std::vector<std::string> names;
+  for (const auto& setting : all_settings()) {
+    if (setting.on_resume == OnResume::kRefusedUnnamed) names.emplace_back(setting.name);
+  }
+  return names;
 }
 
 void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags) {

@@ -18,9 +18,8 @@ const std::vector<Setting>& all_settings();
 // The setting's name in JSON.
 std::string key_of(const Setting& setting);
 
-// For messages: a key ("batch size") and a value as words.
-std::string key_in_words(std::string key);
-std::string value_in_words(const nlohmann::ordered_json& value);
+// The settings that --resume-anyway takes from the command line: "lr", "batch-size", "epochs", ...
+std::vector<std::string> changeable_settings();
 
 // Adds the flags that this command has, each below its heading of the help. command_is: kTrain, kBench or
 // kSweep. flags: outlive the command.

@@ -5,7 +5,6 @@
 
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
-#include <lockstep/app/report/report.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>

@@ -12,10 +12,10 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/cli/cli.h>
+#include <lockstep/app/commands/commands.h>
 #include <lockstep/app/completion/completion.h>
-#include <lockstep/app/train/flags.h>
-#include <lockstep/app/train/recipe.h>
+#include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/recipe.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;

@@ -12,13 +12,14 @@
 #include <vector>
 
 #include <lockstep/app/cli/as_error.h>
-#include <lockstep/app/cli/help/version.h>
+#include <lockstep/app/machine/version.h>
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/one_process.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/terminal/terminal.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/train/assemble_run.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/app/processes/worlds.h>
@@ -153,7 +154,7 @@ TEST_CASE("errors of several processes begin with the ranks; those of one do not
   CHECK_THROWS_AS(as_process(world_of(0, {1, 1}), [] { throw ReaderGoneError("gone"); }), ReaderGoneError);
 }
 
-TEST_CASE("assemble() asks all for their devices, and the first one's output flags count") {
+TEST_CASE("assemble_run() asks all for their devices, and the first one's output flags count") {
   const auto before = allowed_cores();
   std::vector<TrainFlags> flags(2);
   std::vector<std::string> names(2);
@@ -169,7 +170,7 @@ TEST_CASE("assemble() asks all for their devices, and the first one's output fla
     own.checkpoint_every = process == 0 ? "7" : "8";
     if (process == 0) own.batch_size = 96;
     own.lr = process == 0 ? .5 : .25;  // is compared later
-    assemble(world, own, [] {});
+    assemble_run(world, own, [] {});
     names[static_cast<size_t>(process)] = world.name() + " of " + world.device_lists();
     cores[static_cast<size_t>(process)] = allowed_cores();
   });
@@ -208,7 +209,7 @@ TEST_CASE("files of another process than the first are refused in all") {
         TrainFlags flags;
         flags.devices = "cpu";
         if (process == 1 || first_has_it) flags.*member = "x";
-        assemble(world, flags, [] {});
+        assemble_run(world, flags, [] {});
       });
       for (const auto& outcome : all) {
         CHECK(outcome.exit_code == (first_has_it ? 0 : 2));
@@ -225,7 +226,7 @@ TEST_CASE("a device list that one process cannot use is refused in all") {
   const auto all = outcomes(2, [](int process, TrainWorld& world) {
     TrainFlags flags;
     flags.devices = process == 0 ? "cpu" : "cpux0";
-    assemble(world, flags, [] {});
+    assemble_run(world, flags, [] {});
   });
   CHECK(all[0].exit_code == 2);
   CHECK_THAT(all[0].what, StartsWith("process 1 cannot start: device list 'cpux0'"));

@@ -8,8 +8,8 @@
 
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/devices.h>

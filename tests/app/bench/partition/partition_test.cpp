@@ -2,7 +2,7 @@
 // network, and cost what a calculation by hand gives.
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/app/bench/allocation_meter.h>
+#include <lockstep/app/bench/partition/allocation_meter.h>
 #include <lockstep/app/bench/partition/data_parallel.h>
 #include <lockstep/app/bench/partition/pipeline.h>
 #include <lockstep/app/bench/partition/tensor_parallel.h>

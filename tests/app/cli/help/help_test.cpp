@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/cli/cli.h>
-#include <lockstep/app/train/flags.h>
+#include <lockstep/app/commands/commands.h>
+#include <lockstep/app/train/plan/flags.h>
 #include <lockstep/tests/app/train_command.h>
 
 using namespace lockstep;

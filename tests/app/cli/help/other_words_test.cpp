@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include <lockstep/app/cli/cli.h>
 #include <lockstep/app/cli/help/other_words.h>
 #include <lockstep/app/cli/help/usage.h>
+#include <lockstep/app/commands/commands.h>
 #include <lockstep/support/split_text.h>
 
 using namespace lockstep;

@@ -1,0 +1,116 @@
+// Exercise 5: tasks that depend on each other.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <lockstep/app/bench/overlap/exercises.h>
+#include <lockstep/app/bench/overlap/queues/dependent_matmuls.h>
+#include <lockstep/parallel/threads/cpu_cores.h>
+#include <lockstep/support/statistics.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kGraphRounding =
+    1e-4;  // between different kinds of devices, relative to the largest element
+
+std::unique_ptr<WorkQueue> device_queue(const OverlapPlan& plan, int rank) {
+  const int count = static_cast<int>(plan.devices.size());
+  return make_work_queue({.device = plan.devices[static_cast<size_t>(rank)],
+                          .threads = plan.threads,
+                          .cores = cores_for_worker(allowed_cores(), rank, count, plan.threads),
+                          .rank = rank});
+}
+
+struct GraphTimes {
+  std::vector<double> alone;     // on one device, by repetition
+  std::vector<double> divided;   // on two devices
+  std::vector<double> critical;  // the slowest chain of tasks
+};
+
+GraphTimes time_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& divided) {
+  GraphTimes times;
+  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
+    times.alone.push_back(alone.graph().run());
+    times.divided.push_back(divided.graph().run());
+    times.critical.push_back(divided.graph().critical_path(divided.graph().run_serially()));
+  }
+  return times;
+}
+
+// Also the warm-up. x and y are the same in both graphs, so the results must agree.
+void check_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& divided,
+                  const std::string& when) {
+  alone.graph().run();
+  divided.graph().run();
+  const auto serial = alone.result(), result = divided.result();
+  const auto unequal = (serial != result).sum().item<int64_t>();
+  const double apart = ((result - serial).abs().max() / serial.abs().max()).item<double>();
+  const bool alike =
+      run.plan.devices[0].type() == run.plan.devices[1].type();  // otherwise they round differently
+  const auto detail =
+      alike
+          ? fmt::format("{} of {} elements differ from the serial result", unequal, serial.numel())
+          : fmt::format(
+                "differs from the serial result by {:.1e} of the largest element, rounding is at most {:.0e}",
+                apart, kGraphRounding);
+  run.report.check("result, " + when, alike ? unequal == 0 : apart <= kGraphRounding, detail);
+}
+
+void print_graph(OverlapRun& run, const GraphTimes& times) {
+  run.report.table("dependencies", {{.key = "what", .title = "f = a c + b c", .width = 24, .digits = kText},
+                                    {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
+                                    {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
+                                    {.key = "speed", .title = "speed", .width = 6, .digits = 2},
+                                    {.key = "repeats", .title = "repeats", .width = 7}});
+  const auto add = [&](const char* what, const std::vector<double>& seconds) {
+    Json row = {{"what", what}};
+    add_times(row, seconds);
+    row["speed"] = or_null(paired_ratio(times.alone, seconds));
+    run.report.row(std::move(row));
+  };
+  add("one device, in order", times.alone);
+  add("two, by dependencies", times.divided);
+  add("the slowest chain alone", times.critical);
+}
+
+std::string verdict(double speed) {
+  if (speed >= 1.1) return "faster";
+  return speed <= .9 ? "slower" : "not faster";
+}
+
+}  // namespace
+
+void exercise_dependencies(OverlapRun& run) {
+  run.report.note("question   are tasks that depend on each other right, and faster, on two devices?");
+  run.report.note(
+      "experiment a = x x, b = y y, c = a + b, d = a c, e = b c, f = d + e: in order on the first device;");
+  run.report.note(
+      "           then b and e on the second, each task as soon as its inputs are there (b, c, e are "
+      "copied)");
+  run.report.note(
+      fmt::format("run        {} of matrices of {} x {}, each after the one before",
+                  run.plan.iterations == 1 ? "one pass" : fmt::format("{} passes", run.plan.iterations),
+                  run.plan.size, run.plan.size));
+  const auto first = device_queue(run.plan, 0), second = device_queue(run.plan, 1);
+  DependentMatmuls alone(*first, *first, run.plan.size, run.plan.iterations, run.plan.seed);
+  DependentMatmuls divided(*first, *second, run.plan.size, run.plan.iterations, run.plan.seed);
+  check_graphs(run, alone, divided, "before");
+  const auto times = time_graphs(run, alone, divided);
+  print_graph(run, times);
+  divided.spoil();
+  for (auto* queue : {first.get(), second.get()}) queue->trace_to(run.trace);
+  check_graphs(run, alone, divided, "after");
+  for (auto* queue : {first.get(), second.get()}) queue->trace_to(nullptr);
+  const auto speed = paired_ratio(times.alone, times.divided),
+             bound = paired_ratio(times.alone, times.critical);
+  if (!speed) return run.report.note(too_few_repeats(times.alone.size()));
+  run.report.finding(
+      fmt::format("answer: two devices are {} ({:.2f} x as fast); the slowest chain of tasks allows "
+                  "{:.2f} x",
+                  verdict(*speed), *speed, *bound),
+      {{"exercise", 5}, {"speed", *speed}, {"bound", *bound}});
+}
+
+}  // namespace lockstep

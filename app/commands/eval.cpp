@@ -1,0 +1,192 @@
+#include <lockstep/app/commands/eval.h>
+
+#include <fmt/format.h>
+#include <torch/nn/module.h>
+
+#include <CLI/CLI.hpp>
+
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/cli/add_choice.h>
+#include <lockstep/app/cli/validators.h>
+#include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/weights_file.h>
+#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/terminal/terminal.h>
+#include <lockstep/app/train/checkpoint/run_config.h>
+#include <lockstep/app/train/checkpoint/run_folder.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/dataset.h>
+#include <lockstep/app/train/plan/notices.h>
+#include <lockstep/app/train/progress/evaluation_notice.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/models/factory.h>
+#include <lockstep/models/load_weights.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/replica_models.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
+
+namespace lockstep {
+namespace {
+
+// Creates one model with these weights on each device.
+std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
+                               std::span<const torch::Device> devices, const std::string& path) {
+  const auto factory = make_model_factory({.name = file.model,
+                                           .channels = set.test.images.size(1),
+                                           .classes = set.classes,
+                                           .dtype = dtype_of(precision),
+                                           .initialization = {}});
+  std::vector<Model> models;
+  for (const auto device : devices) {
+    models.push_back(factory());
+    try {
+      load_weights_into(*models.back().module, file.weights);
+    } catch (const WeightsError& error) {
+      throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.message()),
+                         error.hint());
+    }
+    move_module(*models.back().module, device, dtype_of(precision));
+  }
+  return models;
+}
+
+struct NamedWeights {
+  std::string path;
+  WeightsFile file;
+  RunData run;  // nothing for --weights
+};
+
+NamedWeights named_weights(const EvalOptions& options) {
+  const auto& run = options.run ? options.run : options.checkpoint;
+  const bool two_runs = options.run && options.checkpoint;
+  if (two_runs || options.weights.has_value() == run.has_value()) {
+    throw UsageError(run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
+                     "give the folder of a run, or --weights FILE");
+  }
+  if (options.weights) return {*options.weights, load_weights(*options.weights, options.model), {}};
+  if (options.checkpoint) {
+    warn("eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next version");
+  }
+  auto found = open_checkpoint(*run, warn);
+  const auto& planned = found.state.plan;
+  const auto named = planned.contains("model") && planned.at("model").is_string()
+                         ? std::optional(planned.at("model").get<std::string>())
+                         : std::nullopt;
+  const auto path = found.path.native();
+  const auto trained_on = run_data(found);
+  return {path, as_weights_of(path, std::move(found.state.trainer.model), named, options.model), trained_on};
+}
+
+// The accuracy in the run's metrics is that of its own images.
+void tell_other_images(const RunData& run, const LoadedData& data) {
+  const auto& test = data.set.test;
+  if (!run.test_rows || test.size() < *run.test_rows) return;
+  if (hash_of(first_rows(test, *run.test_rows)) == run.test_hash) return;
+  warn(fmt::format("the run was tested on other images than those of {} ({}): --data DIR names them",
+                   data.set.name, data.origin));
+}
+
+std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
+                        const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
+  const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
+  return fmt::format(
+      "{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on "
+      "{}\n",
+      path, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
+      with_commas(result.top1), with_commas(result.rows), 100 * result.top5_accuracy(),
+      with_commas(result.top5), seconds, to_string(devices));
+}
+
+nlohmann::ordered_json result_json(const std::string& path, const std::string& model, const LoadedData& data,
+                                   const std::vector<torch::Device>& devices, const Evaluation& result,
+                                   double seconds) {
+  auto names = nlohmann::ordered_json::array();
+  for (const auto& device : devices) names.push_back(device.str());
+  return {{"weights", path},
+          {"model", model},
+          {"data", data.set.name},
+          {"data_origin", data.origin},
+          {"test_rows", result.rows},
+          {"all_test_rows", data.all_test_rows},
+          {"devices", names},
+          {"test_loss", result.loss()},
+          {"test_accuracy", result.accuracy()},
+          {"test_top5", result.top5_accuracy()},
+          {"test_seconds", seconds}};
+}
+
+}  // namespace
+
+void setup_eval(CLI::App& app) {
+  auto* eval = app.add_subcommand("eval", "Test accuracy of saved weights, on all devices at once");
+  auto options = std::make_shared<EvalOptions>();
+  eval->add_option("RUN", options->run,
+                   "The folder of a run, whose newest checkpoint is taken, or that of a checkpoint")
+      ->default_str("");
+  eval->add_option("--weights", options->weights,
+                   "Instead of RUN: a safetensors file, as written by train --save")
+      ->type_name("FILE");
+  eval->add_option("--checkpoint", options->checkpoint, "Old name of RUN")->type_name("DIR");
+  eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
+      ->check(one_of(model_names()));
+  eval->add_option("--data", options->data,
+                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: the run's, "
+                   "else as train)")
+      ->type_name("DIR");
+  eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
+      ->check(non_negative_int());
+  add_limit_test_flag(*eval, options->limit_test);
+  eval->add_option("--devices", options->devices, "As for train; the test images are divided among them")
+      ->type_name("LIST");
+  eval->add_option("--threads", options->threads, "Threads of each replica (default: cores / replicas)")
+      ->check(thread_count());
+  add_choice(*eval, "--precision", options->precision, kPrecisionNames, "Arithmetic of the layers");
+  eval->add_flag("--json", options->json, "Print the result as JSON");
+  eval->callback([options] {
+    refuse_several_processes("eval");
+    run_eval(*options);
+  });
+}
+
+void run_eval(const EvalOptions& options) {
+  const auto devices = usable_devices(options.devices);
+  const auto precision = options.precision;
+  check_precision(precision, devices);
+  set_arithmetic(precision, /*deterministic=*/false);
+  const auto [path, file, trained_on] = named_weights(options);
+  const auto data =
+      load_data(options.data ? options.data : trained_on.data,
+                options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
+  if (!options.data && !options.seed) tell_other_images(trained_on, data);
+  for (const auto& notice :
+       {many_threads_notice(options.threads), few_threads_notice(options.threads, devices)}) {
+    if (notice) warn(*notice);
+  }
+  const auto models = models_with(file, data.set, precision, devices, path);
+
+  ReplicaWorkers workers(devices, options.threads);
+  // For one small collective: NCCL would take longer to start.
+  const auto communicator =
+      make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
+  const auto sources = sources_for(devices, resident_sources(data.set.test));
+  Stopwatch watch;
+  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
+  if (!std::isfinite(result.loss_sum)) {
+    throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
+                       "the file holds numbers that are NaN, infinite, or too large to compute with");
+  }
+  const double seconds = watch.lap();
+  write_stdout(options.json ? json_line(result_json(path, file.model, data, devices, result, seconds))
+                            : result_text(path, file.model, data, devices, result, seconds));
+}
+
+}  // namespace lockstep

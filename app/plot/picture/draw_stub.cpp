@@ -1,0 +1,11 @@
+#include <lockstep/app/plot/picture/draw.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep::plot {
+
+std::string draw(const Figure&, PictureFormat) {
+  throw FailedError("this lockstep was built without cairo: it cannot draw",
+                    "apt-get install libcairo2-dev, then build again");
+}
+
+}  // namespace lockstep::plot

@@ -1,0 +1,82 @@
+#include <lockstep/app/train/checkpoint/contents.h>
+
+#include <fmt/format.h>
+
+#include <map>
+#include <utility>
+
+#include <lockstep/app/files/json_file.h>
+#include <lockstep/data/train_checkpoint.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+constexpr JsonLimits kStateLimits = {.numbers = 250'000, .others = 10'000};  // a number per epoch and replica
+
+[[noreturn]] void not_a_run(const std::string& why) {
+  throw WeightsError(fmt::format("this is no checkpoint of a training run: {}", why),
+                     "name one that 'lockstep train --checkpoint-every' has written");
+}
+
+// A program that uses the library writes no plan.
+bool has_plan(const Json& state) { return state.is_object() && state.contains("plan"); }
+
+// Each epoch has a step, and each step has one place.
+void check_place(const RunState& state) {
+  const auto& [epoch, step] = std::pair(state.progress.epoch, state.progress.step);
+  const auto steps = state.trainer.steps;
+  if (step < 0 || step > steps || epoch < 1 || epoch - 1 > steps) {
+    not_a_run(fmt::format("{} has step {} of epoch {} after {} in all", kStateFile, step, epoch, steps));
+  }
+  for (const auto& [name, bytes] : state.file_bytes) {
+    if (bytes < 0) not_a_run(fmt::format("{} has {} bytes of {}", kStateFile, bytes, name));
+  }
+}
+
+}  // namespace
+
+Checkpoint to_checkpoint(RunState state) {
+  const Json json{
+      {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.progress)},
+      {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment},
+      {"config", state.config}};
+  auto checkpoint = to_checkpoint(std::move(state.trainer));
+  checkpoint.texts[kStateFile] = json_text(json);
+  checkpoint.tensors[kModelFile].metadata = {{"model", state.plan.at("model").get<std::string>()},
+                                             {"lockstep", LOCKSTEP_VERSION}};
+  return checkpoint;
+}
+
+bool is_of_program(const Checkpoint& checkpoint) {
+  const auto text = checkpoint.texts.find(kStateFile);
+  try {
+    return text == checkpoint.texts.end() || !has_plan(parse_json(text->second, kStateLimits));
+  } catch (const JsonError&) {
+    return false;
+  }
+}
+
+RunState read_state(Checkpoint checkpoint) {
+  RunState state;
+  const auto text = checkpoint.texts.find(kStateFile);
+  if (text == checkpoint.texts.end()) not_a_run(fmt::format("it has no {}", kStateFile));
+  try {
+    auto json = parse_json(text->second, kStateLimits);
+    if (!has_plan(json)) not_a_run(fmt::format("{} has no plan, so another program wrote it", kStateFile));
+    state.trainer = read_train_state(std::move(checkpoint));
+    state.file_bytes = json.at("file_bytes").get<FileSizes>();
+    state.plan = std::move(json.at("plan"));
+    state.environment = std::move(json.at("environment"));
+    if (json.contains("config")) state.config = json.at("config").get<std::string>();
+    state.progress = read_progress(json.at("progress"));
+  } catch (const JsonError& error) {
+    not_a_run(fmt::format("{} is {}", kStateFile, error.what()));
+  } catch (const Json::exception& error) {
+    not_a_run(fmt::format("{}: {}", kStateFile, error.what()));
+  }
+  check_place(state);
+  return state;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,151 @@
+#include <lockstep/app/train/checkpoint/same_run.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/app/files/json.h>
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// Keys of what accuracy and time depend on beside the training.
+constexpr std::array<const char*, 4> kTestedWith = {"replicas", "devices", "test_rows", "test_data_hash"};
+
+Json value_of(const Json& fields, const std::string& key) {
+  return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
+}
+
+bool is_data(const Setting& setting) { return std::string_view(setting.name) == "train-data-hash"; }
+
+// A name may be that of a folder, which may have been moved: the hash decides where there is one.
+bool is_name_of_hashed_data(const Setting& setting, const Json& saved) {
+  return std::string_view(setting.name) == "data" && !value_of(saved, "train_data_hash").is_null();
+}
+
+// The optimizer has a momentum buffer or none: its state cannot change that.
+bool turns_momentum(const Setting& setting, const Json& saved, const Json& planned) {
+  return std::string_view(setting.name) == "momentum" && (saved == 0) != (planned == 0);
+}
+
+OnResume rule_of(const Setting& setting, const Json& saved, const Json& planned) {
+  return turns_momentum(setting, saved, planned) ? OnResume::kRefused : setting.on_resume;
+}
+
+void refuse(const Setting& setting, const Json& saved, const Json& planned) {
+  std::string hint = is_data(setting) ? "train on the same images and labels (--data DIR), or start a new run"
+                                      : "give the flags that the run was started with";
+  if (turns_momentum(setting, saved, planned)) {
+    hint += ", or start a new run: momentum cannot be turned on or off";
+  } else if (setting.on_resume == OnResume::kRefusedUnnamed) {
+    hint += fmt::format(", or change it from here on with --resume-anyway {}", setting.name);
+  }
+  throw WeightsError(
+      fmt::format("the checkpoint's run has {} {}, this one has {}", key_in_words(key_of(setting)),
+                  value_in_words(saved), value_in_words(planned)),
+      hint);
+}
+
+// Returns true if --resume-anyway, or the schedule, allows another value.
+bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
+  // A constant rate does not depend on the length of the run.
+  const bool epochs = std::string_view(setting.name) == "epochs";
+  if (epochs && value_of(planned, "schedule") == "constant") return true;
+  return std::find(anyway.begin(), anyway.end(), setting.name) != anyway.end();
+}
+
+bool other_batch_size(const Json& saved, const Json& planned) {
+  return value_of(saved, "batch_size") != value_of(planned, "batch_size");
+}
+
+}  // namespace
+
+void take_settings(const Json& saved, TrainFlags& flags) {
+  if (const auto batch = value_of(saved, "batch_size"); !flags.batch_size && batch.is_number_integer()) {
+    flags.batch_size = batch.get<int64_t>();
+  }
+  if (const auto lr = value_of(saved, "lr"); !flags.lr && lr.is_number()) flags.lr = lr.get<double>();
+}
+
+void check_same_run(const Json& saved, const Json& planned, std::span<const std::string> anyway) {
+  // First what no flag can allow: its hint must not lead to a second refusal.
+  for (const auto refused : {OnResume::kRefused, OnResume::kRefusedUnnamed}) {
+    for (const auto& setting : all_settings()) {
+      const auto key = key_of(setting);
+      const auto before = value_of(saved, key), now = value_of(planned, key);
+      if (before == now || rule_of(setting, before, now) != refused) continue;
+      if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
+      if (is_name_of_hashed_data(setting, saved)) continue;
+      if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
+        refuse(setting, before, now);
+    }
+  }
+}
+
+bool count_steps_anew(RunState& state, const Json& planned) {
+  if (!other_batch_size(state.plan, planned)) return false;
+  if (state.progress.step != 0) {
+    throw WeightsError(
+        fmt::format(
+            "the checkpoint is of step {} of epoch {}, batches of {} instead of {} begin with an epoch",
+            state.progress.step, state.progress.epoch, value_in_words(value_of(planned, "batch_size")),
+            value_in_words(value_of(state.plan, "batch_size"))),
+        "go on from a checkpoint at an epoch's end, which --checkpoint-every 1epoch writes");
+  }
+  state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
+  state.progress.left_out.clear();  // counted in the old steps, and all of them are done
+  return true;
+}
+
+Json changed_settings(const Json& saved, const Json& planned) {
+  auto changed = Json::object();
+  for (const auto& [key, value] : planned.items()) {
+    if (key == "memory_estimate_bytes") continue;  // no setting: a resumed run needs more
+    const auto before = value_of(saved, key);
+    if (!before.is_null() && before != value) changed[key] = value;  // earlier versions do not have all
+  }
+  return changed;
+}
+
+bool is_tested_alike(const Json& changed) {
+  return std::ranges::none_of(kTestedWith, [&](const char* key) { return changed.contains(key); });
+}
+
+Json tested_as(const Json& saved, Json planned) {
+  for (const auto* key : kTestedWith) {
+    if (auto value = value_of(saved, key); !value.is_null()) planned[key] = std::move(value);
+  }
+  return planned;
+}
+
+std::vector<std::string> other_bits(const RunState& state, const Json& planned) {
+  std::vector<std::string> differences;
+  const auto compare = [&](const std::string& key, const Json& before, const Json& now) {
+    if (before == now) return;
+    differences.push_back(
+        fmt::format("{} {} instead of {}", key_in_words(key), value_in_words(now), value_in_words(before)));
+  };
+  const bool invariant = value_of(planned, "invariant") == true;  // the same bits on any number of replicas
+  // The rows of each replica.
+  const bool same_rows = !other_batch_size(state.plan, planned) &&
+                         value_of(state.plan, "devices").size() == value_of(planned, "devices").size();
+  for (const auto& setting : all_settings()) {
+    const auto key = key_of(setting);
+    if (setting.on_resume != OnResume::kOtherBits || (key == "split" && !same_rows)) continue;
+    compare(key, value_of(state.plan, key), value_of(planned, key));
+  }
+  if (!invariant) compare("devices", value_of(state.plan, "devices"), value_of(planned, "devices"));
+  const auto here = environment_json();
+  const auto& there = state.environment;
+  compare("instructions", value_of(there, "instructions"), value_of(here, "instructions"));
+  compare("libraries", value_of(there, "libraries"), value_of(here, "libraries"));
+  return differences;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,79 @@
+#include <lockstep/app/train/plan/plan_memory.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <sstream>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/app/machine/need_memory.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/counted.h>
+#include <lockstep/support/cuda/fault.h>
+
+namespace lockstep {
+namespace {
+
+// The part of a GPU's memory that is left to tensors: libraries and torch's fixed block sizes take the rest.
+constexpr double kUsable = .9;
+// Proposed batch sizes are multiples of this.
+constexpr int64_t kRound = 8;
+
+// The number and the word after this text: {2, "GiB"} for "2.00 GiB". 0 if the text is not there.
+std::pair<double, std::string> number_after(const std::string& words, const std::string& text) {
+  const auto at = words.find(text);
+  if (at == std::string::npos) return {0, ""};
+  std::istringstream rest(words.substr(at + text.size()));
+  std::pair<double, std::string> found;
+  rest >> found.first >> found.second;
+  return found;
+}
+
+double bytes_after(const std::string& words, const std::string& text) {
+  const auto [number, unit] = number_after(words, text);
+  const auto is = [&](std::string_view name) { return unit.starts_with(name); };  // a full stop may follow
+  return number * (is("GiB") ? 1 << 30 : is("MiB") ? 1 << 20 : is("KiB") ? 1 << 10 : 1);
+}
+
+// The largest batch that should fit by the plan's estimate, but at most half of the one that failed; 0 if no
+// row fits.
+int64_t fitting_batch(const TrainPlan& plan, torch::Device device, double capacity) {
+  const auto& devices = plan.trainer.devices;
+  const auto here = std::max<int64_t>(1, std::count(devices.begin(), devices.end(), device));
+  const auto world = static_cast<int64_t>(plan.world_size());
+  const double room = kUsable * capacity / static_cast<double>(here);
+  const auto fixed = static_cast<double>(replica_bytes(plan, 0, device.type()));
+  const auto row = static_cast<double>(replica_bytes(plan, 1, device.type())) - fixed;
+  const auto rows = static_cast<int64_t>((room - fixed) / row);
+  const auto batch = std::min(rows * world, plan.batch_size / 2);
+  return std::max<int64_t>(0, batch >= kRound ? batch / kRound * kRound : batch);
+}
+
+}  // namespace
+
+void need_memory_for(std::span<const TrainPlan> plans) {
+  int64_t bytes = 0;
+  for (const auto& plan : plans) bytes += host_bytes(plan);
+  const auto& first = plans.front();
+  need_host_memory(bytes,
+                   fmt::format("training {} per step on {}", counted(first.batch_size, "image"),
+                               plans.size() > 1 ? "all lists at once" : to_string(first.trainer.devices)),
+                   "--batch-size, or fewer replicas (--devices)");
+}
+
+MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
+  const auto [index, has] = number_after(words, "GPU ");
+  if (has != "has") return MemoryError(words, "use a smaller --batch-size, or fewer replicas (--devices)");
+  const torch::Device device(torch::kCUDA, static_cast<c10::DeviceIndex>(index));
+  const auto fault =
+      explain({.code = 2,  // cudaErrorMemoryAllocation
+               .words = words,
+               .device = device.str(),
+               .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
+               .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
+               .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
+  return MemoryError(fault.message(), fault.hint());
+}
+
+}  // namespace lockstep

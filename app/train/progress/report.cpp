@@ -1,0 +1,158 @@
+#include <lockstep/app/train/progress/report.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include <lockstep/app/files/json.h>
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/parallel/split_batch.h>
+#include <lockstep/support/counted.h>
+
+namespace lockstep {
+namespace {
+
+double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
+double ms(double seconds) { return 1e3 * seconds; }
+
+int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
+
+constexpr size_t kStepLineColumns = 80;  // of a step line
+
+// "step  50/235", or "step  50".
+std::string place_in_run(std::string_view noun, int64_t number, int64_t all, bool with_total) {
+  const auto text = fmt::format("{} {:>{}}", noun, number, digits(all));
+  return with_total ? fmt::format("{}/{}", text, all) : text;
+}
+
+}  // namespace
+
+StepReport report_of(const StepInterval& interval, double now) {
+  const double seconds = now - interval.begin;
+  const auto steps = static_cast<double>(std::max<int64_t>(interval.steps, 1));  // all may be left out
+  return {.sums = interval.sums,
+          .lr = interval.lr,
+          .seconds = seconds / steps,
+          .images_per_second = static_cast<double>(interval.rows) / seconds,
+          .resident_bytes = resident_bytes(),
+          .phases = mean_phases(interval)};
+}
+
+std::string diverged_hint(const TrainPlan& plan) {
+  return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
+}
+
+double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
+
+std::optional<StepTimes> mean_phases(const StepInterval& interval) {
+  if (interval.steps == 0) return std::nullopt;
+  return interval.times / static_cast<double>(interval.steps);
+}
+
+std::string step_line(const StepReport& report, const TrainPlan& plan) {
+  const auto percent = [&](int64_t rows) { return 100 * share(rows, report.sums.rows); };
+  const auto figures =
+      fmt::format("loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s", mean_loss(report.sums),
+                  percent(report.sums.top1), percent(report.sums.top5),
+                  with_commas(std::llround(report.images_per_second)));
+  std::string line;
+  for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
+    line = fmt::format("{} | {} | {}", place_in_run("epoch", report.epoch, plan.epochs, totals > 1),
+                       place_in_run("step", report.step, plan.steps_per_epoch, totals > 0), figures);
+  }
+  return line;
+}
+
+std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
+  const auto& sums = report.sums;
+  const auto trained = sums.rows == 0 ? "all steps left out"
+                                      : fmt::format("train loss {:.4f} acc {:.3f}", mean_loss(sums),
+                                                    share(sums.top1, sums.rows));
+  auto text = fmt::format("{} | {} | test loss {:.4f} acc {:.3f} | {:.1f} s",
+                          place_in_run("epoch", report.epoch, plan.epochs, true), trained, report.test.loss(),
+                          report.test.accuracy(), report.seconds);
+  if (sums.rows == 0) return text;
+  text += fmt::format("\n    lr {:.3g}", report.lr);
+  if (const auto& phases = report.phases) {
+    text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
+                        ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));
+  }
+  return text;
+}
+
+std::string closing_line(const RunReport& report, const TrainPlan& plan) {
+  const auto& data = plan.data;
+  const auto limited = data.test_limited() ? fmt::format(" ({} images)", data.test_count()) : "";
+  return fmt::format("test acc: {:.2f}{}, {:.1f} sec/epoch on {}", report.test_accuracy, limited,
+                     report.seconds_per_epoch, plan.device_lists());
+}
+
+Json plan_json(const TrainPlan& plan) {
+  Json json{{"event", "plan"}, {"command", command_line()}, {"environment", environment_json()}};
+  json.update(plan_fields(plan));
+  return json;
+}
+
+Json split_json(int64_t step, const std::vector<double>& shares) {
+  return Json{{"event", "split"}, {"step", step}, {"shares", shares}};
+}
+
+Json step_json(const StepReport& report) {
+  Json json{{"event", "step"},
+            {"epoch", report.epoch},
+            {"step", report.step},
+            {"loss", mean_loss(report.sums)},
+            {"top1", share(report.sums.top1, report.sums.rows)},
+            {"top5", share(report.sums.top5, report.sums.rows)},
+            {"lr", report.lr},
+            {"step_ms", ms(report.seconds)},
+            {"images_per_second", report.images_per_second},
+            {"resident_bytes", report.resident_bytes}};
+  if (const auto& phases = report.phases) {
+    json["data_ms"] = ms(phases->data);
+    json["compute_ms"] = ms(phases->compute);
+    json["sync_ms"] = ms(phases->sync);
+    json["update_ms"] = ms(phases->update);
+  }
+  return json;
+}
+
+Json epoch_json(const EpochReport& report) {
+  return Json{{"event", "epoch"},
+              {"epoch", report.epoch},
+              {"train_loss", mean_loss(report.sums)},
+              {"train_accuracy", share(report.sums.top1, report.sums.rows)},
+              {"test_loss", report.test.loss()},
+              {"test_accuracy", report.test.accuracy()},
+              {"test_top5", report.test.top5_accuracy()},
+              {"train_seconds", report.seconds},
+              {"test_seconds", report.test_seconds}};
+}
+
+Json done_json(const RunReport& report) {
+  Json json{{"event", "end"}, {"status", "done"}, {"steps", report.steps}};
+  if (report.measured) {
+    json["test_accuracy"] = report.test_accuracy;
+    json["seconds_per_epoch"] = report.seconds_per_epoch;
+  }
+  json["peak_resident_bytes"] = report.peak_bytes;
+  if (report.weights_sha256) json["weights_sha256"] = *report.weights_sha256;
+  return json;
+}
+
+Json resumed_json(int64_t steps, const Json& changed) {
+  return Json{{"event", "resumed"}, {"steps", steps}, {"changed", changed}};
+}
+
+Json went_back_json(int64_t steps, const std::vector<StepRange>& left_out, std::string_view reason) {
+  return Json{{"event", "went_back"}, {"steps", steps}, {"left_out", to_json(left_out)}, {"reason", reason}};
+}
+
+Json failed_json(std::string_view status, std::string_view reason, int64_t steps) {
+  return Json{{"event", "end"}, {"status", status}, {"steps", steps}, {"reason", reason}};
+}
+
+}  // namespace lockstep

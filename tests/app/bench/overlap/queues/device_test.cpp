@@ -1,0 +1,150 @@
+// Devices of `bench overlap` on the CPU: what they compute and copy, and in which order.
+#include <lockstep/tests/catch.h>
+#include <map>
+
+#include <lockstep/app/bench/overlap/numbers.h>
+#include <lockstep/app/bench/overlap/queues/copy.h>
+#include <lockstep/app/bench/overlap/queues/independent_operators.h>
+#include <lockstep/app/bench/overlap/queues/two_layer_network.h>
+#include <lockstep/parallel/devices.h>
+
+using namespace lockstep;
+
+namespace {
+
+using Cores = std::vector<int>;
+
+std::vector<OverlapDevice*> pointers(const OverlapDevices& devices) {
+  std::vector<OverlapDevice*> all;
+  for (const auto& device : devices) all.push_back(device.get());
+  return all;
+}
+
+std::vector<torch::Tensor> squares(const std::vector<OverlapDevice*>& devices) {
+  std::vector<torch::Tensor> results;
+  for (const auto* device : devices) {
+    const auto exact = device->input().to(torch::kFloat64);
+    results.push_back(exact.mm(exact).to(torch::kFloat32));
+  }
+  return results;
+}
+
+std::map<std::pair<int, std::string>, Trace::Event> by_name(const Trace& trace) {
+  std::map<std::pair<int, std::string>, Trace::Event> events;
+  for (const auto& event : trace.events()) events[{event.rank, event.name}] = event;
+  return events;
+}
+
+}  // namespace
+
+TEST_CASE("device_names() adds the place in the list to devices listed twice") {
+  const torch::Device cpu(torch::kCPU), gpu(torch::kCUDA, 0), other(torch::kCUDA, 1);
+  using Names = std::vector<std::string>;
+  CHECK(device_names({cpu, cpu}) == Names{"cpu:0", "cpu:1"});
+  CHECK(device_names({gpu, other}) == Names{"cuda:0", "cuda:1"});
+  CHECK(device_names({gpu, gpu}) == Names{"cuda:0/0", "cuda:0/1"});
+  CHECK(device_names({gpu, cpu}) == Names{"cuda:0", "cpu"});
+}
+
+TEST_CASE("copier_cores() are idle cores, or else the next device's") {
+  CHECK(copier_cores({0, 1}, 0, 2, 1) == Cores{1});
+  CHECK(copier_cores({0, 1}, 1, 2, 1) == Cores{0});
+  CHECK(copier_cores({2, 3, 6, 7}, 0, 2, 2) == Cores{6, 7});
+  CHECK(copier_cores({2, 3, 6, 7}, 1, 2, 2) == Cores{2, 3});
+  CHECK(copier_cores({2, 3, 6, 7}, 0, 2, 1) == Cores{6, 7});
+  CHECK(copier_cores({2, 3, 6, 7}, 1, 2, 1) == Cores{6, 7});
+  CHECK(copier_cores({5}, 0, 2, 1) == Cores{5});  // too few cores for all
+}
+
+TEST_CASE("every way computes each device's results and copies all of them") {
+  auto devices = make_overlap_devices(parse_devices("cpux3"), 1, 23, 5);
+  const auto all = pointers(devices);
+  const auto expected = squares(all);
+  CHECK_FALSE(torch::allclose(expected[0], expected[1]));
+  for (const auto& way : copy_ways(false)) {
+    INFO(way.name);
+    CHECK(wrong_slots(all, way, expected) == 0);
+    compute_and_copy(all, way, 9, 2);
+    for (size_t d = 0; d < all.size(); ++d) {
+      CHECK(all[d]->wrong_results(expected[d]) == 0);
+      CHECK(all[d]->wrong_copies(way.memory) == 0);
+      CHECK(all[d]->wrong_results(expected[(d + 1) % 3]) == OverlapDevice::kSlots);
+    }
+  }
+  // Slots that were not written are wrong.
+  all[0]->spoil();
+  CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots);
+  CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots);
+  run_queued(all[0]->queues(), [&] { all[0]->queue_matmul(1); });
+  CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots - 1);
+  run_queued(all[0]->queues(), [&] { all[0]->queue_copy(all[0]->copier(), 1, HostMemory::kPageable, 1); });
+  CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots - 1);
+}
+
+TEST_CASE("overlapped copies follow their matmuls, and matmuls the copies of the results they overwrite") {
+  constexpr int kIterations = 11;
+  auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 40, 1);
+  const auto all = pointers(devices);
+  for (int round = 0; round < 20; ++round) {
+    Trace trace;
+    trace_to(&trace, all);
+    compute_and_copy(all, copy_ways(false).back(), kIterations, 2);
+    trace_to(nullptr, all);
+    const auto events = by_name(trace);
+    REQUIRE(events.size() == 2 * 2 * kIterations);
+    REQUIRE(copies_ahead(trace.events(), 0) == 0);
+    for (int rank = 0; rank < 2; ++rank) {
+      for (int i = 0; i < kIterations; ++i) {
+        const auto& copy = events.at({rank, "copy " + std::to_string(i)});
+        REQUIRE(copy.track == Trace::Track::kCommunication);
+        REQUIRE(copy.begin_order > events.at({rank, "matmul " + std::to_string(i)}).end_order);
+        if (i < OverlapDevice::kSlots) continue;
+        const auto before = "copy " + std::to_string(i - OverlapDevice::kSlots);
+        REQUIRE(events.at({rank, "matmul " + std::to_string(i)}).begin_order >
+                events.at({rank, before}).end_order);
+      }
+    }
+  }
+}
+
+TEST_CASE("a device receives the other's results") {
+  auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 16, 3);
+  const auto all = pointers(devices);
+  compute_and_copy(all, copy_ways(false).front(), OverlapDevice::kSlots, 1);
+  CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots);
+  run_queued(all[1]->queues(), [&] { all[1]->queue_receive(*all[0], 2); });
+  CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots - 1);
+}
+
+TEST_CASE("independent operators are right in both ways and use the stated queues") {
+  IndependentOperators operators(torch::kCPU, 2, 5);
+  operators.set_size(19, 4);
+  CHECK(operators.queues(OperatorWay::kOneAfterAnother) == 1);
+  CHECK(operators.queues(OperatorWay::kSideBySide) == 2);
+  for (const auto way : {OperatorWay::kOneAfterAnother, OperatorWay::kSideBySide}) {
+    CHECK(operators.wrong(way) == 0);
+    CHECK(operators.seconds(way, 2) > 0);
+    Trace trace;
+    operators.trace_once(way, trace);
+    const auto events = by_name(trace);
+    REQUIRE(events.size() == 5);
+    const bool side = way == OperatorWay::kSideBySide;
+    for (int j = 0; j < 5; ++j) CHECK(events.count({side ? j % 2 : 0, "matmul " + std::to_string(j)}) == 1);
+    if (!side) CHECK(most_at_once(trace.events()) == 1);
+  }
+}
+
+TEST_CASE("the two-layer network on several devices agrees with autograd on one") {
+  const auto count = GENERATE(2, 3);
+  auto devices = make_overlap_devices(parse_devices("cpux" + std::to_string(count)), 1, 4, 1);
+  const auto host = make_work_queue({.rank = count});
+  TwoLayerNetwork network(devices, *host, 26, 9);
+  for (const bool serially : {false, true, false}) {
+    network.reset();
+    CHECK(network.error().weights > 1e-3);  // no step was taken
+    serially ? void(network.graph().run_serially()) : void(network.graph().run());
+    CHECK(network.error().gradients < 1e-5);
+    CHECK(network.error().weights < 1e-5);
+    CHECK(network.differing_weights() == 0);
+  }
+}

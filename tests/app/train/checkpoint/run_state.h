@@ -1,0 +1,43 @@
+// A state of a training run that tests write and read.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <vector>
+
+#include <lockstep/app/train/checkpoint/contents.h>
+#include <lockstep/app/train/checkpoint/run_folder.h>
+
+namespace lockstep::testing {
+
+inline RunState state_of(int64_t step) {
+  RunState state;
+  state.trainer.steps = step;
+  state.trainer.model = {{"w", torch::full({3}, static_cast<double>(step), torch::kFloat32)}};
+  state.trainer.optimizer = {{"momentum_buffer.w", torch::full({3}, .5)}, {"step", torch::tensor(2.f)}};
+  for (int rank = 0; rank < 3; ++rank) {
+    state.trainer.replicas.push_back({.buffers = {{"bn.mean", torch::full({2}, rank)}},
+                                      .rows_trained = 10 + rank,
+                                      .host_generator = torch::full({5}, rank, torch::kUInt8),
+                                      .device_generator = torch::empty({0}, torch::kUInt8)});
+  }
+  state.trainer.split = {.5, .25, .25};
+  state.progress = {
+      .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
+  state.progress.left_out = {{3, 4}, {6, 6}};
+  state.progress.epoch_sums = {.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}};
+  state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
+  state.environment = {{"instructions", "avx2"}};
+  state.file_bytes = {{"metrics.csv", 99}, {"metrics.jsonl", int64_t{1} << 40}};
+  return state;
+}
+
+// A run with checkpoints of these steps.
+inline RunFolder run_with(const std::filesystem::path& path, const std::vector<int64_t>& steps) {
+  const RunFolder run(path);
+  run.create();
+  for (const auto step : steps) write_checkpoint(run.checkpoint(step), to_checkpoint(state_of(step)));
+  return run;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,176 @@
+// Which run may go on from a checkpoint, and what is told about it.
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train/checkpoint/same_run.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/app/train/checkpoint/run_state.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+}  // namespace
+
+TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give them") {
+  const Json saved = {{"batch_size", 64}, {"lr", .3}};
+  TrainFlags flags;
+  take_settings(saved, flags);
+  CHECK(flags.batch_size == 64);
+  CHECK(flags.lr == .3);
+  TrainFlags given;
+  given.batch_size = 32;
+  given.lr = .1;
+  take_settings(saved, given);
+  CHECK(given.batch_size == 32);
+  CHECK(given.lr == .1);
+}
+
+TEST_CASE("another training than the checkpoint's is refused, or taken where that is asked for") {
+  const Json saved = {
+      {"model", "lenet"}, {"lr", .1}, {"batch_size", 64}, {"schedule", "cosine"}, {"epochs", 10}};
+  const std::vector<std::string> none;
+  check_same_run(saved, saved, none);
+  auto other = saved;
+  other["lr"] = .2;
+  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has lr 0.1, this one has 0.2");
+  check_same_run(saved, other, std::vector<std::string>{"lr"});
+  CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{"momentum"}), WeightsError);
+  other = saved;
+  other["model"] = "resnet18";
+  for (const auto& setting : changeable_settings()) {
+    CHECK_THROWS_AS(check_same_run(saved, other, std::vector<std::string>{setting}), WeightsError);
+  }
+  other["lr"] = .2;  // its hint would only lead to the next refusal
+  CHECK_THROWS_WITH(check_same_run(saved, other, none),
+                    "the checkpoint's run has model lenet, this one has resnet18");
+  other = saved;
+  other["epochs"] = 20;
+  other["seed"] = 3;
+  CHECK_THROWS_WITH(check_same_run(saved, other, none), "the checkpoint's run has seed null, this one has 3");
+  other.erase("seed");
+  CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
+  check_same_run(saved, other, std::vector<std::string>{"epochs"});
+  other["schedule"] = "constant";
+  auto constant = saved;
+  constant["schedule"] = "constant";
+  check_same_run(constant, other, none);  // the rate does not depend on the length
+}
+
+TEST_CASE("changed settings are those with another value, and the devices and test images of a figure stay") {
+  const Json saved = {{"devices", {"cpu"}}, {"test_rows", 64}, {"epochs", 2}, {"lr", .1}};
+  Json planned = {
+      {"devices", {"cpu"}}, {"test_rows", 64}, {"test_data_hash", "ab"}, {"epochs", 3}, {"lr", .1}};
+  CHECK(changed_settings(saved, planned) == Json{{"epochs", 3}});  // saved has no hash: an earlier version's
+  CHECK(is_tested_alike(changed_settings(saved, planned)));
+  planned["devices"] = {"cpu", "cpu"};
+  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
+  const auto as_before = tested_as(saved, planned);
+  CHECK(as_before.at("devices") == Json{"cpu"});
+  CHECK(as_before.at("epochs") == 3);
+  planned["devices"] = {"cpu"};
+  planned["test_rows"] = 65;
+  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
+  CHECK(changed_settings(Json(), planned).empty());
+}
+
+// Its buffer is a part of the optimizer's state, or not.
+TEST_CASE("momentum may change where that is asked for, but not be turned on or off") {
+  const std::vector<std::string> anyway = {"momentum"};
+  const Json some = {{"momentum", .9}}, less = {{"momentum", .5}}, none = {{"momentum", 0.}};
+  check_same_run(some, less, anyway);
+  for (const auto& [before, now] : {std::pair(some, none), std::pair(none, some)}) {
+    try {
+      check_same_run(before, now, anyway);
+      FAIL("taken");
+    } catch (const WeightsError& error) {
+      CHECK_THAT(error.message(), ContainsSubstring("the checkpoint's run has momentum 0"));
+      CHECK_THAT(error.hint(), ContainsSubstring("momentum cannot be turned on or off") &&
+                                   !ContainsSubstring("--resume-anyway"));
+    }
+  }
+}
+
+TEST_CASE("where momentum is turned off, no hint offers another setting first") {
+  const Json saved = {{"lr", .1}, {"momentum", .9}}, planned = {{"lr", .2}, {"momentum", 0.}};
+  CHECK_THROWS_WITH(check_same_run(saved, planned, {}),
+                    "the checkpoint's run has momentum 0.9, this one has 0.0");
+}
+
+TEST_CASE("a run goes on with its training data, and with any test data") {
+  const Json saved = {{"train_data_hash", "0a"}, {"test_data_hash", "0b"}};
+  try {
+    check_same_run(saved, {{"train_data_hash", "0c"}, {"test_data_hash", "0b"}}, {});
+    FAIL("other data are taken");
+  } catch (const WeightsError& error) {
+    CHECK(error.message() == std::string("the checkpoint's run has train data hash 0a, this one has 0c"));
+    CHECK(error.hint() == "train on the same images and labels (--data DIR), or start a new run");
+  }
+  CHECK_NOTHROW(check_same_run(saved, {{"train_data_hash", "0a"}, {"test_data_hash", "0c"}}, {}));
+  CHECK_NOTHROW(check_same_run(Json::object(), saved, {}));  // a checkpoint of an earlier version
+}
+
+TEST_CASE("what changes the last bits is told") {
+  RunState state;
+  state.plan = {{"threads", 2}, {"devices", {"cpu"}}, {"kernels", "auto"}};
+  Json planned = {{"threads", 1}, {"devices", {"cpu", "cpu"}}, {"kernels", "auto"}};
+  const auto contains = [&](const std::string& text) {
+    const auto found = other_bits(state, planned);
+    return std::find(found.begin(), found.end(), text) != found.end();
+  };
+  CHECK(contains("threads 1 instead of 2"));
+  CHECK(contains("devices [cpu, cpu] instead of [cpu]"));
+  planned["invariant"] = true;
+  CHECK_FALSE(contains("devices [cpu, cpu] instead of [cpu]"));
+}
+
+TEST_CASE("other shares of the same batch change the last bits; another batch has other rows anyway") {
+  RunState state;
+  state.plan = {{"devices", {"cpu", "cpu"}}, {"batch_size", 128}, {"split", {64, 64}}};
+  auto planned = state.plan;
+  planned["split"] = {100, 28};
+  const auto split_is_told = [&] {
+    const auto found = other_bits(state, planned);
+    return std::find(found.begin(), found.end(), "split [100, 28] instead of [64, 64]") != found.end();
+  };
+  CHECK(split_is_told());
+  planned["batch_size"] = 256;
+  CHECK_FALSE(split_is_told());
+}
+
+// 640 images take 10 steps of 64, or 5 of 128.
+TEST_CASE(
+    "another batch size begins with an epoch, and counts the steps of those before in its own batches") {
+  const Json saved = {{"model", "lenet"}, {"batch_size", 64}, {"steps_per_epoch", 10}};
+  Json planned = saved;
+  planned["batch_size"] = 128;
+  planned["steps_per_epoch"] = 5;
+  CHECK_THROWS_WITH(check_same_run(saved, planned, std::vector<std::string>{"lr"}),
+                    "the checkpoint's run has batch size 64, this one has 128");
+  check_same_run(saved, planned, std::vector<std::string>{"batch-size"});
+
+  auto state = state_of(30);  // after three epochs
+  state.plan = saved;
+  state.progress.epoch = 4;
+  state.progress.step = 0;
+  count_steps_anew(state, saved);
+  CHECK(state.trainer.steps == 30);
+  CHECK_FALSE(state.progress.left_out.empty());
+  count_steps_anew(state, planned);
+  CHECK(state.trainer.steps == 15);
+  CHECK(state.progress.left_out.empty());
+  CHECK(state.progress.accuracy == state_of(30).progress.accuracy);
+
+  state.progress.step = 7;
+  CHECK_THROWS_WITH(
+      count_steps_anew(state, planned),
+      "the checkpoint is of step 7 of epoch 4, batches of 128 instead of 64 begin with an epoch");
+}

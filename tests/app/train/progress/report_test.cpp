@@ -1,0 +1,178 @@
+// The lines of a training run, written out by hand.
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/train/plan/notices.h>
+#include <lockstep/app/train/progress/report.h>
+
+using namespace lockstep;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
+  TrainPlan plan;
+  plan.epochs = epochs;
+  plan.steps_per_epoch = steps_per_epoch;
+  return plan;
+}
+
+TrainSums sums_of(double loss, int64_t top1, int64_t rows) {
+  TrainSums sums;
+  sums.loss = loss;
+  sums.top1 = top1;
+  sums.rows = rows;
+  return sums;
+}
+
+EpochReport epoch_of_images() {
+  EpochReport report;
+  report.epoch = 1;
+  report.sums = sums_of(2302.6, 100, 1000);
+  report.lr = .2;
+  report.seconds = .75;
+  report.test.loss_sum = 230.17;
+  report.test.top1 = 10;
+  report.test.rows = 100;
+  return report;
+}
+
+size_t widest_line(const std::string& text) {
+  size_t widest = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    const auto end = std::min(text.find('\n', begin), text.size());
+    widest = std::max(widest, end - begin);
+    begin = end + 1;
+  }
+  return widest;
+}
+
+}  // namespace
+
+TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
+  StepReport report;
+  report.epoch = 1;
+  report.step = 50;
+  report.sums = sums_of(2302.8, 97, 1000);
+  report.sums.top5 = 505;
+  report.seconds = .0027;
+  report.images_per_second = 96'517.6;
+  CHECK(step_line(report, plan_of(10, 235)) ==
+        "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
+}
+
+TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {
+  StepReport report;
+  report.epoch = 1;
+  report.step = 100;
+  report.sums = sums_of(2302.8, 97, 1000);
+  report.sums.top5 = 505;
+  report.images_per_second = 199.1;
+  CHECK(step_line(report, plan_of(10, 10'000)) ==
+        "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
+  report.images_per_second = 1990.6;
+  CHECK(step_line(report, plan_of(10, 10'000)) ==
+        "epoch  1 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 1,991 img/s");
+  report.epoch = 1000;
+  report.step = 60'000;
+  report.sums.top1 = report.sums.top5 = 1000;
+  report.images_per_second = 98'765;
+  CHECK(step_line(report, plan_of(1000, 60'000)) ==
+        "epoch 1000 | step 60000 | loss 2.3028 | top1 100.0% top5 100.0% | 98,765 img/s");
+}
+
+TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and the phases of a step") {
+  auto report = epoch_of_images();
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
+        "    lr 0.2");
+  report.phases = StepTimes{.data = .0001, .compute = .0031, .sync = 0, .update = .0002};
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
+        "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.2");
+}
+
+TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {
+  auto report = epoch_of_images();
+  report.sums = {};
+  CHECK(epoch_lines(report, plan_of(10, 235)) ==
+        "epoch  1/10 | all steps left out | test loss 2.3017 acc 0.100 | 0.8 s");
+}
+
+TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
+  StepReport slow;
+  slow.epoch = 100;
+  slow.step = 235;
+  slow.sums = sums_of(61972.1, 982, 1000);
+  slow.sums.top5 = 999;
+  slow.seconds = 2.0178;
+  slow.images_per_second = 254;
+  CHECK(step_line(slow, plan_of(100, 235)).size() <= 80);
+  StepReport fast = slow;
+  fast.epoch = 10;
+  fast.sums.loss = 2302.6;
+  fast.seconds = .0002;
+  fast.images_per_second = 987'654;
+  CHECK(step_line(fast, plan_of(10, 235)).size() <= 80);
+  for (const int64_t steps : {10'000, 60'000}) {
+    for (const int64_t epochs : {1, 10, 100}) {
+      fast.epoch = slow.epoch = epochs;
+      fast.step = slow.step = steps;
+      CHECK(step_line(fast, plan_of(epochs, steps)).size() <= 80);
+      CHECK(step_line(slow, plan_of(epochs, steps)).size() <= 80);
+    }
+  }
+
+  auto epoch = epoch_of_images();
+  epoch.epoch = 10;
+  epoch.lr = 1.234567e-5;
+  epoch.seconds = 361.2;
+  epoch.phases = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
+  CHECK(widest_line(epoch_lines(epoch, plan_of(10, 235))) <= 80);
+}
+
+TEST_CASE("the plan writes counts from 1,000 on with commas") {
+  auto plan = plan_of(1, 3);
+  plan.trainer.devices.assign(2, torch::Device(torch::kCPU));
+  plan.data.set.train.images = torch::zeros({7100, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.test.images = torch::zeros({1000, 1, 1, 1}, torch::kUInt8);
+  plan.memory_estimate = 9'872'600'000;
+  plan.batch_size = 3000;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, 1,500 per replica; 3 steps per epoch, "
+                                               "the last with 1,100\n") &&
+                                 ContainsSubstring("about 9,873 MB resident at the peak"));
+  plan.batch_size = 3001;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,001 images per step, 1,501 or 1,500 per replica;"));
+  plan.trainer.split = {2, 1};
+  plan.batch_size = 3000;
+  CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, split 2,000:1,000;"));
+}
+
+TEST_CASE("there is a notice of batches too small for the replicas or the micro-batches") {
+  using Texts = std::vector<std::string>;
+  auto plan = plan_of(1, 1);
+  plan.trainer.devices.assign(4, torch::Device(torch::kCPU));
+  plan.data.set.train.images = torch::zeros({100, 1, 1, 1}, torch::kUInt8);
+  plan.batch_size = 4;
+  CHECK(batch_notices(plan).empty());
+  plan.batch_size = 3;
+  CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 3 images: some of them compute nothing"});
+
+  plan.batch_size = 10;  // shards of 3, 3, 2 and 2 images
+  plan.trainer.accumulate = 2;
+  CHECK(batch_notices(plan).empty());
+  plan.trainer.accumulate = 3;
+  CHECK(batch_notices(plan) == Texts{"--accumulate 3 is more than the 2 images of the smallest shard: its "
+                                     "micro-batches have one each"});
+  plan.trainer.split = {1, 0, 0, 1};  // 5 images each, and none as wanted
+  CHECK(batch_notices(plan).empty());
+
+  plan.data.set.train.images = torch::zeros({1, 1, 1, 1}, torch::kUInt8);  // fewer than a batch
+  plan.trainer.split = {};
+  CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 1 image: some of them compute nothing",
+                                     "--accumulate 3 is more than the 1 image of the smallest shard: its "
+                                     "micro-batches have one each"});
+}
