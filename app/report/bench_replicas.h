@@ -16,7 +16,9 @@ struct BenchReplicas {
   TrainWorld world = {};                    // its devices are those of this measurement
   std::vector<torch::Device> devices = {};  // of this process
 
-  int count() const { return world.single_process() ? static_cast<int>(devices.size()) : world.replicas(); }
+  int count() const {
+    return world.single_process() ? static_cast<int>(devices.size()) : world.layout().world_size();
+  }
 
   // In the syntax of --devices: "cpux2". Of several processes: "cpux2+cpu"; three or more in a row that have
   // equal lists are counted: "4(cpux2)".

@@ -23,7 +23,7 @@ TrainWorld cpu_world(const std::vector<size_t>& replicas) {
   TrainWorld world{.place = {.process = 0, .processes = static_cast<int>(replicas.size())}};
   for (const auto count : replicas) {
     world.devices.emplace_back(count, torch::Device(torch::kCPU));
-    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
+    world.supports.push_back(support_of(world.devices.back()));
   }
   return world;
 }
