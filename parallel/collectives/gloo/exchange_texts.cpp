@@ -65,7 +65,7 @@ std::vector<std::string> exchange_texts(const ProcessStore& store, const World& 
   store.set(text_key(name, world.process), own);
   const auto keys = keys_of_all(world, name, text_key);
   const auto coming = await_keys(store, keys, limit, given_up);
-  if (coming == Coming::kGivenUp) throw another_cannot_go_on();
+  if (coming == Coming::kGivenUp) throw peer_failed_error();
   if (coming == Coming::kTooLate) require_all(store, world, keys, limit);
   auto texts = store.get(keys);
   store.set(read_key(name, world.process), "");

@@ -297,7 +297,7 @@ GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const Glo
   } catch (const Error&) {
     throw;
   } catch (const GivenUpCall&) {
-    throw another_cannot_go_on();
+    throw peer_failed_error();
   } catch (const std::exception& error) {  // c10d's, or a LateCall
     throw failed(clean_words(error.what()));
   }

@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -47,8 +46,9 @@ struct WatchState {
   bool ended = false;          // the thread
 };
 
-// Returns what this process does, seen from its channels. The caller holds the mutex.
-FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels);
+// Returns what this process does, seen from its channels: all of them, or those of one kind. The caller holds
+// the mutex.
+FailureReport report_of_channels(const WatchState& state, std::optional<ChannelKind> kind = {});
 
 // Returns when the watch goes away, or when all is told and learnt. Only it uses the board. Throws c10d's
 // errors when the store is lost.
