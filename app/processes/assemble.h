@@ -22,7 +22,7 @@ Member member_with(std::span<const std::vector<torch::Device>> lists);
 // Runs `introduce` in every process and returns what all say, by process. Processes of one machine that may
 // use the same cores share them by their longest lists: this thread is pinned to its process's part. Throws
 // as together() does.
-std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce);
+std::vector<Member> gather_members(const TrainWorld& world, const std::function<Member()>& introduce);
 
 // Gives world the devices in list `list` of every process, and what these support.
 void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world);

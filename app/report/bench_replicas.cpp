@@ -51,7 +51,8 @@ std::vector<BenchReplicas> bench_replicas(const TrainWorld& world, const BenchOp
     }
     return all;
   }
-  const auto members = meet(world, [&] { return member_with(local_lists(world.place, options, otherwise)); });
+  const auto members =
+      gather_members(world, [&] { return member_with(local_lists(world.place, options, otherwise)); });
   refuse_other_numbers_of_lists(members);
   for (size_t list = 0; list < members.front().at("lists").size(); ++list) {
     BenchReplicas replicas{.world = world};

@@ -298,7 +298,7 @@ GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const Glo
     throw;
   } catch (const GivenUpCall&) {
     throw peer_failed_error();
-  } catch (const std::exception& error) {  // c10d's, or a LateCall
+  } catch (const std::exception& error) {  // c10d's, or a TimedOutCall
     throw failed(clean_words(error.what()));
   }
 }

@@ -63,7 +63,7 @@ void agree_on_size(const ProcessStore& store, const World& world, const Presence
                                     name_of_pid(own), size, agreed));
 }
 
-void take_place(const ProcessStore& store, const World& world, const Presence& own) {
+void claim_place(const ProcessStore& store, const World& world, const Presence& own) {
   const auto key = roll_key(world.process);
   if (store.add(key + "/claims", 1) == 1) return store.set(key, wire_text(own));
   auto first = std::string("another process");
@@ -80,20 +80,12 @@ std::vector<std::string> roll_keys(const World& world) {
   return keys;
 }
 
-std::vector<int> missing_processes(const ProcessStore& store, const World& world) {
-  std::vector<int> missing;
-  for (int process = 0; process < world.processes; ++process) {
-    if (!store.has({roll_key(process)})) missing.push_back(process);
-  }
-  return missing;
-}
-
 void wait_for_all(const ProcessStore& store, const World& world, milliseconds timeout) {
   const auto end = RollClock::now() + timeout;
   while (!store.wait(roll_keys(world), kLook)) {
     if (store.has({kRefused})) refuse_roll(store, store.get({kRefused}).front());
     if (RollClock::now() < end) continue;
-    const auto missing = missing_processes(store, world);
+    const auto missing = store.missing(roll_keys(world));
     if (missing.empty()) return;
     throw DeviceError(fmt::format("{} did not come to {} within {}", name_processes(missing, world.processes),
                                   store.place(), in_seconds(timeout)),
@@ -114,7 +106,7 @@ Presence own_presence(const World& world) {
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
                                 milliseconds timeout) {
   agree_on_size(store, world, own);
-  take_place(store, world, own);
+  claim_place(store, world, own);
   wait_for_all(store, world, timeout);
   std::vector<Presence> all;
   for (const auto& text : store.get(roll_keys(world))) all.push_back(parse_presence(text));

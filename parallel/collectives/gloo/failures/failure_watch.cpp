@@ -33,10 +33,11 @@ FailureReport report_of_error(const std::exception_ptr& thrown) {
 }
 
 // Waits until all is told and learnt. If the store gives no answer for too long it is lost.
-void await_settled(WatchState& state, std::unique_lock<std::mutex>& lock) {
-  while (!state.settled && !state.lost) {
+void await_conclusion(WatchState& state, std::unique_lock<std::mutex>& lock) {
+  const auto concluded = [&] { return state.phase == WatchPhase::kConcluded; };
+  while (!concluded() && !state.lost) {
     state.changed.wait_until(lock, state.heard + state.options.limits.answer);
-    state.lost |= !state.settled && WatchClock::now() >= state.heard + state.options.limits.answer;
+    state.lost |= !concluded() && WatchClock::now() >= state.heard + state.options.limits.answer;
   }
 }
 
@@ -62,7 +63,7 @@ FailureWatch::FailureWatch(FailureBoard board, WatchOptions options)
 
 FailureWatch::~FailureWatch() {
   std::unique_lock lock(state_->mutex);
-  if (state_->alarmed && state_->options.serves_store) await_settled(*state_, lock);
+  if (state_->phase >= WatchPhase::kAlarmed && state_->options.serves_store) await_conclusion(*state_, lock);
   state_->stopped = true;
   state_->changed.notify_all();
   if (!state_->lost)
@@ -79,13 +80,13 @@ FailureWatch::~FailureWatch() {
 void FailureWatch::add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
                        ChannelKind kind) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->ends_channels) posted->fail(std::make_exception_ptr(peer_failed_error()));
+  if (state_->phase >= WatchPhase::kEndsWaits) posted->fail(std::make_exception_ptr(peer_failed_error()));
   state_->channels.push_back({channel, std::move(posted), kind});
 }
 
 bool FailureWatch::ends_waits() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->ends_channels;
+  return state_->phase >= WatchPhase::kEndsWaits;
 }
 
 void FailureWatch::leave() {
@@ -115,7 +116,7 @@ std::exception_ptr FailureWatch::explain(const std::exception_ptr& error, const 
   state_->own_is_new = true;
   state_->heard = WatchClock::now();
   state_->changed.notify_all();
-  await_settled(*state_, lock);
+  await_conclusion(*state_, lock);
   if (!lost_a_peer) return error;
   auto status = state_->options.store;
   status.answers = false;

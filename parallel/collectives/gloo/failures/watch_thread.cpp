@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBriefPause{50};  // while reports come in
-constexpr int kLooksInLimit = 4;         // that every process takes within the grace and the silence
+constexpr int kPollsInLimit = 4;         // that every process takes within the grace and the silence
 
 // Returns true if, of two collectives that have not ended, the first says more: the one that failed first
 // does; else the one that has waited longer.
@@ -32,25 +32,25 @@ class WatchThread {
   WatchThread(FailureBoard& board, WatchState& state) : board_(board), state_(state) {}
 
   void run() {
-    while (!look()) {
-      if (!pause(time_between_looks())) return publish_own();  // it may have left just now
+    while (!poll()) {
+      if (!pause(poll_interval())) return publish_own();  // it may have left just now
     }
-    settle();
+    conclude();
   }
 
  private:
   // One store answers all processes.
-  milliseconds time_between_looks() const {
-    return std::max(limits_.look, milliseconds(state_.options.processes.size()));
+  milliseconds poll_interval() const {
+    return std::max(limits_.poll, milliseconds(state_.options.processes.size()));
   }
 
-  // At least `limit`, and long enough for looks of all processes.
+  // At least `limit`, and long enough for polls of all processes.
   milliseconds long_enough(milliseconds limit) const {
-    return limit.count() == 0 ? limit : std::max(limit, kLooksInLimit * time_between_looks());
+    return limit.count() == 0 ? limit : std::max(limit, kPollsInLimit * poll_interval());
   }
 
   // Returns true if a process cannot go on.
-  bool look() {
+  bool poll() {
     publish_own();
     const bool alarmed = board_.alarmed();
     const auto& reports = board_.reports();  // of those that were done, and have left
@@ -89,18 +89,18 @@ class WatchThread {
 
   bool waits_in_store() const { return report_now(ChannelKind::kStore).kind == ReportKind::kWaits; }
 
-  void settle() {
+  void conclude() {
     const auto begin = WatchClock::now();
     const auto grace = long_enough(limits_.grace);
     const auto verdict = board_.verdict();  // it is there before the alarm where calls differ
     note([&] {
-      state_.alarmed = true;
+      state_.phase = WatchPhase::kAlarmed;
       state_.verdict = verdict;
     });
     const bool told = verdict && verdict->blamed.empty();
     const auto error =
         std::make_exception_ptr(told ? PeerError(verdict->text, verdict->hint) : peer_failed_error());
-    if (told) for_channels([&](auto& posted) { posted.foresee(error); });
+    if (told) for_channels([&](auto& posted) { posted.preset_error(error); });
     if (!published_) publish(report_now());
     if (told && !await_reports(begin + grace)) return;
     end_channels(error);
@@ -112,7 +112,7 @@ class WatchThread {
              !is_needed(all_have_looked);
     };
     if (!wait_until(may_end)) return;
-    note([&] { state_.settled = true; });
+    note([&] { state_.phase = WatchPhase::kConcluded; });
   }
 
   // Once this process has said what it did at the alarm, only an error of its own is news.
@@ -155,7 +155,7 @@ class WatchThread {
 
   // Nobody waits any more for a process that cannot come.
   void end_channels(const std::exception_ptr& error) {
-    note([&] { state_.ends_channels = true; });
+    note([&] { state_.phase = WatchPhase::kEndsWaits; });
     for_channels([&](auto& posted) { posted.fail(error); });
   }
 

@@ -16,6 +16,13 @@ namespace lockstep {
 
 using WatchClock = std::chrono::steady_clock;
 
+enum class WatchPhase {
+  kWatching,
+  kAlarmed,    // some process cannot go on
+  kEndsWaits,  // the channels that are there, and those to come, end
+  kConcluded,  // all is told and learnt
+};
+
 struct WatchState {
   explicit WatchState(WatchOptions its_options)
       : options(std::move(its_options)), reports(options.processes.size()) {}
@@ -39,11 +46,9 @@ struct WatchState {
   FailureReports reports;  // as far as they are known
   std::optional<Verdict> verdict = {};
   WatchClock::time_point heard = WatchClock::now();  // the store's last answer
-  bool alarmed = false;
-  bool ends_channels = false;  // those that are there, and those to come
-  bool settled = false;        // all is told and learnt
-  bool lost = false;           // the store
-  bool ended = false;          // the thread
+  WatchPhase phase = WatchPhase::kWatching;
+  bool lost = false;   // the store
+  bool ended = false;  // the thread
 };
 
 // Returns what this process does, seen from its channels: all of them, or those of one kind. The caller holds

@@ -137,7 +137,7 @@ TEST_CASE("all reports are found between processes that were counted but have wr
 TEST_CASE("a store's host that was done before its store went is known to have left") {
   const auto store = c10::make_intrusive<EndingStore>();
   const Watched world(2, store);
-  const auto watch = world.watch(1, {.look = milliseconds(1), .beat = milliseconds(1)});
+  const auto watch = world.watch(1, {.poll = milliseconds(1), .beat = milliseconds(1)});
   world.board(0).publish({.kind = ReportKind::kLeft}, /*alarm=*/false);
   const auto beats = world.board(0).beats(1);
   while (world.board(0).beats(1) < beats + 3) std::this_thread::yield();  // it has looked since
