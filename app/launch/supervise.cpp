@@ -4,7 +4,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <csignal>
 #include <cstddef>
 #include <cstdint>
@@ -97,11 +96,6 @@ class Supervision {
     reports_[i]->order = order_++;
   }
 
-  bool has_failed() const {
-    return std::ranges::any_of(
-        reports_, [](const auto& report) { return report && report->kind != ReportKind::kLeft; });
-  }
-
   bool is_certain(const FailureReport& blamed) const {
     return blamed.kind == ReportKind::kError && (!is_error_of_all(blamed.code) || ends_[0]);
   }
@@ -111,7 +105,7 @@ class Supervision {
     const auto* blamed = most_to_blame(reports_);
     if (blamed && is_certain(*blamed)) {
       end_all();
-    } else if (has_failed() && phase_ == LaunchPhase::kRunning) {
+    } else if (has_failed(reports_) && phase_ == LaunchPhase::kRunning) {
       enter(LaunchPhase::kBlaming, limits_.blame);
     } else if (blamed && !deadline_) {
       deadline_ = LaunchClock::now() + limits_.early;
@@ -161,7 +155,7 @@ class Supervision {
 
   std::optional<ProcessFailure> failure() const {
     const auto* blamed = most_to_blame(reports_);
-    if (!blamed || (!has_failed() && !overdue_)) return std::nullopt;
+    if (!blamed || (!has_failed(reports_) && !overdue_)) return std::nullopt;
     const auto process = static_cast<size_t>(blamed->process);
     const auto& end = *ends_[process];
     const bool own_code = end.signal == 0 && end.code != 0;

@@ -17,7 +17,6 @@ namespace {
 
 using nlohmann::json;
 
-constexpr const char* kAlarmKey = "failure/alarm";
 constexpr const char* kReportsKey = "failure/reports";  // their number
 constexpr const char* kVerdictKey = "failure/verdict";
 
@@ -40,14 +39,11 @@ std::string FailureBoard::set_if_new(const std::string& key, const json& value) 
   return client_->store->compareSet(key, std::string(), wire_text(value));
 }
 
-void FailureBoard::publish(FailureReport report, bool alarm) {
+void FailureBoard::publish(FailureReport report) {
   report.process = process_;
   const auto order = static_cast<size_t>(client_->store->add(kReportsKey, 1));
   client_->store->set(report_key(order), wire_text(report));
-  if (alarm) client_->store->set(kAlarmKey, std::string("1"));
 }
-
-bool FailureBoard::alarmed() { return has(kAlarmKey); }
 
 const FailureReports& FailureBoard::reports() {
   const auto count = static_cast<size_t>(client_->store->add(kReportsKey, 0));

@@ -22,9 +22,8 @@ class FailureBoard {
   // client: of this board alone, since a call that waits keeps it locked.
   FailureBoard(std::shared_ptr<C10dStore> client, int process, int processes);
 
-  // A later report takes the place of an earlier one. alarm: tells all that this process cannot go on.
-  void publish(FailureReport report, bool alarm);
-  bool alarmed();
+  // A later report takes the place of an earlier one.
+  void publish(FailureReport report);
   const FailureReports& reports();  // so far
 
   // Proposes a verdict. Returns the one proposed first, which counts for all processes.

@@ -150,6 +150,11 @@ bool is_error_of_all(int code) {
   return code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kOutput);
 }
 
+bool has_failed(const FailureReports& reports) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const auto& report) { return report && report->kind != ReportKind::kLeft; });
+}
+
 const FailureReport* most_to_blame(const FailureReports& reports) {
   const FailureReport* blamed = nullptr;
   for (const auto kind : {ReportKind::kError, ReportKind::kLeft, ReportKind::kBusy, ReportKind::kWaits}) {

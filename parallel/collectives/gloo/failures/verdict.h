@@ -42,6 +42,9 @@ ReportKind kind_of_end(int code);
 // Returns true if processes end by this code together: process 0 says why, but may end after others.
 bool is_error_of_all(int code);
 
+// Returns true if some process cannot go on: it has reported something else than that it has left.
+bool has_failed(const FailureReports& reports);
+
 // Returns the report of the process that is to blame, if one of those that have reported is: of the worst
 // kind that there is the first one; but that of process 0 for an error of all that is its own, too. Null:
 // there are no reports.

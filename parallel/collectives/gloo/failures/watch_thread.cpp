@@ -52,10 +52,9 @@ class WatchThread {
   // Returns true if a process cannot go on.
   bool poll() {
     publish_own();
-    const bool alarmed = board_.alarmed();
-    const auto& reports = board_.reports();  // of those that were done, and have left
+    const auto& reports = board_.reports();
     note([&] { take(reports); });
-    return alarmed || calls_differ() || (next_is_silent() && waits_in_store());
+    return has_failed(reports) || calls_differ() || (next_is_silent() && waits_in_store());
   }
 
   // Returns true if another process waits for something else in the place of what this one waits for too
@@ -119,7 +118,7 @@ class WatchThread {
   void publish(const FailureReport& report) {
     if (published_ && report.kind != ReportKind::kError) return;
     if (published_ == ReportKind::kError) return;
-    board_.publish(report, /*alarm=*/report.kind != ReportKind::kLeft);
+    board_.publish(report);
     published_ = report.kind;
     if (needs_nothing()) board_.leave();
     note([] {});

@@ -120,7 +120,7 @@ TEST_CASE("where calls differ no process ends before all know it, and then by th
       "the processes wait for different collectives: process 0 for allreduce 0 of 3 float32, process 1 for "
       "broadcast 0 of 3 float32";
   CHECK(copy.error() == verdict);
-  world.board(2).publish({.kind = ReportKind::kBusy}, /*alarm=*/true);
+  world.board(2).publish({.kind = ReportKind::kBusy});
   CHECK(sum.error() == verdict);
 }
 
