@@ -31,7 +31,7 @@ endif()
 
 add_library(lockstep STATIC)
 add_library(lockstep::lockstep ALIAS lockstep)
-target_link_libraries(lockstep PUBLIC lockstep_core PRIVATE lockstep_warnings)
+target_link_libraries(lockstep PUBLIC lockstep_core PRIVATE nlohmann_json::nlohmann_json lockstep_warnings)
 
 add_library(lockstep_app STATIC)
 target_link_libraries(lockstep_app

@@ -2,9 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
@@ -17,50 +20,46 @@
 namespace lockstep {
 namespace {
 
-Allreduce choose_between_processes(Allreduce wanted, std::span<const torch::Device> devices,
-                                   ProcessGroup& group) {
-  std::vector<AllreduceWish> wishes;
-  for (const auto& text : group.gather(text_of_wish(own_wish(wanted, devices)))) {
-    wishes.push_back(read_wish(text));
-  }
-  return choose_for_all(wanted, wishes);
-}
-
 bool are_several(const ProcessGroup* group) { return group && group->world().processes > 1; }
 
-std::string to_hex(const std::string& bytes) {
-  std::string hex;
-  for (const char byte : bytes) hex += fmt::format("{:02x}", static_cast<unsigned char>(byte));
-  return hex;
-}
+// Sums between replicas, as all processes have agreed on them.
+struct AgreedSums {
+  Allreduce algorithm;
+  RankLayout layout;
+};
 
-std::string from_hex(const std::string& hex) {
-  std::string bytes;
-  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
-    bytes += static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16));
+// All processes of the group call it.
+AgreedSums agree_on_sums(Allreduce wanted, Compress compress, std::span<const torch::Device> devices,
+                         ProcessGroup& group) {
+  const Lines settings{fmt::format("allreduce {}", name_of(kAllreduceNames, wanted)),
+                       fmt::format("compress {}", name_of(kCompressNames, compress))};
+  std::vector<Lines> all_settings;
+  std::vector<AllreduceSupport> supports;
+  std::vector<int> replicas;
+  for (const auto& told : gather_values(
+           &group, "communicator",
+           {{"settings", settings}, {"support", support_of(devices)}, {"replicas", devices.size()}})) {
+    all_settings.push_back(told.at("settings").get<Lines>());
+    supports.push_back(told.at("support").get<AllreduceSupport>());
+    replicas.push_back(told.at("replicas").get<int>());
   }
-  return bytes;
+  require_same(all_settings, "process", "communicators",
+               "start all processes with the same program and options");
+  return {choose_for_all(wanted, supports), RankLayout(replicas, group.world().process)};
 }
 
 // Process 0 makes the id and gives it to the others.
 std::string shared_nccl_id(ProcessGroup* group) {
   if (!group) return make_nccl_id();
-  const bool is_first = group->world().process == 0;
-  return from_hex(group->gather(is_first ? to_hex(make_nccl_id()) : std::string()).front());
+  using Bytes = std::vector<uint8_t>;
+  const auto own = group->world().process == 0 ? make_nccl_id() : std::string();
+  const auto first = gather_values(group, "NCCL id", Bytes(own.begin(), own.end())).front().get<Bytes>();
+  return {first.begin(), first.end()};
 }
 
-// Throws UsageError where processes compress differently, and where nothing is sent that could be compressed.
+// Throws UsageError where nothing is sent that could be compressed.
 void check_compressible(const CommunicatorOptions& options) {
-  const std::string own(name_of(kCompressNames, options.compress));
-  if (options.process_group) {
-    const auto all = options.process_group->gather("compress " + own);
-    for (size_t process = 1; process < all.size(); ++process) {
-      if (all[process] == all.front()) continue;
-      throw UsageError(
-          fmt::format("process 0 says \"{}\", process {} says \"{}\"", all.front(), process, all[process]),
-          "start all processes with the same program and options");
-    }
-  }
+  const auto own = name_of(kCompressNames, options.compress);
   if (options.compress == Compress::kNone) return;
   if (!options.process_group) {
     throw UsageError(
@@ -96,7 +95,7 @@ Work Work::then(std::function<void()> next) {
 }
 
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, ProcessGroup* group) {
-  if (are_several(group)) return choose_between_processes(wanted, devices, *group);
+  if (are_several(group)) return agree_on_sums(wanted, Compress::kNone, devices, *group).algorithm;
   if (wanted == Allreduce::kGloo) {
     throw UsageError("allreduce gloo sums across processes, but this process is alone",
                      "use allreduce two_shot or auto");
@@ -112,9 +111,12 @@ std::unique_ptr<Communicator> make_communicator(CommunicatorOptions options) {
   if (options.devices.empty()) throw UsageError("a communicator needs at least one device");
   if (!are_several(options.process_group.get())) options.process_group = nullptr;
   const auto group = options.process_group;
-  options.algorithm = choose_allreduce(options.algorithm, options.devices, group.get());
-  if (!options.threads) options.threads = default_threads(static_cast<int>(options.devices.size()));
-  const auto layout = gather_layout(static_cast<int>(options.devices.size()), group.get());
+  const auto replicas = static_cast<int>(options.devices.size());
+  const auto [algorithm, layout] =
+      group ? agree_on_sums(options.algorithm, options.compress, options.devices, *group)
+            : AgreedSums{choose_allreduce(options.algorithm, options.devices), RankLayout({replicas}, 0)};
+  options.algorithm = algorithm;
+  if (!options.threads) options.threads = default_threads(replicas);
   check_compressible(options);
   if (options.algorithm != Allreduce::kNccl) return make_host_communicator(std::move(options), layout);
   return make_nccl_communicator({.devices = options.devices,

@@ -10,10 +10,11 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/gradients/attached_module.h>
 #include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/gradients/flat_tensors.h>
-#include <lockstep/parallel/gradients/same_on_all.h>
+#include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/torch_compat.h>
@@ -107,10 +108,10 @@ void GradientSync::attach(torch::nn::Module& module) {
     fail("attach() was called between a backward pass and wait()",
          "call wait() first; or zero_grad(), if the gradients of micro-batches are to be dropped");
   }
-  require_same_on_ranks(option_lines(options_), endpoint_, "options", "give all GradientSyncs the same ones");
+  agree(endpoint_, "options", option_lines(options_), "give all GradientSyncs the same ones");
   if (again) {
     if (const auto change = module_->change_of_parameters()) fail(change->what, change->hint);
-    require_same_modules(module, endpoint_);
+    agree_on_module(module, endpoint_);
     for (const auto& param : parameters()) {  // torch's optimizers step where there is a gradient
       if (!param.requires_grad()) param.mutable_grad().reset();
     }

@@ -8,8 +8,9 @@
 #include <utility>
 
 #include <lockstep/parallel/build_replicas.h>
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
-#include <lockstep/parallel/gradients/same_on_all.h>
+#include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
@@ -64,10 +65,8 @@ std::unique_ptr<Communicator> checked_communicator(const TrainerOptions& options
                                          .process_group = options.process_group,
                                          .compress = options.compress,
                                          .trace = options.replica.trace});
-  if (options.process_group) {
-    require_same_in_processes(shared_option_lines(options), *options.process_group, "options",
-                              "give the trainers of all processes the same ones");
-  }
+  agree(options.process_group.get(), "options", shared_option_lines(options),
+        "give the trainers of all processes the same ones");
   options.validate(communicator->world_size());
   return communicator;
 }
@@ -121,10 +120,8 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
       in_flight_(steps_in_flight(options_)) {
   require_separate_models(models_);
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
-  if (const auto& group = options_.process_group) {
-    require_same_in_processes(tensor_lines(*models_.front().module), *group, "models",
-                              "build the same model in all processes");
-  }
+  agree(options_.process_group.get(), "models", tensor_lines(*models_.front().module),
+        "build the same model in all processes");
   open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it

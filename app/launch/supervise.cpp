@@ -6,9 +6,11 @@
 
 #include <csignal>
 #include <cstddef>
+#include <cstdint>
 
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
+#include <lockstep/parallel/collectives/gloo/failures/verdict.h>
 
 namespace lockstep {
 namespace {
@@ -24,15 +26,16 @@ enum class LaunchPhase {
 };
 
 bool ended_well(const ProcessEnd& end) { return end.code == 0 && end.signal == 0; }
-bool ended_with(const ProcessEnd& end, ExitCode code) { return end.code == static_cast<int>(code); }
-bool lost_a_peer(const ProcessEnd& end) { return ended_with(end, ExitCode::kPeer); }
-// All processes have the same error of usage, and that of process 0 has been seen. When process 0 cannot
-// write its output, the others end with its code, and maybe before it.
-bool may_be_of_first(const ProcessEnd& end) {
-  return ended_with(end, ExitCode::kUsage) || ended_with(end, ExitCode::kOutput);
-}
 bool obeyed(const ProcessEnd& end, int signal) {
   return end.signal == signal || end.code == kSignalCode + signal;
+}
+
+// What the end of a process reports.
+FailureReport report_of(size_t process, const ProcessEnd& end) {
+  const bool lost_reader = process == 0 && end.signal == SIGPIPE;
+  const int by_signal = lost_reader ? static_cast<int>(ExitCode::kOutput) : kSignalCode + end.signal;
+  const int code = end.signal == 0 ? end.code : by_signal;
+  return {.process = static_cast<int>(process), .kind = kind_of_end(code), .code = code};
 }
 
 std::string failure_text(size_t process, const ProcessEnd& end) {
@@ -47,13 +50,17 @@ std::string failure_text(size_t process, const ProcessEnd& end) {
 class Supervision {
  public:
   Supervision(std::vector<Child>& children, LaunchSignals& signals, const LaunchLimits& limits)
-      : children_(children), signals_(signals), limits_(limits), ends_(children.size()) {}
+      : children_(children),
+        signals_(signals),
+        limits_(limits),
+        ends_(children.size()),
+        reports_(children.size()) {}
 
   LaunchOutcome run() {
-    while (look()) {
+    while (reap()) {
       react();
       if (const auto signal = signals_.wait(deadline_)) {
-        if (*signal != SIGCHLD) obey(*signal);
+        if (*signal != SIGCHLD) forward_signal(*signal);
       } else if (deadline_ && LaunchClock::now() >= *deadline_) {
         overdue();
       }
@@ -68,61 +75,54 @@ class Supervision {
   using LaunchClock = std::chrono::steady_clock;
 
   // Notes which processes have ended. False when all have.
-  bool look() {
+  bool reap() {
     bool running = false;
     for (size_t i = 0; i < children_.size(); ++i) {
       if (ends_[i]) continue;
       ends_[i] = children_[i].ending();
-      if (ends_[i]) judge(i);
+      if (ends_[i]) take_report(i);
       running = running || !ends_[i];
     }
     return running;
   }
 
   // How process i has ended by itself may be the reason to end the others.
-  void judge(size_t i) {
+  void take_report(size_t i) {
     const auto& end = *ends_[i];
     if (phase_ == LaunchPhase::kEnding || phase_ == LaunchPhase::kKilled) return;
-    if (phase_ == LaunchPhase::kInterrupted && obeyed(end, *passed_on_)) return;
-    if (ended_well(end)) {
-      if (!first_done_) first_done_ = i;
-    } else if (!culprit_ || more_to_blame(i)) {
-      culprit_ = i;
-    }
+    const bool as_told = ended_well(end) || (passed_on_ && obeyed(end, *passed_on_));
+    if (phase_ == LaunchPhase::kInterrupted && as_told) return;
+    reports_[i] = report_of(i, end);
+    reports_[i]->order = order_++;
   }
 
-  bool more_to_blame(size_t i) const {
-    const auto &blamed = *ends_[*culprit_], &end = *ends_[i];
-    if (lost_a_peer(blamed)) return !lost_a_peer(end);
-    return i == 0 && may_be_of_first(blamed) && (end.code == blamed.code || end.signal == SIGPIPE);
-  }
-
-  bool blame_is_certain() const {
-    const auto& blamed = *ends_[*culprit_];
-    return !lost_a_peer(blamed) && (!may_be_of_first(blamed) || ends_[0]);
+  bool is_certain(const FailureReport& blamed) const {
+    return blamed.kind == ReportKind::kError && (!is_error_of_all(blamed.code) || ends_[0]);
   }
 
   void react() {
     if (phase_ != LaunchPhase::kRunning && phase_ != LaunchPhase::kBlaming) return;
-    if (culprit_ && blame_is_certain()) {
+    const auto* blamed = most_to_blame(reports_);
+    if (blamed && is_certain(*blamed)) {
       end_all();
-    } else if (culprit_ && phase_ == LaunchPhase::kRunning) {
+    } else if (has_failed(reports_) && phase_ == LaunchPhase::kRunning) {
       enter(LaunchPhase::kBlaming, limits_.blame);
-    } else if (!culprit_ && first_done_ && !deadline_) {
+    } else if (blamed && !deadline_) {
       deadline_ = LaunchClock::now() + limits_.early;
     }
   }
 
   void overdue() {
     if (phase_ == LaunchPhase::kEnding) return kill_all();
-    if (!culprit_) culprit_ = first_done_;
+    overdue_ = true;
     end_all();
   }
 
-  void obey(int signal) {
+  void forward_signal(int signal) {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
     passed_on_ = signal;
+    reports_.assign(reports_.size(), std::nullopt);  // who was done has not left the others too early
     // Process 0 may have drawn there, and the terminal has printed ^C.
     Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
     inform(fmt::format("SIG{} passed on, waiting for the processes; a second one kills them",
@@ -153,14 +153,13 @@ class Supervision {
     }
   }
 
-  // A process that has lost a peer tells nothing about the failure if another one had left it with code 0.
   std::optional<ProcessFailure> failure() const {
-    if (!culprit_) return std::nullopt;
-    const bool left = first_done_ && lost_a_peer(*ends_[*culprit_]) && !passed_on_;
-    const auto process = left ? *first_done_ : *culprit_;
+    const auto* blamed = most_to_blame(reports_);
+    if (!blamed || (!has_failed(reports_) && !overdue_)) return std::nullopt;
+    const auto process = static_cast<size_t>(blamed->process);
     const auto& end = *ends_[process];
     const bool own_code = end.signal == 0 && end.code != 0;
-    return ProcessFailure{.process = static_cast<int>(process),
+    return ProcessFailure{.process = blamed->process,
                           .code = own_code ? static_cast<ExitCode>(end.code) : ExitCode::kPeer,
                           .text = failure_text(process, end)};
   }
@@ -171,9 +170,10 @@ class Supervision {
   std::vector<std::optional<ProcessEnd>> ends_;  // by process
   LaunchPhase phase_ = LaunchPhase::kRunning;
   std::optional<LaunchClock::time_point> deadline_;
-  std::optional<size_t> first_done_;  // the first that has ended with code 0
-  std::optional<size_t> culprit_;     // the process that has failed
-  std::optional<int> passed_on_;      // the launcher's signal
+  FailureReports reports_;        // of those that have ended by themselves
+  int64_t order_ = 0;             // of the next report
+  bool overdue_ = false;          // the others were not done in time after the first
+  std::optional<int> passed_on_;  // the launcher's signal
   bool signalled_ = false;
 };
 

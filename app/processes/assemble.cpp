@@ -8,6 +8,7 @@
 #include <utility>
 
 #include <lockstep/app/processes/together.h>
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/world/host_names.h>
@@ -25,16 +26,16 @@ size_t most_replicas(const Member& member) {
 }  // namespace
 
 Member member_with(std::span<const std::vector<torch::Device>> lists) {
-  auto names = Member::array(), wishes = Member::array();
+  auto names = Member::array(), supports = Member::array();
   for (const auto& list : lists) {
     names.push_back(Member::array());
     for (const auto& device : list) names.back().push_back(device.str());
-    wishes.push_back(text_of_wish(own_wish(Allreduce::kAuto, list)));
+    supports.emplace_back(nlohmann::json(support_of(list)));
   }
-  return {{"lists", std::move(names)}, {"wishes", std::move(wishes)}};
+  return {{"lists", std::move(names)}, {"supports", std::move(supports)}};
 }
 
-std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce) {
+std::vector<Member> gather_members(const TrainWorld& world, const std::function<Member()>& introduce) {
   auto members = together(world, [&] {
     auto member = introduce();
     member["machine"] = machine_name();
@@ -53,24 +54,23 @@ std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>&
 
 void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world) {
   world.devices.clear();
-  world.wishes.clear();
+  world.supports.clear();
   for (const auto& member : members) {
     auto& devices = world.devices.emplace_back();
     for (const auto& name : member.at("lists").at(list)) devices.emplace_back(name.get<std::string>());
-    world.wishes.push_back(read_wish(member.at("wishes").at(list).get<std::string>()));
+    world.supports.push_back(nlohmann::json(member.at("supports").at(list)).get<AllreduceSupport>());
   }
 }
 
-void refuse_other_settings(const std::vector<Json>& settings, const std::string& verb) {
-  for (size_t process = 1; process < settings.size(); ++process) {
-    for (const auto& [key, first] : settings.front().items()) {
-      const auto& other = settings[process].at(key);
-      if (other == first) continue;
-      throw UsageError(fmt::format("process {} {} with {} {}, process 0 with {}", process, verb,
-                                   key_in_words(key), value_in_words(other), value_in_words(first)),
-                       "give all processes the same flags and the same data");
+void agree_on_settings(const TrainWorld& world, const std::function<Json()>& action) {
+  std::vector<Lines> all;
+  for (const auto& settings : together(world, action)) {
+    auto& lines = all.emplace_back();
+    for (const auto& [key, value] : settings.items()) {
+      lines.push_back(fmt::format("{} {}", key_in_words(key), value_in_words(value)));
     }
   }
+  require_same(all, "process", "settings", "give all processes the same flags and the same data");
 }
 
 std::string local_spec(const std::string& spec, const World& place, int gpus) {

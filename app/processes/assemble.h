@@ -12,7 +12,7 @@
 namespace lockstep {
 
 // The facts that a process tells the others. "lists": its lists of devices, by their names: [["cpu", "cpu"],
-// ["cpu"]]. It uses one list at a time. "wishes": for each list, whether NCCL can join it.
+// ["cpu"]]. It uses one list at a time. "supports": for each list an AllreduceSupport.
 using Member = Json;
 
 // Returns the facts of a process with these lists.
@@ -21,15 +21,15 @@ Member member_with(std::span<const std::vector<torch::Device>> lists);
 // Runs `introduce` in every process and returns what all say, by process. Processes of one machine that may
 // use the same cores share them by their longest lists: this thread is pinned to its process's part. Throws
 // as together() does.
-std::vector<Member> meet(const TrainWorld& world, const std::function<Member()>& introduce);
+std::vector<Member> gather_members(const TrainWorld& world, const std::function<Member()>& introduce);
 
-// Gives world the devices in list `list` of every process, and their wishes.
+// Gives world the devices in list `list` of every process, and what these support.
 void take_list(const std::vector<Member>& members, size_t list, TrainWorld& world);
 
-// settings: what every process does, such as agreed_fields() (app/train/settings/settings.h). Throws
-// UsageError, the same in every process, that names the first field in which a process differs from process
-// 0, and both values. verb: what the processes do with their settings.
-void refuse_other_settings(const std::vector<Json>& settings, const std::string& verb = "trains");
+// Runs `action` in every process. It returns an object of all settings that must be the same, such as
+// agreed_fields() (app/train/settings/settings.h). Throws as together() and require_same()
+// (parallel/collectives/agree.h) do: "the settings differ: process 1 has lr 0.1 where process 0 has lr 0.2".
+void agree_on_settings(const TrainWorld& world, const std::function<Json()>& action);
 
 // Returns the device list of a process. `auto` with GPUs becomes cuda:N, N = local process modulo gpus.
 std::string local_spec(const std::string& spec, const World& place, int gpus);

@@ -47,7 +47,7 @@ void add_process_flags(CLI::App& command, ProcessFlags& options) {
 JoinOptions join_options(const ProcessFlags& flags) {
   return {.timeout = std::chrono::seconds(flags.timeout),
           .listen = flags.listen,
-          .divide_cores = false};  // meet() divides them by the processes' replicas
+          .divide_cores = false};  // gather_members() divides them by the processes' replicas
 }
 
 }  // namespace lockstep

@@ -10,46 +10,54 @@
 
 namespace lockstep {
 
-int TrainWorld::replicas_before(int process) const {
-  size_t count = 0;
-  for (size_t i = 0; i < devices.size() && i < static_cast<size_t>(process); ++i) count += devices[i].size();
-  return static_cast<int>(count);
+RankLayout TrainWorld::layout() const {
+  std::vector<int> replicas;
+  for (const auto& list : devices) replicas.push_back(static_cast<int>(list.size()));
+  return {replicas, place.process};
 }
 
 std::string TrainWorld::name() const {
   const auto process = fmt::format("process {}", place.process);
   if (devices.empty()) return process;
-  const int first = first_rank(), last = replicas_before(place.process + 1) - 1;
+  const auto ranks = layout();
+  const int first = ranks.first_rank(), last = first + ranks.replicas(place.process) - 1;
   return first == last ? fmt::format("rank {} ({})", first, process)
                        : fmt::format("ranks {}-{} ({})", first, last, process);
 }
 
 std::string TrainWorld::replica_device(int rank) const {
-  auto local = static_cast<size_t>(rank);
-  size_t process = 0;
-  for (; local >= devices.at(process).size(); ++process) local -= devices[process].size();
-  return fmt::format("{} of process {}", devices[process][local].str(), process);
+  const auto ranks = layout();
+  const int process = ranks.process_of(rank), local = rank - ranks.first_rank(process);
+  return fmt::format("{} of process {}",
+                     devices.at(static_cast<size_t>(process)).at(static_cast<size_t>(local)).str(), process);
 }
 
 std::string TrainWorld::device_lists() const {
-  constexpr size_t kFewestCounted = 3;  // as in to_string() of one list
   std::vector<std::string> lists;
-  for (size_t begin = 0; begin < devices.size();) {
-    size_t end = begin + 1;
-    while (end < devices.size() && devices[end] == devices[begin]) ++end;
-    const size_t equal = end - begin;
-    const auto list = to_string(devices[begin]);
-    if (equal >= kFewestCounted) lists.push_back(fmt::format("{} x {}", list, equal));
-    if (equal < kFewestCounted) lists.insert(lists.end(), equal, list);
-    begin = end;
-  }
+  for_equal_lists(devices, [&](const auto& list, size_t count) {
+    lists.push_back(count == 1 ? to_string(list) : fmt::format("{} x {}", to_string(list), count));
+  });
   return fmt::format("{}", fmt::join(lists, " + "));
 }
 
 std::string TrainWorld::text() const {
   const auto launcher = place.launcher.empty() ? "" : fmt::format(" ({})", place.launcher);
-  return fmt::format("{}{}, {}: {}", place.processes, launcher, counted(replicas(), "replica"),
+  return fmt::format("{}{}, {}: {}", place.processes, launcher, counted(layout().world_size(), "replica"),
                      device_lists());
+}
+
+void for_equal_lists(const std::vector<std::vector<torch::Device>>& lists,
+                     const std::function<void(const std::vector<torch::Device>& list, size_t count)>& each) {
+  constexpr size_t kFewestCounted = 3;  // as in to_string() of one list
+  for (size_t begin = 0, end = 0; begin < lists.size(); begin = end) {
+    while (end < lists.size() && lists[end] == lists[begin]) ++end;
+    const size_t equal = end - begin;
+    if (equal >= kFewestCounted) {
+      each(lists[begin], equal);
+    } else {
+      for (size_t i = 0; i < equal; ++i) each(lists[begin], 1);
+    }
+  }
 }
 
 }  // namespace lockstep

@@ -26,7 +26,7 @@ Member given_files(const TrainFlags& options) {
           {"resume", options.resume.has_value()}};
 }
 
-Member introduction(const TrainFlags& options, const World& place, Member files) {
+Member member_of(const TrainFlags& options, const World& place, Member files) {
   const std::vector<std::vector<torch::Device>> lists{
       usable_devices(local_spec(options.devices, place, visible_gpus()))};
   auto member = member_with(lists);
@@ -58,7 +58,7 @@ std::optional<std::string> file_of_first(bool first_has_it) {
   return first_has_it ? std::optional<std::string>("process 0's") : std::nullopt;
 }
 
-void follow(const Member& first, TrainFlags& options) {
+void take_output_flags(const Member& first, TrainFlags& options) {
   options.log_every = first.at("log_every").get<int64_t>();
   options.print_weights_hash = first.at("print_weights_hash").get<bool>();
   options.save = file_of_first(first.at("files").at("save"));
@@ -80,13 +80,13 @@ void follow(const Member& first, TrainFlags& options) {
 void assemble_run(TrainWorld& world, TrainFlags& options, const std::function<void()>& check) {
   if (world.single_process()) return check();
   const auto files = given_files(options);
-  const auto members = meet(world, [&] {
+  const auto members = gather_members(world, [&] {
     check();
-    return introduction(options, world.place, files);
+    return member_of(options, world.place, files);
   });
   take_list(members, 0, world);
   refuse_files_of_others(members);
-  if (!world.leads()) follow(members.front(), options);
+  if (!world.leads()) take_output_flags(members.front(), options);
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <lockstep/app/train/config/config_text.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/stopwatch.h>
 
@@ -22,9 +23,8 @@ namespace lockstep {
 void TrainRun::go_on_from(const RunState& state) {
   trainer_.load(state.trainer);
   progress_ = state.progress;
-  if (plan_.world.process_group) {
-    const auto told = plan_.world.process_group->gather(json_line(to_json(progress_)));
-    progress_ = read_progress(nlohmann::ordered_json::parse(told.front()));
+  if (const auto& group = plan_.world.process_group) {
+    progress_ = read_progress(gather_values(group.get(), "progress", to_json(progress_)).front());
   }
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
   schedule_.made(steps_done_, clock_());
@@ -141,9 +141,7 @@ void TrainRun::require_finite(const TrainState& state) {
   };
   bool good = std::all_of(state.model.begin(), state.model.end(), finite) &&
               std::all_of(state.optimizer.begin(), state.optimizer.end(), finite);
-  if (plan_.world.process_group)
-    good = plan_.world.process_group->gather(good ? "finite" : "bad").front() == "finite";
-  if (good) return;
+  if (gather_values(plan_.world.process_group.get(), "finite weights", good).front().get<bool>()) return;
   throw LossError(fmt::format("the weights after step {} of the run are not finite", steps_done_),
                   diverged_hint(plan_), steps_done_);
 }

@@ -160,14 +160,13 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
     if (world.leads()) files.open(options, world.place);
   });
   TrainPlan plan;
-  const auto settings = together(world, [&] {
+  agree_on_settings(world, [&] {
     plan = make_train_plan(options, {}, world);
     files.kept.fit_to(plan, options);
     need_memory_for(std::span(&plan, 1));
     if (!world.single_process()) interrupt.stop_if_signalled("before the first step");
     return agreed_fields(options, plan);
   });
-  refuse_other_settings(settings);
   return plan;
 }
 

@@ -53,7 +53,7 @@ std::exception_ptr CollectiveWatch::error() const {
   return error_;
 }
 
-bool CollectiveWatch::settled() {
+bool CollectiveWatch::is_idle() {
   std::exception_ptr problem;
   {
     const std::lock_guard lock(mutex_);

@@ -44,7 +44,7 @@ class CollectiveWatch {
   std::exception_ptr error() const;  // null: none. Thread-safe
 
   // Returns true if nothing has failed and no operation is in flight. Thread-safe.
-  bool settled();
+  bool is_idle();
 
   bool late(const Operation& operation) const { return Clock::now() - operation.begin > timeout_; }
   double timeout_seconds() const { return std::chrono::duration<double>(timeout_).count(); }

@@ -164,7 +164,7 @@ class HostEndpoint : public Endpoint {
                            .barrier = [&] { barrier(stream); },
                            .exchange = shared_.exchange.get()};
     if (round.exchange && tensor.numel() == 0)
-      meet_others(round);
+      compare_with_other_processes(round);
     else
       algorithm(round);
     barrier(stream);

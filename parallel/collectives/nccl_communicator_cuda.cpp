@@ -150,7 +150,7 @@ class Ranks {
   ~Ranks() {
     // Without an error the communicators are closed, not aborted: a peer's kernel may still read this rank's
     // memory.
-    if (!watch_.settled()) return;
+    if (!watch_.is_idle()) return;
     for (auto& comm : comms_) comm->close();
   }
 

@@ -36,7 +36,7 @@ torch::Tensor on_host(const torch::Tensor& tensor) {
   return host;
 }
 
-void meet_others(const LocalRound& round) {
+void compare_with_other_processes(const LocalRound& round) {
   if (round.local == 0) round.channel().broadcast(torch::zeros({1}, torch::kByte), 0).get();
 }
 

@@ -31,7 +31,7 @@ torch::Tensor host_room(const torch::Tensor& tensor);
 torch::Tensor on_host(const torch::Tensor& tensor);
 
 // Takes the place of a collective on no elements: compares the call with that of the other processes.
-void meet_others(const LocalRound& round);
+void compare_with_other_processes(const LocalRound& round);
 
 // Brings the tensor of rank `root` to one local replica, whose number it returns, and calls barrier().
 int receive_from(const LocalRound& round, int root);

@@ -4,7 +4,7 @@
 #include <utility>
 
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/gradients/same_on_all.h>
+#include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
@@ -46,7 +46,7 @@ void broadcast_tensors(const std::vector<NamedTensor>& named, Endpoint& endpoint
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
   require_strided(module);
-  require_same_modules(module, endpoint);
+  agree_on_module(module, endpoint);
   broadcast_tensors(distinct_tensors(module), endpoint, root);
 }
 

@@ -240,7 +240,7 @@ Environment with_master(const Environment& environment, const Master& master) {
       };
 }
 
-World by_hand(const GivenWorld& given, const Environment& environment) {
+World given_world(const GivenWorld& given, const Environment& environment) {
   if ((given.rank || given.world_size) && environment(kLauncherVariable) &&
       environment("WORLD_SIZE") != "1") {
     throw UsageError(fmt::format("the {} is given, but lockstep launch has started this process and gives it",
@@ -270,7 +270,7 @@ World by_hand(const GivenWorld& given, const Environment& environment) {
 }
 
 // Nullopt if none has started this process.
-std::optional<World> by_launcher(const Environment& environment, const HostResolves& resolves) {
+std::optional<World> launched_world(const Environment& environment, const HostResolves& resolves) {
   if (auto world = torchrun(environment)) return world;
   if (auto world = open_mpi(environment)) return world;
   if (auto world = mpich(environment)) return world;
@@ -289,10 +289,10 @@ Environment process_environment() {
 World find_world(const GivenWorld& given, const Environment& environment, const HostResolves& resolves) {
   std::optional<World> world;
   if (!given.rank && !given.world_size) {
-    world = by_launcher(given.master ? with_master(environment, read_master(*given.master)) : environment,
-                        resolves);
+    world = launched_world(given.master ? with_master(environment, read_master(*given.master)) : environment,
+                           resolves);
   }
-  if (!world && (given.rank || given.world_size || given.master)) world = by_hand(given, environment);
+  if (!world && (given.rank || given.world_size || given.master)) world = given_world(given, environment);
   if (world && world->processes == 1) {
     return {.launch = world->launch,
             .restart = world->restart,

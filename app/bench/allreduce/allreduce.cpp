@@ -186,7 +186,7 @@ std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const T
     return Json();
   });
   auto lists = bench_replicas(world, options.bench, {default_devices(world)});
-  const auto settings = together(world, [&] {
+  agree_on_settings(world, [&] {
     for (const auto& replicas : lists) {
       if (world.single_process()) need_devices(replicas.devices, 2, "a sum over replicas");
       algorithms_for(options.algorithms, replicas);
@@ -194,7 +194,6 @@ std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const T
     }
     return agreed_settings(options, counts);
   });
-  refuse_other_settings(settings, "measures");
   return lists;
 }
 

@@ -35,8 +35,8 @@ BenchReplicas ScalingLists::first_processes(const BenchReplicas& replicas, int c
   part.world.place.processes = count;
   const auto& devices = replicas.world.devices;
   part.world.devices.assign(devices.begin(), devices.begin() + count);
-  const auto& wishes = replicas.world.wishes;
-  part.world.wishes.assign(wishes.begin(), wishes.begin() + count);
+  const auto& supports = replicas.world.supports;
+  part.world.supports.assign(supports.begin(), supports.begin() + count);
   return part;
 }
 

@@ -206,7 +206,7 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
   const auto otherwise = world.single_process() ? default_lists() : std::vector<std::string>{"auto"};
   Prepared prepared;
   prepared.lists = std::make_unique<ScalingLists>(options, bench_replicas(world, options.bench, otherwise));
-  const auto settings = together(world, [&] {
+  agree_on_settings(world, [&] {
     prepared.threads = prepared.lists->threads();
     prepared.cases = prepared.lists->cases();
     if (options.predict) prepared.fractions = prepared.lists->fractions();
@@ -214,7 +214,6 @@ Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
     if (options.predict && !world.single_process()) check_predictable(prepared.cases.back().plan);
     return agreed_settings(options, prepared.cases.back().plan);
   });
-  refuse_other_settings(settings, "measures");
   return prepared;
 }
 

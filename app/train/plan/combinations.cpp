@@ -124,7 +124,7 @@ void check_allreduce(const TrainWorld& world, Allreduce allreduce, std::span<con
 }
 
 Allreduce allreduce_of(const TrainWorld& world, Allreduce wanted, std::span<const torch::Device> devices) {
-  return world.single_process() ? choose_allreduce(wanted, devices) : choose_for_all(wanted, world.wishes);
+  return world.single_process() ? choose_allreduce(wanted, devices) : choose_for_all(wanted, world.supports);
 }
 
 void check_compress_of(const TrainWorld& world, Compress compress) {

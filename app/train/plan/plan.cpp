@@ -217,9 +217,7 @@ std::optional<int64_t> TrainPlan::wire_bytes() const {
   if (!trainer.replica.invariant) {
     return wire_bytes_of_sum(bytes, world.place.processes, trainer.compress);
   }
-  size_t most_replicas = 0;
-  for (const auto& list : world.devices) most_replicas = std::max(most_replicas, list.size());
-  return wire_bytes_of_gather(bytes, world.place.processes, static_cast<int>(most_replicas));
+  return wire_bytes_of_gather(bytes, world.place.processes, world.layout().most_replicas());
 }
 
 ModelSpec TrainPlan::spec() const {
@@ -247,7 +245,7 @@ int64_t host_bytes(const TrainPlan& plan) {
   for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {
     if (!plan.trainer.devices[i].is_cpu()) continue;
     const int64_t parts = replica.invariant ? kMicroShards / plan.world_size() : plan.trainer.accumulate;
-    const int64_t rows = sizes[static_cast<size_t>(plan.world.first_rank()) + i];
+    const int64_t rows = sizes[static_cast<size_t>(plan.world.layout().first_rank()) + i];
     const int64_t trained = (rows + parts - 1) / parts;
     bytes += replica_bytes(plan, std::max(trained, evaluated / kForwardShare), torch::kCPU);
   }

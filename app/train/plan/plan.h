@@ -42,7 +42,7 @@ struct TrainPlan {
   int64_t memory_estimate = 0;     // bytes resident at the peak, of this process
 
   int local_size() const { return static_cast<int>(trainer.devices.size()); }
-  int world_size() const { return world.single_process() ? local_size() : world.replicas(); }
+  int world_size() const { return world.single_process() ? local_size() : world.layout().world_size(); }
   // Returns true if replicas normalise with different statistics, so that their number changes what is
   // computed.
   bool has_statistics_per_replica() const { return has_batch_norm && trainer.bn != BnPolicy::kSync; }

@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <exception>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
-#include <sstream>
 
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/world/host_names.h>
@@ -28,19 +28,10 @@ std::string nccl_words(const std::exception_ptr& problem) {
   }
 }
 
-void check_wanted_alike(const std::vector<AllreduceWish>& wishes) {
-  for (size_t process = 1; process < wishes.size(); ++process) {
-    if (wishes[process].wanted == wishes.front().wanted) continue;
-    throw UsageError(fmt::format("process 0 wants allreduce {}, process {} wants {}", wishes.front().wanted,
-                                 process, wishes[process].wanted),
-                     "start all processes with the same program and options");
-  }
-}
-
 // Why NCCL cannot join these processes; empty if it can.
-std::string nccl_problem_of(const std::vector<AllreduceWish>& wishes) {
-  for (size_t process = 0; process < wishes.size(); ++process) {
-    const auto& problem = wishes[process].nccl_problem;
+std::string nccl_problem_of(const std::vector<AllreduceSupport>& all) {
+  for (size_t process = 0; process < all.size(); ++process) {
+    const auto& problem = all[process].nccl_problem;
     if (!problem.empty()) return fmt::format("NCCL cannot join process {}: {}", process, problem);
   }
   return {};
@@ -52,10 +43,10 @@ struct SharedGpu {
 };
 
 // A GPU that is there twice.
-std::optional<SharedGpu> find_shared_gpu(const std::vector<AllreduceWish>& wishes) {
+std::optional<SharedGpu> find_shared_gpu(const std::vector<AllreduceSupport>& all) {
   std::map<std::string, size_t> drivers;  // by UUID or place
-  for (size_t process = 0; process < wishes.size(); ++process) {
-    for (const auto& gpu : wishes[process].gpus) {
+  for (size_t process = 0; process < all.size(); ++process) {
+    for (const auto& gpu : all[process].gpus) {
       const auto& name = gpu.uuid.empty() ? gpu.place : gpu.uuid;
       const auto [known, is_new] = drivers.emplace(name, process);
       if (!is_new) return SharedGpu{.first = known->second, .second = process, .uuid = gpu.uuid};
@@ -64,9 +55,9 @@ std::optional<SharedGpu> find_shared_gpu(const std::vector<AllreduceWish>& wishe
   return std::nullopt;
 }
 
-Allreduce nccl_or_gloo(Allreduce wanted, const std::vector<AllreduceWish>& wishes) {
-  const auto problem = nccl_problem_of(wishes);
-  const auto shared = find_shared_gpu(wishes);
+Allreduce nccl_or_gloo(Allreduce wanted, const std::vector<AllreduceSupport>& all) {
+  const auto problem = nccl_problem_of(all);
+  const auto shared = find_shared_gpu(all);
   if (wanted == Allreduce::kAuto) return problem.empty() && !shared ? Allreduce::kNccl : Allreduce::kGloo;
   if (!problem.empty()) throw UsageError(problem, kUseGloo);
   // Without UUIDs the same place may be two GPUs, and NCCL itself refuses two replicas on one.
@@ -80,46 +71,37 @@ Allreduce nccl_or_gloo(Allreduce wanted, const std::vector<AllreduceWish>& wishe
 
 }  // namespace
 
-AllreduceWish own_wish(Allreduce wanted, std::span<const torch::Device> devices) {
-  AllreduceWish wish{.wanted = std::string(name_of(kAllreduceNames, wanted)),
-                     .nccl_problem = nccl_words(nccl_problem(devices))};
+AllreduceSupport support_of(std::span<const torch::Device> devices) {
+  AllreduceSupport support{.nccl_problem = nccl_words(nccl_problem(devices))};
   for (const auto& device : devices) {
     if (device.is_cpu()) continue;
-    wish.gpus.push_back({.uuid = device.is_cuda() ? cuda_uuid(device.index()) : std::string(),
-                         .place = fmt::format("{} {}", own_host_name(), device.str())});
+    support.gpus.push_back({.uuid = device.is_cuda() ? cuda_uuid(device.index()) : std::string(),
+                            .place = fmt::format("{} {}", own_host_name(), device.str())});
   }
-  return wish;
+  return support;
 }
 
-// One line each: the choice, NCCL's problem, the devices.
-std::string text_of_wish(const AllreduceWish& wish) {
-  auto text = fmt::format("{}\n{}\n", wish.wanted, wish.nccl_problem);
-  for (const auto& gpu : wish.gpus) text += fmt::format("{}\t{}\n", gpu.uuid, gpu.place);
-  return text;
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(NamedGpu, uuid, place)
+
+void to_json(nlohmann::json& value, const AllreduceSupport& support) {
+  value = {{"nccl_problem", support.nccl_problem}, {"gpus", support.gpus}};
 }
 
-AllreduceWish read_wish(const std::string& text) {
-  std::istringstream in(text);
-  AllreduceWish wish;
-  std::getline(in, wish.wanted);
-  std::getline(in, wish.nccl_problem);
-  for (NamedGpu gpu; std::getline(in, gpu.uuid, '\t') && std::getline(in, gpu.place);) {
-    wish.gpus.push_back(gpu);
-  }
-  return wish;
+void from_json(const nlohmann::json& value, AllreduceSupport& support) {
+  value.at("nccl_problem").get_to(support.nccl_problem);
+  value.at("gpus").get_to(support.gpus);
 }
 
-Allreduce choose_for_all(Allreduce wanted, const std::vector<AllreduceWish>& wishes) {
-  check_wanted_alike(wishes);
+Allreduce choose_for_all(Allreduce wanted, const std::vector<AllreduceSupport>& all) {
   switch (wanted) {
     case Allreduce::kAuto:
     case Allreduce::kNccl:
-      return nccl_or_gloo(wanted, wishes);
+      return nccl_or_gloo(wanted, all);
     case Allreduce::kGloo:
       return wanted;
     default:
       throw UsageError(fmt::format("allreduce {} sums within one process, but there are {} processes",
-                                   name_of(kAllreduceNames, wanted), wishes.size()),
+                                   name_of(kAllreduceNames, wanted), all.size()),
                        "use allreduce gloo or auto");
   }
 }

@@ -3,6 +3,7 @@
 
 #include <torch/types.h>
 
+#include <nlohmann/json_fwd.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -18,22 +19,20 @@ struct NamedGpu {
   std::string place = {};  // its host and index, which must do where there is no UUID
 };
 
-// The wish that one process tells the others.
-struct AllreduceWish {
-  std::string wanted = {};        // the name of an Allreduce
+// The algorithms that the devices of a process support, as it tells the others.
+struct AllreduceSupport {
   std::string nccl_problem = {};  // why NCCL cannot join its devices; empty: it can
   std::vector<NamedGpu> gpus = {};
 };
 
-AllreduceWish own_wish(Allreduce wanted, std::span<const torch::Device> devices);
+AllreduceSupport support_of(std::span<const torch::Device> devices);
 
-// For ProcessGroup::gather(). Of another text read_wish() returns what it can.
-std::string text_of_wish(const AllreduceWish& wish);
-AllreduceWish read_wish(const std::string& text);
+void to_json(nlohmann::json& value, const AllreduceSupport& support);
+void from_json(const nlohmann::json& value, AllreduceSupport& support);
 
-// The choice of processes that have told each other this, the same in each: kAuto is kNccl if no GPU is there
-// twice and NCCL can join the devices of every process, else kGloo. Throws UsageError when they want
-// different algorithms, for one that does not span processes, and for kNccl where NCCL cannot serve.
-Allreduce choose_for_all(Allreduce wanted, const std::vector<AllreduceWish>& wishes);
+// The choice of processes that have told each other this and want the same, the same in each: kAuto is kNccl
+// if no GPU is there twice and NCCL can join the devices of every process, else kGloo. Throws UsageError for
+// an algorithm that does not span processes, and for kNccl where NCCL cannot serve. all: by process.
+Allreduce choose_for_all(Allreduce wanted, const std::vector<AllreduceSupport>& all);
 
 }  // namespace lockstep

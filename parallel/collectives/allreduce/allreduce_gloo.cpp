@@ -33,7 +33,7 @@ void sum_locally(const LocalRound& round, int index, int count) {
 }
 
 // Copies chunk `index` of this replica to the other local ones.
-void hand_out(const LocalRound& round, int index, int count) {
+void copy_to_local_replicas(const LocalRound& round, int index, int count) {
   const auto own = round.chunk(round.local, index, count);
   for (int other = 0; other < round.size(); ++other) {
     if (other != round.local) round.chunk(other, index, count).copy_(own);
@@ -62,7 +62,7 @@ void allreduce_gloo(const LocalRound& round) {
     chunk.done.get();
     const auto own = round.chunk(round.local, chunk.index, count);
     if (!own.is_cpu()) own.copy_(chunk.host, /*non_blocking=*/true);
-    hand_out(round, chunk.index, count);
+    copy_to_local_replicas(round, chunk.index, count);
   }
 }
 
@@ -81,7 +81,7 @@ void allreduce_compressed(const LocalRound& round, Compress compress) {
     const auto own = round.chunk(round.local, chunk.index, count);
     // A GPU gets 16 bits of each number.
     own.copy_(chunk.sum.total().to(own.device(), /*non_blocking=*/true));
-    hand_out(round, chunk.index, count);
+    copy_to_local_replicas(round, chunk.index, count);
   }
 }
 

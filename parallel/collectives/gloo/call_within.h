@@ -26,9 +26,9 @@ inline void block_sigpipe() {
   ::pthread_sigmask(SIG_BLOCK, &signals, nullptr);
 }
 
-class LateCall : public std::runtime_error {
+class TimedOutCall : public std::runtime_error {
  public:
-  LateCall() : std::runtime_error("no answer") {}
+  TimedOutCall() : std::runtime_error("no answer") {}
 };
 
 class GivenUpCall : public std::runtime_error {
@@ -36,7 +36,7 @@ class GivenUpCall : public std::runtime_error {
   GivenUpCall() : std::runtime_error("given up") {}
 };
 
-// Returns what `call` returns, and throws what it throws. It runs in a thread of its own. Throws LateCall
+// Returns what `call` returns, and throws what it throws. It runs in a thread of its own. Throws TimedOutCall
 // when the limit has passed, and GivenUpCall when `given_up` says so, which is asked four times a second.
 // Both abandon the thread: so call must own all that it uses. c10d's store waits for each answer without a
 // limit, for ever if the server was stopped.
@@ -59,7 +59,7 @@ auto call_within(
     if (!stopped && Clock::now() < end) continue;
     thread.detach();
     if (stopped) throw GivenUpCall();
-    throw LateCall();
+    throw TimedOutCall();
   }
   thread.join();
   return result.get();

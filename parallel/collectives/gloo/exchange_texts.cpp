@@ -20,19 +20,19 @@ constexpr std::chrono::milliseconds kLookForEnd{250};
 
 using KeyOfProcess = std::string (*)(const std::string& name, int process);
 
-enum class Coming { kAll, kTooLate, kGivenUp };
+enum class Arrival { kAll, kTooLate, kGivenUp };
 
 // Waits for the keys. A process that gives up may have found all of them before.
-Coming await_keys(const ProcessStore& store, const std::vector<std::string>& keys,
-                  std::chrono::milliseconds limit, const std::function<bool()>& given_up) {
+Arrival await_keys(const ProcessStore& store, const std::vector<std::string>& keys,
+                   std::chrono::milliseconds limit, const std::function<bool()>& given_up) {
   using std::chrono::milliseconds;
   const auto end = std::chrono::steady_clock::now() + limit;
   for (;;) {
     const bool last = given_up();
     const auto left = std::chrono::ceil<milliseconds>(end - std::chrono::steady_clock::now());
-    if (store.wait(keys, std::clamp(left, milliseconds(0), kLookForEnd))) return Coming::kAll;
-    if (last) return Coming::kGivenUp;
-    if (left <= kLookForEnd) return Coming::kTooLate;
+    if (store.wait(keys, std::clamp(left, milliseconds(0), kLookForEnd))) return Arrival::kAll;
+    if (last) return Arrival::kGivenUp;
+    if (left <= kLookForEnd) return Arrival::kTooLate;
   }
 }
 
@@ -46,10 +46,7 @@ std::vector<std::string> keys_of_all(const World& world, const std::string& name
 // Throws PeerError that names the processes without a key.
 void require_all(const ProcessStore& store, const World& world, const std::vector<std::string>& keys,
                  std::chrono::milliseconds limit) {
-  std::vector<int> missing;
-  for (int process = 0; process < world.processes; ++process) {
-    if (!store.has({keys[static_cast<size_t>(process)]})) missing.push_back(process);
-  }
+  const auto missing = store.missing(keys);
   if (missing.empty()) return;
   throw PeerError(
       fmt::format("{} did not answer within {}", name_processes(missing, world.processes), in_seconds(limit)),
@@ -64,14 +61,14 @@ std::vector<std::string> exchange_texts(const ProcessStore& store, const World& 
                                         const std::function<bool()>& given_up) {
   store.set(text_key(name, world.process), own);
   const auto keys = keys_of_all(world, name, text_key);
-  const auto coming = await_keys(store, keys, limit, given_up);
-  if (coming == Coming::kGivenUp) throw another_cannot_go_on();
-  if (coming == Coming::kTooLate) require_all(store, world, keys, limit);
+  const auto arrival = await_keys(store, keys, limit, given_up);
+  if (arrival == Arrival::kGivenUp) throw peer_failed_error();
+  if (arrival == Arrival::kTooLate) require_all(store, world, keys, limit);
   auto texts = store.get(keys);
   store.set(read_key(name, world.process), "");
   if (!store.is_served_here()) return texts;
   const auto read_keys = keys_of_all(world, name, read_key);
-  if (await_keys(store, read_keys, limit, given_up) == Coming::kTooLate) {
+  if (await_keys(store, read_keys, limit, given_up) == Arrival::kTooLate) {
     require_all(store, world, read_keys, limit);
   }
   return texts;

@@ -14,9 +14,10 @@ namespace lockstep {
 // the store returns after the others have read: it may leave then, and take the store with it. Throws
 // PeerError that names the processes which do not answer within the limit; and when some have not answered
 // and `given_up` says so, which is asked several times a second.
-std::vector<std::string> exchange_texts(
-    const ProcessStore& store, const World& world, const std::string& name, const std::string& own,
-    std::chrono::milliseconds limit, const std::function<bool()>& given_up = [] { return false; });
+std::vector<std::string> exchange_texts(const ProcessStore& store, const World& world,
+                                        const std::string& name, const std::string& own,
+                                        std::chrono::milliseconds limit,
+                                        const std::function<bool()>& given_up);
 
 // Removes this process's keys of an exchange, once a later one has returned: then all have read them.
 void forget_texts(const ProcessStore& store, const World& world, const std::string& name);

@@ -297,8 +297,8 @@ GlooChannel open_gloo_channel(const std::shared_ptr<C10dStore>& store, const Glo
   } catch (const Error&) {
     throw;
   } catch (const GivenUpCall&) {
-    throw another_cannot_go_on();
-  } catch (const std::exception& error) {  // c10d's, or a LateCall
+    throw peer_failed_error();
+  } catch (const std::exception& error) {  // c10d's, or a TimedOutCall
     throw failed(clean_words(error.what()));
   }
 }

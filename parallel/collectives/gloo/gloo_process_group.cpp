@@ -6,6 +6,7 @@
 #include <map>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/exchange_texts.h>
 #include <lockstep/parallel/collectives/gloo/failures/failure_watch.h>
@@ -55,7 +56,6 @@ class GlooProcessGroup : public ProcessGroup {
   GlooChannel open_channel(const std::shared_ptr<C10dStore>& client, const std::string& name);
   std::vector<std::string> exchange(const std::string& name, const std::string& own,
                                     std::chrono::milliseconds limit);
-  void check_count(int count);
 
   World world_;
   const JoinOptions options_;
@@ -145,17 +145,6 @@ std::vector<std::string> GlooProcessGroup::gather(const std::string& own) try {
   throw;
 }
 
-// Throws UsageError when the processes open different numbers of channels.
-void GlooProcessGroup::check_count(int count) {
-  const auto counts = gather(std::to_string(count));
-  for (size_t process = 0; process < counts.size(); ++process) {
-    if (counts[process] == counts.front()) continue;
-    throw UsageError(fmt::format("process 0 opens {} channels between processes, but process {} opens {}",
-                                 counts.front(), process, counts[process]),
-                     "start all processes with the same program and options");
-  }
-}
-
 GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& client,
                                            const std::string& name) {
   const auto wait = waits_++;
@@ -174,7 +163,9 @@ GlooChannel GlooProcessGroup::open_channel(const std::shared_ptr<C10dStore>& cli
 }
 
 std::vector<std::unique_ptr<Channel>> GlooProcessGroup::make_channels(int count) try {
-  check_count(count);  // all are here now: connecting to them takes a moment
+  agree(this, "numbers of channels", {std::to_string(count)},
+        "start all processes with the same program and options");
+  // All are here now: connecting to them takes a moment.
   std::vector<std::unique_ptr<Channel>> channels;
   const auto client = store_.another_client();
   const auto name = fmt::format("{}communicator {}", whole_.part, communicators_++);  // for the same calls

@@ -27,7 +27,7 @@ std::string in_seconds(std::chrono::milliseconds time) {
   return fmt::format("{:g} s", std::chrono::duration<double>(time).count());
 }
 
-PeerError another_cannot_go_on() {
+PeerError peer_failed_error() {
   return PeerError("another process cannot go on", "see the messages of the other processes");
 }
 

@@ -19,6 +19,6 @@ std::string name_processes(const std::vector<int>& processes, int world);
 std::string in_seconds(std::chrono::milliseconds time);
 
 // The error that ends a wait for others once one of them has said that it cannot go on.
-PeerError another_cannot_go_on();
+PeerError peer_failed_error();
 
 }  // namespace lockstep

@@ -36,15 +36,15 @@ void PostedCollectives::finish(uint64_t number) {
   entries_.erase(found);
 }
 
-void PostedCollectives::foresee(const std::exception_ptr& error) {
+void PostedCollectives::preset_error(const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
-  if (!foreseen_) foreseen_ = error;
+  if (!preset_error_) preset_error_ = error;
 }
 
 void PostedCollectives::fail(const std::exception_ptr& error) {
   const std::lock_guard lock(mutex_);
   if (!error_) {
-    error_ = foreseen_ ? foreseen_ : error;
+    error_ = preset_error_ ? preset_error_ : error;
     failed_ = oldest(/*failed=*/true);
   }
   lost_any_ |= !entries_.empty();

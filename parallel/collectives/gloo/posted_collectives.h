@@ -48,7 +48,7 @@ class PostedCollectives {
   void finish(uint64_t number);
 
   // If the collectives fail from now on, they do with this error. The first one stays.
-  void foresee(const std::exception_ptr& error);
+  void preset_error(const std::exception_ptr& error);
 
   // Ends all collectives with this error, or the one foreseen, now and later. The first error stays.
   void fail(const std::exception_ptr& error);
@@ -72,7 +72,7 @@ class PostedCollectives {
 
   mutable std::mutex mutex_;
   std::map<uint64_t, Entry> entries_;  // by number
-  std::exception_ptr foreseen_;
+  std::exception_ptr preset_error_;
   std::exception_ptr error_;
   bool lost_any_ = false;
   std::optional<AwaitedCollective> failed_;  // at the first error

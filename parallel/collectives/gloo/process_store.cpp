@@ -101,7 +101,7 @@ std::shared_ptr<C10dStore> open_store(const World& world, const std::string& lis
     return serves(world) ? serve(world, listen, timeout) : reach(world, timeout);
   } catch (const Error&) {
     throw;
-  } catch (const std::exception& error) {  // c10d's, or a LateCall
+  } catch (const std::exception& error) {  // c10d's, or a TimedOutCall
     throw failed(clean_words(error.what()));
   }
 }
@@ -127,7 +127,7 @@ template <typename Call>
 auto ProcessStore::ask_within(milliseconds limit, Call call) const {
   try {
     return call_within(limit, [client = client_, call = std::move(call)] { return call(*client->store); });
-  } catch (const LateCall&) {
+  } catch (const TimedOutCall&) {
     throw PeerError(fmt::format("the store at {} does not answer within {}", place_, in_seconds(limit)),
                     hint_);
   } catch (const Error&) {
@@ -155,6 +155,14 @@ void ProcessStore::remove(const std::string& key) const {
 
 bool ProcessStore::has(const Keys& keys) const {
   return ask([keys](c10d::Store& store) { return store.check(keys); });
+}
+
+std::vector<int> ProcessStore::missing(const Keys& keys) const {
+  std::vector<int> missing;
+  for (size_t i = 0; i < keys.size(); ++i) {
+    if (!has({keys[i]})) missing.push_back(static_cast<int>(i));
+  }
+  return missing;
 }
 
 std::vector<std::string> ProcessStore::get(const Keys& keys) const {

@@ -33,7 +33,8 @@ class ProcessStore {
   std::string set_if_new(const std::string& key, const std::string& value) const;
   int64_t add(const std::string& key, int64_t number) const;  // returns the sum
   void remove(const std::string& key) const;
-  bool has(const Keys& keys) const;                      // whether all are there
+  bool has(const Keys& keys) const;                      // returns true if all are there
+  std::vector<int> missing(const Keys& keys) const;      // returns the positions of those that are not there
   std::vector<std::string> get(const Keys& keys) const;  // that are there
 
   // Waits until all keys are there. Returns false when they are not within the limit.

@@ -6,9 +6,10 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <thread>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -16,6 +17,9 @@
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Presence, host, machine, pid, address, cores)
+
 namespace {
 
 using std::chrono::milliseconds;
@@ -34,23 +38,7 @@ std::string network_namespace() {
   return std::string(name.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
 }
 
-std::string to_lines(const Presence& presence) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n", presence.host, presence.machine, presence.pid, presence.address,
-                     fmt::join(presence.cores, " "));
-}
-
-Presence from_lines(const std::string& text) {
-  std::istringstream in(text);
-  Presence presence;
-  std::string pid;
-  std::getline(in, presence.host);
-  std::getline(in, presence.machine);
-  std::getline(in, pid);
-  std::getline(in, presence.address);
-  presence.pid = std::stoi(pid);
-  for (int core = 0; in >> core;) presence.cores.push_back(core);
-  return presence;
-}
+Presence parse_presence(const std::string& text) { return nlohmann::json::parse(text).get<Presence>(); }
 
 std::string name_of_pid(const Presence& presence) {
   return fmt::format("pid {} on {}", presence.pid, presence.host);
@@ -75,11 +63,11 @@ void agree_on_size(const ProcessStore& store, const World& world, const Presence
                                     name_of_pid(own), size, agreed));
 }
 
-void take_place(const ProcessStore& store, const World& world, const Presence& own) {
+void claim_place(const ProcessStore& store, const World& world, const Presence& own) {
   const auto key = roll_key(world.process);
-  if (store.add(key + "/claims", 1) == 1) return store.set(key, to_lines(own));
+  if (store.add(key + "/claims", 1) == 1) return store.set(key, wire_text(own));
   auto first = std::string("another process");
-  if (store.wait({key}, 10 * kLook)) first = name_of_pid(from_lines(store.get({key}).front()));
+  if (store.wait({key}, 10 * kLook)) first = name_of_pid(parse_presence(store.get({key}).front()));
   refuse_for_all(store,
                  fmt::format("{} was claimed twice: by {} and by {}",
                              name_processes({world.process}, world.processes), first, name_of_pid(own)));
@@ -92,20 +80,12 @@ std::vector<std::string> roll_keys(const World& world) {
   return keys;
 }
 
-std::vector<int> missing_processes(const ProcessStore& store, const World& world) {
-  std::vector<int> missing;
-  for (int process = 0; process < world.processes; ++process) {
-    if (!store.has({roll_key(process)})) missing.push_back(process);
-  }
-  return missing;
-}
-
 void wait_for_all(const ProcessStore& store, const World& world, milliseconds timeout) {
   const auto end = RollClock::now() + timeout;
   while (!store.wait(roll_keys(world), kLook)) {
     if (store.has({kRefused})) refuse_roll(store, store.get({kRefused}).front());
     if (RollClock::now() < end) continue;
-    const auto missing = missing_processes(store, world);
+    const auto missing = store.missing(roll_keys(world));
     if (missing.empty()) return;
     throw DeviceError(fmt::format("{} did not come to {} within {}", name_processes(missing, world.processes),
                                   store.place(), in_seconds(timeout)),
@@ -126,10 +106,10 @@ Presence own_presence(const World& world) {
 std::vector<Presence> call_roll(const ProcessStore& store, const World& world, const Presence& own,
                                 milliseconds timeout) {
   agree_on_size(store, world, own);
-  take_place(store, world, own);
+  claim_place(store, world, own);
   wait_for_all(store, world, timeout);
   std::vector<Presence> all;
-  for (const auto& text : store.get(roll_keys(world))) all.push_back(from_lines(text));
+  for (const auto& text : store.get(roll_keys(world))) all.push_back(parse_presence(text));
   return all;
 }
 

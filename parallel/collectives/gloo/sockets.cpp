@@ -51,7 +51,7 @@ bool met_itself(const Socket& socket) {
 }
 
 // Returns 0 when somebody has accepted a connection, or the system's error.
-int knock_at(const addrinfo& address, milliseconds limit) {
+int try_connect(const addrinfo& address, milliseconds limit) {
   const Socket socket(::socket(address.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
   if (socket.get() < 0) return errno;
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
@@ -68,10 +68,10 @@ int knock_at(const addrinfo& address, milliseconds limit) {
 }
 
 // Returns the problem at the last of the addresses; empty when one of them answers.
-std::string knock_at_any(const Addresses& addresses, milliseconds limit) {
+std::string try_connect_to_any(const Addresses& addresses, milliseconds limit) {
   int error = 0;
   for (auto* address = addresses.list.get(); address != nullptr; address = address->ai_next) {
-    error = knock_at(*address, limit);
+    error = try_connect(*address, limit);
     if (error == 0) return {};
   }
   return errno_text(error);
@@ -122,7 +122,7 @@ void wait_for_listener(const std::string& host, uint16_t port, milliseconds time
     };
     auto problem = addresses.problem;
     if (addresses.list) {
-      problem = knock_at_any(addresses, std::clamp(left(), milliseconds(1), kLongestAttempt));
+      problem = try_connect_to_any(addresses, std::clamp(left(), milliseconds(1), kLongestAttempt));
       if (problem.empty()) return;
     }
     if (left() <= milliseconds(0)) {

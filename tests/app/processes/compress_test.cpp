@@ -11,22 +11,14 @@
 #include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/app/processes/worlds.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 using Catch::Matchers::StartsWith;
+using lockstep::testing::world_of;
 
 namespace {
-
-// The first of several processes, with this many CPU replicas each.
-TrainWorld cpu_world(const std::vector<size_t>& replicas) {
-  TrainWorld world{.place = {.process = 0, .processes = static_cast<int>(replicas.size())}};
-  for (const auto count : replicas) {
-    world.devices.emplace_back(count, torch::Device(torch::kCPU));
-    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
-  }
-  return world;
-}
 
 TrainFlags lenet_flags() {
   TrainFlags flags;
@@ -44,7 +36,7 @@ TEST_CASE("a plan says what each process sends per step") {
   const auto plan_of = [](const std::vector<size_t>& replicas, const auto& change) {
     auto flags = lenet_flags();
     change(flags);
-    return make_train_plan(flags, {}, cpu_world(replicas));
+    return make_train_plan(flags, {}, world_of(0, replicas));
   };
   const auto none = [](TrainFlags&) {};
   const auto bf16 = [](TrainFlags& flags) { flags.trainer.compress = Compress::kBf16; };
@@ -80,9 +72,9 @@ TEST_CASE("the memory estimate counts what compressed gradients travel in") {
   const auto added = [](const std::vector<size_t>& replicas, SyncMode sync, Compress compress) {
     auto flags = lenet_flags();
     flags.sync = sync;
-    const auto plain = host_bytes(make_train_plan(flags, {}, cpu_world(replicas)));
+    const auto plain = host_bytes(make_train_plan(flags, {}, world_of(0, replicas)));
     flags.trainer.compress = compress;
-    return host_bytes(make_train_plan(flags, {}, cpu_world(replicas))) - plain;
+    return host_bytes(make_train_plan(flags, {}, world_of(0, replicas))) - plain;
   };
   for (const auto compress : {Compress::kBf16, Compress::kFp16}) {
     // 2 bytes each to send and to receive, and this process's part in float.
@@ -120,7 +112,7 @@ TEST_CASE("--compress is refused where nothing travels or nothing may be rounded
              StartsWith("--compress cannot be combined with --allreduce nccl: "));
 
   CHECK_NOTHROW(check_compress_of({}, Compress::kNone));
-  CHECK_NOTHROW(check_compress_of(cpu_world({1, 1}), Compress::kFp16));
+  CHECK_NOTHROW(check_compress_of(world_of(0, {1, 1}), Compress::kFp16));
   CHECK_THROWS_WITH(check_compress_of({}, Compress::kFp16),
                     "--compress fp16 rounds what travels between processes, and this process is alone");
   auto flags = lenet_flags();

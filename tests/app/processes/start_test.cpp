@@ -240,14 +240,21 @@ TEST_CASE("the first setting that differs is named with both values") {
   rate["model"] = "resnet18";
   batch["batch_size"] = 64;
   model["model"] = "resnet18";
-  CHECK_NOTHROW(refuse_other_settings({first}));
-  CHECK_NOTHROW(refuse_other_settings({first, first, first}));
-  CHECK_THROWS_WITH(refuse_other_settings({first, rate}), "process 1 trains with lr 0.1, process 0 with 0.2");
-  CHECK_THROWS_WITH(refuse_other_settings({first, first, batch, rate}),
-                    "process 2 trains with batch size 64, process 0 with 128");
-  CHECK_THROWS_WITH(refuse_other_settings({first, model}),
-                    "process 1 trains with model resnet18, process 0 with lenet");
-  CHECK_THROWS_AS(refuse_other_settings({first, rate}), UsageError);
+  const auto check = [&](const std::vector<Values>& settings, const std::string& what) {
+    const auto all = outcomes(static_cast<int>(settings.size()), [&](int process, TrainWorld& world) {
+      agree_on_settings(world, [&] { return settings[static_cast<size_t>(process)]; });
+    });
+    for (const auto& outcome : all) {
+      CHECK(outcome.exit_code == (what.empty() ? 0 : 2));
+      CHECK(outcome.what == what);
+    }
+  };
+  check({first, first, first}, "");
+  check({first, rate}, "the settings differ: process 1 has lr 0.1 where process 0 has lr 0.2");
+  check({first, first, batch, rate},
+        "the settings differ: process 2 has batch size 64 where process 0 has batch size 128");
+  check({first, model}, "the settings differ: process 1 has model resnet18 where process 0 has model lenet");
+  CHECK_NOTHROW(agree_on_settings(TrainWorld{}, [&] { return first; }));
 }
 
 TEST_CASE("half of a launcher's variables do not stop a command of one process") {

@@ -1,4 +1,5 @@
 // `lockstep train` in several processes that are started by hand.
+#include <fmt/format.h>
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
@@ -102,7 +103,7 @@ TEST_CASE("processes with different settings are refused in all of them, and not
   for (const auto& result : results) {
     CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
-    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with lr 0.1, process 0 with 0.2\n"));
+    CHECK_THAT(result.err, ContainsSubstring("process 1 has lr 0.1 where process 0 has lr 0.2\n"));
   }
   CHECK(results[0].err.rfind("lockstep: error: rank 0 (process 0): ", 0) == 0);
   CHECK(results[1].err.rfind("lockstep: error: rank 1 (process 1): ", 0) == 0);
@@ -131,7 +132,8 @@ TEST_CASE("processes that would compare their replicas after other steps are ref
   const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--check-sync", "7"}}));
   for (const auto& result : results) {
     CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with check sync 7, process 0 with 0\n"));
+    CHECK_THAT(result.err,
+               ContainsSubstring("process 1 has check sync 7 where process 0 has check sync 0\n"));
   }
 }
 
@@ -185,7 +187,8 @@ TEST_CASE("processes that compress differently are refused, and one process that
   const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--compress", "bf16"}}));
   for (const auto& result : results) {
     CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err, ContainsSubstring("process 1 trains with compress bf16, process 0 with none\n"));
+    CHECK_THAT(result.err,
+               ContainsSubstring("process 1 has compress bf16 where process 0 has compress none\n"));
   }
   CHECK_THAT(refusal(train({"--compress", "bf16", "--devices", "cpux2"}), 2),
              ContainsSubstring("--compress bf16 rounds what travels between processes, and this process is "
@@ -225,8 +228,8 @@ TEST_CASE("processes whose data differ in one image or label are refused, with b
                             {{"--data", data.folder()}, {"--data", folder.path().string()}}));
     for (const auto& result : results) {
       CHECK(result.exit_code == 2);
-      const auto hashes = std::regex("process 1 trains with " + std::string(each.hash) +
-                                     " ([0-9a-f]{32}), process 0 with (?!\\1)[0-9a-f]{32}\n");
+      const auto hashes = std::regex(fmt::format(
+          "process 1 has {0} ([0-9a-f]{{32}}) where process 0 has {0} (?!\\1)[0-9a-f]{{32}}\n", each.hash));
       CHECK(std::regex_search(result.err, hashes));
     }
   }

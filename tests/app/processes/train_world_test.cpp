@@ -39,8 +39,8 @@ TEST_CASE("ranks are counted over the processes in order, and messages tell both
   const auto first = world_of(0, {3, 1, 2}), last = world_of(2, {3, 1, 2});
   CHECK(first.leads());
   CHECK_FALSE(last.leads());
-  CHECK(last.first_rank() == 4);
-  CHECK(last.replicas() == 6);
+  CHECK(last.layout().first_rank() == 4);
+  CHECK(last.layout().world_size() == 6);
   CHECK(first.name() == "ranks 0-2 (process 0)");
   CHECK(world_of(1, {3, 1, 2}).name() == "rank 3 (process 1)");
   CHECK(last.name() == "ranks 4-5 (process 2)");
@@ -150,18 +150,18 @@ TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, el
   TrainWorld world{.place = {.process = 0, .processes = 2}};
   world.devices.assign(2, {torch::Device(torch::kCUDA, 0)});  // each sees its own as the first one
   const auto gpu = [](const std::string& uuid) {
-    return AllreduceWish{.wanted = "auto", .gpus = {{.uuid = uuid, .place = "node cuda:0"}}};
+    return AllreduceSupport{.gpus = {{.uuid = uuid, .place = "node cuda:0"}}};
   };
   const auto by = [&](Allreduce wanted) { return allreduce_of(world, wanted, world.devices.front()); };
-  world.wishes = {gpu("a"), gpu("b")};
+  world.supports = {gpu("a"), gpu("b")};
   CHECK(by(Allreduce::kAuto) == Allreduce::kNccl);
   CHECK(by(Allreduce::kNccl) == Allreduce::kNccl);
   CHECK(by(Allreduce::kGloo) == Allreduce::kGloo);
-  world.wishes = {gpu("a"), gpu("a")};
+  world.supports = {gpu("a"), gpu("a")};
   CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
   CHECK_THROWS_WITH(by(Allreduce::kNccl),
                     "NCCL allows one replica per GPU, but processes 0 and 1 both drive GPU a");
-  world.wishes[1] = {.wanted = "auto", .nccl_problem = "cuda:0 is listed twice"};
+  world.supports[1] = {.nccl_problem = "cuda:0 is listed twice"};
   CHECK(by(Allreduce::kAuto) == Allreduce::kGloo);
   CHECK_THROWS_WITH(by(Allreduce::kNccl), "NCCL cannot join process 1: cuda:0 is listed twice");
 }
@@ -169,15 +169,15 @@ TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, el
 TEST_CASE("processes tell each other, list by list, what NCCL can join") {
   const std::vector<std::vector<torch::Device>> first{{torch::kCPU}, {torch::kCPU, torch::kCPU}};
   auto second = member_with(first);
-  second["wishes"][1] = text_of_wish({.wanted = "auto", .gpus = {{.uuid = "u", .place = "p"}}});
+  second["supports"][1] = nlohmann::json(AllreduceSupport{.gpus = {{.uuid = "u", .place = "p"}}});
   TrainWorld world;
   take_list({member_with(first), second}, 1, world);
   CHECK(world.devices == std::vector{first[1], first[1]});
-  REQUIRE(world.wishes.size() == 2);
-  CHECK_FALSE(world.wishes[0].nccl_problem.empty());  // NCCL joins no CPU
-  CHECK(world.wishes[1].gpus.at(0).uuid == "u");
+  REQUIRE(world.supports.size() == 2);
+  CHECK_FALSE(world.supports[0].nccl_problem.empty());  // NCCL joins no CPU
+  CHECK(world.supports[1].gpus.at(0).uuid == "u");
   take_list({second}, 0, world);
   REQUIRE(world.devices.size() == 1);
   CHECK(world.devices[0] == first[0]);
-  CHECK(world.wishes.size() == 1);
+  CHECK(world.supports.size() == 1);
 }

@@ -18,7 +18,7 @@ inline TrainWorld world_of(int process, const std::vector<size_t>& replicas,
   world.place.launcher = launcher;
   for (const auto count : replicas) {
     world.devices.emplace_back(count, torch::Device(torch::kCPU));
-    world.wishes.push_back(own_wish(Allreduce::kAuto, world.devices.back()));
+    world.supports.push_back(support_of(world.devices.back()));
   }
   return world;
 }

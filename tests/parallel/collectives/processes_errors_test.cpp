@@ -3,11 +3,16 @@
 #include <lockstep/tests/catch.h>
 
 #include <atomic>
+#include <functional>
 #include <future>
+#include <nlohmann/json.hpp>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/collectives/rank_layout.h>
 #include <lockstep/parallel/threads/barrier.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
@@ -248,7 +253,9 @@ TEST_CASE("between processes on CPUs auto is gloo, and algorithms of one process
           "use allreduce gloo, which works on any devices");
   }
   for (const auto& choice : choices({kAuto, kAuto, kRing})) {
-    CHECK_THAT(choice, StartsWith("process 0 wants allreduce auto, process 2 wants ring | "));
+    CHECK_THAT(choice,
+               StartsWith("the communicators differ: process 2 has allreduce ring where process 0 has "
+                          "allreduce auto | "));
   }
 }
 
@@ -260,20 +267,60 @@ TEST_CASE("gloo in one process is refused") {
 }
 
 TEST_CASE("processes that call different things at the start get an error that says so") {
-  std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const auto p = static_cast<size_t>(process);
-    try {
-      if (process == 0) {
-        group->gather("auto\n\n");  // as choose_allreduce() says it
-        group->gather("two");       // where the number of replicas should be
-      } else {
-        communicator_of({1, 1}, 1, group);
+  const std::vector<std::pair<std::function<void(ProcessGroup&)>, std::string>> calls{
+      {[](ProcessGroup& group) { group.gather("done"); }, "\"done\""},
+      {[](ProcessGroup& group) { group.gather("[1]"); }, "\"[1]\""},
+      {[](ProcessGroup& group) { gather_values(&group, "progress", 1); }, "its progress"}};
+  for (const auto& [call, told] : calls) {
+    std::string found;
+    run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      try {
+        process == 0 ? call(*group) : static_cast<void>(communicator_of({1, 1}, 1, group));
+      } catch (const UsageError& error) {
+        if (process == 1) found = error.message();
       }
+    });
+    CHECK(found == fmt::format("process 0 told {} where process 1 told its communicator", told));
+  }
+}
+
+TEST_CASE("processes tell each other values of any kind, and compare lines") {
+  std::vector<std::vector<nlohmann::json>> told(2);
+  std::vector<std::string> errors(3);
+  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    const auto p = static_cast<size_t>(process);
+    const nlohmann::json values[] = {nullptr, "a\nb\"", {1, 2.5}};
+    const auto all = gather_values(group.get(), "value", values[p]);
+    if (p < 2) told[p] = all;
+    agree(group.get(), "options", {"a 1", "b \xff"}, "");
+    try {
+      agree(group.get(), "options", process == 1 ? Lines{"a 1"} : Lines{"a 1", "b 2"}, "give the same");
     } catch (const UsageError& error) {
-      found[p] = error.message();
+      errors[p] = error.message() + " | " + error.hint();
     }
   });
-  CHECK(found[0].empty());
-  CHECK(found[1] == "process 0 said \"two\" in place of its number of replicas");
+  CHECK(told[0] == std::vector<nlohmann::json>{nullptr, "a\nb\"", {1, 2.5}});
+  CHECK(told[1] == told[0]);
+  CHECK(errors ==
+        std::vector<std::string>(3,
+                                 "the options differ: process 1 has nothing more where process 0 has "
+                                 "b 2 | give the same"));
+  CHECK(gather_values(nullptr, "value", 3) == std::vector<nlohmann::json>{3});
+  CHECK_NOTHROW(agree(nullptr, "options", {"a 1"}, ""));
+}
+
+TEST_CASE("ranks are counted over the processes in order") {
+  const RankLayout layout({3, 1, 2}, 2);
+  CHECK(layout.process() == 2);
+  CHECK(layout.processes() == 3);
+  CHECK(layout.world_size() == 6);
+  CHECK(layout.first_rank() == 4);
+  CHECK(layout.most_replicas() == 3);
+  std::vector<int> processes;
+  for (int rank = 0; rank < 6; ++rank) processes.push_back(layout.process_of(rank));
+  CHECK(processes == std::vector<int>{0, 0, 0, 1, 2, 2});
+  for (int process = 0; process < 3; ++process) {
+    CHECK(layout.first_rank(process) == std::vector<int>{0, 3, 4}[static_cast<size_t>(process)]);
+    CHECK(layout.replicas(process) == std::vector<int>{3, 1, 2}[static_cast<size_t>(process)]);
+  }
 }

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include <lockstep/parallel/gradient_sync.h>
-#include <lockstep/parallel/gradients/same_on_all.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/gradients/sync_world.h>
 #include <lockstep/tests/support/thread_processes.h>

@@ -5,16 +5,18 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <sstream>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/gloo/c10d_store.h>
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kAlarmKey = "failure/alarm";
+using nlohmann::json;
+
 constexpr const char* kReportsKey = "failure/reports";  // their number
 constexpr const char* kVerdictKey = "failure/verdict";
 
@@ -22,73 +24,26 @@ std::string report_key(size_t order) { return fmt::format("failure/report/{}", o
 std::string left_key(int process) { return fmt::format("failure/left/{}", process); }
 std::string beat_key(int process) { return fmt::format("failure/beat/{}", process); }
 
-// Each value is a line.
-std::string one_line(std::string text) {
-  std::replace(text.begin(), text.end(), '\n', ' ');
-  return text;
-}
-
-std::string text_of_report(int process, const FailureReport& report) {
-  return fmt::format("{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n{}\n", process, static_cast<int>(report.kind),
-                     one_line(report.name), one_line(report.text), report.code, report.collective,
-                     report.number, report.channel, report.seconds);
-}
-
-struct ParsedReport {
-  int process = 0;
-  FailureReport report = {};
-};
-
-ParsedReport parse_report(const std::string& text) {
-  std::istringstream in(text);
-  const auto line = [&in] {
-    std::string value;
-    std::getline(in, value);
-    return value;
-  };
-  ParsedReport parsed{.process = std::stoi(line())};
-  auto& report = parsed.report;
-  report.kind = static_cast<ReportKind>(std::stoi(line()));
-  report.name = line();
-  report.text = line();
-  report.code = std::stoi(line());
-  report.collective = line();
-  report.number = std::stoull(line());
-  report.channel = line();
-  report.seconds = std::stod(line());
-  return parsed;
-}
-
-// The text, the hint, and the blamed processes, a line each.
-std::string text_of_verdict(const Verdict& verdict) {
-  auto text = fmt::format("{}\n{}\n", one_line(verdict.text), one_line(verdict.hint));
-  for (const int process : verdict.blamed) text += fmt::format("{}\n", process);
-  return text;
-}
-
-Verdict parse_verdict(const std::string& text) {
-  std::istringstream in(text);
-  Verdict verdict;
-  std::getline(in, verdict.text);
-  std::getline(in, verdict.hint);
-  for (int process = 0; in >> process;) verdict.blamed.push_back(process);
-  return verdict;
-}
-
 }  // namespace
+
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(FailureReport, process, kind, name, text, code, collective, number,
+                                   channel, seconds)
+NLOHMANN_DEFINE_TYPE_NON_INTRUSIVE(Verdict, blamed, text, hint)
 
 FailureBoard::FailureBoard(std::shared_ptr<C10dStore> client, int process, int processes)
     : client_(std::move(client)), process_(process), reports_(static_cast<size_t>(processes)) {}
 
 bool FailureBoard::has(const std::string& key) const { return client_->store->check({key}); }
 
-void FailureBoard::publish(const FailureReport& report, bool alarm) {
-  const auto order = static_cast<size_t>(client_->store->add(kReportsKey, 1));
-  client_->store->set(report_key(order), text_of_report(process_, report));
-  if (alarm) client_->store->set(kAlarmKey, std::string("1"));
+std::string FailureBoard::set_if_new(const std::string& key, const json& value) {
+  return client_->store->compareSet(key, std::string(), wire_text(value));
 }
 
-bool FailureBoard::alarmed() { return has(kAlarmKey); }
+void FailureBoard::publish(FailureReport report) {
+  report.process = process_;
+  const auto order = static_cast<size_t>(client_->store->add(kReportsKey, 1));
+  client_->store->set(report_key(order), wire_text(report));
+}
 
 const FailureReports& FailureBoard::reports() {
   const auto count = static_cast<size_t>(client_->store->add(kReportsKey, 0));
@@ -118,10 +73,10 @@ void FailureBoard::read(const std::vector<size_t>& orders) {
 }
 
 void FailureBoard::take(size_t order, const std::string& text) {
-  auto parsed = parse_report(text);
-  parsed.report.order = static_cast<int64_t>(order);
-  auto& known = reports_.at(static_cast<size_t>(parsed.process));
-  if (!known || known->order < parsed.report.order) known = std::move(parsed.report);
+  auto report = json::parse(text).get<FailureReport>();
+  report.order = static_cast<int64_t>(order);
+  auto& known = reports_.at(static_cast<size_t>(report.process));
+  if (!known || known->order < report.order) known = std::move(report);
   read_[order] = true;
 }
 
@@ -131,10 +86,8 @@ void FailureBoard::compare(const FailureReport& waits, FailureReports& reports) 
   const auto key = fmt::format("failure/waits/{}/{}", waits.channel, waits.number);
   if (!compared_key_.empty() && compared_key_ != key) client_->store->deleteKey(compared_key_);
   compared_key_ = key;
-  const auto first =
-      client_->store->compareSet(compared_key_, std::string(), text_of_report(process_, waits));
-  auto parsed = parse_report(first);
-  reports.at(static_cast<size_t>(parsed.process)) = std::move(parsed.report);
+  auto first = json::parse(set_if_new(compared_key_, waits)).get<FailureReport>();
+  reports.at(static_cast<size_t>(first.process)) = std::move(first);
 }
 
 void FailureBoard::beat() { client_->store->add(beat_key(process_), 1); }
@@ -142,12 +95,12 @@ void FailureBoard::beat() { client_->store->add(beat_key(process_), 1); }
 int64_t FailureBoard::beats(int process) { return client_->store->add(beat_key(process), 0); }
 
 Verdict FailureBoard::agree(const Verdict& own) {
-  return parse_verdict(client_->store->compareSet(kVerdictKey, std::string(), text_of_verdict(own)));
+  return json::parse(set_if_new(kVerdictKey, own)).get<Verdict>();
 }
 
 std::optional<Verdict> FailureBoard::verdict() {
   if (!has(kVerdictKey)) return std::nullopt;
-  return parse_verdict(client_->store->get_to_str(kVerdictKey));
+  return json::parse(client_->store->get_to_str(kVerdictKey)).get<Verdict>();
 }
 
 void FailureBoard::leave() { client_->store->set(left_key(process_), std::string("1")); }

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <vector>
@@ -21,9 +22,8 @@ class FailureBoard {
   // client: of this board alone, since a call that waits keeps it locked.
   FailureBoard(std::shared_ptr<C10dStore> client, int process, int processes);
 
-  // A later report takes the place of an earlier one. alarm: tells all that this process cannot go on.
-  void publish(const FailureReport& report, bool alarm);
-  bool alarmed();
+  // A later report takes the place of an earlier one.
+  void publish(FailureReport report);
   const FailureReports& reports();  // so far
 
   // Proposes a verdict. Returns the one proposed first, which counts for all processes.
@@ -47,6 +47,8 @@ class FailureBoard {
 
  private:
   bool has(const std::string& key) const;
+  // Returns the text that is there afterwards.
+  std::string set_if_new(const std::string& key, const nlohmann::json& value);
   void read(const std::vector<size_t>& orders);
   void take(size_t order, const std::string& text);
 

@@ -1,5 +1,6 @@
 #include <lockstep/parallel/collectives/gloo/failures/failure_watch.h>
 
+#include <algorithm>
 #include <mutex>
 #include <optional>
 #include <utility>
@@ -13,9 +14,9 @@
 namespace lockstep {
 namespace {
 
-// Its sentence and exit code.
+// Its sentence, on one line, and exit code.
 FailureReport report_of_error(const std::exception_ptr& thrown) {
-  FailureReport report{.kind = ReportKind::kError, .code = static_cast<int>(ExitCode::kFailed)};
+  FailureReport report{.code = static_cast<int>(ExitCode::kFailed)};
   try {
     std::rethrow_exception(thrown);
   } catch (const Error& error) {
@@ -26,14 +27,17 @@ FailureReport report_of_error(const std::exception_ptr& thrown) {
   } catch (...) {
     report.text = "an exception of an unknown type";
   }
+  std::replace(report.text.begin(), report.text.end(), '\n', ' ');
+  report.kind = kind_of_end(report.code);
   return report;
 }
 
 // Waits until all is told and learnt. If the store gives no answer for too long it is lost.
-void await_settled(WatchState& state, std::unique_lock<std::mutex>& lock) {
-  while (!state.settled && !state.lost) {
+void await_conclusion(WatchState& state, std::unique_lock<std::mutex>& lock) {
+  const auto concluded = [&] { return state.phase == WatchPhase::kConcluded; };
+  while (!concluded() && !state.lost) {
     state.changed.wait_until(lock, state.heard + state.options.limits.answer);
-    state.lost |= !state.settled && WatchClock::now() >= state.heard + state.options.limits.answer;
+    state.lost |= !concluded() && WatchClock::now() >= state.heard + state.options.limits.answer;
   }
 }
 
@@ -59,7 +63,7 @@ FailureWatch::FailureWatch(FailureBoard board, WatchOptions options)
 
 FailureWatch::~FailureWatch() {
   std::unique_lock lock(state_->mutex);
-  if (state_->alarmed && state_->options.serves_store) await_settled(*state_, lock);
+  if (state_->phase >= WatchPhase::kAlarmed && state_->options.serves_store) await_conclusion(*state_, lock);
   state_->stopped = true;
   state_->changed.notify_all();
   if (!state_->lost)
@@ -76,18 +80,18 @@ FailureWatch::~FailureWatch() {
 void FailureWatch::add(const std::string& channel, std::shared_ptr<PostedCollectives> posted,
                        ChannelKind kind) {
   const std::lock_guard lock(state_->mutex);
-  if (state_->ends_channels) posted->fail(std::make_exception_ptr(another_cannot_go_on()));
+  if (state_->phase >= WatchPhase::kEndsWaits) posted->fail(std::make_exception_ptr(peer_failed_error()));
   state_->channels.push_back({channel, std::move(posted), kind});
 }
 
 bool FailureWatch::ends_waits() const {
   const std::lock_guard lock(state_->mutex);
-  return state_->ends_channels;
+  return state_->phase >= WatchPhase::kEndsWaits;
 }
 
 void FailureWatch::leave() {
   const std::lock_guard lock(state_->mutex);
-  state_->own = FailureReport{.kind = ReportKind::kLeft};
+  state_->own = FailureReport{.process = state_->options.process, .kind = ReportKind::kLeft};
   state_->own_is_new = true;
   state_->changed.notify_all();
 }
@@ -95,23 +99,24 @@ void FailureWatch::leave() {
 std::exception_ptr FailureWatch::explain(const std::exception_ptr& error, const std::string& name) noexcept
     try {
   auto report = report_of_error(error);
-  const bool lost_a_peer = report.code == static_cast<int>(ExitCode::kPeer);
+  const bool lost_a_peer = report.kind == ReportKind::kWaits;
   std::unique_lock lock(state_->mutex);
   if (std::exchange(state_->explained, true)) return error;
   if (lost_a_peer) {
-    auto waits = report_of_channels(state_->channels);
-    waits.kind = ReportKind::kWaits;
-    waits.text = report.text;
+    auto waits = report_of_channels(*state_);
+    waits.kind = report.kind;
+    waits.text = std::move(report.text);
     waits.code = report.code;
     report = std::move(waits);
   }
+  report.process = state_->options.process;
   report.name = name;
-  state_->reports[static_cast<size_t>(state_->options.process)] = report;
+  state_->reports[static_cast<size_t>(report.process)] = report;
   state_->own = std::move(report);
   state_->own_is_new = true;
   state_->heard = WatchClock::now();
   state_->changed.notify_all();
-  await_settled(*state_, lock);
+  await_conclusion(*state_, lock);
   if (!lost_a_peer) return error;
   auto status = state_->options.store;
   status.answers = false;

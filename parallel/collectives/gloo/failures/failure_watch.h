@@ -15,9 +15,9 @@ namespace lockstep {
 
 struct WatchState;
 
-// Very many processes look less often. Then the grace and the silence are longer, too.
+// Very many processes poll less often. Then the grace and the silence are longer, too.
 struct WatchLimits {
-  std::chrono::milliseconds look{250};        // between two looks into the store
+  std::chrono::milliseconds poll{250};        // between two polls of the store
   std::chrono::milliseconds grace{2'000};     // for the reports of the others
   std::chrono::milliseconds stay{1'500};      // of the store's host for the others, after the grace
   std::chrono::milliseconds beat{1'000};      // between two signs of life
@@ -37,7 +37,7 @@ struct WatchOptions {
   WatchLimits limits = {};
 };
 
-// Its thread looks into the store four times a second. When a process reports there that it cannot go on,
+// Its thread polls the store four times a second. When a process reports there that it cannot go on,
 // this one reports what it does itself, and its collectives end. So whoever is silent then has ended or
 // hangs, however long a step takes. Those that have lost another process gather reports for two seconds, and
 // then agree on one verdict.
@@ -46,7 +46,7 @@ struct WatchOptions {
 // every second. A process that waits for others in the store looks at that of the next process (of the last
 // one: process 0), and gives the alarm when there has been none for ten seconds.
 //
-// A collective that does not end within half a second is compared at each look with what other processes wait
+// A collective that does not end within half a second is compared at each poll with what other processes wait
 // for in its place: if that differs, all get a verdict that names both. It ends their collectives once all
 // have reported: before that none ends, nor closes the connections of those that do not know the verdict yet.
 //

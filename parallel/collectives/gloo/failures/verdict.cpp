@@ -18,34 +18,26 @@ constexpr const char* kSilentHint =
     "see its last output, and whether the system killed it, for want of memory for example (dmesg); if it is "
     "only slow use a longer timeout";
 
-// The report of this kind that came first; null: none.
-const FailureReport* first_report(const FailureReports& reports, ReportKind kind) {
+// The first of the reports that have this; null: none.
+template <typename Has>
+const FailureReport* first_with(const FailureReports& reports, const Has& has) {
   const FailureReport* first = nullptr;
   for (const auto& report : reports) {
-    if (report && report->kind == kind && (!first || report->order < first->order)) first = &*report;
+    if (report && has(*report) && (!first || report->order < first->order)) first = &*report;
   }
   return first;
 }
 
-int process_of(const FailureReports& reports, const FailureReport& wanted) {
-  int process = 0;
-  while (!reports[static_cast<size_t>(process)] || &*reports[static_cast<size_t>(process)] != &wanted)
-    ++process;
-  return process;
+const FailureReport* first_of(const FailureReports& reports, ReportKind kind) {
+  return first_with(reports, [&](const auto& report) { return report.kind == kind; });
 }
 
-std::vector<int> processes_with(const FailureReports& reports, ReportKind kind) {
+// kind: nullopt for the processes that are silent.
+std::vector<int> processes_with(const FailureReports& reports, std::optional<ReportKind> kind) {
   std::vector<int> found;
   for (size_t i = 0; i < reports.size(); ++i) {
-    if (reports[i] && reports[i]->kind == kind) found.push_back(static_cast<int>(i));
-  }
-  return found;
-}
-
-std::vector<int> silent_processes(const FailureReports& reports) {
-  std::vector<int> found;
-  for (size_t i = 0; i < reports.size(); ++i) {
-    if (!reports[i]) found.push_back(static_cast<int>(i));
+    const auto own = reports[i] ? std::optional(reports[i]->kind) : std::nullopt;
+    if (own == kind) found.push_back(static_cast<int>(i));
   }
   return found;
 }
@@ -64,34 +56,21 @@ std::string with_places(const std::vector<int>& blamed, const std::vector<Presen
   return fmt::format("{} ({})", named, fmt::join(hosts, ", "));
 }
 
-// "process 0 waited for allreduce 17 of 25,600 float32 for 0.2 s"
-std::string waiting_text(const FailureReports& reports, const FailureReport& waits) {
-  return fmt::format("process {} waited for {} for {:.1f} s", process_of(reports, waits), waits.collective,
-                     waits.seconds);
-}
-
-// The first report that says for what its process waited; null: none.
-const FailureReport* first_waiting(const FailureReports& reports) {
-  const FailureReport* first = nullptr;
-  for (const auto& report : reports) {
-    if (!report || report->kind != ReportKind::kWaits || report->collective.empty()) continue;
-    if (!first || report->order < first->order) first = &*report;
-  }
-  return first;
-}
-
+// Blames these processes. Adds for what the first process that says so has waited.
 Verdict blame(std::vector<int> blamed, const std::string& what, const FailureReports& reports,
               const std::string& hint) {
-  const auto* waits = first_waiting(reports);
-  return {.blamed = std::move(blamed),
-          .text = waits ? fmt::format("{}; {}", what, waiting_text(reports, *waits)) : what,
-          .hint = hint};
+  Verdict verdict{.blamed = std::move(blamed), .text = what, .hint = hint};
+  if (const auto* waits =
+          first_with(reports, [](const auto& report) { return !report.collective.empty(); })) {
+    verdict.text += fmt::format("; process {} waited for {} for {:.1f} s", waits->process, waits->collective,
+                                waits->seconds);
+  }
+  return verdict;
 }
 
-Verdict blame_error(const FailureReports& reports, const FailureReport& error) {
-  const int process = process_of(reports, error);
-  const auto name = error.name.empty() ? fmt::format("process {}", process) : error.name;
-  return {.blamed = {process},
+Verdict blame_error(const FailureReport& error) {
+  const auto name = error.name.empty() ? fmt::format("process {}", error.process) : error.name;
+  return {.blamed = {error.process},
           .text = fmt::format("{} failed first: {}", name, error.text),
           .hint = fmt::format("it ended with code {}: see its own message", error.code)};
 }
@@ -105,25 +84,6 @@ Verdict blame_store(const FailureReports& reports, const std::vector<Presence>& 
   const auto what = fmt::format("{} does not answer, nor does the store that it serves: it ended or hangs",
                                 with_places({0}, processes));
   return blame({0}, what, reports, kSilentHint);
-}
-
-// Two processes that wait for different collectives in one place of a channel's order; second is null if
-// there are none. Different places prove nothing: a sum may have ended in one process and not in another.
-struct Disagreement {
-  const FailureReport* first = nullptr;
-  const FailureReport* second = nullptr;
-};
-
-Disagreement find_disagreement(const FailureReports& reports) {
-  for (const auto& first : reports) {
-    if (!first || first->collective.empty()) continue;
-    for (const auto& second : reports) {
-      if (!second || second->collective.empty() || second->channel != first->channel) continue;
-      if (second->number == first->number && second->collective != first->collective)
-        return {.first = &*first, .second = &*second};
-    }
-  }
-  return {};
 }
 
 // Gloo's words of a lost connection: "Connection closed by peer [10.0.0.2]:40412", "Broken pipe".
@@ -156,7 +116,7 @@ std::string different_waits(const FailureReports& reports) {
 // Every process answers, and every one has lost another one.
 Verdict blame_nobody(const FailureReports& reports) {
   if (const auto differ = find_different_calls(reports)) return *differ;
-  const auto* first = first_report(reports, ReportKind::kWaits);
+  const auto* first = first_of(reports, ReportKind::kWaits);
   const auto words = first ? first->text : std::string();
   if (speaks_of_connection(words)) {
     return {.text = "all processes answer, but they have lost their connections: " + words,
@@ -180,24 +140,56 @@ bool host_has_left(const FailureReports& reports, const StoreStatus& store) {
 
 }  // namespace
 
+ReportKind kind_of_end(int code) {
+  if (code == static_cast<int>(ExitCode::kDone)) return ReportKind::kLeft;
+  return code == static_cast<int>(ExitCode::kPeer) ? ReportKind::kWaits : ReportKind::kError;
+}
+
+// All have the same error of usage, and when process 0 cannot write its output the others end with its code.
+bool is_error_of_all(int code) {
+  return code == static_cast<int>(ExitCode::kUsage) || code == static_cast<int>(ExitCode::kOutput);
+}
+
+bool has_failed(const FailureReports& reports) {
+  return std::any_of(reports.begin(), reports.end(),
+                     [](const auto& report) { return report && report->kind != ReportKind::kLeft; });
+}
+
+const FailureReport* most_to_blame(const FailureReports& reports) {
+  const FailureReport* blamed = nullptr;
+  for (const auto kind : {ReportKind::kError, ReportKind::kLeft, ReportKind::kBusy, ReportKind::kWaits}) {
+    if (!blamed) blamed = first_of(reports, kind);
+  }
+  const auto& of_first = reports.front();
+  const bool shared = blamed && is_error_of_all(blamed->code) && of_first && of_first->code == blamed->code;
+  return shared ? &*of_first : blamed;
+}
+
+// Different places in the order prove nothing: a sum may have ended in one process and not in another.
 std::optional<Verdict> find_different_calls(const FailureReports& reports) {
-  const auto differ = find_disagreement(reports);
-  if (!differ.second) return std::nullopt;
-  return Verdict{
-      .text = fmt::format("the processes wait for different collectives: process {} for {}, process {} "
-                          "for {}",
-                          process_of(reports, *differ.first), differ.first->collective,
-                          process_of(reports, *differ.second), differ.second->collective),
-      .hint =
-          "all processes make the same calls in the same order. If a Trainer makes them, requires_grad "
-          "may have changed in one process alone"};
+  for (const auto& first : reports) {
+    for (const auto& second : reports) {
+      const bool both_wait = first && second && !first->collective.empty() && !second->collective.empty();
+      if (!both_wait || second->channel != first->channel || second->number != first->number) continue;
+      if (second->collective == first->collective) continue;
+      return Verdict{
+          .text = fmt::format("the processes wait for different collectives: process {} for {}, process {} "
+                              "for {}",
+                              first->process, first->collective, second->process, second->collective),
+          .hint =
+              "all processes make the same calls in the same order. If a Trainer makes them, requires_grad "
+              "may have changed in one process alone"};
+    }
+  }
+  return std::nullopt;
 }
 
 Verdict judge(const FailureReports& reports, const std::vector<Presence>& processes,
               const StoreStatus& store) {
-  if (const auto* error = first_report(reports, ReportKind::kError)) return blame_error(reports, *error);
+  const auto* worst = most_to_blame(reports);
+  if (worst && worst->kind == ReportKind::kError) return blame_error(*worst);
   if (!store.answers && !host_has_left(reports, store)) return blame_store(reports, processes, store);
-  if (const auto silent = silent_processes(reports); store.answers && !silent.empty()) {
+  if (const auto silent = processes_with(reports, std::nullopt); store.answers && !silent.empty()) {
     const auto what = fmt::format(
         "{} {}", with_places(silent, processes),
         silent.size() == 1 ? "does not answer: it ended or hangs" : "do not answer: they ended or hang");

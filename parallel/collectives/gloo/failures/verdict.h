@@ -1,4 +1,5 @@
-// Who is to blame when processes cannot go on together.
+// Who is to blame when processes cannot go on together: the judgement of the processes themselves, and of the
+// launcher, which sees how they end.
 #pragma once
 
 #include <cstdint>
@@ -7,18 +8,21 @@
 #include <vector>
 
 #include <lockstep/parallel/collectives/gloo/roll_call.h>
+#include <lockstep/support/error.h>
 
 namespace lockstep {
 
+// In falling order of blame.
 enum class ReportKind {
-  kWaits,  // for others: a collective has failed or passed its timeout, or was under way when one reported
-  kBusy,   // it waits for nobody
   kError,  // it ends by an error of its own
   kLeft,   // it was done, and has left
+  kBusy,   // it waits for nobody
+  kWaits,  // for others: a collective has failed or passed its timeout, or was under way when one reported
 };
 
 // The report of a process on itself.
 struct FailureReport {
+  int process = 0;
   ReportKind kind = ReportKind::kBusy;
   int64_t order = 0;            // in which the processes have reported
   std::string name = {};        // for messages: "rank 4 (process 2)"; empty: by its number
@@ -31,6 +35,20 @@ struct FailureReport {
 };
 
 using FailureReports = std::vector<std::optional<FailureReport>>;  // by process; nullopt: it is silent
+
+// The report of a process that ends with this code: kPeer says only that it has lost another one.
+ReportKind kind_of_end(int code);
+
+// Returns true if processes end by this code together: process 0 says why, but may end after others.
+bool is_error_of_all(int code);
+
+// Returns true if some process cannot go on: it has reported something else than that it has left.
+bool has_failed(const FailureReports& reports);
+
+// Returns the report of the process that is to blame, if one of those that have reported is: of the worst
+// kind that there is the first one; but that of process 0 for an error of all that is its own, too. Null:
+// there are no reports.
+const FailureReport* most_to_blame(const FailureReports& reports);
 
 // The store through which the reports have come.
 struct StoreStatus {
@@ -49,7 +67,7 @@ struct Verdict {
 // none do.
 std::optional<Verdict> find_different_calls(const FailureReports& reports);
 
-// Blames the process that was the first to report an error of its own; else, if the store does not answer,
+// Blames the process that most_to_blame() names for an error of its own; else, if the store does not answer,
 // its host; else those that are silent; else those that have left; else those that wait for nobody while
 // others wait for them. If all wait it says whether their calls differ, or on which channels they wait for
 // what. processes: as called in the roll, one for each report.

@@ -13,7 +13,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr milliseconds kBriefPause{50};  // while reports come in
-constexpr int kLooksInLimit = 4;         // that every process takes within the grace and the silence
+constexpr int kPollsInLimit = 4;         // that every process takes within the grace and the silence
 
 // Returns true if, of two collectives that have not ended, the first says more: the one that failed first
 // does; else the one that has waited longer.
@@ -32,36 +32,35 @@ class WatchThread {
   WatchThread(FailureBoard& board, WatchState& state) : board_(board), state_(state) {}
 
   void run() {
-    while (!look()) {
-      if (!pause(time_between_looks())) return publish_own();  // it may have left just now
+    while (!poll()) {
+      if (!pause(poll_interval())) return publish_own();  // it may have left just now
     }
-    settle();
+    conclude();
   }
 
  private:
   // One store answers all processes.
-  milliseconds time_between_looks() const {
-    return std::max(limits_.look, milliseconds(state_.options.processes.size()));
+  milliseconds poll_interval() const {
+    return std::max(limits_.poll, milliseconds(state_.options.processes.size()));
   }
 
-  // At least `limit`, and long enough for looks of all processes.
+  // At least `limit`, and long enough for polls of all processes.
   milliseconds long_enough(milliseconds limit) const {
-    return limit.count() == 0 ? limit : std::max(limit, kLooksInLimit * time_between_looks());
+    return limit.count() == 0 ? limit : std::max(limit, kPollsInLimit * poll_interval());
   }
 
   // Returns true if a process cannot go on.
-  bool look() {
+  bool poll() {
     publish_own();
-    const bool alarmed = board_.alarmed();
-    const auto& reports = board_.reports();  // of those that were done, and have left
+    const auto& reports = board_.reports();
     note([&] { take(reports); });
-    return alarmed || calls_differ() || (next_is_silent() && waits_in_store());
+    return has_failed(reports) || calls_differ() || (next_is_silent() && waits_in_store());
   }
 
   // Returns true if another process waits for something else in the place of what this one waits for too
   // long. If so, proposes the verdict.
   bool calls_differ() {
-    auto own = sockets_report();
+    auto own = report_now(ChannelKind::kSockets);
     if (own.kind != ReportKind::kWaits ||
         own.seconds < std::chrono::duration<double>(limits_.compare).count())
       return false;
@@ -72,14 +71,6 @@ class WatchThread {
     const auto verdict = find_different_calls(both);
     if (verdict) board_.agree(*verdict);
     return verdict.has_value();
-  }
-
-  // Returns what this process does, seen from its channels that go through sockets.
-  FailureReport sockets_report() const {
-    const std::lock_guard lock(state_.mutex);
-    auto channels = state_.channels;
-    std::erase_if(channels, [](const auto& each) { return each.kind != ChannelKind::kSockets; });
-    return report_of_channels(channels);
   }
 
   // Gives a sign of life, and looks for one of the next process.
@@ -95,47 +86,39 @@ class WatchThread {
     return now >= heard_next_ + long_enough(limits_.silence);
   }
 
-  bool waits_in_store() const {
-    const std::lock_guard lock(state_.mutex);
-    return std::any_of(state_.channels.begin(), state_.channels.end(), [](const auto& each) {
-      return each.kind == ChannelKind::kStore && each.posted->awaited();
-    });
-  }
+  bool waits_in_store() const { return report_now(ChannelKind::kStore).kind == ReportKind::kWaits; }
 
-  void settle() {
+  void conclude() {
     const auto begin = WatchClock::now();
     const auto grace = long_enough(limits_.grace);
     const auto verdict = board_.verdict();  // it is there before the alarm where calls differ
     note([&] {
-      state_.alarmed = true;
+      state_.phase = WatchPhase::kAlarmed;
       state_.verdict = verdict;
     });
     const bool told = verdict && verdict->blamed.empty();
     const auto error =
-        std::make_exception_ptr(told ? PeerError(verdict->text, verdict->hint) : another_cannot_go_on());
-    if (told) for_channels([&](auto& posted) { posted.foresee(error); });
+        std::make_exception_ptr(told ? PeerError(verdict->text, verdict->hint) : peer_failed_error());
+    if (told) for_channels([&](auto& posted) { posted.preset_error(error); });
     if (!published_) publish(report_now());
     if (told && !await_reports(begin + grace)) return;
     end_channels(error);
-    while (!needs_nothing() && !judged(WatchClock::now() >= begin + grace)) {
-      if (!pause(kBriefPause)) return;
-      publish_own();
-    }
+    if (!wait_until([&] { return needs_nothing() || judged(WatchClock::now() >= begin + grace); })) return;
     board_.leave();
     const auto all_have_looked = begin + grace;
-    while (state_.options.serves_store && WatchClock::now() < all_have_looked + limits_.stay &&
-           is_needed(all_have_looked)) {
-      if (!pause(kBriefPause)) return;
-      publish_own();
-    }
-    note([&] { state_.settled = true; });
+    const auto may_end = [&] {
+      return !state_.options.serves_store || WatchClock::now() >= all_have_looked + limits_.stay ||
+             !is_needed(all_have_looked);
+    };
+    if (!wait_until(may_end)) return;
+    note([&] { state_.phase = WatchPhase::kConcluded; });
   }
 
   // Once this process has said what it did at the alarm, only an error of its own is news.
   void publish(const FailureReport& report) {
     if (published_ && report.kind != ReportKind::kError) return;
     if (published_ == ReportKind::kError) return;
-    board_.publish(report, /*alarm=*/report.kind != ReportKind::kLeft);
+    board_.publish(report);
     published_ = report.kind;
     if (needs_nothing()) board_.leave();
     note([] {});
@@ -150,9 +133,9 @@ class WatchThread {
     if (own) publish(*own);
   }
 
-  FailureReport report_now() const {
+  FailureReport report_now(std::optional<ChannelKind> kind = {}) const {
     const std::lock_guard lock(state_.mutex);
-    return report_of_channels(state_.channels);
+    return report_of_channels(state_, kind);
   }
 
   // When the first process ends by a verdict its connections close. Whoever has reported foresees the
@@ -164,18 +147,14 @@ class WatchThread {
       note([&] { take(reports); });
       return std::all_of(reports.begin(), reports.end(), is_there);
     };
-    while (!all_are_there() && WatchClock::now() < latest) {
-      if (!pause(kBriefPause)) return false;
-      publish_own();
-    }
-    return true;
+    return wait_until([&] { return all_are_there() || WatchClock::now() >= latest; });
   } catch (const std::exception&) {  // c10d's: the store's host has ended by the verdict
     return true;
   }
 
   // Nobody waits any more for a process that cannot come.
   void end_channels(const std::exception_ptr& error) {
-    note([&] { state_.ends_channels = true; });
+    note([&] { state_.phase = WatchPhase::kEndsWaits; });
     for_channels([&](auto& posted) { posted.fail(error); });
   }
 
@@ -222,6 +201,16 @@ class WatchThread {
     if (state_.own) state_.reports[static_cast<size_t>(state_.options.process)] = state_.own;
   }
 
+  // Looks again and again, and reports what is new. Returns false when the watch goes away.
+  template <typename Done>
+  bool wait_until(const Done& done) {
+    while (!done()) {
+      if (!pause(kBriefPause)) return false;
+      publish_own();
+    }
+    return true;
+  }
+
   // After answers of the store.
   template <typename Change>
   void note(const Change& change) {
@@ -252,10 +241,11 @@ class WatchThread {
 
 }  // namespace
 
-FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels) {
-  FailureReport report;
+FailureReport report_of_channels(const WatchState& state, std::optional<ChannelKind> kind) {
+  FailureReport report{.process = state.options.process};
   std::optional<AwaitedCollective> best;
-  for (const auto& each : channels) {
+  for (const auto& each : state.channels) {
+    if (kind && each.kind != kind) continue;
     const auto awaited = each.posted->awaited();
     if (!awaited || (best && !says_more(*awaited, *best))) continue;
     best = awaited;

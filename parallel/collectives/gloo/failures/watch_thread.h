@@ -6,7 +6,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,13 @@
 namespace lockstep {
 
 using WatchClock = std::chrono::steady_clock;
+
+enum class WatchPhase {
+  kWatching,
+  kAlarmed,    // some process cannot go on
+  kEndsWaits,  // the channels that are there, and those to come, end
+  kConcluded,  // all is told and learnt
+};
 
 struct WatchState {
   explicit WatchState(WatchOptions its_options)
@@ -40,15 +46,14 @@ struct WatchState {
   FailureReports reports;  // as far as they are known
   std::optional<Verdict> verdict = {};
   WatchClock::time_point heard = WatchClock::now();  // the store's last answer
-  bool alarmed = false;
-  bool ends_channels = false;  // those that are there, and those to come
-  bool settled = false;        // all is told and learnt
-  bool lost = false;           // the store
-  bool ended = false;          // the thread
+  WatchPhase phase = WatchPhase::kWatching;
+  bool lost = false;   // the store
+  bool ended = false;  // the thread
 };
 
-// Returns what this process does, seen from its channels. The caller holds the mutex.
-FailureReport report_of_channels(const std::vector<WatchState::WatchedChannel>& channels);
+// Returns what this process does, seen from its channels: all of them, or those of one kind. The caller holds
+// the mutex.
+FailureReport report_of_channels(const WatchState& state, std::optional<ChannelKind> kind = {});
 
 // Returns when the watch goes away, or when all is told and learnt. Only it uses the board. Throws c10d's
 // errors when the store is lost.

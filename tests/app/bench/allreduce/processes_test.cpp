@@ -107,15 +107,15 @@ TEST_CASE("bench allreduce: what differs between processes, or one of them must 
   std::ofstream(old) << "old";
   const auto common = kAllreduce + kOneEach;
   all_refuse(bench_world(common + Words{"--json", file}, {{"--repeat", "3"}, {"--repeat", "5"}}), 2,
-             "process 1 measures with repeat 5, process 0 with 3\n");
+             "the settings differ: process 1 has repeat 5 where process 0 has repeat 3\n");
   all_refuse(bench_world(common, {{"--min-bytes", "8"}, {}}), 2,
-             "process 1 measures with min bytes 1024, process 0 with 8\n");
+             "process 1 has min bytes 1024 where process 0 has min bytes 8\n");
   all_refuse(bench_world(common, {{}, {"--min-bytes", "1M", "--max-bytes", "1K"}}), 2,
              "--min-bytes 1M is above --max-bytes 1K\n");
   all_refuse(bench_world(common + Words{"--allreduce", "ring"}, {{}, {}}), 2,
              "--allreduce ring sums within one process, and there are 2\n");
   all_refuse(bench_world(kAllreduce, {{"--devices", "cpu", "--devices", "cpux2"}, kOneEach}), 2,
-             "process 1 has 1 list of devices, process 0 has 2\n");
+             "the --devices differ: process 1 has 1 list where process 0 has 2 lists\n");
   all_refuse(bench_world(common, {{"--json", old}, {}}), 7, "--overwrite");
   // Both processes of this host need it: 6 tensors of 256 GiB each.
   all_refuse(bench_world(common + Words{"--max-bytes", "256G"}, {{}, {}}), 8,

@@ -130,8 +130,8 @@ TEST_CASE("bench scaling: what differs between processes, or one of them must re
   const auto file = (folder / "bench.json").string();
   const auto common = kScaling + kOneEach + Words{"--json", file};
   all_refuse(bench_world(common, {{"--repeat", "3"}, {"--repeat", "5"}}), 2,
-             "process 1 measures with repeat 5, process 0 with 3\n");
-  all_refuse(bench_world(common, {{}, {"--lr", ".1"}}), 2, "process 1 measures with lr 0.1, process 0 with ");
+             "process 1 has repeat 5 where process 0 has repeat 3\n");
+  all_refuse(bench_world(common, {{}, {"--lr", ".1"}}), 2, "process 1 has lr 0.1 where process 0 has lr ");
   all_refuse(bench_world(common, {{}, {"--link", "nvlink4"}}), 2, "--predict is not given\n");
   all_refuse(bench_world(common + Words{"--predict", "4", "--invariant"}, {{}, {}}), 2,
              "--predict over several processes cannot be combined with --invariant\n");

@@ -61,7 +61,7 @@ TrainWorld two_processes(size_t first, size_t second) {
   const torch::Device cpu(torch::kCPU);
   return {.place = {.process = 0, .processes = 2},
           .devices = {std::vector(first, cpu), std::vector(second, cpu)},
-          .wishes = std::vector<AllreduceWish>(2)};
+          .supports = std::vector<AllreduceSupport>(2)};
 }
 
 }  // namespace

@@ -2,6 +2,9 @@
 #include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
 #include <lockstep/tests/catch.h>
 
+#include <nlohmann/json.hpp>
+
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
 
@@ -14,23 +17,22 @@ constexpr const char* kSecond = "6d3b2a10-0000-1111-2222-333344445556";
 constexpr const char* kThird = "0";
 
 // A process on this host with GPUs of these UUIDs, from cuda:0 on.
-AllreduceWish drives(const std::vector<std::string>& uuids, const std::string& host = "node1") {
-  AllreduceWish wish{.wanted = "auto"};
+AllreduceSupport drives(const std::vector<std::string>& uuids, const std::string& host = "node1") {
+  AllreduceSupport support;
   for (size_t i = 0; i < uuids.size(); ++i) {
-    wish.gpus.push_back({.uuid = uuids[i], .place = host + " cuda:" + std::to_string(i)});
+    support.gpus.push_back({.uuid = uuids[i], .place = host + " cuda:" + std::to_string(i)});
   }
-  return wish;
+  return support;
 }
 
-Allreduce automatic(const std::vector<AllreduceWish>& wishes) {
-  return choose_for_all(Allreduce::kAuto, wishes);
+Allreduce automatic(const std::vector<AllreduceSupport>& all) {
+  return choose_for_all(Allreduce::kAuto, all);
 }
 
 // The algorithm, or message and hint of the UsageError.
-std::string chosen(Allreduce wanted, std::vector<AllreduceWish> wishes) {
-  for (auto& wish : wishes) wish.wanted = name_of(kAllreduceNames, wanted);
+std::string chosen(Allreduce wanted, const std::vector<AllreduceSupport>& all) {
   try {
-    return std::string(name_of(kAllreduceNames, choose_for_all(wanted, wishes)));
+    return std::string(name_of(kAllreduceNames, choose_for_all(wanted, all)));
   } catch (const UsageError& error) {
     return error.message() + " | " + error.hint();
   }
@@ -77,28 +79,23 @@ TEST_CASE("a process whose devices NCCL cannot join makes all use gloo, or ends 
 
 TEST_CASE("what a process says of its GPUs arrives as it was said") {
   auto said = drives({kFirst, "", kSecond}, "a host");
-  said.nccl_problem = "no";
-  for (const auto& wish : {said, drives({kThird}), drives({}), AllreduceWish{}}) {
-    const auto heard = read_wish(text_of_wish(wish));
-    CHECK(heard.wanted == wish.wanted);
-    CHECK(heard.nccl_problem == wish.nccl_problem);
-    REQUIRE(heard.gpus.size() == wish.gpus.size());
+  said.nccl_problem = "no\tNCCL\n";
+  for (const auto& support : {said, drives({kThird}), drives({}), AllreduceSupport{}}) {
+    const auto heard = nlohmann::json::parse(wire_text(support)).get<AllreduceSupport>();
+    CHECK(heard.nccl_problem == support.nccl_problem);
+    REQUIRE(heard.gpus.size() == support.gpus.size());
     for (size_t i = 0; i < heard.gpus.size(); ++i) {
-      CHECK(heard.gpus[i].uuid == wish.gpus[i].uuid);
-      CHECK(heard.gpus[i].place == wish.gpus[i].place);
+      CHECK(heard.gpus[i].uuid == support.gpus[i].uuid);
+      CHECK(heard.gpus[i].place == support.gpus[i].place);
     }
-  }
-  for (const auto* other : {"", "\n", "x", "gather\n\n\n", "auto\n\n\t", "auto\n\nno tab"}) {
-    CHECK(read_wish(other).gpus.empty());
   }
 }
 
 TEST_CASE("a process names its GPUs, and no CPU") {
   const std::vector<torch::Device> devices{torch::kCPU, {torch::kCUDA, 1}, torch::kCPU};
-  const auto wish = own_wish(Allreduce::kNccl, devices);
-  CHECK(wish.wanted == "nccl");
-  CHECK(wish.nccl_problem == "NCCL works on GPUs only, but the devices include cpu");
-  REQUIRE(wish.gpus.size() == 1);
-  CHECK(wish.gpus.front().uuid == cuda_uuid(1));
-  CHECK(wish.gpus.front().place.ends_with(" cuda:1"));
+  const auto support = support_of(devices);
+  CHECK(support.nccl_problem == "NCCL works on GPUs only, but the devices include cpu");
+  REQUIRE(support.gpus.size() == 1);
+  CHECK(support.gpus.front().uuid == cuda_uuid(1));
+  CHECK(support.gpus.front().place.ends_with(" cuda:1"));
 }

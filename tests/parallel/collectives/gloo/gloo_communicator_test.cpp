@@ -193,11 +193,11 @@ TEST_CASE("processes that wait in different communicators or gather learn at the
   const std::vector<Case> cases{
       {[](ProcessGroup&, Communicator& other) { sum(other.endpoint(0), 7).wait(); },
        "allreduce 0 of 7 float32 on communicator 1"},
-      {[](ProcessGroup& group, Communicator&) { group.gather("four"); }, "gather 10 of 4 bytes on the store"},
+      {[](ProcessGroup& group, Communicator&) { group.gather("four"); }, "gather 6 of 4 bytes on the store"},
       {[&](ProcessGroup& group, Communicator&) {
          communicator_of({1, 1}, 1, shared(group));
        },
-       "gather 10 of "}};
+       "gather 6 of "}};
   std::vector<std::vector<std::string>> found(cases.size());
   Calls side_by_side;
   for (size_t i = 0; i < cases.size(); ++i) {

@@ -242,7 +242,7 @@ TEST_CASE("processes that open different numbers of channels are told so") {
       run_worlds(worlds_of(2), [](int process, ProcessGroup& group) { open_channels(group, process + 1); });
   for (const auto& error : errors) {
     CHECK(message_of<UsageError>(error) ==
-          "process 0 opens 1 channels between processes, but process 1 opens 2");
+          "the numbers of channels differ: process 1 has 2 where process 0 has 1");
   }
 }
 

@@ -73,8 +73,8 @@ TEST_CASE("a foreseen error ends nothing by itself, and takes the place of the o
   PostedCollectives posted;
   auto first = posted.begin(allreduce(0));
   auto second = posted.begin(allreduce(1));
-  posted.foresee(peer_error("calls differ"));
-  posted.foresee(peer_error("the second"));
+  posted.preset_error(peer_error("calls differ"));
+  posted.preset_error(peer_error("the second"));
   posted.finish(0);
   first.get();
   auto third = posted.begin(allreduce(2));
@@ -88,7 +88,7 @@ TEST_CASE("a foreseen error ends nothing by itself, and takes the place of the o
   PostedCollectives failed;
   auto lost = failed.begin(allreduce(0));
   failed.fail(peer_error("Connection closed by peer"));
-  failed.foresee(peer_error("too late"));
+  failed.preset_error(peer_error("too late"));
   auto later = failed.begin(allreduce(1));
   CHECK(peer_error_of(lost) == "Connection closed by peer");
   CHECK(peer_error_of(later) == "Connection closed by peer");

@@ -82,7 +82,7 @@ TEST_CASE("the store's host stays until the others have what they need") {
   const bool own_error = GENERATE(true, false);
   const Watched world(3);
   auto last = world.board(2);
-  if (!own_error) last.publish({.kind = ReportKind::kError, .text = "broke"}, /*alarm=*/true);
+  if (!own_error) last.publish({.kind = ReportKind::kError, .text = "broke"});
   last.leave();
   const auto host = world.watch(0, kPatient, /*serves_store=*/true), other = world.watch(1, kPatient);
   std::string seen;
@@ -96,7 +96,7 @@ TEST_CASE("the store's host stays until the others have what they need") {
 TEST_CASE("after an early verdict the store's host stays for those that have not looked yet") {
   const Watched world(3);
   auto failed = world.board(2);
-  failed.publish({.kind = ReportKind::kError, .text = "broke"}, /*alarm=*/true);
+  failed.publish({.kind = ReportKind::kError, .text = "broke"});
   failed.leave();
   const auto host = world.watch(0, kPatient, /*serves_store=*/true);
   std::jthread ending([&] { host->explain(kLostPeer, ""); });
@@ -125,7 +125,7 @@ TEST_CASE("a process that was counted but has written no report is silent") {
 TEST_CASE("all reports are found between processes that were counted but have written none") {
   const Watched world(9);
   for (const int process : {4, 0, 8, 2, 7}) {
-    world.board(process).publish({.kind = ReportKind::kWaits, .text = std::to_string(process)}, false);
+    world.board(process).publish({.kind = ReportKind::kWaits, .text = std::to_string(process)});
     if (process % 4 == 0) world.store->add("failure/reports", 1);
   }
   auto board = world.board(1);
@@ -137,8 +137,8 @@ TEST_CASE("all reports are found between processes that were counted but have wr
 TEST_CASE("a store's host that was done before its store went is known to have left") {
   const auto store = c10::make_intrusive<EndingStore>();
   const Watched world(2, store);
-  const auto watch = world.watch(1, {.look = milliseconds(1), .beat = milliseconds(1)});
-  world.board(0).publish({.kind = ReportKind::kLeft}, /*alarm=*/false);
+  const auto watch = world.watch(1, {.poll = milliseconds(1), .beat = milliseconds(1)});
+  world.board(0).publish({.kind = ReportKind::kLeft});
   const auto beats = world.board(0).beats(1);
   while (world.board(0).beats(1) < beats + 3) std::this_thread::yield();  // it has looked since
   store->ended = true;

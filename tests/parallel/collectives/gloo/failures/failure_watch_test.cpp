@@ -78,7 +78,7 @@ TEST_CASE("calls that differ at one place of a channel are named") {
 namespace {
 
 // Compares at once, and waits for all reports.
-const WatchLimits kComparing{.look = milliseconds(1),
+const WatchLimits kComparing{.poll = milliseconds(1),
                              .grace = kNever,
                              .stay = kNever,
                              .beat = milliseconds(1),
@@ -120,7 +120,7 @@ TEST_CASE("where calls differ no process ends before all know it, and then by th
       "the processes wait for different collectives: process 0 for allreduce 0 of 3 float32, process 1 for "
       "broadcast 0 of 3 float32";
   CHECK(copy.error() == verdict);
-  world.board(2).publish({.kind = ReportKind::kBusy}, /*alarm=*/true);
+  world.board(2).publish({.kind = ReportKind::kBusy});
   CHECK(sum.error() == verdict);
 }
 
@@ -176,7 +176,7 @@ TEST_CASE("channels that open after the alarm end at once") {
 
 TEST_CASE("a process that gives no sign of life is noticed by one that waits for others in the store") {
   const Watched world(3);
-  const WatchLimits limits{.look = milliseconds(1), .beat = milliseconds(1), .silence = milliseconds(50)};
+  const WatchLimits limits{.poll = milliseconds(1), .beat = milliseconds(1), .silence = milliseconds(50)};
   // Process 2 has died. The one before it waits, and gives the alarm.
   const auto first = world.watch(0, limits), second = world.watch(1, limits);
   const auto posted = std::make_shared<PostedCollectives>();
@@ -223,7 +223,7 @@ TEST_CASE("a process that answers but waits for nobody takes no part, and one th
 
 TEST_CASE("a process that leaves and ends at once has told that it left") {
   const Watched world(2);
-  auto leaving = world.watch(1, {.look = kNever});
+  auto leaving = world.watch(1, {.poll = kNever});
   leaving->leave();
   leaving.reset();
   const auto other = world.watch(0, kNoGrace);

@@ -35,8 +35,15 @@ FailureReport failed(int64_t order, const std::string& name = {}) {
 
 FailureReport simply(ReportKind kind) { return {.kind = kind}; }
 
+FailureReports numbered(FailureReports reports) {
+  for (size_t i = 0; i < reports.size(); ++i) {
+    if (reports[i]) reports[i]->process = static_cast<int>(i);
+  }
+  return reports;
+}
+
 Verdict judged(const FailureReports& reports, const StoreStatus& store = {}) {
-  return judge(reports, presences(static_cast<int>(reports.size())), store);
+  return judge(numbered(reports), presences(static_cast<int>(reports.size())), store);
 }
 
 constexpr const char* kWaited = "; process 0 waited for allreduce 17 of 25,600 float32 for 0.2 s";
@@ -51,6 +58,32 @@ TEST_CASE("the first error of a process's own is to blame, whoever is silent or 
   CHECK(judged({failed(5), waits(0), simply(ReportKind::kLeft)}).text ==
         "process 0 failed first: out of memory");
   CHECK(judged({std::nullopt, failed(0)}, {.answers = false}).blamed == Blamed{1});
+}
+
+TEST_CASE("the launcher and the processes blame the first of the worst kind of end") {
+  CHECK(kind_of_end(0) == ReportKind::kLeft);
+  CHECK(kind_of_end(10) == ReportKind::kWaits);
+  for (const int code : {1, 2, 7, 137}) CHECK(kind_of_end(code) == ReportKind::kError);
+  const auto blamed = [](const FailureReports& reports) {
+    const auto all = numbered(reports);
+    const auto* worst = most_to_blame(all);
+    return worst ? worst->process : -1;
+  };
+  const auto ended = [](int64_t order, int code) {
+    return FailureReport{.kind = kind_of_end(code), .order = order, .code = code};
+  };
+  CHECK(blamed({std::nullopt, std::nullopt}) == -1);
+  CHECK(blamed({ended(0, 10), std::nullopt, ended(1, 10)}) == 0);
+  CHECK(blamed({ended(2, 10), std::nullopt, ended(1, 10)}) == 2);
+  CHECK(blamed({ended(0, 10), ended(1, 0), ended(2, 10)}) == 1);
+  CHECK(blamed({ended(0, 0), ended(2, 3), ended(1, 10)}) == 1);
+  CHECK(blamed({ended(2, 3), ended(1, 8), ended(0, 10)}) == 1);
+  for (const int code : {2, 7}) {  // process 0 says it for all
+    CHECK(blamed({ended(2, code), ended(1, code), ended(0, 10)}) == 0);
+    CHECK(blamed({ended(2, 3), ended(1, code)}) == 1);
+    CHECK(blamed({std::nullopt, ended(1, code)}) == 1);
+  }
+  CHECK(blamed({ended(2, 3), ended(1, 3)}) == 1);
 }
 
 TEST_CASE("a silent process is to blame, and not those that left on its account") {

@@ -20,13 +20,13 @@ namespace lockstep::testing {
 
 inline constexpr std::chrono::milliseconds kNever{60'000};
 // Only the reports that are there count.
-inline const WatchLimits kNoGrace{.look = std::chrono::milliseconds(1),
+inline const WatchLimits kNoGrace{.poll = std::chrono::milliseconds(1),
                                   .grace = std::chrono::milliseconds(0),
                                   .stay = kNever,
                                   .answer = kNever};
 // All reports come.
 inline const WatchLimits kPatient{
-    .look = std::chrono::milliseconds(1), .grace = kNever, .stay = kNever, .answer = kNever};
+    .poll = std::chrono::milliseconds(1), .grace = kNever, .stay = kNever, .answer = kNever};
 
 // One store, and a watch of each process that is there.
 struct Watched {
