@@ -180,18 +180,21 @@ case_no_build() {
   in_report 'len(r["parts"]["accuracy"]["steps"])' 1
   in_report 'r["parts"]["accuracy"]["not_run"][0]' "{'name': 'lenet-scratch seed 0', 'why': 'there is no build'}"
 }
-case_brought_along() {
-  local built=$work/brought
+case_brought_along() {  # the folders of the machine that built are part of the names here
+  local built=$work/brought ctest_file
   program <<<'echo "libraries: $LD_LIBRARY_PATH"'
   mv "$tree/build/cuda" "$built"
-  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
-  echo 'include("/there/cmake/List.cmake") add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
+  ctest_file=$built/tests/CTestTestfile.cmake
+  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=%s\nCMAKE_HOME_DIRECTORY:INTERNAL=%s\n' "$work/build/cuda" "$work" \
+    >"$built/CMakeCache.txt"
+  echo "include(\"$work/cmake/List.cmake\") add_test(a \"$work/build/cuda/tests/a\")" >"$ctest_file"
   gpu_check 0 build test --built "$built"
   called 0 cmake
   called 1 "ctest --test-dir $built"
   says "build: left out: uses the build in $built"
-  [ "$(cat "$built/tests/CTestTestfile.cmake")" = \
-    "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] || fail "ctest looks elsewhere"
+  gpu_check 0 test --built "$built"  # once more
+  [ "$(cat "$ctest_file")" = "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] ||
+    fail "ctest looks elsewhere: $(cat "$ctest_file")"
   in_report 'r["parts"]["test"]["steps"][3]["last_line"].split(":")[1]' " $work/torch/lib"
 }
 case_sanitizer() {
