@@ -222,8 +222,8 @@ lease_steps=("read torch's libraries" "start the brought build" machine "smoke l
   "kernels of resnet18 in bf16" "kernels of lenet in fp32"
   "compare resnet18" "resnet18-pytorch seed 0" "lenet-scratch seed 0" "compare lenet" "bench allreduce" "bench overlap")
 
-# packed: packs a build whose program is on stdin, as scripts/gpu_pack.sh does, and leaves only the pack.
-packed() {
+# small_build: a bundle, and a build whose program is on stdin, in a checkout that has lost a tracked file.
+small_build() {
   program
   local built=$tree/build/cuda
   cp "$built/lockstep" "$built/scripts/compare_case"
@@ -234,7 +234,14 @@ packed() {
   echo images >"$tree/bundle/fashion-mnist/images.gz"
   stand_in strip <<<'cp "$3" "$2"'  # the programs are scripts
   git -C "$tree" init -q
-  "$tree/scripts/gpu_pack.sh" --built "$built" >"$work/output" 2>&1 || fail "no pack"
+  touch "$tree/lost"
+  git -C "$tree" add lost
+  rm "$tree/lost"
+}
+# packed: packs such a build, and leaves only the pack.
+packed() {
+  small_build
+  "$tree/scripts/gpu_pack.sh" --built "$tree/build/cuda" >"$work/output" 2>&1 || fail "no pack"
   rm -r "$tree/build" "$tree/bundle"
 }
 # Its training gives the same weights every time.
@@ -367,13 +374,7 @@ case_lease_usage() {
   gpu_check 2 lease soon
 }
 case_pack_too_large() {
-  program </dev/null
-  mkdir -p "$tree/bundle/include" "$tree/bundle/lib" "$tree/build/cuda/scripts"
-  local name
-  for name in compare_case kernel_times; do cp "$tree/build/cuda/lockstep" "$tree/build/cuda/scripts/"$name; done
-  touch "$tree/build/cuda/CMakeCache.txt"
-  stand_in strip <<<'cp "$3" "$2"'
-  git -C "$tree" init -q
+  small_build </dev/null
   head -c 3000000 /dev/urandom >"$tree/bundle/fashion-mnist/images.gz"
   local status=0
   "$tree/scripts/gpu_pack.sh" --built "$tree/build/cuda" --limit 3 >"$work/output" 2>&1 || status=$?
