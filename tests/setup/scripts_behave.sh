@@ -161,6 +161,18 @@ case_full_for_cuda() {
   [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.15.0-full/bin/python" ] ||
     fail "--python does not print its interpreter"
 }
+case_python_of_another_version() {  # lies beside the others
+  local fetched=$XDG_CACHE_HOME/lockstep/torch-2.11.0-full
+  working_pip
+  setup 0 --quiet --python=2.11.0
+  called 1 "torch==2.11.0 numpy safetensors tensorboard"
+  called 1 "--no-deps torch==2.15.0"
+  [ -e "$fetched/complete" ] || fail "no mark of completion"
+  [ "$("$root/scripts/setup.sh" --python=2.11.0 2>/dev/null)" = "$fetched/bin/python" ] ||
+    fail "it does not print its interpreter"
+  setup 0 --quiet --python
+  called 1 "torch==2.15.0 numpy safetensors tensorboard"
+}
 case_nccl_without_its_torch() {  # NCCL is downloaded where neither torch nor the system has it
   if [ -e /usr/include/nccl.h ]; then
     echo "skipped: the system has NCCL"
