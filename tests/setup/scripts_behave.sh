@@ -253,6 +253,16 @@ case_switches_are_passed_on() {
     fail "run.sh failed"
   called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on -DLOCKSTEP_BUILD_BATCH=24"
 }
+case_configured_anew() {  # with another switch, also one that CMake reads from the environment
+  scripts_alone
+  local generations
+  for generations in 80 90 90 "80 90"; do
+    CUDAARCHS=$generations "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  done
+  called 3 "cmake --preset release"
+  "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  called 4 "cmake --preset release"
+}
 case_tests_when_asked() {  # the program needs no test library; a folder configured with tests is kept
   scripts_alone
   "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
