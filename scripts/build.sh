@@ -16,7 +16,7 @@ build_jobs() {
 # configure PRESET: configures unless the last configure run of the folder had the same switches. CMake itself notices
 # changed files, but not changed switches. A folder with tests is kept when no tests are asked for.
 configure() {
-  local preset=$1 folder=$root/build/$1 arguments=() configured tests=-DLOCKSTEP_BUILD_TESTS
+  local preset=$1 folder=$root/build/$1 arguments=() configured tests=-DLOCKSTEP_BUILD_TESTS environment
   case $preset in  # the other presets set CUDA themselves
     release | debug) arguments+=("-DLOCKSTEP_BUILD_CUDA=${LOCKSTEP_BUILD_CUDA:-auto}") ;;
   esac
@@ -25,13 +25,14 @@ configure() {
     arguments+=("-DLOCKSTEP_BUILD_TORCH_UNTRIED=$LOCKSTEP_BUILD_TORCH_UNTRIED")
   [ -z "${LOCKSTEP_BUILD_BATCH:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BATCH=$LOCKSTEP_BUILD_BATCH")
   [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ] || arguments+=("-DLOCKSTEP_BUILD_BUNDLE=$(realpath -m "$LOCKSTEP_BUILD_BUNDLE")")
+  environment="$cache${CUDAARCHS:+ CUDAARCHS=$CUDAARCHS}"  # CMake reads both by itself
   configured=$(cat "$folder/configured_with" 2>/dev/null || true)
   if [ -n "${LOCKSTEP_BUILD_TESTS:-}" ]; then
     arguments+=("$tests=$LOCKSTEP_BUILD_TESTS")
-  elif [ "$configured" = "$cache ${arguments[*]} $tests=on" ]; then
+  elif [ "$configured" = "$environment ${arguments[*]} $tests=on" ]; then
     arguments+=("$tests=on")
   fi
-  if [ -e "$folder/build.ninja" ] && [ "$configured" = "$cache ${arguments[*]}" ]; then
+  if [ -e "$folder/build.ninja" ] && [ "$configured" = "$environment ${arguments[*]}" ]; then
     return
   fi
   mkdir -p "$folder"
@@ -39,7 +40,7 @@ configure() {
   cd "$root"
   step "configure $preset" "the message above; rm -r $folder starts afresh" \
     cmake --preset "$preset" --fresh "${arguments[@]}"
-  echo "$cache ${arguments[*]}" >"$folder/configured_with"
+  echo "$environment ${arguments[*]}" >"$folder/configured_with"
 }
 
 configure_and_build() {

@@ -12,14 +12,16 @@ part_build() {
     "lockstep_cli compare_case kernel_times cuda_tests"
 }
 
-# ctest's files name the folders of the machine that built; names those of this machine instead.
+# ctest's files name the folders of the machine that built; names those of this machine instead, once. By way of marks: a
+# new name may hold an old one.
 relocate() {
-  local pair old
-  for pair in "CMAKE_CACHEFILE_DIR:INTERNAL=$built" "CMAKE_HOME_DIRECTORY:INTERNAL=$root"; do
-    old=$(sed -n "s/^${pair%%=*}=//p" "$built/CMakeCache.txt")
-    [ -z "$old" ] || [ "$old" = "${pair#*=}" ] ||
-      find "$built" -name '*.cmake' -exec sed -i "s|$old|${pair#*=}|g" {} +
-  done
+  local old_build old_root renames
+  old_build=$(sed -n 's/^CMAKE_CACHEFILE_DIR:INTERNAL=//p' "$built/CMakeCache.txt")
+  old_root=$(sed -n 's/^CMAKE_HOME_DIRECTORY:INTERNAL=//p' "$built/CMakeCache.txt")
+  [ -n "$old_build" ] && [ -n "$old_root" ] && [ "$old_build $old_root" != "$built $root" ] || return 0
+  renames="s|$old_build|\x01|g; s|$old_root|\x02|g; s|\x01|$built|g; s|\x02|$root|g"
+  find "$built" -name '*.cmake' -exec sed -i "$renames" {} +
+  sed -i "$renames" "$built/CMakeCache.txt"
 }
 
 have_build() {

@@ -6,7 +6,8 @@
 #   scripts/setup.sh --tests         also Catch2 for the tests and, as root, the launchers that they start (without these
 #                                    they are skipped); scripts/test.sh passes this
 #   scripts/setup.sh --lint          also clang, clang-format, clang-tidy and mold (100 MB); scripts/test.sh --all passes this
-#   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter
+#   scripts/setup.sh --python        also Python with torch and tensorboard; prints the path of the interpreter.
+#                                    --python=2.11.0: with this version of torch
 #   scripts/setup.sh --cuda-compiler also the CUDA compiler and NCCL, where CUDA is off
 #   scripts/setup.sh --install DIR   also builds lockstep and installs it into DIR (bin/, lib/, include/, ...), where it needs
 #                                    neither this folder nor the downloads; an older version there is replaced
@@ -156,7 +157,7 @@ pip_into() {
 
 install_python() {
   python3 -m venv --without-pip "$torch_full" &&
-    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$torch_version" numpy safetensors \
+    pip --python "$torch_full/bin/python" install --no-compile --progress-bar off "torch==$full_version" numpy safetensors \
       tensorboard
 }
 
@@ -192,7 +193,7 @@ fetch_one() {
         pip_into "$torch_cpu" --no-deps "torch==$torch_version" nvidia-cuda-cupti==13.2.86 nvidia-cuda-runtime==13.2.86
       ;;
     full)
-      fetch "torch $torch_version (CUDA, 2.5 GB)" 9 "$torch_full" 'lib/python3*/site-packages/torch/lib/libtorch_cuda.so' \
+      fetch "torch $full_version (CUDA, 2.5 GB)" 9 "$torch_full" 'lib/python3*/site-packages/torch/lib/libtorch_cuda.so' \
         install_python
       ;;
     nvcc)
@@ -240,12 +241,13 @@ build_and_install() {
   say "installed: $1/bin/lockstep"
 }
 
-want_tests=no want_lint=no want_python=no want_nvcc=no quiet=no bundle='' install=''
+want_tests=no want_lint=no want_python=no want_nvcc=no quiet=no bundle='' install='' full_version=$torch_version
 while [ $# -gt 0 ]; do
   case $1 in
     --tests) want_tests=yes ;;
     --lint) want_lint=yes ;;
     --python) want_python=yes ;;
+    --python=*) want_python=yes full_version=${1#*=} torch_full=$cache/torch-$full_version-full ;;
     --cuda-compiler) want_nvcc=yes ;;
     --bundle)
       [ $# -ge 2 ] || { say "--bundle needs a folder"; exit 2; }

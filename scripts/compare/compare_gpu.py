@@ -93,7 +93,6 @@ def make_cases(args, folder):
 class Comparison:
     def __init__(self, args, stack):
         self.args, self.stack, self.smi = args, stack, Smi(args.device)
-        self.deadline = time.monotonic() + args.seconds
         self.cases, self.memory = {}, {}
         self.measured = {}  # by role, after the repetitions: dict(host_seconds, busy, clock_mhz)
         self.notes, self.failed = [], False
@@ -103,7 +102,7 @@ class Comparison:
         print(f"# {text}", flush=True)
 
     def left(self):
-        return self.deadline - time.monotonic()
+        return self.args.deadline - time.monotonic()
 
     def start(self):
         folder = self.stack.enter_context(tempfile.TemporaryDirectory())
@@ -180,13 +179,16 @@ class Comparison:
 
 
 def measure_peak(args):
+    """Returns TFLOP/s. Exits where the device cannot be used: torch has then said why."""
     command = [sys.executable, str(HERE / "gpu_peak.py"), "--device", args.device, "--size", str(args.peak_size)]
-    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)["tflops"]
+    measured = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+    if measured.returncode:
+        sys.exit(1)
+    return json.loads(measured.stdout)["tflops"]
 
 
-def compare(args):
+def compare(args, peak):
     """Returns the result with goals, checks, and whether all went well. Writes it to args.json, also while it grows."""
-    peak = measure_peak(args)
     print(f"# {args.model} on {args.device}: {args.rows} images per epoch, batches of {args.batch_size}; a bf16 matrix "
           f"product runs at {peak:.1f} TFLOP/s", flush=True)
     with contextlib.ExitStack() as stack:
@@ -206,7 +208,7 @@ def fill_compile_cache(args):
         case = next(case for role, case in make_cases(args, folder) if role == "compile")
         began = time.monotonic()
         try:
-            case.start(max(args.seconds, 1))
+            case.start(max(args.deadline - began, 1))
         finally:
             case.kill()
     state = f"{case.skipped}: its cache is incomplete" if case.skipped else f"warm after {time.monotonic() - began:.0f} s"
@@ -250,6 +252,7 @@ def parse():
     parser.add_argument("--peak-size", type=int, default=8192, help="rows of the matrices whose product gives the peak")
     parser.add_argument("--seconds", type=float, default=500, help="time for all of it; default: 500")
     args = parser.parse_args()
+    args.deadline = time.monotonic() + args.seconds
     args.repeat = args.repeat or MODELS[args.model]["repeat"]
     args.epochs = args.epochs or MODELS[args.model]["epochs"]
     args.rows = training_rows(args.data)
@@ -260,10 +263,11 @@ def parse():
 def main():
     args = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # runs the clean-up
+    peak = measure_peak(args)
     if args.fill_compile_cache:
         fill_compile_cache(args)
         return
-    result = compare(args)
+    result = compare(args, peak)
     report(result)
     sys.exit(0 if result["passed"] else 1)
 

@@ -3,6 +3,7 @@
 #   tables       tables, goals and the report of invented repetitions and steps
 #   repetitions  the comparison itself, on 64 images, with a fake nvidia-smi; torch.compile gets too little time and must be
 #                left out
+#   device       a device that cannot be used: torch's reason is the last line
 #   step         one step of LeNet beside double; and one in bfloat16, which must fail
 #   kernels      kernel_times; on a CPU its trace has no kernels
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -27,7 +28,7 @@ case_repetitions() {
   grep -q '# torch.compile is left out: not warm after' "$folder/output"
   grep -q '| DDP, world 1 |' "$folder/output"
   "$python" "$root/scripts/compare/compare_gpu.py" --compare-case "$compare_case" --device cpu --data "$folder" \
-    --model lenet --batch-size 20 --fill-compile-cache --seconds 0.5 |
+    --model lenet --batch-size 20 --peak-size 64 --fill-compile-cache --seconds 0.5 |
     grep -q 'torch.compile is not warm after 1 s: its cache is incomplete'
   "$python" - "$folder/result.json" <<'PYTHON'
 import json, sys
@@ -37,6 +38,14 @@ for case in result["cases"]:
     assert len(case["repetitions"]) == 2 and case["host_seconds"] > 0, case
     assert (case["busy"], case["clock_mhz"], case["memory_mb"]) == (97, 1980, 0), case
 PYTHON
+}
+case_device() {
+  local flag
+  for flag in --repeat=2 --fill-compile-cache; do
+    ! "$python" "$root/scripts/compare/compare_gpu.py" --compare-case "$compare_case" --device cuda:99 --data "$folder" \
+      --model lenet $flag >"$folder/output" 2>&1 || exit 1
+    tail -n 1 "$folder/output" | grep -E '^[A-Za-z.]*Error: .*(CUDA|NVIDIA)' || { cat "$folder/output" && exit 1; }
+  done
 }
 case_kernels() {
   "$(dirname "$compare_case")/kernel_times" --model lenet --precision fp32 --devices cpu --batch-size 16 --lr 0.1 \

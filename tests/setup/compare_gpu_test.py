@@ -107,7 +107,7 @@ class Comparison(unittest.TestCase):
     def test_results_are_known_while_it_runs(self):
         self.addCleanup(setattr, compare_gpu, "BUSY_SECONDS", compare_gpu.BUSY_SECONDS)
         compare_gpu.BUSY_SECONDS = 0
-        args = argparse.Namespace(model="lenet", device="cpu", seconds=1000, repeat=4, steps=1, epochs=1, rows=1)
+        args = argparse.Namespace(model="lenet", device="cpu", deadline=math.inf, repeat=4, steps=1, epochs=1, rows=1)
         comparison = compare_gpu.Comparison(args, stack=None)
         comparison.cases, comparison.memory = dict(lockstep=FakeCase()), dict(lockstep=None)
         found = [(len(result["cases"][0]["repetitions"]), result["cases"][0]["host_seconds"], result["passed"])

@@ -180,18 +180,21 @@ case_no_build() {
   in_report 'len(r["parts"]["accuracy"]["steps"])' 1
   in_report 'r["parts"]["accuracy"]["not_run"][0]' "{'name': 'lenet-scratch seed 0', 'why': 'there is no build'}"
 }
-case_brought_along() {
-  local built=$work/brought
+case_brought_along() {  # the folders of the machine that built are part of the names here
+  local built=$work/brought ctest_file
   program <<<'echo "libraries: $LD_LIBRARY_PATH"'
   mv "$tree/build/cuda" "$built"
-  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
-  echo 'include("/there/cmake/List.cmake") add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
+  ctest_file=$built/tests/CTestTestfile.cmake
+  printf 'CMAKE_CACHEFILE_DIR:INTERNAL=%s\nCMAKE_HOME_DIRECTORY:INTERNAL=%s\n' "$work/build/cuda" "$work" \
+    >"$built/CMakeCache.txt"
+  echo "include(\"$work/cmake/List.cmake\") add_test(a \"$work/build/cuda/tests/a\")" >"$ctest_file"
   gpu_check 0 build test --built "$built"
   called 0 cmake
   called 1 "ctest --test-dir $built"
   says "build: left out: uses the build in $built"
-  [ "$(cat "$built/tests/CTestTestfile.cmake")" = \
-    "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] || fail "ctest looks elsewhere"
+  gpu_check 0 test --built "$built"  # once more
+  [ "$(cat "$ctest_file")" = "include(\"$tree/cmake/List.cmake\") add_test(a \"$built/tests/a\")" ] ||
+    fail "ctest looks elsewhere: $(cat "$ctest_file")"
   in_report 'r["parts"]["test"]["steps"][3]["last_line"].split(":")[1]' " $work/torch/lib"
 }
 case_sanitizer() {
@@ -219,8 +222,8 @@ lease_steps=("read torch's libraries" "start the brought build" machine "smoke l
   "kernels of resnet18 in bf16" "kernels of lenet in fp32"
   "compare resnet18" "resnet18-pytorch seed 0" "lenet-scratch seed 0" "compare lenet" "bench allreduce" "bench overlap")
 
-# packed: packs a build whose program is on stdin, as scripts/gpu_pack.sh does, and leaves only the pack.
-packed() {
+# small_build: a bundle, and a build whose program is on stdin, in a checkout that has lost a tracked file.
+small_build() {
   program
   local built=$tree/build/cuda
   cp "$built/lockstep" "$built/scripts/compare_case"
@@ -231,7 +234,14 @@ packed() {
   echo images >"$tree/bundle/fashion-mnist/images.gz"
   stand_in strip <<<'cp "$3" "$2"'  # the programs are scripts
   git -C "$tree" init -q
-  "$tree/scripts/gpu_pack.sh" --built "$built" >"$work/output" 2>&1 || fail "no pack"
+  touch "$tree/lost"
+  git -C "$tree" add lost
+  rm "$tree/lost"
+}
+# packed: packs such a build, and leaves only the pack.
+packed() {
+  small_build
+  "$tree/scripts/gpu_pack.sh" --built "$tree/build/cuda" >"$work/output" 2>&1 || fail "no pack"
   rm -r "$tree/build" "$tree/bundle"
 }
 # Its training gives the same weights every time.
@@ -364,13 +374,7 @@ case_lease_usage() {
   gpu_check 2 lease soon
 }
 case_pack_too_large() {
-  program </dev/null
-  mkdir -p "$tree/bundle/include" "$tree/bundle/lib" "$tree/build/cuda/scripts"
-  local name
-  for name in compare_case kernel_times; do cp "$tree/build/cuda/lockstep" "$tree/build/cuda/scripts/"$name; done
-  touch "$tree/build/cuda/CMakeCache.txt"
-  stand_in strip <<<'cp "$3" "$2"'
-  git -C "$tree" init -q
+  small_build </dev/null
   head -c 3000000 /dev/urandom >"$tree/bundle/fashion-mnist/images.gz"
   local status=0
   "$tree/scripts/gpu_pack.sh" --built "$tree/build/cuda" --limit 3 >"$work/output" 2>&1 || status=$?

@@ -161,6 +161,18 @@ case_full_for_cuda() {
   [ "$("$root/scripts/setup.sh" --python 2>/dev/null)" = "$XDG_CACHE_HOME/lockstep/torch-2.15.0-full/bin/python" ] ||
     fail "--python does not print its interpreter"
 }
+case_python_of_another_version() {  # lies beside the others
+  local fetched=$XDG_CACHE_HOME/lockstep/torch-2.11.0-full
+  working_pip
+  setup 0 --quiet --python=2.11.0
+  called 1 "torch==2.11.0 numpy safetensors tensorboard"
+  called 1 "--no-deps torch==2.15.0"
+  [ -e "$fetched/complete" ] || fail "no mark of completion"
+  [ "$("$root/scripts/setup.sh" --python=2.11.0 2>/dev/null)" = "$fetched/bin/python" ] ||
+    fail "it does not print its interpreter"
+  setup 0 --quiet --python
+  called 1 "torch==2.15.0 numpy safetensors tensorboard"
+}
 case_nccl_without_its_torch() {  # NCCL is downloaded where neither torch nor the system has it
   if [ -e /usr/include/nccl.h ]; then
     echo "skipped: the system has NCCL"
@@ -240,6 +252,16 @@ case_switches_are_passed_on() {
   LOCKSTEP_BUILD_TORCH=/my/torch LOCKSTEP_BUILD_TORCH_UNTRIED=on LOCKSTEP_BUILD_BATCH=24 "$tree/scripts/run.sh" train >"$work/output" 2>&1 ||
     fail "run.sh failed"
   called 1 "-DLOCKSTEP_BUILD_CUDA=off -DLOCKSTEP_BUILD_TORCH=/my/torch -DLOCKSTEP_BUILD_TORCH_UNTRIED=on -DLOCKSTEP_BUILD_BATCH=24"
+}
+case_configured_anew() {  # with another switch, also one that CMake reads from the environment
+  scripts_alone
+  local generations
+  for generations in 80 90 90 "80 90"; do
+    CUDAARCHS=$generations "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  done
+  called 3 "cmake --preset release"
+  "$tree/scripts/run.sh" train >"$work/output" 2>&1 || fail "run.sh failed"
+  called 4 "cmake --preset release"
 }
 case_tests_when_asked() {  # the program needs no test library; a folder configured with tests is kept
   scripts_alone
