@@ -8,7 +8,7 @@ need_safetensors torch
 set -e
 program=$1 tests=$2
 side=("$python" "$root/tests/app/checkpoint/python_goes_on.py")
-"$python" "$root/tests/models/python_twin.py" --write-data "$folder"
+"$python" "$root/tests/models/small_data.py" "$folder"
 "${side[@]}" images --folder "$folder"
 
 # train MODEL SEED FLAG...: 4 steps, and their checkpoint's logits.
