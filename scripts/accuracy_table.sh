@@ -10,12 +10,7 @@
 # program.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-case ${1:-} in
-  --help | -h)
-    show_help "${BASH_SOURCE[0]}"
-    exit
-    ;;
-esac
+help_first "$@"
 read -ra seeds <<<"${SEEDS:-0 1 2 3 4}"
 read -ra devices <<<"${DEVICES:-cpu cpux2}"
 [ $# -gt 0 ] || set -- --epochs 10

@@ -13,20 +13,9 @@
 #   ARG...                                   flags of scripts/compare/one_vs_two.py (see its --help)
 #
 # Exit code: 0 all is well, 1 a check has failed, 2 usage, 7 output file; otherwise the code of the command that failed.
-source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
+source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-case ${1:-} in
-  --help | -h)
-    show_help "${BASH_SOURCE[0]}"
-    exit
-    ;;
-esac
-
-program=$root/scripts/run.sh
-if [ "${1:-}" = --built ]; then
-  program=${2:?--built needs a folder}/lockstep
-  shift 2
-fi
-[ -x "$program" ] || die "$program is missing" "build the target lockstep_cli"
+help_first "$@"
 command -v python3 >/dev/null || die "there is no python3, which makes the table" "apt-get install python3"
-exec python3 "$root/scripts/compare/one_vs_two.py" --lockstep "$program" "$@"
+find_build lockstep_cli "$@"
+exec python3 "$root/scripts/compare/one_vs_two.py" --lockstep "$built/lockstep" "${arguments[@]}"

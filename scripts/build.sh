@@ -60,13 +60,15 @@ find_build() {
   local targets=$1
   shift
   if [ "${1:-}" = --built ]; then
-    built=${2:?--built needs a folder}
+    need_value "a folder" "$@"
+    built=$2
     shift 2
   else
     "$root/scripts/setup.sh" --quiet
     build release "$targets"
     built=$root/build/release
   fi
+  [ -x "$built/lockstep" ] || die "$built/lockstep is missing" "build the target lockstep_cli"
   # shellcheck disable=SC2034  # used by the script that sources this
   arguments=("$@")
 }

@@ -6,7 +6,7 @@
 #
 #   scripts/compare_bench.sh                            all parts, five repetitions
 #   scripts/compare_bench.sh --repeat 11 --json FILE
-#   scripts/compare_bench.sh --parts allreduce,step     some parts; the third one is matmuls
+#   scripts/compare_bench.sh --parts allreduce,step     some parts; the others are matmuls and gloo (only by name)
 #   scripts/compare_bench.sh --built FOLDER             uses the program in that build folder; must come first
 #   ARG...                                              flags of scripts/compare/compare_bench.py (see its --help)
 #
@@ -15,14 +15,8 @@
 # stopped by a signal, after printing the results so far.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-case ${1:-} in
-  --help | -h)
-    show_help "${BASH_SOURCE[0]}"
-    exit
-    ;;
-esac
+help_first "$@"
 
 need_python_torch
 find_build lockstep_cli "$@"
-[ -x "$built/lockstep" ] || die "$built/lockstep is missing" "build the target lockstep_cli"
 exec "$python" "$root/scripts/compare/compare_bench.py" --lockstep "$built/lockstep" "${arguments[@]}"

@@ -21,12 +21,7 @@
 # Exit code: 0 all is well, 1 a goal is missed or results differ, 2 usage, 7 output file, 77 skipped: no Python torch.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
-case ${1:-} in
-  --help | -h)
-    show_help "${BASH_SOURCE[0]}"
-    exit
-    ;;
-esac
+help_first "$@"
 
 need_python_torch
 find_build "lockstep_cli compare_case" "$@"

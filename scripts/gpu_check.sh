@@ -30,12 +30,6 @@ source "$here/gpu_check_steps.sh"
 source "$here/gpu_check_parts.sh"
 export LOCKSTEP_BUILD_TESTS=on
 
-usage() {
-  say "$1"
-  show_help "${BASH_SOURCE[0]}" >&2
-  exit 2
-}
-
 parse() {
   while [ $# -gt 0 ]; do
     case $1 in
@@ -47,7 +41,7 @@ parse() {
         shift
         ;;
       --report | --built | --join)
-        [ $# -ge 2 ] || usage "$1 needs a folder"
+        need_value "a folder" "$@"
         case $1 in
           --report) report=$2 ;;
           --built) brought=$2 ;;
@@ -55,10 +49,7 @@ parse() {
         esac
         shift
         ;;
-      --help | -h)
-        show_help "${BASH_SOURCE[0]}"
-        exit
-        ;;
+      --help | -h) help_first "$1" ;;
       *) usage "unknown argument '$1'" ;;
     esac
     shift

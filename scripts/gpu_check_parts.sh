@@ -9,7 +9,7 @@ part_build() {
   check configure 180 bash -c 'source "$0/scripts/build.sh" && configure cuda' "$root" ||
     ended=${ended:-configure failed}
   check build 420 bash -c 'source "$0/scripts/build.sh" && build cuda "$1"' "$root" \
-    "lockstep_cli compare_case kernel_times cuda_tests"
+    "lockstep_cli compare_case cuda_tests"
 }
 
 # ctest's files name the folders of the machine that built; names those of this machine instead, once. By way of marks: a
@@ -186,9 +186,9 @@ smoke() {
 kernel_times() {
   local trace=$report/kernels-$1-$2.json steps=20
   check "kernels of $1 in $2" 60 bash -c '"$0" "${@:4}" && "$1" "$2/kernel_times.py" "$3" --steps '$steps \
-    "$built/scripts/kernel_times" "$python" "$root/scripts/compare" "$trace" --model "$1" \
-    --precision "$2" --devices cuda:0 --batch-size 256 --lr 0.1 --seed 0 --data "${LOCKSTEP_DATA:-$debian_data}" \
-    --warmup 100 --steps $steps --trace "$trace"
+    "$built/scripts/compare_case" "$python" "$root/scripts/compare" "$trace" --model "$1" \
+    --precision "$2" --devices cuda:0 --threads "$(nproc)" --batch-size 256 --lr 0.1 --seed 0 \
+    --data "${LOCKSTEP_DATA:-$debian_data}" --last-batch drop --warmup 100 --steps $steps --trace "$trace"
 }
 
 # What tells most comes first. torch.compile takes minutes, and mostly CPUs: its cache fills beside the tests.

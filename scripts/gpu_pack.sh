@@ -2,7 +2,7 @@
 # scripts/gpu_pack.sh [--built FOLDER] [--limit MIB]: packs what `scripts/gpu_check.sh lease` needs on a machine with a
 # GPU that is lent for some minutes, into .gpu/pack.tar.xz, which travels with the checkout:
 #
-#   the build   the program, the GPU tests, compare_case and kernel_times, without symbols, and ctest's files
+#   the build   the program, the GPU tests, compare_case, without symbols, and ctest's files
 #   the bundle  of scripts/setup.sh --bundle bundle: the data, and libraries to build with if the build does not start
 #
 # Builds in build/cuda. The build must be linked with the bundle, and made for that machine's GPU and torch:
@@ -15,27 +15,20 @@
 # Exit code: 0 when it is packed and small enough, 1 otherwise, 2 usage.
 source "$(dirname "${BASH_SOURCE[0]}")/build.sh"
 
+help_first "$@"
 built='' limit=64 bundle=$root/bundle pack=$root/.gpu/pack.tar.xz
 while [ $# -gt 0 ]; do
   case $1 in
-    --built) built=${2:?--built needs a folder} ;;
-    --limit) limit=${2:?--limit needs a number} ;;
-    --help | -h)
-      show_help "${BASH_SOURCE[0]}"
-      exit
-      ;;
-    *)
-      say "unknown argument '$1'"
-      show_help "${BASH_SOURCE[0]}" >&2
-      exit 2
-      ;;
+    --built) need_value "a folder" "$@" && built=$2 ;;
+    --limit) need_value "a number" "$@" && limit=$2 ;;
+    *) usage "unknown argument '$1'" ;;
   esac
   shift 2
 done
 [ -d "$bundle" ] || die "there is no bundle" "scripts/setup.sh --bundle bundle"
 if [ -z "$built" ]; then
   export LOCKSTEP_BUILD_TESTS=on LOCKSTEP_BUILD_BUNDLE=$bundle
-  build cuda "lockstep_cli compare_case kernel_times cuda_tests"
+  build cuda "lockstep_cli compare_case cuda_tests"
   built=$root/build/cuda
 fi
 
@@ -46,7 +39,7 @@ trap 'rm -rf "$work"' EXIT
 copy_build() {
   local file
   cd "$built"
-  for file in lockstep scripts/compare_case scripts/kernel_times $(find tests -type f -perm -u+x -name '*_tests'); do
+  for file in lockstep scripts/compare_case $(find tests -type f -perm -u+x -name '*_tests'); do
     mkdir -p "$work/cuda/$(dirname "$file")"
     strip -o "$work/cuda/$file" "$file"
   done

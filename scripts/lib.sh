@@ -24,8 +24,28 @@ die() {
   exit 1
 }
 
-# show_help FILE: prints the comment at the head of a script.
-show_help() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "$1"; }
+# Prints the comment at the head of the script that was started.
+show_help() { sed -n '2,/^[^#]/{/^#/s/^# \{0,1\}//p}' "${BASH_SOURCE[-1]}"; }
+
+# help_first ARG...: prints the help and exits where the first argument asks for it.
+help_first() {
+  case ${1:-} in
+    --help | -h)
+      show_help
+      exit
+      ;;
+  esac
+}
+
+# usage WHAT: says what is wrong with the arguments, prints the help, and exits with 2.
+usage() {
+  say "$1"
+  show_help >&2
+  exit 2
+}
+
+# need_value KIND FLAG [VALUE...]: the flag must have a value, "a folder" for example.
+need_value() { [ $# -ge 3 ] || usage "$2 needs $1"; }
 
 # Succeeds if an install is complete: its mark is written last.
 complete() { [ -e "$1/complete" ]; }

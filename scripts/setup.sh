@@ -250,12 +250,12 @@ while [ $# -gt 0 ]; do
     --python=*) want_python=yes full_version=${1#*=} torch_full=$cache/torch-$full_version-full ;;
     --cuda-compiler) want_nvcc=yes ;;
     --bundle)
-      [ $# -ge 2 ] || { say "--bundle needs a folder"; exit 2; }
+      need_value "a folder" "$@"
       bundle=$2 want_tests=yes
       shift
       ;;
     --install)
-      [ $# -ge 2 ] || { say "--install needs a folder"; exit 2; }
+      need_value "a folder" "$@"
       install=$(realpath -m "$2")
       shift
       ;;
@@ -264,15 +264,8 @@ while [ $# -gt 0 ]; do
       exit
       ;;
     --quiet) quiet=yes ;;
-    --help | -h)
-      show_help "${BASH_SOURCE[0]}"
-      exit
-      ;;
-    *)
-      say "unknown argument '$1'"
-      show_help "${BASH_SOURCE[0]}" >&2
-      exit 2
-      ;;
+    --help | -h) help_first "$1" ;;
+    *) usage "unknown argument '$1'" ;;
   esac
   shift
 done

@@ -112,10 +112,7 @@ check_tidy() {
   [ "$code" -eq 0 ] || [ "$code" -eq 77 ]
 }
 
-if [ "${1:-}" = --help ]; then
-  show_help "${BASH_SOURCE[0]}"
-  exit
-fi
+help_first "$@"
 everything=no
 if [ "${1:-}" = --all ]; then
   everything=yes

@@ -49,12 +49,7 @@ check_sources() {
     exit "${PIPESTATUS[0]}"' - "$clang_tidy" "$root/.clang-tidy" "$include" "$*"
 }
 
-case ${1:-} in
-  --help | -h)
-    show_help "${BASH_SOURCE[0]}"
-    exit
-    ;;
-esac
+help_first "$@"
 [ $# -eq 0 ] || [ "$1" = --list ] || mapfile -t sources < <(realpath --relative-to="$root" "$@")
 cd "$root"
 [ "${1:-}" != --list ] || { list_sources; exit; }

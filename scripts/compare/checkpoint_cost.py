@@ -16,6 +16,7 @@ import tempfile
 import time
 
 import torch
+from common import range_text
 from twin.resnet18 import resnet18
 
 SAVES = 4  # per repetition
@@ -73,7 +74,7 @@ def main():
     print(f"checkpoint {costs[0][0]:.1f} MB, {args.repeat} repetitions of {SAVES}; ms, median (min - max)")
     for name, ms in (("training waited", waited), ("writer beside training", beside), ("writer alone", alone),
                      ("torch.save, fsync", python)):
-        print(f"  {name:22} {statistics.median(ms):7.1f} ({min(ms):.1f} - {max(ms):.1f})")
+        print(f"  {name:22} {range_text(ms, '.1f')}")
     print(f"writer alone / torch.save: {statistics.median(ratios):.2f}; one checkpoint a minute costs training "
           f"{statistics.median(waited) / 600:.3f} %")
 

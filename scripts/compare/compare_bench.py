@@ -7,6 +7,7 @@ the Python that has torch, which then also runs Python's side.
     allreduce   sums over two replicas, or over two processes of torch.distributed's Gloo, which are bound to a core each or
                 free; one thread each. The sums of the inputs are exact: no element may be wrong. lockstep's replicas share
                 memory, Gloo's processes use the loopback: that is what each offers on one machine
+    gloo        sums over processes on both sides, each over Gloo and the loopback. Only where it is named
     step        a training step of LeNet in fp32 on one thread; in Python eager, in both memory formats. compare_pytorch.sh
                 checks that both sides compute the same loss
 
@@ -23,14 +24,13 @@ import json
 import signal
 import sys
 import tempfile
-from pathlib import Path
 
 import compare_bench_rows as rows
-from compare_bench_parts import PARTS, Bench, fail, make_pythons
-from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
-from atomic_file import check_output, write_whole
+from common import (add_data_flag, add_output_flags, check_outputs, environment, list_of, number_from, positive,
+                    print_environment, write_whole)
+from compare_bench_parts import PARTS, Bench, make_python
 
-BYTES = [8, 516_272, 16 << 20, 64 << 20]  # two floats, LeNet's gradients, and two sizes beyond any cache
+USUAL_PARTS = ["matmuls", "allreduce", "step"]
 
 
 class Stopped(BaseException):
@@ -46,7 +46,9 @@ def start(pythons, stack):
     """Starts all processes before the first repetition, so that missing data is noticed at once."""
     for python in pythons.values():
         stack.callback(python.kill)
-        python.start()
+        python.begin()
+    for python in pythons.values():
+        python.warm_up()
 
 
 def repeat_part(part, bench, pythons, repetitions):
@@ -92,14 +94,6 @@ def finish(args, env, bench, pythons, parts, stopped):
     return 0 if ok else 1
 
 
-def parts_list(text):
-    given = text.split(",")
-    unknown = sorted(set(given) - set(PARTS))
-    if unknown:
-        raise argparse.ArgumentTypeError(f"knows {', '.join(PARTS)}; got {', '.join(unknown)}")
-    return [part for part in PARTS if part in given]
-
-
 def byte_list(text):
     sizes = [positive(size) for size in text.split(",")]
     odd = [size for size in sizes if size % 4]
@@ -111,26 +105,27 @@ def byte_list(text):
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
-    parser.add_argument("--parts", type=parts_list, default=list(PARTS), metavar="LIST", help="of matmuls,allreduce,step; "
-                        "default: all")
+    parser.add_argument("--parts", type=list_of(PARTS), default=USUAL_PARTS, metavar="LIST", help=f"of {','.join(PARTS)}; "
+                        f"default: {','.join(USUAL_PARTS)}")
     parser.add_argument("--repeat", type=positive, default=5, metavar="N",
                         help=f"repetitions; default: 5; ratios need at least {rows.RATIO_REPETITIONS}")
     parser.add_argument("--size", type=positive, default=1000, help="rows and columns of the matrix; default: 1000")
     parser.add_argument("--iterations", type=positive, default=50, metavar="N",
                         help="matrix products per repetition; default: 50, as in the chapter")
-    parser.add_argument("--bytes", type=byte_list, default=BYTES, metavar="LIST",
-                        help=f"sizes of sums; default: {','.join(map(str, BYTES))}")
+    parser.add_argument("--bytes", type=byte_list, metavar="LIST", help="sizes of sums; default of allreduce: "
+                        f"{','.join(map(str, PARTS['allreduce'].sizes))}; of gloo: 1 KiB to 64 MiB by a factor of four")
+    parser.add_argument("--processes", type=number_from(2), default=2, metavar="N", help="of gloo; default: 2")
     parser.add_argument("--steps", type=positive, default=20, help="per repetition; default: 20")
     parser.add_argument("--batch-size", type=positive, default=256)
     add_data_flag(parser)
     parser.add_argument("--seed", type=int, default=0)
-    add_json_flags(parser)
+    add_output_flags(parser, markdown=False)
     return parser.parse_args()
 
 
 def main():
     args = parse()
-    check_output("--json", args.json, args.overwrite)
+    check_outputs(args)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
     env = environment(args.lockstep) | dict(seed=args.seed)
@@ -140,8 +135,7 @@ def main():
     with contextlib.ExitStack() as stack:
         folder = stack.enter_context(tempfile.TemporaryDirectory())
         bench = Bench(args.lockstep, args.seed, folder)
-        roles = {role for part in parts for role in part.roles}
-        pythons = {role: python for role, python in make_pythons(args, folder).items() if role in roles}
+        pythons = {role: make_python(role, args, folder) for part in parts for role in part.roles}
         try:
             start(pythons, stack)
             bench.pythons = list(pythons.values())
@@ -149,7 +143,7 @@ def main():
         except Stopped as signalled:
             stopped = signalled
         except rows.MissingFigure as missing:
-            fail(str(missing))
+            sys.exit(f"error: {missing}")
     sys.exit(finish(args, env, bench, pythons, parts, stopped))
 
 

@@ -28,6 +28,7 @@ class Check:
     what: str
     lockstep: int = 0
     python: int = 0
+    wire_bytes: int | None = None  # sent by a process of lockstep for a sum
 
     @property
     def ok(self):
@@ -118,8 +119,9 @@ def line(row):
 
 
 def check_line(check):
+    sent = "" if check.wire_bytes is None else f"; a process of lockstep sends {check.wire_bytes:,} B"
     return (f"# check {check.what}: {'OK' if check.ok else 'FAILED'} "
-            f"({check.lockstep} wrong in lockstep, {check.python} in Python)")
+            f"({check.lockstep} wrong in lockstep, {check.python} in Python){sent}")
 
 
 def summary(rows):

@@ -9,8 +9,16 @@
 // line of JSON:
 //   run N    takes N steps: their seconds
 //   host N   takes N steps, each while the devices are idle: the median seconds until step() returned
+//
+//   compare_case ... --trace FILE --steps N    records every kernel instead, also of a replayed CUDA graph
+//
+// After the warm-up this takes as many steps again for the time of a step, and then N with torch's profiler.
+// It writes them as a Chrome trace (chrome://tracing, perfetto.dev), which kernel_times.py sums up. On CPUs
+// there are no kernels, and the trace is empty.
+//
 // Process-wide settings of app/main.cpp must be made here too: otherwise this measures another program.
 #include <fmt/format.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
 #include <torch/nn/module.h>
 #include <torch/nn/modules/linear.h>
 #include <torch/version.h>
@@ -20,7 +28,10 @@
 #include <iostream>
 #include <map>
 #include <memory>
+#include <set>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <lockstep/data/batch_order.h>
@@ -37,6 +48,9 @@
 
 namespace lockstep {
 namespace {
+
+namespace profiler = torch::autograd::profiler;
+using torch::profiler::impl::ActivityType;
 
 using Flags = std::map<std::string, std::string>;
 
@@ -110,6 +124,13 @@ class Steps {
         times.data, times.compute, times.sync, times.update, sums.loss / static_cast<double>(sums.rows));
   }
 
+  double microseconds_per_step(int steps) {
+    Stopwatch watch;
+    for (int i = 0; i < steps; ++i) step();
+    trainer_.synchronize();
+    return 1e6 * watch.lap() / steps;
+  }
+
   std::string host(int steps) {
     std::vector<double> seconds;
     for (int i = 0; i < steps; ++i) {
@@ -136,20 +157,46 @@ class Steps {
   size_t done_ = 0;  // steps so far
 };
 
-void serve(const Flags& flags) {
+// Returns the microseconds per step with the profiler on, and writes its trace.
+double record(Steps& steps, int count, const std::string& path) {
+  const profiler::ProfilerConfig config(torch::profiler::impl::ProfilerState::KINETO);
+  const std::set<ActivityType> activities{ActivityType::CUDA};
+  profiler::prepareProfiler(config, activities);
+  profiler::enableProfiler(config, activities);
+  const auto microseconds = steps.microseconds_per_step(count);
+  profiler::disableProfiler()->save(path);
+  return microseconds;
+}
+
+void trace(const Flags& flags, Steps& steps) {
+  const auto plain = steps.microseconds_per_step(std::stoi(flags.at("--warmup")));
+  const auto watched = record(steps, std::stoi(flags.at("--steps")), flags.at("--trace"));
+  fmt::print("{} {} on {}: {:.1f} us per step, {:.1f} us with the profiler\n", flags.at("--model"),
+             flags.at("--precision"), flags.at("--devices"), plain, watched);
+}
+
+void serve(Steps& steps, const std::string& warmup) {
+  answer(fmt::format(R"(ready {{"torch": "{}", "warmup": {}}})", TORCH_VERSION, warmup));
+  std::string verb;
+  for (int count = 0; std::cin >> verb >> count;) {
+    answer(verb == "host" ? steps.host(count) : steps.run(count));
+  }
+}
+
+void run(const Flags& flags) {
+  const auto options = options_from(flags);
   const auto data = load_idx_folder(flags.at("--data"));
   const auto seed = std::stoull(flags.at("--seed"));
-  const auto options = options_from(flags);
   set_arithmetic(options.replica.precision, /*deterministic=*/false);
   Trainer trainer(factory_from(flags), resident_sources(data.train), resident_sources(data.test), options);
   Steps steps(trainer, batch_order(seed, 0, data.train.size()), std::stoull(flags.at("--batch-size")),
               flags.at("--last-batch") == "keep");
 
   const auto warmup = steps.run(std::stoi(flags.at("--warmup")));
-  answer(fmt::format(R"(ready {{"torch": "{}", "warmup": {}}})", TORCH_VERSION, warmup));
-  std::string verb;
-  for (int count = 0; std::cin >> verb >> count;) {
-    answer(verb == "host" ? steps.host(count) : steps.run(count));
+  if (flags.contains("--trace")) {
+    trace(flags, steps);
+  } else {
+    serve(steps, warmup);
   }
 }
 
@@ -161,7 +208,7 @@ int main(int argc, char** argv) {
   lockstep::Flags flags;
   for (int i = 1; i + 1 < argc; i += 2) flags[argv[i]] = argv[i + 1];
   try {
-    lockstep::serve(flags);
+    lockstep::run(flags);
   } catch (const std::exception& error) {  // out of range: a flag is missing
     fmt::print(stderr, "compare_case: {}\n", error.what());
     return 1;

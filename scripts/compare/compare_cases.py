@@ -15,8 +15,9 @@ import sys
 import time
 from pathlib import Path
 
+from common import CORES
+
 HERE = Path(__file__).resolve().parent
-CORES = len(os.sched_getaffinity(0))
 # After a step helper threads stay awake for some ms, on cores that the next case needs.
 REST_SECONDS = 0.05
 
@@ -29,14 +30,17 @@ class Case:
         self.idle_cpu_seconds = 0.0  # used while other cases ran
         self.versions, self.skipped = {}, None
 
-    def start(self, limit=None):
-        """Returns when the case is warm, or with `skipped` set: it cannot run here, or `limit` seconds have passed."""
+    def begin(self):
+        """Starts the processes."""
         for command in self.commands:
             # With its own process group: Ctrl-C reaches only this script, which ends all of them, compilers included.
             # Without its own session: the kernel divides a busy machine between sessions. A case also ends when its
             # stdin does.
             self.processes.append(subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
                                                    bufsize=1, preexec_fn=os.setpgrp))
+
+    def warm_up(self, limit=None):
+        """Returns when the case is warm, or with `skipped` set: it cannot run here, or `limit` seconds have passed."""
         try:
             verb, _, rest = self.answers(limit)[0].partition(" ")
         except TimeoutError:
@@ -47,6 +51,10 @@ class Case:
             self.skipped = json.loads(rest)["why"]
         else:
             self.versions = json.loads(rest)
+
+    def start(self, limit=None):
+        self.begin()
+        self.warm_up(limit)
 
     def answers(self, limit=None):
         """Returns one line of each process. If one ends early, others may wait for it: the first to end is the one that

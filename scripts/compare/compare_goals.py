@@ -1,7 +1,7 @@
 """Evaluates the repetitions of compare_pytorch.py: tables, ratios paired within a repetition, goals."""
 import statistics
 
-from compare_cases import CORES
+from common import CORES, cell, markdown, median_and_range
 
 MIN_REPETITIONS = 7  # with fewer, goals are not judged
 PHASES = ["data", "compute", "sync", "update"]
@@ -38,10 +38,6 @@ IDLE_CORES = 0.02
 
 def counted(count, noun):
     return f"{count} {noun}{'' if count == 1 else 's'}"
-
-
-def median_and_range(values):
-    return dict(median=statistics.median(values), min=min(values), max=max(values))
 
 
 def paired(above, below):
@@ -217,3 +213,55 @@ def print_compile(cases):
     trials = ", ".join(f"{mode} {ms:.1f}" for mode, ms in compiled.versions["trial_ms"].items())
     print(f"# {first.name} is {gain:.2f} times as fast as {second.name}; torch.compile's mode: "
           f"{compiled.versions['compile_mode']} (ms per step when it was chosen: {trials})")
+
+
+# ---- the table at the end, in the form of docs/results.md
+
+
+HEAD = ["", "lockstep", "ms per step (min - max)", "goal", *(f"/ {name}" for name in NAMES.values()),
+        "/ lockstep, torch's kernels", "`cpux2` / one 1-thread replica", "the bound", "2 processes / Python DDP",
+        "2 processes / `cpux2`"]
+
+
+def milliseconds(value):
+    return f"{value:.2f}" if value < 100 else f"{value:.0f}"
+
+
+def step_cells(args, setting, role, case):
+    """Returns the cells of the time of a step and of its goal."""
+    limit = limits_of(STEP_MS, args, setting).get(role)
+    found = row(setting, "", case.per_step_ms("seconds", setting.steps), "<=", limit)
+    median, low, high = (milliseconds(found[key]) for key in ("median", "min", "max"))
+    verdict = {True: "met", False: "missed", None: "not judged"}[found["met"]]
+    return [f"{median} ({low} - {high})", f"{limit:g}: {verdict}" if limit else "-"]
+
+
+def median_ratio(above, below):
+    """Returns the median of the ratios within a repetition."""
+    return statistics.median(paired(above, below)) if above and below else None
+
+
+def page_row(args, setting, role, case):
+    cases = setting.cases
+    of_times = [median_ratio(case, cases.get(other)) for other in (*PYTHONS, "torch")]
+    # Two replicas against one, and two processes; the same for all layouts, so only in the first row.
+    first = role == "best"
+    of_speeds = [median_ratio(cases["one"], cases[other]) if first else None for other in ("two", "apart")]
+    of_processes = [median_ratio(cases["processes"], cases.get(other)) if first else None for other in ("ddp", "two")]
+    return [setting.title, f"`{case.name.removeprefix('lockstep ')}`", *step_cells(args, setting, role, case),
+            *(cell(value, ".2f") for value in of_times), *(cell(value, ".3f") for value in of_speeds),
+            *(cell(value, ".2f") for value in of_processes)]
+
+
+def page_table(args, settings):
+    return markdown(HEAD, [page_row(args, setting, role, case)
+                           for setting in settings for role, case in leaders(setting.cases).items()])
+
+
+def page_lines(args, env, settings):
+    taken = ", ".join(f"{counted(setting.repetitions, 'repetition')} of {counted(setting.steps, 'step')} "
+                      f"({setting.title})" for setting in settings)
+    yield (f"{env['cpu']}, {env['cores']} cores, kernel {env['kernel']}; {env['lockstep']}; Python {env['python']}, "
+           f"torch {env['torch']}. {args.batch_size} images per step. {taken}.")
+    yield ""
+    yield from page_table(args, settings)

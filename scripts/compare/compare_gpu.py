@@ -22,7 +22,6 @@ import argparse
 import contextlib
 import json
 import math
-import os
 import signal
 import subprocess
 import sys
@@ -31,8 +30,8 @@ import time
 from pathlib import Path
 
 import compare_gpu_goals as goals
-from compare_cases import CORES, HERE, Case, repeat_cases
-from atomic_file import write_whole
+from common import CORES, add_data_flag, write_whole
+from compare_cases import HERE, Case, repeat_cases
 from gpu_smi import Smi
 
 MODELS = {
@@ -236,8 +235,7 @@ def parse():
     parser.add_argument("--model", choices=MODELS, required=True)
     parser.add_argument("--device", default="cuda:0", help="default: cuda:0; cpu tests this script")
     parser.add_argument("--json", metavar="FILE", help="write the numbers there")
-    parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
-                        metavar="DIR")
+    add_data_flag(parser)
     parser.add_argument("--repeat", type=int, metavar="N",
                         help="repetitions; default: 10 for LeNet, 8 for ResNet-18")
     parser.add_argument("--epochs", type=int, help="per repetition")

@@ -8,6 +8,8 @@ import collections
 import math
 import statistics
 
+from common import cell, markdown
+
 # Training: three times the multiply-adds of the forward pass, two operations each.
 FLOPS_PER_IMAGE = dict(lenet=13.3e6, resnet18=2.735e9)
 
@@ -92,17 +94,6 @@ COLUMNS = [("case", "name", ""), ("s/epoch", "seconds_per_epoch", ".4f"), ("fast
            ("images/s", "images_per_second", ",.0f"), ("MFU", "mfu", ".1%"), ("host us/step", "host_us", ".1f"),
            ("GPU busy %", "busy", ".0f"), ("GPU MB", "memory_mb", ",.0f"), ("SM MHz", "clock_mhz", ".0f"),
            ("loss", "loss", ".5f"), ("/ lockstep", "times_lockstep", ".2f")]
-
-
-def cell(value, form):
-    return "-" if value is None else format(value, form)
-
-
-def markdown(head, lines):
-    yield "| " + " | ".join(head) + " |"
-    yield "|" + "---|" * len(head)
-    for line in lines:
-        yield "| " + " | ".join(line) + " |"
 
 
 def table(result):

@@ -34,10 +34,9 @@ import tempfile
 from pathlib import Path
 
 import compare_goals as goals
-import compare_page as page
-from compare_cases import CORES, HERE, make_cases, make_witnesses, repeat_cases
-from compare_program import add_data_flag, add_json_flags, environment, positive, print_environment
-from atomic_file import check_output, write_whole
+from common import (CORES, add_data_flag, add_output_flags, check_outputs, environment, list_of, positive, print_environment,
+                    write_whole)
+from compare_cases import HERE, make_cases, make_witnesses, repeat_cases
 
 MODELS = {
     "lenet": dict(title="LeNet", repeat=11, steps=20, warmup=5, lr=0.2),
@@ -193,14 +192,6 @@ def available_bytes():
     return 1024 * int(lines["MemAvailable"].split()[0])
 
 
-def roles(text):
-    given = text.split(",") if text else []
-    unknown = set(given) - set(goals.PYTHONS)
-    if unknown:
-        raise argparse.ArgumentTypeError(f"knows {', '.join(goals.PYTHONS)}; got {', '.join(sorted(unknown))}")
-    return [role for role in goals.PYTHONS if role in given]
-
-
 def parse():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--lockstep", required=True, metavar="PROGRAM")
@@ -210,7 +201,7 @@ def parse():
     parser.add_argument("--kernels", choices=["auto", "torch"], default="auto",
                         help="of lockstep's cases; torch: as a network of one's own has them. Judges no times")
     parser.add_argument("--precision", choices=PRECISIONS, help="default: all")
-    parser.add_argument("--against", type=roles, default=goals.PYTHONS, metavar="LIST",
+    parser.add_argument("--against", type=list_of(goals.PYTHONS), default=goals.PYTHONS, metavar="LIST",
                         help="of eager,ddp,compile; default: all three")
     parser.add_argument("--compile-mode", choices=["default", "max-autotune", "fastest"], default="fastest",
                         help="of torch.compile; fastest: tries both at the start")
@@ -228,8 +219,7 @@ def parse():
     parser.add_argument("--batch-size", type=positive, default=256, help="global")
     parser.add_argument("--lr", type=float, help="default: .2 for LeNet, else .1")
     parser.add_argument("--seed", type=int, default=0)
-    add_json_flags(parser)
-    parser.add_argument("--markdown", metavar="FILE", help="write the table at the end there too")
+    add_output_flags(parser)
     return parser.parse_args()
 
 
@@ -246,8 +236,7 @@ def write_json(args, env, settings, judged):
 
 def main():
     args = parse()
-    check_output("--json", args.json, args.overwrite)
-    check_output("--markdown", args.markdown, args.overwrite)
+    check_outputs(args)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # runs the clean-up
     env = environment(args.lockstep) | dict(batch_size=args.batch_size, seed=args.seed)
     print_environment(env)
@@ -255,7 +244,7 @@ def main():
         print("# the goals are for two cores: taskset -c 0,1 gives two")
     settings = make_settings(args)
     judged = [measure_setting(args, setting) for setting in settings]
-    text = "\n".join(page.lines(args, env, settings))
+    text = "\n".join(goals.page_lines(args, env, settings))
     print(f"#\n{text}")
     if args.markdown:
         write_whole(args.markdown, text + "\n")

@@ -18,14 +18,13 @@ import argparse
 import datetime
 import json
 import platform
-import re
 import statistics
 import subprocess
 import sys
 from pathlib import Path
 
-from atomic_file import write_whole
-from compare_gpu_goals import cell, goal, goal_table, markdown, table
+from common import cell, markdown, torch_version, write_whole
+from compare_gpu_goals import goal, goal_table, table
 
 ROOT = Path(__file__).resolve().parents[2]
 PARTS = ["build", "test", "compare", "accuracy", "lease"]
@@ -56,9 +55,8 @@ def facts(torch):
     def gpu(what):
         return said("nvidia-smi", f"--query-gpu={what}", "--format=csv,noheader")
 
-    version = re.search(r"__version__ = '(.*)'", read(Path(torch) / "version.py"))
     return dict(gpu=gpu("name"), memory=gpu("memory.total"), driver=gpu("driver_version"), sm_clock=gpu("clocks.sm"),
-                max_sm_clock=gpu("clocks.max.sm"), power_limit=gpu("power.limit"), host=platform.node(), torch=version[1] if version else "unknown",
+                max_sm_clock=gpu("clocks.max.sm"), power_limit=gpu("power.limit"), host=platform.node(), torch=torch_version(torch),
                 commit=said("git", "rev-parse", "HEAD"),
                 date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"))
 

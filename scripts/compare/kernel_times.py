@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sums up a trace of kernel_times.cpp: microseconds and launches per step, by group of kernels and by kernel, how long the
+"""Sums up a trace of compare_case: microseconds and launches per step, by group of kernels and by kernel, how long the
 GPU waits between them, and how many are short. Prints the tables, then one line with the totals.
 
     kernel_times.py TRACE --steps N [--top N]

@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from atomic_file import check_output, write_whole
+from common import add_output_flags, cell, check_outputs, markdown, number_from, write_whole
 
 # The chapters' settings for one device, and published figures of the book's editions: seconds per epoch and test accuracy
 # after 10 epochs, on one GPU and on two.
@@ -86,10 +86,6 @@ def measure(args, entry, lists, folder):
                 ok=bench["ok"], command=shlex.join(["lockstep", *command[1:-2]]), environment=bench["environment"])
 
 
-def figure(value, form, unit=""):
-    return "-" if value is None else format(value, form) + unit
-
-
 def published(result, which):
     return "; ".join("{} {:.1f} s, {:.2f}".format(figures["framework"], *figures[which])
                      for figures in result["published"])
@@ -101,12 +97,11 @@ def table_row(result):
         result["setting"], result["batch_size"][0], result["lr"][0], result["batch_size"][1], result["lr"][1])
     accuracy = "-"
     if result["epochs"]:
-        accuracy = "{} -> {} ({} epoch{})".format(figure(one["accuracy"], ".3f"), figure(two["accuracy"], ".3f"),
+        accuracy = "{} -> {} ({} epoch{})".format(cell(one["accuracy"], ".3f"), cell(two["accuracy"], ".3f"),
                                                   result["epochs"], "" if result["epochs"] == 1 else "s")
-    cells = [result["model"], setting, figure(one["seconds_per_epoch"], ".2f"), figure(two["seconds_per_epoch"], ".2f"),
-             figure(result["speedup"], ".2f", " x"), figure(result["efficiency"], ".0f", " %"), accuracy,
-             published(result, "one"), published(result, "two")]
-    return "| " + " | ".join(cells) + " |"
+    return [result["model"], setting, cell(one["seconds_per_epoch"], ".2f"), cell(two["seconds_per_epoch"], ".2f"),
+            cell(result["speedup"], ".2f", " x"), cell(result["efficiency"], ".0f", " %"), accuracy,
+            published(result, "one"), published(result, "two")]
 
 
 def machine_lines(environment):
@@ -118,13 +113,12 @@ def machine_lines(environment):
     return [lines[0] + ".", "", f"Versions: {versions}. Date: {environment['date']}."]
 
 
-def markdown(args, lists, results):
+def page(args, lists, results):
     heads = ["model", "setting", f"`{lists[0]}`, s/epoch", f"`{lists[1]}`, s/epoch", "speed-up", "efficiency",
              "test accuracy", "the chapters', one GPU", "the chapters', two GPUs"]
-    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
-    lines += [table_row(result) for result in results]
-    lines += ["", "Speed-up: images per second of two devices over those of one, the median of the ratios within a repetition; "
-              "efficiency: half of it. The seconds of an epoch are those of its steps."]
+    lines = [*markdown(heads, map(table_row, results)), "",
+             "Speed-up: images per second of two devices over those of one, the median of the ratios within a repetition; "
+             "efficiency: half of it. The seconds of an epoch are those of its steps."]
     if args.quick:
         lines += ["", "A quick run on a few images: its times say nothing."]
     failed = [f"{result['model']}, {check['name']}: {check['detail']}"
@@ -139,16 +133,6 @@ def as_json(lists, results):
     models = [{key: value for key, value in result.items() if key != "environment"} for result in results]
     return json.dumps(dict(format="lockstep one vs two", version=1, environment=environment, devices=lists,
                            ok=all(result["ok"] for result in results), models=models), indent=2) + "\n"
-
-
-def number_from(least):
-    def parsed(text):
-        value = int(text)
-        if value < least:
-            raise argparse.ArgumentTypeError(f"must be at least {least}, got {value}")
-        return value
-    parsed.__name__ = "whole number"  # argparse names it: "invalid whole number value: 'x'"
-    return parsed
 
 
 def replicas(devices):
@@ -174,20 +158,9 @@ def parse():
     parser.add_argument("--repeat", type=number_from(3), metavar="N",
                         help="repetitions; default: 5, for ResNet-18 on a CPU 3")
     parser.add_argument("--data", metavar="DIR", help="as for lockstep train")
-    parser.add_argument("--markdown", metavar="FILE", help="write the table there too")
-    parser.add_argument("--json", metavar="FILE", help="write all figures there")
-    parser.add_argument("--overwrite", action="store_true", help="replace existing files")
+    add_output_flags(parser)
     parser.add_argument("--quick", action="store_true", help="a few synthetic images: shows that everything works")
     return parser.parse_args()
-
-
-def check_outputs(args):
-    """Checks the output files before the first measurement. Exits if one cannot be written."""
-    if args.markdown and args.json and Path(args.markdown).resolve() == Path(args.json).resolve():
-        print(f"error: --markdown and --json name the same file, {args.json}", file=sys.stderr)
-        sys.exit(2)
-    check_output("--markdown", args.markdown, args.overwrite)
-    check_output("--json", args.json, args.overwrite)
 
 
 def main():
@@ -196,7 +169,7 @@ def main():
     lists = args.devices or default_lists(args.lockstep)
     with tempfile.TemporaryDirectory() as folder:
         results = [measure(args, entry, lists, folder) for entry in MODELS]
-    text = markdown(args, lists, results)
+    text = page(args, lists, results)
     try:
         if args.markdown:
             write_whole(args.markdown, text)

@@ -29,6 +29,7 @@ from pathlib import Path
 warnings.filterwarnings("ignore", message="Failed to initialize NumPy")
 import torch  # noqa: E402
 
+from common import add_data_flag  # noqa: E402
 from twin.data import load_set  # noqa: E402
 from twin.training import Training, make_twin, set_arithmetic  # noqa: E402
 from twin.safetensors_file import load  # noqa: E402
@@ -129,8 +130,7 @@ def parse():
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--batch-size", type=int, default=33)
-    parser.add_argument("--data", default=os.environ.get("LOCKSTEP_DATA", "/usr/share/datasets/fashion-mnist"),
-                        metavar="DIR")
+    add_data_flag(parser)
     return parser.parse_args()
 
 

@@ -12,6 +12,7 @@ import pathlib
 import statistics
 import sys
 
+from common import markdown, range_text
 from compare_cases import on_core
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "tests/launchers"))
@@ -55,13 +56,13 @@ def predicted_ms(hosts, args, flags, report):
 
 def print_table(args, times, predictions):
     print(f"\nResNet-18, {args.batch_size} images, two hosts, {args.rate}: medians of {args.repeat} repetitions\n")
-    print("| case | ms per step (min - max) | / the case above | predicted |\n|---|---|---|---|")
-    above = None
+    rows, above = [], None
     for name, ms in times.items():
         ratio = "-" if above is None else f"{statistics.median(a / b for a, b in zip(ms, above)):.2f}"
         predicted = f"{predictions[name]:.0f}" if name in predictions else "-"
-        print(f"| {name} | {statistics.median(ms):.0f} ({min(ms):.0f} - {max(ms):.0f}) | {ratio} | {predicted} |")
+        rows.append([name, range_text(ms, ".0f"), ratio, predicted])
         above = ms
+    print("\n".join(markdown(["case", "ms per step (min - max)", "/ the case above", "predicted"], rows)))
 
 
 def compare(scratch, args):

@@ -1,10 +1,9 @@
-"""The Python side of python_twin.sh: makes a small data set, and evaluates saved weights with the chapters' networks.
+"""The Python side of python_twin.sh: evaluates saved weights with the chapters' networks.
 
 Needs torch alone.
 """
 import argparse
 import re
-import struct
 import sys
 from pathlib import Path
 
@@ -12,27 +11,18 @@ import torch
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
+from small_data import ROWS, classes, pixels  # noqa: E402
 from twin.lenet import LeNetTwin  # noqa: E402
 from twin.resnet18 import resnet18  # noqa: E402
 from twin.safetensors_file import load  # noqa: E402
 
-TRAIN, TEST = 64, 100
+TEST = ROWS["t10k"]
 
 
 def images(rows):
-    """(rows, 28, 28) uint8 and (rows) uint8: each class is brighter in its own rows."""
-    labels = torch.arange(rows) % 10
-    noise = (torch.arange(rows * 784) * 7919 % 101).view(rows, 28, 28)
-    bright = (torch.arange(28).view(1, 28, 1) // 3 == labels.view(rows, 1, 1)) * 120
-    return (noise + bright).to(torch.uint8), labels.to(torch.uint8)
-
-
-def write_data(folder):
-    for prefix, rows in (("train", TRAIN), ("t10k", TEST)):
-        X, y = images(rows)
-        (folder / f"{prefix}-images-idx3-ubyte").write_bytes(
-            struct.pack(">4i", 0x803, rows, 28, 28) + bytes(X.flatten().tolist()))
-        (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, rows) + bytes(y.tolist()))
+    """(rows, 28, 28) uint8 and (rows) uint8, those of small_data.py."""
+    return (torch.frombuffer(bytearray(pixels(rows)), dtype=torch.uint8).view(rows, 28, 28),
+            torch.frombuffer(bytearray(classes(rows)), dtype=torch.uint8))
 
 
 def evaluate(path):
@@ -61,15 +51,11 @@ def check(path, text):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--write-data", type=Path, metavar="DIR")
     parser.add_argument("--check", type=Path, metavar="WEIGHTS")
     parser.add_argument("--data", type=Path)
     parser.add_argument("--eval", type=Path, metavar="FILE", help="what `lockstep eval` printed")
     args = parser.parse_args()
-    if args.write_data:
-        write_data(args.write_data)
-    else:
-        check(args.check, args.eval.read_text())
+    check(args.check, args.eval.read_text())
 
 
 if __name__ == "__main__":

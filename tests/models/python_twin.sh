@@ -9,7 +9,7 @@ set -e
 program=$1 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 twin=("$python" "$root/tests/models/python_twin.py")
-"${twin[@]}" --write-data "$folder"
+"$python" "$root/tests/models/small_data.py" "$folder"
 # compare RECIPE FLAG...: trains long enough for the loss to depend clearly on the weights
 compare() {
   local weights=$folder/$1.safetensors

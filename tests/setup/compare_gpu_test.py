@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import tempfile
+import threading
 import unittest
 from pathlib import Path
 
@@ -11,6 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import compare_gpu  # noqa: E402
 import compare_gpu_goals as goals  # noqa: E402
 import gpu_report  # noqa: E402
+import gpu_smi  # noqa: E402
 import kernel_times  # noqa: E402
 
 
@@ -110,9 +112,20 @@ class Comparison(unittest.TestCase):
         args = argparse.Namespace(model="lenet", device="cpu", deadline=math.inf, repeat=4, steps=1, epochs=1, rows=1)
         comparison = compare_gpu.Comparison(args, stack=None)
         comparison.cases, comparison.memory = dict(lockstep=FakeCase()), dict(lockstep=None)
-        found = [(len(result["cases"][0]["repetitions"]), result["cases"][0]["host_seconds"], result["passed"])
-                 for result in comparison.run(peak=1.0)]
-        self.assertEqual(found, [(2, None, True), (4, None, True), (4, 5e-6, True)])
+        comparison.smi.while_busy = lambda work: work() or (97.0, 1980.0)
+        found = [(len(case["repetitions"]), case["host_seconds"], case["busy"], case["clock_mhz"], result["passed"])
+                 for result in comparison.run(peak=1.0) for case in result["cases"]]
+        self.assertEqual(found, [(2, None, None, None, True), (4, None, None, None, True), (4, 5e-6, 97, 1980, True)])
+
+    def test_the_gpu_is_read_while_it_works(self):
+        self.addCleanup(setattr, gpu_smi, "SETTLE_SECONDS", gpu_smi.SETTLE_SECONDS)
+        gpu_smi.SETTLE_SECONDS = -1
+        smi, begun = gpu_smi.Smi("cuda:0"), threading.Semaphore(0)
+        smi.read = lambda: begun.release() or dict(busy=97, memory=512, clock=1980)
+        self.assertEqual(smi.while_busy(lambda: [begun.acquire() for _ in range(2)]), (97, 1980))
+        self.assertEqual(smi.memory(), 512)
+        smi.read = lambda: None  # no nvidia-smi
+        self.assertEqual((smi.while_busy(lambda: None), smi.memory()), ((None, None), None))
 
 
 class Report(unittest.TestCase):

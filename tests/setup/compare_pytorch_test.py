@@ -7,7 +7,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import compare_goals as goals  # noqa: E402
-import compare_page as page  # noqa: E402
 from compare_cases import Case, make_cases, make_witnesses  # noqa: E402
 
 ARGS = types.SimpleNamespace(batch_size=256, memory_format="channels_last", compare_case="compare_case", seed=0, data="data",
@@ -137,7 +136,7 @@ class Page(unittest.TestCase):
         resnet18 = setting("resnet18", "fp32", **{role: c for role, c in lenet(
             two=("lockstep cpux2", 1700), all_cores=("lockstep cpu", 1500), ddp=("Python DDP", 3000)).cases.items()
             if role != "direct"})
-        rows = list(page.table(ARGS, [lenet(), resnet18]))[2:]
+        rows = list(goals.page_table(ARGS, [lenet(), resnet18]))[2:]
         self.assertEqual(rows[0], "| lenet fp32 | `cpux2` | 5.00 (5.00 - 5.00) | 5.5: met | 0.10 | - | - | 0.12 | "
                          "2.000 | 2.000 | - | 1.40 |")
         self.assertEqual(rows[1], "| lenet fp32 | `cpux2 direct` | 15.00 (15.00 - 15.00) | 14.5: missed | 0.30 | - | "

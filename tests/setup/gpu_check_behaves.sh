@@ -95,7 +95,7 @@ case_all_parts() {
   working_program
   gpu_check 0
   called 1 "-DLOCKSTEP_BUILD_TORCH=$work/torch -DLOCKSTEP_BUILD_BUNDLE=$tree/bundle"
-  called 1 "--target lockstep_cli compare_case kernel_times cuda_tests"
+  called 1 "--target lockstep_cli compare_case cuda_tests"
   called 1 "ctest --test-dir $tree/build/cuda -L cuda"
   called 1 "step_parity.py --lockstep $tree/build/cuda/lockstep --model resnet18"
   called 1 "--devices cuda:0x4 --limit-steps 20 --limit-test 512 --check-sync 5 --print-weights-hash"
@@ -227,7 +227,6 @@ small_build() {
   program
   local built=$tree/build/cuda
   cp "$built/lockstep" "$built/scripts/compare_case"
-  cp "$built/lockstep" "$built/scripts/kernel_times"
   printf 'CMAKE_CACHEFILE_DIR:INTERNAL=/there/build/cuda\nCMAKE_HOME_DIRECTORY:INTERNAL=/there\n' >"$built/CMakeCache.txt"
   echo 'add_test(a "/there/build/cuda/tests/a")' >"$built/tests/CTestTestfile.cmake"
   mkdir -p "$tree/bundle/include" "$tree/bundle/lib"
@@ -341,7 +340,7 @@ case_lease_commands() {  # without a GPU the real programs accept every flag and
     exit 77
   fi
   packed <<STUB
-[[ \$0 != *kernel_times ]] || exec "$build/scripts/kernel_times" "\$@"
+[[ \$0 != *compare_case ]] || exec "$build/scripts/compare_case" "\$@"
 case \$* in  # the steps behind which the rest is run
   *--deterministic*) "$build/lockstep" "\$@" 2>&1 | grep -q ': cuda:0 cannot be used: ' && echo "weights sha256: 12ab" ;;
   *) exec "$build/lockstep" "\$@" ;;
@@ -360,8 +359,8 @@ case_lease_builds() {  # where the brought build does not start
 echo "cmake \$*" >>"\$calls"
 mkdir -p '$tree/build/cuda/scripts' && touch '$tree/build/cuda/build.ninja'
 printf '#!/bin/bash\necho "weights sha256: 12ab"\n' |
-  tee '$tree/build/cuda/lockstep' >'$tree/build/cuda/scripts/kernel_times'
-chmod +x '$tree/build/cuda/lockstep' '$tree/build/cuda/scripts/kernel_times'
+  tee '$tree/build/cuda/lockstep' >'$tree/build/cuda/scripts/compare_case'
+chmod +x '$tree/build/cuda/lockstep' '$tree/build/cuda/scripts/compare_case'
 STUB
   gpu_check 1 lease 600
   called 1 "-DLOCKSTEP_BUILD_BUNDLE=$tree/build/lease/pack/bundle"

@@ -313,20 +313,26 @@ case_bundle() {
   setup 0 --bundle "$folder"
   [ "$(du -sm "$folder" | cut -f1)" -lt 60 ] || fail "the bundle takes more than 60 MB"
   [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
+  # All headers come from the bundle.
+  printf '#include <%s>\n' CLI/CLI.hpp catch2/catch_all.hpp jemalloc/jemalloc.h nlohmann/json.hpp openssl/evp.h \
+    spdlog/spdlog.h zlib.h >"$work/all.cpp"
+  [ -e "$folder/include/catch2/catch_all.hpp" ] || sed -i 's/catch_all/catch/' "$work/all.cpp"
+  g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -M "$work/all.cpp" >"$work/headers" ||
+    fail "it lacks a header: $(cat "$work/headers")"
+  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|z(lib|conf)\.h)' \
+    "$work/headers" || fail "it needs a header of the system"
   # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'
+#include <fmt/format.h>
 #include <openssl/evp.h>
 #include <zlib.h>
-#include <CLI/CLI.hpp>
 #include <lockstep/tests/catch_session.h>
-#include <nlohmann/json.hpp>
-#include <spdlog/spdlog.h>
 int main() { return lockstep::testing::visible_cases(*new Catch::Session).empty() && fmt::format("{:.1f} {}", 2.5, zlibVersion()).substr(0, 4) == "2.5 " && EVP_MD_get_size(EVP_sha256()) == 32 ? 0 : 1; }
 SOURCE
   ln -s "$root" "$work/lockstep"
   [ ! -e "$folder/lib/libCatch2.a" ] || libraries+=" -lCatch2"
   # shellcheck disable=SC2086  # several libraries
-  g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -I "$work" "$work/use.cpp" -o "$work/use" -L "$folder/lib" $libraries ||
+  g++ -std=c++20 -I "$folder/include" -I "$work" "$work/use.cpp" -o "$work/use" -L "$folder/lib" $libraries ||
     fail "it does not compile"
   "$work/use" || fail "it does not work"
   ! ldd "$work/use" | grep -E 'libfmt|libz|libcrypto|libspdlog' || fail "it needs a library of the system"

@@ -3,23 +3,34 @@
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
+probes=$(mktemp -d)
+trap 'rm -rf "$probes"' EXIT
 
 "$here/include_rules.sh" "$root" || { echo "the tree breaks a rule"; exit 1; }
 
-cp -r "$root"/{app,data,docs,models,parallel,support,tests} "$copy"
+# A tree that obeys them and has little else.
+mkdir -p "$probes"/{data,models,parallel/{training,collectives/gloo},support} \
+  "$probes"/tests/{data,models,parallel}
+mkdir "$probes/docs"
+cp "$root/docs/design.md" "$probes/docs"  # the order of app/'s folders
+grep -oE '^\| `app[a-z_/]*`' "$probes/docs/design.md" | tr -d '|` ' | while read -r folder; do
+  mkdir -p "$probes/$folder"
+  echo '#pragma once' >"$probes/$folder/own.h"
+done
+echo '    {"a library says this", "--epochs"},' >"$probes/app/cli/flag_words.cpp"
+echo 'throw UsageError("a library says this", "");' >"$probes/support/says.cpp"
+"$here/include_rules.sh" "$probes" || { echo "refused without a reason"; exit 1; }
 
 # breaks FILE LINE: adds this line to this file; the check must fail and name the file. Then takes the line away.
 breaks() {
-  printf '%s\n' "$2" >> "$copy/$1"
+  printf '%s\n' "$2" >> "$probes/$1"
   expect_noticed "$1" "$2"
-  sed -i '$ d' "$copy/$1"
-  [ -s "$copy/$1" ] || rm "$copy/$1"
+  sed -i '$ d' "$probes/$1"
+  [ -s "$probes/$1" ] || rm "$probes/$1"
 }
 expect_noticed() {
   local said
-  if said=$("$here/include_rules.sh" "$copy"); then echo "not noticed: $2 in $1"; exit 1; fi
+  if said=$("$here/include_rules.sh" "$probes"); then echo "not noticed: $2 in $1"; exit 1; fi
   grep -qF "$1" <<< "$said" || { echo "noticed, but not named: $1 in: $said"; exit 1; }
 }
 
@@ -54,21 +65,21 @@ breaks app/bench/scaling/probe.cpp '#include <lockstep/tests/skip.h>'
 breaks app/terminal/probe.h '#include <lockstep/app/files/json.h>'
 breaks app/train/plan/probe.cpp '#include <lockstep/app/train/train.h>'
 breaks app/cli/probe.cpp '#  include <lockstep/app/main_probe.h>'
-echo '#include <lockstep/app/bench/step/probe.h>' >"$copy/app/sweep/probe.h"  # this way is allowed
+echo '#include <lockstep/app/bench/step/probe.h>' >"$probes/app/sweep/probe.h"  # this way is allowed
 breaks app/bench/step/probe.h '#include <lockstep/app/sweep/probe.h>'
-rm "$copy/app/sweep/probe.h"
-mkdir "$copy"/app/{unlisted,empty}
+rm "$probes/app/sweep/probe.h"
+mkdir "$probes"/app/{unlisted,empty}
 breaks app/unlisted/probe.h '#include <lockstep/support/error.h>'
-sed -i "s,^| .app/sweep. .*,&\n| \`app/empty\` | nothing |," "$copy/docs/design.md"
+sed -i "s,^| .app/sweep. .*,&\n| \`app/empty\` | nothing |," "$probes/docs/design.md"
 expect_noticed app/empty 'a row without files'
-sed -i '/^| .app.empty. / d' "$copy/docs/design.md"
-rmdir "$copy"/app/{unlisted,empty}
+sed -i '/^| .app.empty. / d' "$probes/docs/design.md"
+rmdir "$probes"/app/{unlisted,empty}
 
 # One file may know torch's version, a second may not.
 for file in parallel/probe_a.cpp app/probe_b.cpp; do
-  echo '#if TORCH_VERSION_MINOR > 11' >> "$copy/$file"
+  echo '#if TORCH_VERSION_MINOR > 11' >> "$probes/$file"
 done
 expect_noticed app/probe_b.cpp 'TORCH_VERSION in two files'
-rm "$copy"/{parallel/probe_a,app/probe_b}.cpp
-"$here/include_rules.sh" "$copy" || { echo "the copy is not as it was"; exit 1; }
+rm "$probes"/{parallel/probe_a,app/probe_b}.cpp
+"$here/include_rules.sh" "$probes" || { echo "the probes are not as they were"; exit 1; }
 echo "include rules hold, and each is noticed when broken"

@@ -1,26 +1,28 @@
 #!/usr/bin/env bash
-# structure_test.sh cycles|types|mirror|comments|format: one check of the whole tree, and proof that it notices what it
-# looks for.
+# structure_test.sh cycles|types|mirror|comments|format: one check of the whole tree, and proof, in a tree with nothing
+# else, that it notices what it looks for.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-copy=$(mktemp -d)
-trap 'rm -rf "$copy"' EXIT
+probes=$(mktemp -d)
+trap 'rm -rf "$probes"' EXIT
 
-fresh_copy() {
-  rm -rf "${copy:?}"/*
-  cp -r "$root"/{app,data,examples,models,parallel,scripts,support,tests} "$root/.clang-format" "$copy"
+# Empty folders of the tree's names.
+fresh_tree() {
+  rm -rf "${probes:?}"/*
+  mkdir -p "$probes"/{app,data,examples,models,parallel,scripts,support,tests/{app,data,models,parallel,support}}
+  cp "$root/.clang-format" "$probes"
 }
 
-# expect_noticed CHECK TEXT: the check fails on the copy and names TEXT.
+# expect_noticed CHECK TEXT: the check fails on the probes and names TEXT.
 expect_noticed() {
   local said
-  if said=$("$1" "$copy"); then echo "not noticed: $2"; exit 1; fi
+  if said=$("$1" "$probes"); then echo "not noticed: $2"; exit 1; fi
   grep -qF -- "$2" <<<"$said" || { printf 'noticed, but "%s" is not in:\n%s\n' "$2" "$said"; exit 1; }
 }
 
-# expect_passes CHECK: the check passes on the copy.
-expect_passes() { "$1" "$copy" || { echo "refused without a reason"; exit 1; }; }
+# expect_passes CHECK: the check passes on the probes.
+expect_passes() { "$1" "$probes" || { echo "refused without a reason"; exit 1; }; }
 
 find_cycles() { python3 "$here/include_cycles.py" "$1"; }
 find_types() { python3 "$here/same_types.py" "$1"; }
@@ -68,24 +70,24 @@ find_format() {
 
 cycles() {
   find_cycles "$root"
-  fresh_copy
-  mkdir "$copy/app/probe"
-  echo '#include <lockstep/app/probe/b.h>' >"$copy/app/probe/a.h"
+  fresh_tree
+  mkdir "$probes/app/probe"
+  echo '#include <lockstep/app/probe/b.h>' >"$probes/app/probe/a.h"
   expect_passes find_cycles
-  echo '  #  include <lockstep/app/probe/c.h>' >"$copy/app/probe/b.cpp"  # a module is header and source
-  echo '#include <lockstep/app/probe/a.h>' >"$copy/app/probe/c.h"
+  echo '  #  include <lockstep/app/probe/c.h>' >"$probes/app/probe/b.cpp"  # a module is header and source
+  echo '#include <lockstep/app/probe/a.h>' >"$probes/app/probe/c.h"
   expect_noticed find_cycles 'app/probe/a -> app/probe/b -> app/probe/c -> app/probe/a'
-  fresh_copy
-  echo '#include <lockstep/parallel/probe_b.h>' >"$copy/parallel/probe_a.h"
-  echo '#include <lockstep/parallel/probe_a.h>' >"$copy/parallel/probe_b.h"
+  fresh_tree
+  echo '#include <lockstep/parallel/probe_b.h>' >"$probes/parallel/probe_a.h"
+  echo '#include <lockstep/parallel/probe_a.h>' >"$probes/parallel/probe_b.h"
   expect_noticed find_cycles 'parallel/probe_a.h -> parallel/probe_b.h -> parallel/probe_a.h'
 }
 
-# two_types FIRST SECOND: a copy with these definitions in two files.
+# two_types FIRST SECOND: these definitions in two files.
 two_types() {
-  fresh_copy
-  printf 'namespace lockstep {\n%s\n}\n' "$1" >"$copy/app/probe_a.h"
-  printf 'namespace lockstep {\n%s\n}\n' "$2" >"$copy/app/probe_b.cpp"
+  fresh_tree
+  printf 'namespace lockstep {\n%s\n}\n' "$1" >"$probes/app/probe_a.h"
+  printf 'namespace lockstep {\n%s\n}\n' "$2" >"$probes/app/probe_b.cpp"
 }
 
 types() {
@@ -109,22 +111,22 @@ types() {
 
 mirror() {
   find_strays "$root"
-  fresh_copy
+  fresh_tree
   expect_passes find_strays
-  mkdir -p "$copy/tests/app/probe"
-  touch "$copy/tests/app/probe/probe_test.cpp"
+  mkdir -p "$probes/tests/app/probe"
+  touch "$probes/tests/app/probe/probe_test.cpp"
   expect_noticed find_strays 'tests/app/probe has tests, but there is no app/probe'
 }
 
-# probe SUFFIX LINE...: the copy with these lines in app/probe.SUFFIX.
+# probe SUFFIX LINE...: these lines in app/probe.SUFFIX.
 probe() {
-  rm -f "$copy"/app/probe.*
-  printf '%s\n' "${@:2}" >"$copy/app/probe.$1"
+  rm -f "$probes"/app/probe.*
+  printf '%s\n' "${@:2}" >"$probes/app/probe.$1"
 }
 
 comments() {
   find_comments "$root" || { echo "a comment begins with its subject, not with Of, Those, What or Whether"; exit 1; }
-  fresh_copy
+  fresh_tree
   probe h 'int a;' '// Whether it is there.'
   expect_noticed find_comments 'app/probe.h:2:// Whether it is there.'
   probe cu 'struct Probe {' '  // What it has' '  // beside others.' '};'
@@ -151,10 +153,9 @@ format() {
   [[ $version =~ version\ 14\. ]] ||
     { echo "skipped: versions format differently; this needs clang-format 14, found $version"; exit 77; }
   find_format "$root" || { echo "clang-format -i changes these files"; exit 1; }
-  fresh_copy
-  rm -rf "$copy"/{app,data,models,parallel,tests}/*
+  fresh_tree
   expect_passes find_format
-  printf 'int  probe( ) ;\n' >"$copy/support/probe.cpp"
+  printf 'int  probe( ) ;\n' >"$probes/support/probe.cpp"
   expect_noticed find_format support/probe.cpp
 }
 
