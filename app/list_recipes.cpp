@@ -40,7 +40,7 @@ nlohmann::ordered_json recipes_json() {
                     {"description", recipe.what},
                     {"reported", recipe.paper},
                     {"model", recipe.model},
-                    {"initialization", initialization_name(recipe.initialization)},
+                    {"initialization", name_of(kInitializationNames, recipe.initialization)},
                     {"epochs", recipe.epochs},
                     {"batch_size", recipe.batch_size},
                     {"lr", recipe.lr},

@@ -11,7 +11,7 @@ if(NOT CMAKE_BUILD_TYPE)
 endif()
 set(CMAKE_CXX_FLAGS_RELEASE "-O2 -DNDEBUG")  # torch does the arithmetic; -O3 only takes longer to compile
 
-# models/cpu/ uses GCC's vectors and the instruction sets of x86-64 CPUs.
+# models/layers/cpu/ uses GCC's vectors and the instruction sets of x86-64 CPUs.
 if(NOT CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   message(FATAL_ERROR "lockstep's CPU kernels are for x86-64, this is ${CMAKE_SYSTEM_PROCESSOR}")
 endif()

@@ -5,9 +5,8 @@
 
 #include <array>
 
+#include <lockstep/models/costs.h>
 #include <lockstep/models/lenet.h>
-#include <lockstep/models/model_costs.h>
-#include <lockstep/models/model_layer.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
@@ -19,11 +18,9 @@ namespace {
 struct KnownModel {
   const char* name;
   ModelFactory (*make_factory)(const ModelSpec& spec);
-  int64_t (*activations_per_row)(const ModelSpec& spec, torch::DeviceType device);
-  int64_t (*floats_per_row)(const ModelSpec& spec, torch::DeviceType device);
-  int64_t (*working_bytes)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
+  // Null: without an estimate, and without layers to time.
+  ModelCosts (*costs)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
-  int64_t (*training_flops_per_row)();
 };
 
 // LeNet has eight tensors of fixed size and one initialization.
@@ -40,15 +37,12 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
   }
   constexpr auto kOwn = Initialization::kNormalZeroBias;
   if (spec.initialization.value_or(kOwn) != kOwn) {
-    throw UsageError(fmt::format("lenet cannot start from {}, it always starts from {}",
-                                 initialization_name(*spec.initialization), initialization_name(kOwn)),
-                     "leave the initialisation to the model, or choose resnet18");
+    throw UsageError(
+        fmt::format("lenet cannot start from {}, it always starts from {}",
+                    name_of(kInitializationNames, *spec.initialization), name_of(kInitializationNames, kOwn)),
+        "leave the initialisation to the model, or choose resnet18");
   }
   return model_factory<LeNetImpl>(spec.seed, spec.dtype, spec.kernels);
-}
-
-std::vector<ModelLayer> lenet_layers(const ModelSpec& spec) {
-  return layers_of(*std::make_shared<LeNetImpl>(spec.seed, spec.dtype, spec.kernels));
 }
 
 ResNet18Options resnet18_options(const ModelSpec& spec) {
@@ -68,44 +62,13 @@ ModelFactory resnet18_factory(const ModelSpec& spec) {
   return model_factory<ResNet18Impl>(options);
 }
 
-std::vector<ModelLayer> resnet18_layers(const ModelSpec& spec) {
-  return layers_of(ResNet18Impl(resnet18_options(spec)));
-}
-
-bool lenet_by_lockstep(const ModelSpec& spec, torch::DeviceType device) {
-  return lenet_has_lockstep_kernels(spec.kernels, spec.dtype, device);
-}
-
-int64_t lenet_activations(const ModelSpec& spec, torch::DeviceType device) {
-  return lenet_activations_per_row(lenet_by_lockstep(spec, device));
-}
-
 constexpr std::array kModels = {
-    KnownModel{.name = "lenet",
-               .make_factory = lenet_factory,
-               .activations_per_row = lenet_activations,
-               .floats_per_row =
-                   [](const auto& spec, auto device) {
-                     return lenet_by_lockstep(spec, device) ? lenet_activations(spec, device) : 0;
-                   },
-               .working_bytes =
-                   [](const auto& spec, auto device, auto threads) {
-                     return lenet_by_lockstep(spec, device) ? lenet_working_bytes(threads) : 0;
-                   },
-               .layers = lenet_layers,
-               .training_flops_per_row = lenet_training_flops_per_row},
-    KnownModel{
-        .name = "resnet18",
-        .make_factory = resnet18_factory,
-        .activations_per_row = [](const auto&, auto) { return resnet18_activations_per_row(); },
-        .floats_per_row = [](const auto& spec,
-                             auto device) { return resnet18_floats_per_row(resnet18_options(spec), device); },
-        .working_bytes =
-            [](const auto& spec, auto device, auto threads) {
-              return resnet18_working_bytes(resnet18_options(spec), device, threads);
-            },
-        .layers = resnet18_layers,
-        .training_flops_per_row = [] { return resnet18_training_flops_per_row(); }},
+    KnownModel{.name = "lenet", .make_factory = lenet_factory, .costs = lenet_costs, .layers = lenet_layers},
+    KnownModel{.name = "resnet18",
+               .make_factory = resnet18_factory,
+               .costs = [](const auto& spec, auto device,
+                           auto threads) { return resnet18_costs(resnet18_options(spec), device, threads); },
+               .layers = [](const auto& spec) { return resnet18_layers(resnet18_options(spec)); }},
 };
 
 const KnownModel& find_model(const std::string& name) {
@@ -126,24 +89,19 @@ std::vector<std::string> model_names() {
 
 ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.name).make_factory(spec); }
 
-int64_t activations_per_row(const ModelSpec& spec, torch::DeviceType device) {
-  return find_model(spec.name).activations_per_row(spec, device);
-}
-
-int64_t floats_per_row(const ModelSpec& spec, torch::DeviceType device) {
-  return find_model(spec.name).floats_per_row(spec, device);
-}
-
-int64_t working_bytes(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
-  return find_model(spec.name).working_bytes(spec, device, threads);
+ModelCosts costs_of(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
+  const auto costs = find_model(spec.name).costs;
+  return costs ? costs(spec, device, threads) : ModelCosts{};
 }
 
 bool stays_in_fp32(const ModelSpec& spec, torch::DeviceType device) {
-  return floats_per_row(spec, device) == activations_per_row(spec, device);
+  const auto costs = costs_of(spec, device);
+  return costs.activations > 0 && costs.floats == costs.activations;
 }
 
-std::vector<ModelLayer> layers_of(const ModelSpec& spec) { return find_model(spec.name).layers(spec); }
-
-int64_t training_flops_per_row(const std::string& name) { return find_model(name).training_flops_per_row(); }
+std::vector<ModelLayer> layers_of(const ModelSpec& spec) {
+  const auto layers = find_model(spec.name).layers;
+  return layers ? layers(spec) : std::vector<ModelLayer>{};
+}
 
 }  // namespace lockstep

@@ -33,20 +33,6 @@ void initialize_layer(const torch::Tensor& weight, const torch::Tensor& bias, In
 
 }  // namespace
 
-std::string_view initialization_name(Initialization how) {
-  switch (how) {
-    case Initialization::kNormal:
-      return "normal";
-    case Initialization::kNormalZeroBias:
-      return "normal-zero-bias";
-    case Initialization::kPaddle:
-      return "paddle";
-    case Initialization::kTorch:
-      return "torch";
-  }
-  return "unknown";
-}
-
 void initialize(torch::nn::Module& net, Initialization how) {
   if (how == Initialization::kTorch) return;
   for (const auto& module : net.modules(/*include_self=*/false)) {

@@ -5,7 +5,8 @@
 
 #include <cstdint>
 #include <mutex>
-#include <string_view>
+
+#include <lockstep/support/choices.h>
 
 namespace torch::nn {
 class Module;
@@ -30,8 +31,11 @@ enum class Initialization {
   kTorch,
 };
 
-// "normal", "normal-zero-bias", "paddle", "torch"
-std::string_view initialization_name(Initialization how);
+inline constexpr Choice<Initialization> kInitializationNames[] = {
+    {"normal", Initialization::kNormal},
+    {"normal-zero-bias", Initialization::kNormalZeroBias},
+    {"paddle", Initialization::kPaddle},
+    {"torch", Initialization::kTorch}};
 
 // Draws the weights of the convolutions and linear layers below `net` again, in the order of their
 // registration, from torch's process-wide CPU generator, as Python's net.apply(init_weights) does. The layers

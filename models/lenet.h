@@ -6,14 +6,11 @@
 #include <torch/nn/pimpl.h>
 
 #include <cstdint>
-#include <vector>
 
 #include <lockstep/support/kernels.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
-
-struct ModelLayer;
 
 // Returns the logits (n, 10). params = {W1 (20,1,3,3), b1 (20), W2 (50,20,5,5), b2 (50), W3 (800,128), b3
 // (128), W4 (128,10), b4 (10)}; X (n, 1, 28, 28) has the same dtype and device; n may be 0.
@@ -27,9 +24,6 @@ torch::Tensor lenet(const torch::Tensor& X, const Params& params);
 // The same with the kernels of your choice: kTorch, or kDirect for direct sums instead of Winograd's.
 torch::Tensor lenet_by(Kernels kernels, const torch::Tensor& X, const Params& params);
 
-// Returns true if lockstep's kernels compute a network whose images and parameters have this type and device.
-bool lenet_has_lockstep_kernels(Kernels kernels, torch::ScalarType dtype, torch::DeviceType device);
-
 // The same network as a LibTorch module on the host. It owns the eight tensors, named W1, b1, ..., b4:
 // 129,068 values.
 class LeNetImpl : public torch::nn::Module {
@@ -42,10 +36,6 @@ class LeNetImpl : public torch::nn::Module {
   torch::Tensor forward(const torch::Tensor& X);
 
  private:
-  // For lockstep's benchmarks alone, by layers_of(): ModelLayer is not installed.
-  std::vector<ModelLayer> layers();
-  friend std::vector<ModelLayer> layers_of(LeNetImpl& net);
-
   const Kernels kernels;
   torch::Tensor W1, b1, W2, b2, W3, b3, W4, b4;
 };

@@ -20,10 +20,8 @@ class LinearImpl;
 
 namespace lockstep {
 
-struct LayerSettings;
-struct ModelLayer;
-
 class BatchNorm2dImpl;
+class ConvLayers;
 
 struct ResNet18Options {
   int64_t channels = 1;  // of X
@@ -54,15 +52,12 @@ void check_options(const ResNet18Options& options);
 class ResidualImpl : public torch::nn::Module {
  public:
   ResidualImpl(int64_t channels_in, int64_t channels_out, int64_t stride, bool batch_norm,
-               std::shared_ptr<const LayerSettings> layer_settings);
+               std::shared_ptr<const ConvLayers> conv_layers);
 
   torch::Tensor forward(const torch::Tensor& X);  // (n, in, h, w) -> (n, out, ceil(h / stride), ...)
 
  private:
-  friend class ResNet18Impl;
-  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
-
-  const std::shared_ptr<const LayerSettings> settings;
+  const std::shared_ptr<const ConvLayers> layers;
   std::shared_ptr<torch::nn::Conv2dImpl> conv1, conv2, conv3;
   std::shared_ptr<BatchNorm2dImpl> bn1, bn2;
 };
@@ -99,11 +94,7 @@ class ResNet18Impl : public torch::nn::Module {
   void to(torch::Dtype dtype, bool non_blocking = false) override;
 
  private:
-  // For lockstep's benchmarks alone, by layers_of(): ModelLayer is not installed.
-  std::vector<ModelLayer> layers(int64_t height, int64_t width) const;
-  friend std::vector<ModelLayer> layers_of(const ResNet18Impl& net, int64_t height, int64_t width);
-
-  const std::shared_ptr<LayerSettings> settings;
+  const std::shared_ptr<ConvLayers> layers;
   std::shared_ptr<torch::nn::Conv2dImpl> stem;
   std::shared_ptr<BatchNorm2dImpl> stem_bn;
   std::vector<std::shared_ptr<ResidualImpl>> blocks;

@@ -22,9 +22,9 @@ need_torch() {
   echo "$found"
 }
 
-# models/cpu/ is written for g++ alone: clang does not know its vectors.
+# models/layers/cpu/ is written for g++ alone: clang does not know its vectors.
 list_sources() {
-  find "${folders[@]}" -name '*.cpp' ! -path 'models/cpu/*' ! -name '*_cuda.cpp' | sort | grep -vxF -f <(need_torch)
+  find "${folders[@]}" -name '*.cpp' ! -path 'models/layers/cpu/*' ! -name '*_cuda.cpp' | sort | grep -vxF -f <(need_torch)
 }
 
 find_clang_tidy() {

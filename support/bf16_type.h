@@ -1,5 +1,5 @@
 // bfloat16, the upper half of a float. Conversions are in bf16.h. This header has no functions, because some
-// sources must not have functions that the linker could merge (models/cpu/lanes.h).
+// sources must not have functions that the linker could merge (models/layers/cpu/lanes.h).
 #pragma once
 
 #include <stdint.h>

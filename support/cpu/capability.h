@@ -1,4 +1,4 @@
-// The instruction sets that the kernels in models/cpu/ are built for, and the one this process uses.
+// The instruction sets that the kernels in models/layers/cpu/ are built for, and the one this process uses.
 #pragma once
 
 #include <lockstep/support/choices.h>

@@ -1,12 +1,11 @@
 // Models by name, and their initialization.
 
-#include <lockstep/models/model_layer.h>
 #include <lockstep/tests/catch.h>
 #include <thread>
 
+#include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/lenet.h>
-#include <lockstep/models/model_costs.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>
@@ -101,7 +100,8 @@ TEST_CASE("an unknown name lists the known ones") {
     }
   };
   check_unknown([] { make_model_factory(spec("resnet19")); });
-  check_unknown([] { activations_per_row(spec("resnet19"), torch::kCPU); });
+  check_unknown([] { costs_of(spec("resnet19"), torch::kCPU); });
+  check_unknown([] { layers_of(spec("resnet19")); });
 }
 
 TEST_CASE("options that a model does not take are refused before any replica is built") {
@@ -132,19 +132,25 @@ TEST_CASE("options that a model does not take are refused before any replica is 
 
 TEST_CASE("each model says how much memory a row of a batch takes") {
   auto lenet = spec("lenet"), resnet18 = spec("resnet18");
-  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(/*lockstep_kernels=*/true));
-  CHECK(activations_per_row(lenet, torch::kCUDA) == lenet_activations_per_row(false));
-  CHECK(activations_per_row(resnet18, torch::kCPU) == resnet18_activations_per_row());
-  CHECK(activations_per_row(resnet18, torch::kCPU) > activations_per_row(lenet, torch::kCUDA));
-  CHECK(floats_per_row(lenet, torch::kCPU) == activations_per_row(lenet, torch::kCPU));
-  CHECK(floats_per_row(lenet, torch::kCUDA) == 0);
-  CHECK(floats_per_row(resnet18, torch::kCPU) == resnet18_floats_per_row({}, torch::kCPU));
-  CHECK(floats_per_row(resnet18, torch::kCUDA) == 0);
-  // By hand: X, the kernels' copy of it, 20 x 12 x 12 pooled, the signs of 20 x 12 x 12 and 50 x 4 x 4 as
-  // bytes, the features and their gradient, the hidden layer, the logits.
-  CHECK(lenet_activations_per_row(true) == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);
+  // By hand. lockstep's kernels: X, their copy of it, 20 x 12 x 12 pooled, the signs of 20 x 12 x 12 and 50 x
+  // 4 x 4 as bytes, the features and their gradient, the hidden layer, the logits.
+  const auto by_lockstep = costs_of(lenet, torch::kCPU);
+  CHECK(by_lockstep.activations == 784 + 784 + 2'880 + (2'880 + 800) / 4 + 2 * 800 + 128 + 10);
+  CHECK(by_lockstep.floats == by_lockstep.activations);
+  CHECK(by_lockstep.working_bytes > 0);
+  CHECK(costs_of(lenet, torch::kCPU, 3).working_bytes == 3 * by_lockstep.working_bytes);
+  // torch's: X, both convolutions and poolings, twice the hidden layer; in the first layer's backward pass
+  // two gradients, and a copy with 32 channels.
+  constexpr int64_t kByTorch = 784 + 13'520 + 3'380 + 4'050 + 800 + 256 + 2 * 13'520 + 32 * 26 * 26;
+  const auto on_gpu = costs_of(lenet, torch::kCUDA);
+  CHECK(on_gpu.activations == kByTorch);
+  CHECK(on_gpu.floats == 0);
+  CHECK(on_gpu.working_bytes == 0);
   lenet.kernels = Kernels::kTorch;
-  CHECK(activations_per_row(lenet, torch::kCPU) == lenet_activations_per_row(false));
+  CHECK(costs_of(lenet, torch::kCPU).activations == kByTorch);
+  CHECK(costs_of(resnet18, torch::kCPU).activations == resnet18_costs({}, torch::kCPU).activations);
+  CHECK(costs_of(resnet18, torch::kCPU, 2).working_bytes > costs_of(resnet18, torch::kCPU).working_bytes);
+  CHECK(costs_of(resnet18, torch::kCUDA).working_bytes == 0);
 }
 
 TEST_CASE("only LeNet stays in fp32, on CPUs and with lockstep's kernels") {
@@ -235,9 +241,8 @@ TEST_CASE("threads that build networks at the same time get the weights of their
 // By hand. LeNet: 121,680 + 2,025,000 + 103,680 multiplications forward. ResNet-18: 455,800,832, of these
 // 451,584 in the first convolution.
 TEST_CASE("the arithmetic of a training step is that counted by hand") {
-  CHECK(training_flops_per_row("lenet") == 2 * (3 * 2'250'360 - 121'680));
-  CHECK(training_flops_per_row("resnet18") == 2 * (3 * int64_t{455'800'832} - 451'584));
-  CHECK_THROWS_AS(training_flops_per_row("alexnet"), UsageError);
+  CHECK(costs_of(spec("lenet"), torch::kCPU).flops == 2 * (3 * 2'250'360 - 121'680));
+  CHECK(costs_of(spec("resnet18"), torch::kCPU).flops == 2 * (3 * int64_t{455'800'832} - 451'584));
 }
 
 TEST_CASE("a model's layers have all of its arithmetic, and compute") {
@@ -253,7 +258,7 @@ TEST_CASE("a model's layers have all of its arithmetic, and compute") {
       layer.forward(X).sum().backward();
       CHECK(X.grad().defined() != layer.first);
     }
-    CHECK(flops == training_flops_per_row(name));
+    CHECK(flops == costs_of(spec(name), torch::kCPU).flops);
     CHECK(first == 1);
   }
   // The chapters' network by hand: a first convolution, 4 + 3 + 3 + 3 with stride 1, three with stride 2,

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/cpu/lenet/features.h>
-#include <lockstep/models/cpu/lenet/head.h>
+#include <lockstep/models/layers/cpu/kernels.h>
+#include <lockstep/models/layers/cpu/lenet/features.h>
+#include <lockstep/models/layers/cpu/lenet/head.h>
 #include <lockstep/tests/models/lenet_cases.h>
 
 using namespace lockstep;

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/models/model_costs.h>
+#include <lockstep/models/costs.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/tests/models/resnet18_cases.h>
@@ -18,14 +18,6 @@ using namespace lockstep::testing;
 using nlohmann::json;
 
 namespace {
-
-Initialization initialization_named(const std::string& name) {
-  for (const auto how : {Initialization::kNormal, Initialization::kNormalZeroBias, Initialization::kTorch}) {
-    if (initialization_name(how) == name) return how;
-  }
-  FAIL("no initialization is named " << name);
-  throw;
-}
 
 // The batches of resnet18_step.json.
 Inputs reference_batch(torch::IntArrayRef shape, int64_t classes) {
@@ -101,7 +93,7 @@ TEST_CASE("other seeds and initializations are bit for bit Python's too, and dif
   for (const auto& start : python.at("starts")) {
     ResNet18Options options;
     options.seed = start.at("seed").get<uint64_t>();
-    options.initialization = initialization_named(start.at("start").get<std::string>());
+    options.initialization = value_of(kInitializationNames, start.at("start").get<std::string>());
     INFO(start);
     seen.push_back(sha256_of(ResNet18(options)->parameters()));
     CHECK(seen.back() == start.at("sha256").get<std::string>());
@@ -180,7 +172,7 @@ TEST_CASE("without batch normalisation, with other sizes, it is Python's network
 
 TEST_CASE("activations per row are those that autograd saves, and four gradients of the first stage") {
   const auto python = reference("resnet18_step.json");
-  CHECK(resnet18_activations_per_row() ==
+  CHECK(resnet18_costs({}, torch::kCPU).activations ==
         python.at("chapter").at("saved_per_row").get<int64_t>() + 4 * 64 * 28 * 28);
   const auto& plain = python.at("plain");
   const auto number = [&](const char* name) { return plain.at(name).get<int64_t>(); };
@@ -190,5 +182,6 @@ TEST_CASE("activations per row are those that autograd saves, and four gradients
   options.width = number("stage_width");
   options.batch_norm = false;
   REQUIRE((number("height") == 13 && number("width") == 10 && options.width == 8));
-  CHECK(resnet18_activations_per_row(options, 13, 10) == number("saved_per_row") + 4 * 8 * 13 * 10);
+  CHECK(resnet18_costs(options, torch::kCPU, /*threads=*/1, 13, 10).activations ==
+        number("saved_per_row") + 4 * 8 * 13 * 10);
 }

@@ -6,8 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/models/cpu/kernels.h>
-#include <lockstep/models/model_costs.h>
+#include <lockstep/models/costs.h>
+#include <lockstep/models/layers/cpu/kernels.h>
 #include <lockstep/models/resnet18.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/models/resnet18_cases.h>
@@ -189,15 +189,19 @@ TEST_CASE(
   ResNet18Options options;
   // 64, 128, 256 and 512 channels. The first convolution of a stage after the first has stride 2.
   const int64_t by_lockstep = 4 * 64 * 28 * 28 + 3 * (128 * 14 * 14 + 256 * 7 * 7 + 512 * 4 * 4);
-  CHECK(resnet18_floats_per_row(options, torch::kCPU) ==
-        64 * 28 * 28 + (fast_bf16_kernels() ? by_lockstep : 0));
-  CHECK(resnet18_floats_per_row(options, torch::kCUDA) == 0);
+  const auto floats = [&](torch::DeviceType device, int64_t height = 28, int64_t width = 28) {
+    return resnet18_costs(options, device, /*threads=*/1, height, width).floats;
+  };
+  CHECK(floats(torch::kCPU) == 64 * 28 * 28 + (fast_bf16_kernels() ? by_lockstep : 0));
+  CHECK(floats(torch::kCUDA) == 0);
   options.kernels = Kernels::kDirect;
-  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 64 * 28 * 28);
+  CHECK(floats(torch::kCPU) == 64 * 28 * 28);
   options.kernels = Kernels::kTorch;
-  CHECK(resnet18_floats_per_row(options, torch::kCPU) == 0);
+  CHECK(floats(torch::kCPU) == 0);
+  options = {.dtype = torch::kFloat64};
+  CHECK(floats(torch::kCPU) == 0);
   options = {.width = 16};
-  CHECK(resnet18_floats_per_row(options, torch::kCPU, 13, 10) ==
+  CHECK(floats(torch::kCPU, 13, 10) ==
         16 * 13 * 10 + (fast_bf16_kernels() ? 3 * (64 * 4 * 3 + 128 * 2 * 2) : 0));
 }
 

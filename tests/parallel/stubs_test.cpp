@@ -2,7 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/data/kernels/gather_images.h>
-#include <lockstep/models/batch_norm/batch_norm_kernels.h>
+#include <lockstep/models/layers/batch_norm/batch_norm_kernels.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/optimizer/flat_sgd.h>

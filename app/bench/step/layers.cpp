@@ -2,10 +2,9 @@
 
 #include <algorithm>
 
-#include <lockstep/models/cpu/kernels.h>
+#include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/models/model_costs.h>
-#include <lockstep/models/model_layer.h>
+#include <lockstep/models/layers/cpu/kernels.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/training/precision.h>

@@ -16,8 +16,8 @@
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/train/flags.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/statistics.h>
 
@@ -108,7 +108,7 @@ double images_per_second(const Measured& measured) {
 }
 
 double operations_per_second(const Measured& measured) {
-  return images_per_second(measured) * static_cast<double>(training_flops_per_row(measured.plan.model));
+  return images_per_second(measured) * static_cast<double>(costs_of(measured.plan.spec(), torch::kCPU).flops);
 }
 
 // Percent of the measured peak. Empty with too few repetitions.

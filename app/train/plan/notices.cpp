@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include <lockstep/models/costs.h>
 #include <lockstep/models/factory.h>
-#include <lockstep/models/model_costs.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>

@@ -13,7 +13,7 @@
 #include <lockstep/app/memory/memory_usage.h>
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/recipe.h>
-#include <lockstep/models/model_costs.h>
+#include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
 #include <lockstep/parallel/devices.h>
@@ -230,13 +230,11 @@ ModelSpec TrainPlan::spec() const {
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
   const auto& replica = plan.trainer.replica;
   const int64_t element = element_bytes(plan);
-  const int64_t activations = activations_per_row(plan.spec(), device);
-  const int64_t halves =
-      replica.precision == Precision::kBf16 ? activations - floats_per_row(plan.spec(), device) : 0;
+  const auto costs = costs_of(plan.spec(), device, replica_threads(plan.trainer));
+  const int64_t halves = replica.precision == Precision::kBf16 ? costs.activations - costs.floats : 0;
   const int64_t partial_sums = replica.invariant ? 3 : 0;
   return element * (2 + moments_of(replica.optimizer) + partial_sums) * plan.parameter_count +
-         (element * activations - element / 2 * halves) * rows +
-         working_bytes(plan.spec(), device, replica_threads(plan.trainer));
+         (element * costs.activations - element / 2 * halves) * rows + costs.working_bytes;
 }
 
 int64_t host_bytes(const TrainPlan& plan) {

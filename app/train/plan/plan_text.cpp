@@ -9,7 +9,7 @@
 #include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/recipe.h>
-#include <lockstep/models/model_costs.h>
+#include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>

@@ -109,7 +109,7 @@ constexpr Setting kTaskSettings[] = {
     {.name = "initialization",
      .in = kInPlan | kAgreed,
      .planned = [](const auto& plan) -> SettingValue {
-       return plan.initialization ? initialization_name(*plan.initialization) : "model";
+       return plan.initialization ? name_of(kInitializationNames, *plan.initialization) : "model";
      }},
     {.name = "data",
      .of = kAllCommands,

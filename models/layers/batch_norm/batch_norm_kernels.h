@@ -1,0 +1,77 @@
+// CUDA kernels for batch normalisation in training, the addition of a residual, and ReLU. Each pass reads and
+// writes an activation once. Needs no torch. Networks call batch_norm_relu.h instead.
+//
+// With x (rows, c), and mean and variance of each channel over the rows,
+//   z = (x - mean) invstd weight + bias [+ residual],   y = relu(z),   invstd = 1 / sqrt(variance + eps)
+// (Ioffe and Szegedy, "Batch Normalization", 2015). T is float or Bf16; everything else is float. Sums over
+// many rows are finished in double. Results have the same bits in every run, on every GPU.
+//
+// Each channel is shifted by its value in row 0, the origin. The squares of the shifted values lose no digits
+// to a large mean.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+
+#include <lockstep/models/layers/batch_norm/batch_norm_layers.h>
+#include <lockstep/support/bf16.h>
+
+namespace lockstep {
+
+// Each returns before the work is done. Throws DeviceError when a kernel cannot be started, and in a build
+// without CUDA.
+void batch_norm_relu_forward(const BatchNormForward<float>& layer, CUstream_st* stream);
+void batch_norm_relu_forward(const BatchNormForward<Bf16>& layer, CUstream_st* stream);
+void batch_norm_relu_backward(const BatchNormBackward<float>& layer, CUstream_st* stream);
+void batch_norm_relu_backward(const BatchNormBackward<Bf16>& layer, CUstream_st* stream);
+
+// Returns true if these functions can be called, with memory of a GPU or of the host.
+bool batch_norm_kernels_take(bool gpu_memory);
+
+// How a kernel's blocks of kThreads cover (rows, c). A thread has `vector` neighbouring channels. A row of
+// `lanes` threads covers neighbouring channels, and a block has `lines` such rows. The grid is (chunks,
+// tiles).
+struct BatchNormTiles {
+  static constexpr int kThreads = 256;
+
+  int lanes;           // a power of two
+  int lines;           // kThreads / lanes
+  int64_t tiles;       // of lanes * vector channels
+  int64_t chunks;      // of rows
+  int64_t chunk_rows;  // of each chunk but the last
+};
+
+// `rows_each`: rows of a thread, at least, if there are that many. A thread gets more if there would be more
+// than max_blocks blocks.
+inline BatchNormTiles batch_norm_tiles(int64_t rows, int64_t c, int vector, int64_t rows_each,
+                                       int64_t max_blocks) {
+  const int64_t vectors = c / vector;
+  BatchNormTiles tiles{};
+  for (tiles.lanes = 1; tiles.lanes < vectors && tiles.lanes < 32;) tiles.lanes *= 2;
+  tiles.lines = BatchNormTiles::kThreads / tiles.lanes;
+  tiles.tiles = ceil_div(vectors, tiles.lanes);
+  const int64_t least = ceil_div(rows, tiles.lines * rows_each);
+  const int64_t most = max_blocks / tiles.tiles < 1 ? 1 : max_blocks / tiles.tiles;
+  tiles.chunk_rows = ceil_div(rows, least < most ? least : most);
+  tiles.chunks = ceil_div(rows, tiles.chunk_rows);
+  return tiles;
+}
+
+// For sums: about four blocks for each multiprocessor of a large GPU, so that few partial sums remain.
+inline BatchNormTiles batch_norm_sum_tiles(int64_t rows, int64_t c, int vector) {
+  return batch_norm_tiles(rows, c, vector, /*rows_each=*/4, /*max_blocks=*/512);
+}
+
+// Size of the workspace in floats: two partial sums for each chunk and channel, and three coefficients for
+// each channel.
+inline int64_t batch_norm_workspace(int64_t rows, int64_t c) {
+  int64_t chunks = 0;
+  for (const int vector : {1, 4, 8}) {
+    if (c % vector != 0) continue;
+    const auto tiles = batch_norm_sum_tiles(rows, c, vector);
+    chunks = tiles.chunks > chunks ? tiles.chunks : chunks;
+  }
+  return (2 * chunks + 3) * c;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,103 @@
+#include <lockstep/models/layers/conv_layers.h>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/linear.h>
+
+#include <optional>
+
+#include <lockstep/models/layers/batch_norm/batch_norm_relu.h>
+#include <lockstep/models/layers/cpu/conv3x3/conv3x3.h>
+
+namespace lockstep {
+namespace {
+
+using torch::nn::Conv2dImpl;
+
+// The dtype in which a convolution of X computes: autocast converts all but double.
+torch::ScalarType computed_in(const torch::Tensor& X) {
+  const auto device = X.device().type();
+  const bool converted = at::autocast::is_autocast_enabled(device) && X.scalar_type() != torch::kFloat64;
+  return converted ? at::autocast::get_autocast_dtype(device) : X.scalar_type();
+}
+
+const torch::ExpandingArray<2>& padding_of(const Conv2dImpl& conv) {
+  return std::get<torch::ExpandingArray<2>>(conv.options.padding());
+}
+
+// The only convolutions that conv3x3() computes.
+bool has_stride_1_and_border_1(const Conv2dImpl& conv) {
+  const auto& options = conv.options;
+  const auto all = [](const torch::ExpandingArray<2>& values, int64_t value) {
+    return values->at(0) == value && values->at(1) == value;
+  };
+  return all(options.stride(), 1) && all(padding_of(conv), 1) && all(options.dilation(), 1) &&
+         options.groups() == 1;
+}
+
+}  // namespace
+
+ConvPtr make_conv(int64_t in, int64_t out, int64_t window, int64_t stride) {
+  return std::make_shared<Conv2dImpl>(
+      torch::nn::Conv2dOptions(in, out, window).stride(stride).padding(window / 2));
+}
+
+NormPtr make_batch_norm(int64_t channels) {
+  return std::make_shared<BatchNorm2dImpl>(torch::nn::BatchNormOptions(channels));
+}
+
+// Returns true if this batch normalisation is fused with the operations after it. X: of the convolution
+// before it, or its result.
+bool ConvLayers::fuses(const NormPtr& norm, const torch::Tensor& X) const {
+  return kernels_ != Kernels::kTorch && norm && norm->is_training() &&
+         (!norm->exchange() || (X.is_cpu() && X.size(0) > 0)) &&
+         norm->weight.scalar_type() == torch::kFloat32 &&
+         fused_batch_norm_available(X.device(), computed_in(X), norm->weight.size(0));
+}
+
+bool ConvLayers::by_conv3x3(const Conv2dImpl& conv, const torch::Tensor& X, torch::ScalarType type) const {
+  return kernels_ == Kernels::kAuto && has_stride_1_and_border_1(conv) && conv3x3_takes(X, type, conv.weight);
+}
+
+torch::Tensor ConvLayers::convolve(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& X_in,
+                                   Input input) const {
+  const auto bias = fuses(norm, X_in) ? torch::Tensor() : conv->bias;
+  const bool in_float = input == Input::kImages && kernels_ != Kernels::kTorch && X_in.is_cpu() &&
+                        computed_in(X_in) == torch::kBFloat16;
+  std::optional<c10::impl::ExcludeDispatchKeyGuard> no_autocast;
+  if (in_float) no_autocast.emplace(c10::DispatchKey::AutocastCPU);
+  const auto X = in_float ? X_in.to(torch::kFloat32) : X_in;
+  const auto type = computed_in(X);
+  if (by_conv3x3(*conv, X, type)) return conv3x3(X.to(type), conv->weight, bias);
+  return at::conv2d(X, bf16_weights_.of(conv->weight, X), bf16_weights_.of(bias, X), *conv->options.stride(),
+                    *padding_of(*conv));
+}
+
+// ReLU works in place: the operations before it keep their inputs for the backward pass, not y.
+torch::Tensor ConvLayers::norm_relu(const ConvPtr& conv, const NormPtr& norm, const torch::Tensor& h,
+                                    const torch::Tensor& residual) const {
+  if (!fuses(norm, h)) {
+    auto y = norm ? norm->forward(h) : h;
+    if (residual.defined()) y.add_(residual);
+    return torch::relu_(y);
+  }
+  norm->num_batches_tracked.add_(1);
+  const auto type = computed_in(h);
+  return fused_batch_norm_relu(h,
+                               {.weight = norm->weight,
+                                .bias = norm->bias,
+                                .running_mean = norm->running_mean,
+                                .running_var = norm->running_var,
+                                .conv_bias = conv->bias,
+                                .dtype = type,
+                                .momentum = *norm->options.momentum(),
+                                .eps = norm->options.eps(),
+                                .exchange = norm->exchange()},
+                               residual.defined() ? residual.to(type) : residual);
+}
+
+torch::Tensor ConvLayers::linear(const torch::nn::LinearImpl& layer, const torch::Tensor& X) const {
+  return at::linear(X, bf16_weights_.of(layer.weight, X), bf16_weights_.of(layer.bias, X));
+}
+
+}  // namespace lockstep
