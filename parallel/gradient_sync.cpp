@@ -93,18 +93,18 @@ const std::vector<std::string>& GradientSync::names() const { return module_->na
 
 // Also that the module is as attach() saw it.
 void GradientSync::require_attached(const char* call) {
-  if (!progress_) {
+  if (!buckets_) {
     throw UsageError(fmt::format("{} was called before attach()", call), "attach the module first");
   }
   if (const auto change = module_->change()) fail(change->what, change->hint);
 }
 
 void GradientSync::attach(torch::nn::Module& module) {
-  const bool again = progress_ != nullptr;
+  const bool again = buckets_ != nullptr;
   if (again && !module_->is(module)) {
     throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
   }
-  if (paused_ > 0 || (again && (progress_->begun() || holds_unsummed()))) {
+  if (paused_ > 0 || (again && (buckets_->begun() || holds_unsummed()))) {
     fail("attach() was called between a backward pass and wait()",
          "call wait() first; or zero_grad(), if the gradients of micro-batches are to be dropped");
   }
@@ -131,13 +131,13 @@ void GradientSync::attach(torch::nn::Module& module) {
                                                    std::make_unique<Hook>(*this, static_cast<int>(i)));
     nodes_->accumulators.push_back(torch::autograd::impl::grad_accumulator(params[i]));
   }
-  progress_ = std::make_unique<BucketProgress>(plan_buckets(numels, element_size, bounds_of(options_)));
+  buckets_ = std::make_unique<ReadyBuckets>(plan_buckets(numels, element_size, bounds_of(options_)));
 }
 
 void GradientSync::detach() {
   for (const auto& param : parameters()) torch::autograd::impl::set_post_acc_grad_hooks(param, nullptr);
   nodes_->accumulators.clear();
-  progress_.reset();
+  buckets_.reset();
   unsummed_ = false;
   *module_ = {};
 }
@@ -149,7 +149,7 @@ void GradientSync::on_gradient(int param) {
   }
   const torch::NoGradGuard no_grad;  // backward(create_graph) runs hooks with autograd
   make_view(param);
-  if (!progress_->mark(param)) {
+  if (!buckets_->mark(param)) {
     const auto i = static_cast<size_t>(param);
     fail(
         fmt::format("the gradient of {} [{}], parameter {} of {} of {}, came twice before wait()", names()[i],
@@ -161,14 +161,14 @@ void GradientSync::on_gradient(int param) {
 }
 
 void GradientSync::post_ready_buckets() {
-  for (int b = progress_->take_ready(); b >= 0; b = progress_->take_ready()) {
+  for (int b = buckets_->take_ready(); b >= 0; b = buckets_->take_ready()) {
     works_.push_back(post(b));
     if (options_.mode == SyncMode::kParameterwise) wait_for(works_.back());
   }
 }
 
 Work GradientSync::post(int bucket) {
-  const auto& buckets = progress_->buckets();
+  const auto& buckets = buckets_->buckets();
   const auto& range = buckets[static_cast<size_t>(bucket)];
   const auto gradients = gradients_->flat.narrow(0, range.begin, range.end - range.begin);
   if (!options_.hook) return endpoint_.allreduce_gradients(gradients);
@@ -188,12 +188,12 @@ void GradientSync::wait() {
     fail("wait() was called while a no_sync() is alive",
          "let it end before the backward pass of the step's last micro-batch");
   }
-  const auto missing = progress_->missing();
+  const auto missing = buckets_->missing();
   require_views(missing);
   if (options_.unused == UnusedParameters::kError) require_all(missing);
   for (const int param : missing) {
     make_view(param);
-    progress_->mark(param);
+    buckets_->mark(param);
   }
   post_and_wait();
 }
@@ -229,7 +229,7 @@ void GradientSync::allreduce_all() {
   require_attached("allreduce_all()");
   for (size_t i = 0; i < parameters().size(); ++i) {
     make_view(static_cast<int>(i));
-    progress_->mark(static_cast<int>(i));
+    buckets_->mark(static_cast<int>(i));
   }
   post_and_wait();
 }
@@ -241,7 +241,7 @@ void GradientSync::post_and_wait() {
   for (auto& work : works_) wait_for(work);
   if (!gaps_.empty()) torch::_foreach_zero_(gaps_);
   works_.clear();
-  progress_->reset();
+  buckets_->reset();
   unsummed_ = false;
 }
 

@@ -31,7 +31,7 @@
 namespace lockstep {
 
 class AttachedModule;
-class BucketProgress;
+class ReadyBuckets;
 struct FlatTensors;
 
 enum class SyncMode {
@@ -167,9 +167,9 @@ class GradientSync {
   // on the replica's stream, which capturing a graph needs.
   struct Nodes;
   std::unique_ptr<Nodes> nodes_;
-  std::unique_ptr<BucketProgress> progress_;  // null before attach()
-  std::vector<Work> works_;                   // posted since the last wait()
-  int paused_ = 0;                            // NoSyncs that are alive
+  std::unique_ptr<ReadyBuckets> buckets_;  // null before attach()
+  std::vector<Work> works_;                // posted since the last wait()
+  int paused_ = 0;                         // NoSyncs that are alive
   bool unsummed_ = false;  // backward has added gradients within a NoSync since the last wait()
 };
 

@@ -9,10 +9,10 @@
 
 #include <lockstep/parallel/build_replicas.h>
 #include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/training/evaluate.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
@@ -165,7 +165,7 @@ void Trainer::step(std::span<const int64_t> rows) {
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
   next->steps = replica_steps(next->rows);
   next->times.resize(next->steps.size());
-  auto& step = *steps_under_way_.emplace_back(std::move(next));
+  auto& step = *steps_in_flight_.emplace_back(std::move(next));
   workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
   rows_ += static_cast<int64_t>(rows.size());
   ++steps_taken_;
@@ -184,12 +184,12 @@ void Trainer::step_replica(int local, StepInFlight& step) try {
   throw;
 }
 
-// Waits until at most `under_way` steps are under way.
-void Trainer::wait_for_steps(int under_way) {
-  workers_.wait(under_way);
-  for (; steps_under_way_.size() > static_cast<size_t>(under_way); steps_under_way_.pop_front()) {
-    times_ += slowest(steps_under_way_.front()->times);
-    if (!split_settled()) tune_split(*steps_under_way_.front());
+// Waits until at most `in_flight` steps are in flight.
+void Trainer::wait_for_steps(int in_flight) {
+  workers_.wait(in_flight);
+  for (; steps_in_flight_.size() > static_cast<size_t>(in_flight); steps_in_flight_.pop_front()) {
+    times_ += slowest(steps_in_flight_.front()->times);
+    if (!split_settled()) tune_split(*steps_in_flight_.front());
   }
 }
 
@@ -267,9 +267,7 @@ torch::Tensor Trainer::gather_over_ranks(const std::function<torch::Tensor(size_
   std::vector<torch::Tensor> gathered(replicas_.size());
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
-    const auto mine = own(i);
-    gathered[i] = torch::empty({endpoint.world_size(), mine.numel()}, mine.options());
-    endpoint.all_gather(mine, gathered[i]).wait();
+    gathered[i] = gather_tensors(own(i), endpoint);
   });
   const auto host = gathered.front().cpu();  // waits for the device, and so for all ranks
   throw_if_aborted();                        // after an aborted collective the numbers mean nothing

@@ -156,7 +156,7 @@ class Trainer {
  private:
   struct StepInFlight;
 
-  void wait_for_steps(int under_way);
+  void wait_for_steps(int in_flight);
   void require_held_parameters();
   void follow_requires_grad();
   void open_statistics();
@@ -178,7 +178,7 @@ class Trainer {
   std::vector<std::unique_ptr<Replica>> replicas_;
   std::unique_ptr<SplitTuner> tuner_;  // with auto_split; else null
   const int in_flight_;
-  std::deque<std::unique_ptr<StepInFlight>> steps_under_way_;  // oldest first
+  std::deque<std::unique_ptr<StepInFlight>> steps_in_flight_;  // oldest first
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
   int64_t rows_ = 0;  // since the last take_sums()

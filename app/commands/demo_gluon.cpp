@@ -15,7 +15,7 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

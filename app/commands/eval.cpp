@@ -28,7 +28,7 @@
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/devices.h>
-#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>

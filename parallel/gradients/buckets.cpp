@@ -46,7 +46,7 @@ std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, int64_t elemen
   return buckets;
 }
 
-BucketProgress::BucketProgress(std::vector<Bucket> buckets) : buckets_(std::move(buckets)) {
+ReadyBuckets::ReadyBuckets(std::vector<Bucket> buckets) : buckets_(std::move(buckets)) {
   const int tensors = buckets_.empty() ? 0 : buckets_.front().last + 1;
   bucket_of_.resize(static_cast<size_t>(tensors));
   for (size_t b = 0; b < buckets_.size(); ++b) {
@@ -57,14 +57,14 @@ BucketProgress::BucketProgress(std::vector<Bucket> buckets) : buckets_(std::move
   reset();
 }
 
-void BucketProgress::reset() {
+void ReadyBuckets::reset() {
   marked_.assign(bucket_of_.size(), false);
   waiting_for_.clear();
   for (const auto& bucket : buckets_) waiting_for_.push_back(bucket.last - bucket.first + 1);
   next_ = 0;
 }
 
-bool BucketProgress::mark(int tensor) {
+bool ReadyBuckets::mark(int tensor) {
   const auto i = static_cast<size_t>(tensor);
   if (marked_[i]) return false;
   marked_[i] = true;
@@ -72,15 +72,15 @@ bool BucketProgress::mark(int tensor) {
   return true;
 }
 
-int BucketProgress::take_ready() {
+int ReadyBuckets::take_ready() {
   const bool all_taken = next_ == static_cast<int>(buckets_.size());
   if (all_taken || waiting_for_[static_cast<size_t>(next_)] > 0) return -1;
   return next_++;
 }
 
-bool BucketProgress::begun() const { return missing().size() < marked_.size(); }
+bool ReadyBuckets::begun() const { return missing().size() < marked_.size(); }
 
-std::vector<int> BucketProgress::missing() const {
+std::vector<int> ReadyBuckets::missing() const {
   std::vector<int> result;
   for (size_t i = 0; i < marked_.size(); ++i) {
     if (!marked_[i]) result.push_back(static_cast<int>(i));

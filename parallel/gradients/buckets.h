@@ -42,11 +42,11 @@ struct BucketBounds {
 std::vector<Bucket> plan_buckets(std::span<const int64_t> numels, int64_t element_size,
                                  const BucketBounds& bounds);
 
-// Counts the gradients that are complete during one backward pass. take_ready() returns buckets in a fixed
+// Counts the gradients that are complete in one backward pass. take_ready() returns buckets in a fixed
 // order, so that all replicas reduce them in the same order.
-class BucketProgress {
+class ReadyBuckets {
  public:
-  explicit BucketProgress(std::vector<Bucket> buckets);
+  explicit ReadyBuckets(std::vector<Bucket> buckets);
 
   const std::vector<Bucket>& buckets() const { return buckets_; }
 

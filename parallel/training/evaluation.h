@@ -1,10 +1,21 @@
-// The result of an evaluation, and how its progress is told.
+// Evaluates a whole data set on all devices of all processes at once. Trainer::evaluate() does it with the
+// test set.
 #pragma once
 
 #include <cstdint>
 #include <functional>
+#include <memory>
+#include <span>
+
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/training/precision.h>
+#include <lockstep/support/types.h>
 
 namespace lockstep {
+
+// Rows that a replica evaluates at once.
+inline constexpr int64_t kEvaluationBlock = 256;
 
 struct Evaluation {
   double loss_sum = 0;  // over all rows
@@ -24,5 +35,17 @@ struct Evaluation {
 // exception in this process and PeerError in the others (after the last call these have their result). All
 // processes can evaluate again.
 using EvaluationProgress = std::function<void(int64_t rows_done, int64_t rows)>;
+
+// Cuts the set into blocks of kEvaluationBlock rows, which the ranks of the world take in rotation, and adds
+// the blocks' sums in order: the counts are exactly the same on any number of devices and processes. A
+// collective: every process calls it, and gets the same result. models[i] (all with the same weights and
+// statistics) and sources[i] are on workers.devices()[i], the device of the communicator's endpoint i; every
+// source holds the whole set. Modules are in evaluation mode meanwhile; afterwards each part has its own mode
+// again. Throws UsageError when the set is empty, what `progress` throws, PeerError when another process has
+// stopped, and the error that ended a collective. `progress` may be empty.
+Evaluation evaluate(std::span<const Model> models,
+                    std::span<const std::shared_ptr<const BatchSource>> sources, Precision precision,
+                    ReplicaWorkers& workers, Communicator& communicator,
+                    const EvaluationProgress& progress = {});
 
 }  // namespace lockstep

@@ -55,4 +55,20 @@ torch::Tensor read_parameter(std::span<const Model> replicas, std::string_view n
                     fmt::format("it was only initialized on {}", to_string(holders)));
 }
 
+std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
+                                                            const SourceFactory& factory) {
+  std::map<std::string, std::shared_ptr<const BatchSource>> by_device;
+  std::vector<std::shared_ptr<const BatchSource>> sources;
+  for (const auto& device : devices) {
+    auto& source = by_device[device.str()];
+    if (!source) source = factory(device);
+    if (!source) {
+      throw UsageError(fmt::format("a factory of the data returned null on {}", device.str()),
+                       "return a BatchSource on the device");
+    }
+    sources.push_back(source);
+  }
+  return sources;
+}
+
 }  // namespace lockstep

@@ -1,8 +1,9 @@
-// Copies of one model on several devices.
+// Copies of one model, and of its data, on several devices.
 #pragma once
 
 #include <torch/types.h>
 
+#include <memory>
 #include <span>
 #include <string_view>
 #include <vector>
@@ -22,5 +23,10 @@ void move_module(torch::nn::Module& module, torch::Device device, torch::ScalarT
 // Returns this parameter of the first replica on the device. Throws UsageError for an unknown name, and
 // DeviceError ("not initialized on <device>", with the devices that have it) when no replica is there.
 torch::Tensor read_parameter(std::span<const Model> replicas, std::string_view name, torch::Device device);
+
+// Returns one source per replica. Calls the factory once per distinct device. Throws UsageError if it
+// returns null.
+std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
+                                                            const SourceFactory& factory);
 
 }  // namespace lockstep

@@ -108,13 +108,17 @@ void require_generator_state(const torch::Tensor& state) {
   if (state.defined()) set(generator, state);
 }
 
-std::vector<NamedTensor> host_buffers(const torch::nn::Module& module) {
+std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> result;
-  for (const auto& [name, buffer] : distinct_buffers(module)) {
+  for (const auto& [name, tensor] : tensors) {
     result.push_back(
-        {.name = name, .tensor = torch::empty(buffer.sizes(), buffer.scalar_type()).copy_(buffer.detach())});
+        {.name = name, .tensor = torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor.detach())});
   }
   return result;
+}
+
+std::vector<NamedTensor> host_buffers(const torch::nn::Module& module) {
+  return host_copies(distinct_buffers(module));
 }
 
 torch::Tensor pack(const ReplicaState& state) {

@@ -25,7 +25,8 @@ void set_generator_state(torch::Device device, const torch::Tensor& state);
 // Throws WeightsError if a CPU's generator would refuse this state.
 void require_generator_state(const torch::Tensor& state);
 
-// Returns copies of the module's buffers on the host, by name.
+// Returns contiguous copies on the host, of these tensors or of the module's buffers.
+std::vector<NamedTensor> host_copies(const std::vector<NamedTensor>& tensors);
 std::vector<NamedTensor> host_buffers(const torch::nn::Module& module);
 
 // (n) uint8 on the host. The buffers are those of one module, in its order.

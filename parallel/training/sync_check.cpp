@@ -10,7 +10,7 @@
 #include <iterator>
 #include <map>
 
-#include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/batch_norm/norms.h>
 #include <lockstep/support/files/xxhash64.h>
 #include <lockstep/support/module_tensors.h>
 

@@ -1,11 +1,18 @@
-// The parameters of a Trainer's replicas between two steps, when a user or a fault may have changed them.
+// The parameters and buffers of a Trainer's replicas between two steps, when a user or a fault may have
+// changed them.
 #include <torch/nn/module.h>
 
 #include <algorithm>
+#include <exception>
+#include <memory>
+#include <vector>
 
+#include <lockstep/parallel/batch_norm/shared_buffers.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/replica.h>
+#include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/parallel/training/sync_check.h>
+#include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
 
@@ -39,6 +46,38 @@ void Trainer::check_sync() {
   const auto reports =
       gather_over_ranks([&](size_t i) { return sync_report(tensors(i), workers_.devices()[i], process); });
   require_equal_reports(reports, tensors(0), steps_taken_);
+}
+
+// With one set of batch-norm statistics on all replicas, those of options.bn.
+void Trainer::with_shared_buffers(const std::function<void()>& action) {
+  wait_for_steps(0);
+  require_held_parameters();
+  std::vector<std::unique_ptr<SharedBuffers>> shared(replicas_.size());
+  // In the replicas' threads, since the memory belongs to their streams.
+  const auto end = [&] { workers_.run([&](int local) { shared[static_cast<size_t>(local)].reset(); }); };
+  try {
+    workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
+      const auto i = static_cast<size_t>(local);
+      shared[i] = std::make_unique<SharedBuffers>(*models_[i].module, endpoint, options_.bn,
+                                                  replicas_[i]->rows_trained());
+    });
+    action();  // waits for the GPUs
+    throw_if_aborted();
+  } catch (...) {
+    try {
+      end();
+    } catch (const std::exception&) {  // the first error is thrown
+    }
+    throw_if_aborted();  // the cause, if an aborted collective left numbers that are not finite
+    throw;
+  }
+  end();
+}
+
+std::vector<NamedTensor> Trainer::weights(int local) {
+  std::vector<NamedTensor> result;
+  with_shared_buffers([&] { result = host_copies(distinct_tensors(*model(local).module)); });
+  return result;
 }
 
 }  // namespace lockstep

@@ -52,9 +52,8 @@ bool steps_by_parameter(const TrainState& state) {
 void count_steps_as(const TrainState& state, const std::vector<std::string>& params,
                     std::vector<NamedTensor>& kept) {
   if (std::erase_if(kept, is_step) == 0) return;
-  const auto step = torch::zeros({});
-  if (!steps_by_parameter(state)) return kept.push_back({"step", step});
-  for (const auto& name : params) kept.push_back({"step." + name, step});
+  if (!steps_by_parameter(state)) return kept.push_back({"step", torch::zeros({})});
+  for (const auto& name : params) kept.push_back({"step." + name, torch::zeros({})});
 }
 
 // The parameters whose state these tensors of an optimizer are: "momentum_buffer.inner" is of "inner".
@@ -114,9 +113,7 @@ TrainState Trainer::state() {
     packed = all;
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
-    for (const auto& [name, tensor] : replicas_[i]->optimizer_tensors()) {
-      state.optimizer.push_back({name, torch::empty(tensor.sizes(), tensor.scalar_type()).copy_(tensor)});
-    }
+    state.optimizer = host_copies(replicas_[i]->optimizer_tensors());
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));

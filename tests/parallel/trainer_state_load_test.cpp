@@ -8,10 +8,10 @@
 
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/layouts.h>
-#include <lockstep/tests/parallel/training/normed_layers.h>
 #include <lockstep/tests/support/compare.h>
 
 using namespace lockstep;

@@ -12,8 +12,8 @@
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/training/layouts.h>
-#include <lockstep/tests/parallel/training/normed_layers.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/whole_batch.h>
 

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include <lockstep/app/bench/partition/allocation_meter.h>
+#include <lockstep/parallel/chapter/sgd.h>
 #include <lockstep/parallel/get_params.h>
-#include <lockstep/parallel/optimizer/sgd.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

@@ -19,7 +19,7 @@
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/split_batch.h>
-#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/printable.h>

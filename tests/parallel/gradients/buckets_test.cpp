@@ -146,58 +146,58 @@ TEST_CASE("buckets cover the buffer exactly once and respect their bounds") {
 
 TEST_CASE("buckets are taken in order and as early as possible, for any order of gradients") {
   // 5 tensors in buckets of 2, 1 and 2.
-  BucketProgress progress(std::vector<Bucket>{{0, 32, 3, 4}, {32, 48, 2, 2}, {48, 80, 0, 1}});
+  ReadyBuckets ready(std::vector<Bucket>{{0, 32, 3, 4}, {32, 48, 2, 2}, {48, 80, 0, 1}});
   std::vector<int> arrivals{0, 1, 2, 3, 4};
   int permutations = 0;
   do {
     ++permutations;
     std::vector<bool> here(5);
     int taken = 0;
-    CHECK(progress.take_ready() == -1);
+    CHECK(ready.take_ready() == -1);
     for (const int tensor : arrivals) {
-      REQUIRE(progress.mark(tensor));
+      REQUIRE(ready.mark(tensor));
       here[static_cast<size_t>(tensor)] = true;
       const bool first = here[3] && here[4];
       const bool second = first && here[2];
       const bool third = second && here[0] && here[1];
-      for (const int ready = first + second + third; taken < ready; ++taken) {
-        REQUIRE(progress.take_ready() == taken);
+      for (const int complete = first + second + third; taken < complete; ++taken) {
+        REQUIRE(ready.take_ready() == taken);
       }
-      REQUIRE(progress.take_ready() == -1);
+      REQUIRE(ready.take_ready() == -1);
     }
     REQUIRE(taken == 3);
-    REQUIRE(progress.missing().empty());
-    progress.reset();
+    REQUIRE(ready.missing().empty());
+    ready.reset();
   } while (std::next_permutation(arrivals.begin(), arrivals.end()));
   CHECK(permutations == 120);
 }
 
 TEST_CASE("a tensor is marked once, missing ones are listed, and reset() unmarks all") {
-  BucketProgress progress(plan({16, 0, 16, 16}, 4, {.first = 64, .others = 64, .last = 0}));
-  REQUIRE(progress.buckets().size() == 3);  // tensors 3 | 2 1 | 0: the empty one costs nothing
-  CHECK(progress.missing() == std::vector<int>{0, 1, 2, 3});
+  ReadyBuckets ready(plan({16, 0, 16, 16}, 4, {.first = 64, .others = 64, .last = 0}));
+  REQUIRE(ready.buckets().size() == 3);  // tensors 3 | 2 1 | 0: the empty one costs nothing
+  CHECK(ready.missing() == std::vector<int>{0, 1, 2, 3});
 
-  CHECK(progress.mark(2));
-  CHECK_FALSE(progress.mark(2));  // otherwise its bucket would count as full
-  CHECK(progress.mark(3));
-  CHECK_FALSE(progress.mark(3));
-  CHECK(progress.missing() == std::vector<int>{0, 1});
-  CHECK(progress.take_ready() == 0);
-  CHECK(progress.take_ready() == -1);
-  CHECK_FALSE(progress.mark(3));  // taken already
+  CHECK(ready.mark(2));
+  CHECK_FALSE(ready.mark(2));  // otherwise its bucket would count as full
+  CHECK(ready.mark(3));
+  CHECK_FALSE(ready.mark(3));
+  CHECK(ready.missing() == std::vector<int>{0, 1});
+  CHECK(ready.take_ready() == 0);
+  CHECK(ready.take_ready() == -1);
+  CHECK_FALSE(ready.mark(3));  // taken already
 
-  progress.reset();
-  CHECK(progress.missing() == std::vector<int>{0, 1, 2, 3});
-  CHECK(progress.take_ready() == -1);
-  for (const int tensor : {0, 1, 2, 3}) CHECK(progress.mark(tensor));
-  for (const int bucket : {0, 1, 2, -1, -1}) CHECK(progress.take_ready() == bucket);
-  CHECK(progress.missing().empty());
+  ready.reset();
+  CHECK(ready.missing() == std::vector<int>{0, 1, 2, 3});
+  CHECK(ready.take_ready() == -1);
+  for (const int tensor : {0, 1, 2, 3}) CHECK(ready.mark(tensor));
+  for (const int bucket : {0, 1, 2, -1, -1}) CHECK(ready.take_ready() == bucket);
+  CHECK(ready.missing().empty());
 }
 
 TEST_CASE("without tensors nothing is missing") {
-  BucketProgress progress(plan({}, 4, {}));
-  CHECK(progress.take_ready() == -1);
-  CHECK(progress.missing().empty());
-  progress.reset();
-  CHECK(progress.take_ready() == -1);
+  ReadyBuckets ready(plan({}, 4, {}));
+  CHECK(ready.take_ready() == -1);
+  CHECK(ready.missing().empty());
+  ready.reset();
+  CHECK(ready.take_ready() == -1);
 }

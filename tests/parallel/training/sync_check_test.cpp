@@ -13,7 +13,7 @@
 
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/error.h>
-#include <lockstep/tests/parallel/training/normed_layers.h>
+#include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

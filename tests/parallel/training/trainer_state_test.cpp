@@ -10,10 +10,10 @@
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
+#include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/layouts.h>
-#include <lockstep/tests/parallel/training/normed_layers.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;

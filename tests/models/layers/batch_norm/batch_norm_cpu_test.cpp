@@ -9,7 +9,7 @@
 #include <vector>
 
 #include <lockstep/models/costs.h>
-include<lockstep / models / layers / cpu / kernels.h>
+#include <lockstep/models/layers/cpu/kernels.h>
 #include <lockstep/parallel/training/precision.h>
 #include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/statistics.h>

@@ -12,9 +12,9 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/tests/parallel/batch_norm/synced_norms.h>
 #include <lockstep/tests/parallel/collectives/gloo/joined.h>
 #include <lockstep/tests/parallel/training/layouts.h>
-#include <lockstep/tests/parallel/training/synced_norms.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>
 

@@ -1,4 +1,4 @@
-#include <lockstep/parallel/training/evaluate.h>
+#include <lockstep/parallel/training/evaluation.h>
 
 #include <fmt/format.h>
 #include <torch/nn/module.h>
@@ -6,12 +6,14 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <map>
 #include <mutex>
 #include <numeric>
 #include <string>
+#include <vector>
 
+#include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/replica_random.h>
+#include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/training_modes.h>
 #include <lockstep/support/classification.h>
@@ -156,8 +158,7 @@ Evaluation evaluate(std::span<const Model> models,
   workers.run(communicator, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
     const auto own = evaluate_rank(models[i], *sources[i], precision, blocks, endpoint, report);
-    sums[i] = torch::empty({blocks.world, own.size(0), own.size(1)}, own.options());
-    endpoint.all_gather(own, sums[i]).wait();
+    sums[i] = gather_tensors(own, endpoint);
   });
   report.rethrow();  // after the collective, in which the other processes wait
   const auto result = add_up(sums.front(), blocks);
@@ -165,20 +166,13 @@ Evaluation evaluate(std::span<const Model> models,
   return result;
 }
 
-std::vector<std::shared_ptr<const BatchSource>> sources_for(std::span<const torch::Device> devices,
-                                                            const SourceFactory& factory) {
-  std::map<std::string, std::shared_ptr<const BatchSource>> by_device;
-  std::vector<std::shared_ptr<const BatchSource>> sources;
-  for (const auto& device : devices) {
-    auto& source = by_device[device.str()];
-    if (!source) source = factory(device);
-    if (!source) {
-      throw UsageError(fmt::format("a factory of the data returned null on {}", device.str()),
-                       "return a BatchSource on the device");
-    }
-    sources.push_back(source);
-  }
-  return sources;
+Evaluation Trainer::evaluate(const EvaluationProgress& progress) {
+  Evaluation result;
+  with_shared_buffers([&] {
+    result = lockstep::evaluate(models_, test_sources_, options_.replica.precision, workers_, *communicator_,
+                                progress);
+  });
+  return result;
 }
 
 }  // namespace lockstep

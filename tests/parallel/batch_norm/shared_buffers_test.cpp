@@ -4,9 +4,10 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/models/resnet18.h>
+#include <lockstep/parallel/batch_norm/norms.h>
+#include <lockstep/parallel/batch_norm/shared_buffers.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/whole_batch.h>

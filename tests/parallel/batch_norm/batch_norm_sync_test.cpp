@@ -18,8 +18,8 @@
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/batch_norm/synced_norms.h>
 #include <lockstep/tests/parallel/training/layouts.h>
-#include <lockstep/tests/parallel/training/synced_norms.h>
 #include <lockstep/tests/support/compare.h>
 #include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>

@@ -1,12 +1,10 @@
-#include <lockstep/parallel/training/batch_norm.h>
+#include <lockstep/parallel/batch_norm/shared_buffers.h>
 
 #include <torch/nn/module.h>
-#include <torch/nn/modules/batchnorm.h>
 
 #include <lockstep/support/module_tensors.h>
 
 namespace lockstep {
-
 namespace {
 
 // This replica's share of all rows, () double on its device.
@@ -20,12 +18,6 @@ torch::Tensor weight_of(int64_t rows, Endpoint& endpoint) {
 }
 
 }  // namespace
-
-bool is_batch_norm(const torch::nn::Module& module) {
-  return dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) ||
-         dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) ||
-         dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module);
-}
 
 SharedBuffers::SharedBuffers(torch::nn::Module& module, Endpoint& endpoint, BnPolicy policy, int64_t rows) {
   const torch::NoGradGuard no_grad;

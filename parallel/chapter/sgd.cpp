@@ -1,4 +1,4 @@
-#include <lockstep/parallel/optimizer/sgd.h>
+#include <lockstep/parallel/chapter/sgd.h>
 
 #include <torch/types.h>
 

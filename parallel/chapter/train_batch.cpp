@@ -3,7 +3,7 @@
 #include <torch/types.h>
 
 #include <lockstep/parallel/allreduce.h>
-#include <lockstep/parallel/optimizer/sgd.h>
+#include <lockstep/parallel/chapter/sgd.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>

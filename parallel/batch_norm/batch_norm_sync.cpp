@@ -5,8 +5,9 @@
 
 #include <string>
 
+#include <lockstep/parallel/batch_norm/norms.h>
+#include <lockstep/parallel/collectives/gather_tensors.h>
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/parallel/training/batch_norm.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -44,9 +45,7 @@ BatchNormSync::~BatchNormSync() {
 
 torch::Tensor BatchNormSync::Exchange::gather(const torch::Tensor& own) {
   const Trace::Span span(trace_, "wait for statistics", endpoint_.rank());
-  auto all = torch::empty({endpoint_.world_size(), own.numel()}, own.options());
-  endpoint_.all_gather(own, all).wait();
-  return all;
+  return gather_tensors(own, endpoint_);
 }
 
 }  // namespace lockstep

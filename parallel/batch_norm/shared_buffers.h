@@ -15,9 +15,6 @@
 
 namespace lockstep {
 
-// Returns true if the module is one of torch's batch normalisations, or derives from one, as lockstep's do.
-bool is_batch_norm(const torch::nn::Module& module);
-
 // While it lives, the module's buffers are those of the policy, the same on every replica. Its destructor
 // restores each replica's own. Its constructor is a collective: every replica calls it in its own thread.
 // Floating-point buffers follow the policy; others (counters) are rank 0's.

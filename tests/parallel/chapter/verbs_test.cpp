@@ -5,9 +5,9 @@
 #include <numeric>
 
 #include <lockstep/parallel/allreduce.h>
+#include <lockstep/parallel/chapter/sgd.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/get_params.h>
-#include <lockstep/parallel/optimizer/sgd.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/error.h>
 
