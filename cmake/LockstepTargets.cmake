@@ -58,11 +58,20 @@ target_link_libraries(lockstep_cli PRIVATE lockstep_app lockstep_process lockste
 if(LOCKSTEP_BUILD_CORE_ONLY)
   set_target_properties(lockstep lockstep_app lockstep_cli PROPERTIES EXCLUDE_FROM_ALL ON)
 else()
-  # torch/types.h takes 9 s to compile, precompiled 2 s. torch/torch.h takes 8 s even precompiled: every source instantiates
-  # its templates. Sources include what they need beside torch/types.h, never torch/torch.h.
+  # torch/types.h takes 9 s to compile, precompiled 3 s. torch/torch.h takes 8 s even precompiled: every source instantiates
+  # its templates. Sources include what they need beside torch/types.h, never torch/torch.h. Precompiled once, for all, by
+  # the sources of c10d, on which the library waits in any case. (CLI11's constants would take each of them 3 s more.)
   target_link_libraries(lockstep PUBLIC LibTorch::torch)
-  target_precompile_headers(lockstep PRIVATE <torch/types.h>)
-  target_precompile_headers(lockstep_app REUSE_FROM lockstep)
+  add_library(lockstep_c10d OBJECT)
+  target_link_libraries(lockstep_c10d
+    PRIVATE lockstep_core LibTorch::torch nlohmann_json::nlohmann_json lockstep_warnings)
+  target_precompile_headers(lockstep_c10d PRIVATE
+    <torch/types.h> <fmt/format.h> <fmt/ranges.h> <nlohmann/json.hpp>)
+  target_sources(lockstep PRIVATE $<TARGET_OBJECTS:lockstep_c10d>)
+  foreach(_target lockstep lockstep_app)
+    target_precompile_headers(${_target} REUSE_FROM lockstep_c10d)
+  endforeach()
+  set_target_properties(lockstep_c10d PROPERTIES UNITY_BUILD ON)
 endif()
 if(LOCKSTEP_CUDA)
   target_link_libraries(lockstep_core PRIVATE LibTorch::cudart ${CMAKE_DL_LIBS})  # NVTX looks for a profiler with dlopen
@@ -75,6 +84,22 @@ endif()
 # header does not hold their instances, of CLI11, JSON and {fmt}.
 set_target_properties(lockstep_core lockstep lockstep_app
   PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE ${LOCKSTEP_BUILD_BATCH})
+
+# lockstep_compile_together(target text): sources with this text come first, so that few units compile what it stands for.
+function(lockstep_compile_together target text)
+  get_target_property(sources ${target} SOURCES)
+  set(first "")
+  foreach(source IN LISTS sources)
+    if(EXISTS "${source}")
+      file(STRINGS "${source}" lines REGEX "${text}" LIMIT_COUNT 1)
+      if(lines)
+        list(APPEND first "${source}")
+      endif()
+    endif()
+  endforeach()
+  list(REMOVE_ITEM sources ${first})
+  set_property(TARGET ${target} PROPERTY SOURCES ${first} ${sources})
+endfunction()
 
 # lockstep_twin_sources(target x ... [WHEN variable] [AS name]): adds one of two sources, x.cu or x_cuda.cpp in a build with
 # CUDA, x_stub.cpp in a build without (it throws a clear error).

@@ -2,11 +2,11 @@
 # shellcheck shell=bash
 source "$(dirname "${BASH_SOURCE[0]}")/lib.sh"
 
-# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.5 GB, or 2.2 GB
-# with three times as many sources as usual.
+# Prints the number of compilers to run: one per core, as far as memory allows. One that uses torch takes 1.9 GB, or 2.2 GB
+# with more sources than usual.
 build_jobs() {
-  local cores memory each=1500000
-  [ "${LOCKSTEP_BUILD_BATCH:-8}" -le 8 ] || each=2200000
+  local cores memory each=1900000
+  [ "${LOCKSTEP_BUILD_BATCH:-16}" -le 16 ] || each=2200000
   cores=$(nproc)
   memory=$(awk -v each="$each" '/^MemAvailable:/ { print int($2 / each) }' /proc/meminfo)
   [ "$memory" -ge 1 ] || memory=1

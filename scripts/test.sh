@@ -125,7 +125,6 @@ if [ "$everything" = no ]; then
   run_tests release "$@"
 else
   export LOCKSTEP_TEST_BATCH=16   # cases per program start
-  export LOCKSTEP_BUILD_BATCH=24  # sources per compilation: everything is built once
   part tidy check_tidy
   # These take minutes there, and the release build runs them. Tests of `lockstep launch`, kills and full disks start the
   # sanitized program.

@@ -113,7 +113,7 @@ void check_fit(const std::vector<torch::Device>& devices, const LayeredNetwork& 
       "--batch-size");
 }
 
-void explain(BenchReport& report) {
+void add_explanation(BenchReport& report) {
   report.note(
       "one device         the whole network on the first device, with as many threads as each device has");
   report.note(
@@ -167,7 +167,7 @@ void run_bench_partition(const BenchPartitionOptions& options) {
   BenchReport report(
       "partition", options.bench,
       {{"batch_size", options.batch_size}, {"micro_batches", options.micro_batches}, {"lr", kPartitionRate}});
-  explain(report);
+  add_explanation(report);
   for (const auto& devices : lists) {
     report.note(fmt::format("threads            {}: {} per device", spec_of(devices),
                             threads_for(options.bench, devices.size())));

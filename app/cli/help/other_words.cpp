@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kTrain = "train";
+constexpr std::string_view kTrainWords = "train";
 
 constexpr OtherWords kOtherWords[] = {
     {"--gpus --gpu --num-gpus --ngpus --n-gpus --gpu-id --gpu-ids --device-ids --cuda --use-cuda --no-cuda "
@@ -46,29 +46,29 @@ constexpr OtherWords kOtherWords[] = {
      "launch"},
     {"--early-stop --early-stopping --patience",
      "no run stops early: the folder of --output keeps the best checkpoint, and --epochs ends the run",
-     kTrain},
+     kTrainWords},
     {"--tensorboard --tb --log-dir --logdir",
-     "--output DIR keeps TensorBoard's events there, with metrics and plots", kTrain},
+     "--output DIR keeps TensorBoard's events there, with metrics and plots", kTrainWords},
     {"--wandb --mlflow --comet --use-wandb",
      "--metrics FILE writes each step and epoch as JSON lines; --output DIR keeps TensorBoard's events, too",
-     kTrain},
+     kTrainWords},
     {"--checkpoint-dir --ckpt --ckpt-dir --save-dir --output-dir --out-dir --run-dir",
-     "--output DIR keeps the checkpoints of a run, with metrics, plots and log", kTrain},
+     "--output DIR keeps the checkpoints of a run, with metrics, plots and log", kTrainWords},
     {"--save-freq --save-interval --save-every --checkpoint-interval --checkpoint-freq",
-     "--checkpoint-every N, Ns (seconds) or Nepochs is how often", kTrain},
-    {"--export --save-model --onnx", "--save FILE writes the weights as safetensors", kTrain},
+     "--checkpoint-every N, Ns (seconds) or Nepochs is how often", kTrainWords},
+    {"--export --save-model --onnx", "--save FILE writes the weights as safetensors", kTrainWords},
     {"--load --load-checkpoint --checkpoint --ckpt-path --restart --resume-from --resume-from-checkpoint "
      "--continue",
-     "--resume DIR goes on from a run's newest checkpoint, --resume auto from the newest run's", kTrain},
+     "--resume DIR goes on from a run's newest checkpoint, --resume auto from the newest run's", kTrainWords},
     {"--pretrained --init-weights --finetune",
      "a run begins with new weights, or goes on: --resume DIR. 'lockstep eval --weights' evaluates saved "
      "ones",
-     kTrain},
+     kTrainWords},
     {"--eval-only --evaluate --test-only --eval --test --validate --val",
      "'lockstep eval' with the folder of a run tests it without training, 'lockstep eval --weights' a file"},
-    {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrain},
+    {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrainWords},
     {"--log-interval --print-freq --log-freq --log-steps", "--log-every N prints a line every N steps",
-     kTrain},
+     kTrainWords},
 
     {"test evaluate validate predict inference infer", "'lockstep eval' evaluates weights or a checkpoint"},
     {"export save convert",

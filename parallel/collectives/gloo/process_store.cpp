@@ -24,7 +24,6 @@ constexpr milliseconds kAnswerLimit{10'000};
 constexpr std::chrono::seconds kNameServers{30};
 constexpr std::chrono::microseconds kFirstPause{200};
 constexpr std::chrono::microseconds kLastPause{20'000};
-constexpr const char* kLoopback = "127.0.0.1";
 
 bool serves(const World& world) { return world.process == 0 && !world.store_runs; }
 

@@ -135,7 +135,7 @@ void count_local_processes(World& world, const std::vector<Presence>& all) {
 
 std::string channel_address(const World& world, const std::vector<Presence>& all, const std::string& listen) {
   if (!listen.empty()) return listen;
-  if (on_one_host(all)) return "127.0.0.1";
+  if (on_one_host(all)) return kLoopback;
   const auto& own = all[static_cast<size_t>(world.process)];
   auto address = own.address;
   for (const auto& other : all) {

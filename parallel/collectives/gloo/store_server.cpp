@@ -7,13 +7,13 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr std::chrono::seconds kConnectTimeout{30};  // of the server's own client
 
 }  // namespace

@@ -39,15 +39,15 @@ TrainWorld world_on(const std::shared_ptr<ProcessGroup>& group) {
   return {.place = group->world(), .process_group = group};
 }
 
-struct Outcome {
+struct StartResult {
   int exit_code = -1;
   std::string what;
   std::string hint;
 };
 
 // Runs the task in each process, and returns how it ended there.
-std::vector<Outcome> outcomes(int processes, const std::function<void(int, TrainWorld&)>& task) {
-  std::vector<Outcome> all(static_cast<size_t>(processes));
+std::vector<StartResult> outcomes(int processes, const std::function<void(int, TrainWorld&)>& task) {
+  std::vector<StartResult> all(static_cast<size_t>(processes));
   run_processes(processes, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
     auto world = world_on(group);
     auto& own = all[static_cast<size_t>(process)];
