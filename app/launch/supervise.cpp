@@ -30,7 +30,7 @@ bool obeyed(const ProcessEnd& end, int signal) {
   return end.signal == signal || end.code == kSignalCode + signal;
 }
 
-// What the end of a process reports.
+// Returns the report that the end of a process makes.
 FailureReport report_of(size_t process, const ProcessEnd& end) {
   const bool lost_reader = process == 0 && end.signal == SIGPIPE;
   const int by_signal = lost_reader ? static_cast<int>(ExitCode::kOutput) : kSignalCode + end.signal;

@@ -18,7 +18,7 @@
 #include <lockstep/tests/models/resnet18_fused_cases.h>
 #include <lockstep/tests/support/threads.h>
 
-    using namespace lockstep;
+using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
