@@ -3,7 +3,7 @@
 #   tables       tables, goals and the report of invented repetitions and steps
 #   repetitions  the comparison itself, on 64 images, with a fake nvidia-smi; torch.compile gets too little time and must be
 #                left out
-#   device       a device that cannot be used: torch's reason is the last line
+#   device       a device that cannot be used: torch's or lockstep's reason is the last line
 #   step         one step of LeNet beside double; and one in bfloat16, which must fail
 #   kernels      kernel_times; on a CPU its trace has no kernels
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -46,6 +46,9 @@ case_device() {
       --model lenet $flag >"$folder/output" 2>&1 || exit 1
     tail -n 1 "$folder/output" | grep -E '^[A-Za-z.]*Error: .*(CUDA|NVIDIA)' || { cat "$folder/output" && exit 1; }
   done
+  ! "$python" "$root/scripts/compare/step_parity.py" --lockstep "$program" --device cuda:99 --model lenet \
+    --data "$folder" --batch-size 16 --seeds 1 >"$folder/output" 2>&1 || exit 1
+  grep -v '^hint: ' "$folder/output" | tail -n 1 | grep '^lockstep: error: .*cuda:99' || { cat "$folder/output" && exit 1; }
 }
 case_kernels() {
   "$(dirname "$compare_case")/kernel_times" --model lenet --precision fp32 --devices cpu --batch-size 16 --lr 0.1 \
