@@ -22,6 +22,7 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
   string(REPLACE "\n" ";" output "${output}")
   # A batch: cases that follow each other with the same labels. One that is slow, or needs a GPU, stays alone.
   set(text "")
+  get_filename_component(reference "${CMAKE_CURRENT_LIST_DIR}/../tests/reference" ABSOLUTE)
   macro(end_batch)
     if(batch_size GREATER 0)
       set(test_name "${LOCKSTEP_TEST_NAME}: ${batch_name}")
@@ -43,7 +44,8 @@ if(NOT EXISTS "${LOCKSTEP_TEST_LISTING}" OR "${LOCKSTEP_TEST_PROGRAM}" IS_NEWER_
       endforeach()
       string(APPEND text "add_test(${test} ${emulator}[==[${LOCKSTEP_TEST_PROGRAM}]==] [==[${batch_pattern}]==])\n"
         "set_tests_properties(${test} PROPERTIES LABELS [==[${batch_labels}]==] TIMEOUT ${LOCKSTEP_TEST_TIMEOUT} ${cost}"
-        " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text};LOCKSTEP_TEST_CASES=${batch_size}]==])\n")
+        " SKIP_RETURN_CODE 77 ENVIRONMENT [==[LOCKSTEP_TEST_LABELS=${label_text};LOCKSTEP_TEST_CASES=${batch_size};"
+        "LOCKSTEP_TEST_REFERENCE=${reference}]==])\n")
     endif()
     set(batch_size 0)
   endmacro()

@@ -77,15 +77,19 @@ function(lockstep_give_program)
   endforeach()
 endfunction()
 
-# lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds]): adds a script as one ctest
-# test. Exit code 77 means skipped; the last line of output then gives the reason.
+# lockstep_add_script_test(NAME name COMMAND command... [LABELS label...] [TIMEOUT seconds] [ON_DEMAND configuration]): adds
+# a script as one ctest test. Exit code 77 means skipped; the last line of output then gives the reason. ON_DEMAND: only
+# `ctest -C configuration` runs it.
 function(lockstep_add_script_test)
-  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT" "COMMAND;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 0 arg "" "NAME;TIMEOUT;ON_DEMAND" "COMMAND;LABELS")
   if(NOT arg_LABELS)
     set(arg_LABELS cpu)
   endif()
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 900)
+  endif()
+  if(arg_ON_DEMAND)
+    list(APPEND arg_COMMAND CONFIGURATIONS ${arg_ON_DEMAND})
   endif()
   add_test(NAME "${arg_NAME}" COMMAND ${arg_COMMAND})
   set_tests_properties("${arg_NAME}" PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77)

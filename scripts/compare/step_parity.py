@@ -76,10 +76,11 @@ def write_small_data(args, folder):
 
 def lockstep_step(args, folder, seed, *flags):
     path = folder / "weights.safetensors"
-    subprocess.run([args.lockstep, "train", *RECIPES[args.model], "--seed", str(seed), "--data",
-                    str(folder), "--batch-size", str(args.batch_size), "--lr", str(LR), "--epochs", "1",
-                    "--limit-steps", "1", "--quiet", "--save", str(path), "--overwrite", *flags],
-                   check=True, stdout=subprocess.DEVNULL)
+    step = subprocess.run([args.lockstep, "train", *RECIPES[args.model], "--seed", str(seed), "--data", str(folder),
+                           "--batch-size", str(args.batch_size), "--lr", str(LR), "--epochs", "1", "--limit-steps", "1",
+                           "--quiet", "--save", str(path), "--overwrite", *flags], stdout=subprocess.DEVNULL)
+    if step.returncode:
+        sys.exit(1)  # lockstep has said why
     return floats(load(path)[0])
 
 

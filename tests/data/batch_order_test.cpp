@@ -12,12 +12,13 @@
 #include <lockstep/data/batch_order.h>
 #include <lockstep/data/sha256.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/reference_path.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 
 TEST_CASE("batch_order is the order that Python computes") {
-  std::ifstream file(LOCKSTEP_REFERENCE_DIR "/batch_order.txt");
+  std::ifstream file(lockstep::testing::reference_path("batch_order.txt"));
   int cases = 0;
   for (std::string line; std::getline(file, line); ++cases) {
     INFO(line);

@@ -3,14 +3,15 @@
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <bit>
-#include <fstream>
-#include <nlohmann/json.hpp>
+#include <cstdlib>
 #include <thread>
 #include <vector>
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/row_numbers.h>
+#include <lockstep/tests/support/reference.h>
+#include <lockstep/tests/support/variable.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -61,7 +62,7 @@ void check_gather(torch::Device device) {
 
 // Compares all 256 pixel values with Python's, bit by bit.
 void check_pixel_values(torch::Device device) {
-  const auto bits = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/pixel_values.json"));
+  const auto bits = lockstep::testing::reference("pixel_values.json");
   Inputs batch;
   gather(*make_resident_source(counting_set(1), device), {0}, batch, device);
   const auto X = batch.X.cpu().flatten();
@@ -78,6 +79,13 @@ TEST_CASE("gather writes the requested rows on a GPU", "[cuda]") { check_gather(
 
 TEST_CASE("a pixel becomes the same float as with Python's ToTensor") { check_pixel_values(torch::kCPU); }
 TEST_CASE("a pixel becomes the same float on a GPU", "[cuda]") { check_pixel_values({torch::kCUDA, 0}); }
+
+TEST_CASE("ctest says where the reference files are: the build may have come from another machine") {
+  const bool by_ctest = std::getenv("LOCKSTEP_TEST_CASES") != nullptr;
+  CHECK(by_ctest == (std::getenv("LOCKSTEP_TEST_REFERENCE") != nullptr));
+  const lockstep::testing::Variable elsewhere("LOCKSTEP_TEST_REFERENCE", "/elsewhere");
+  CHECK(lockstep::testing::reference_path("pixel_values.json") == "/elsewhere/pixel_values.json");
+}
 
 TEST_CASE("gather writes into tensors that fit and replaces those that do not") {
   const auto source = make_resident_source(counting_set(20), torch::kCPU);

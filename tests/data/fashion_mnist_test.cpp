@@ -2,14 +2,13 @@
 #include <torch/types.h>
 
 #include <filesystem>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 
 #include <lockstep/data/fashion_mnist.h>
 #include <lockstep/tests/data/data_files.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/reference.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -70,8 +69,7 @@ TEST_CASE("Debian's files are the published ones, and have the rows that Python 
   }
   const Dataset data = load_idx_folder(kDebianFashionMnist);
   CHECK(data.name == "Fashion-MNIST");
-  const auto reference =
-      nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/fashion_first_rows.json"));
+  const auto reference = lockstep::testing::reference("fashion_first_rows.json");
   for (const auto& [name, set] : {std::pair("train", data.train), std::pair("test", data.test)}) {
     INFO(name);
     const auto& expected = reference.at(name);

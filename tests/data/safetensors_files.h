@@ -9,11 +9,12 @@
 #include <lockstep/data/safetensors.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/catch.h>
+#include <lockstep/tests/support/reference_path.h>
 
 namespace lockstep::testing {
 
 // Without its ending; tests/reference/safetensors_file.py has written it.
-inline const std::string kReference = std::string(LOCKSTEP_REFERENCE_DIR) + "/safetensors_file";
+inline const std::string kReference = reference_path("safetensors_file");
 
 inline bool same(const torch::Tensor& a, const torch::Tensor& b) {
   return a.scalar_type() == b.scalar_type() && a.sizes() == b.sizes() && torch::equal(a, b);

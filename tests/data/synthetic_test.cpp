@@ -1,8 +1,6 @@
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
-#include <fstream>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 #include <vector>
@@ -10,6 +8,7 @@
 #include <lockstep/data/sha256.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/reference.h>
 
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
@@ -28,7 +27,7 @@ torch::Tensor flat(const ImageSet& set) { return set.images.flatten(1).to(torch:
 }  // namespace
 
 TEST_CASE("synthetic images have the same bytes as Python's") {
-  const auto reference = nlohmann::json::parse(std::ifstream(LOCKSTEP_REFERENCE_DIR "/synthetic.json"));
+  const auto reference = lockstep::testing::reference("synthetic.json");
   CHECK(reference.size() == 6);
   for (const auto& expected : reference) {
     const auto seed = expected.at("seed").get<uint64_t>();

@@ -118,11 +118,14 @@ class RealPrograms(unittest.TestCase):
         self.assertTrue(all(len(case["repetitions"]) == 2 for case in result["cases"]))
 
     def test_a_device_that_cannot_be_used(self):
-        """Torch's reason is the last line."""
-        for flag in "--repeat=2", "--fill-compile-cache":
-            said = self.run_script(1, "compare_gpu.py", "--compare-case", BUILD / "scripts/compare_case", "--device", "cuda:99",
-                                   "--data", self.folder, "--model", "lenet", flag)
-            self.assertRegex(said.splitlines()[-1], r"^[A-Za-z.]*Error: .*(CUDA|NVIDIA)")
+        """The reason is the last line: torch's, or lockstep's."""
+        compare = ["compare_gpu.py", "--compare-case", BUILD / "scripts/compare_case"]
+        step = ["step_parity.py", "--lockstep", BUILD / "lockstep", "--batch-size", 16, "--seeds", 1]
+        for words, reason in ((compare + ["--repeat", 2], r"^[A-Za-z.]*Error: .*(CUDA|NVIDIA)"),
+                              (compare + ["--fill-compile-cache"], r"^[A-Za-z.]*Error: .*(CUDA|NVIDIA)"),
+                              (step, "cuda:99 cannot be used: ")):
+            said = self.run_script(1, *words, "--device", "cuda:99", "--data", self.folder, "--model", "lenet")
+            self.assertRegex([line for line in said.splitlines() if not line.startswith("hint: ")][-1], reason)
 
     def test_one_step(self):
         """LeNet's step is as close to double as Python's. One in bfloat16 is not: torch's kernels, since lockstep's stay in

@@ -5,11 +5,12 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include <lockstep/tests/support/reference_path.h>
+
 namespace lockstep::testing {
 
-// For tests that are compiled with LOCKSTEP_REFERENCE_DIR.
 inline nlohmann::json reference(const std::string& name) {
-  return nlohmann::json::parse(std::ifstream(std::string(LOCKSTEP_REFERENCE_DIR) + "/" + name));
+  return nlohmann::json::parse(std::ifstream(reference_path(name)));
 }
 
 }  // namespace lockstep::testing
