@@ -36,7 +36,7 @@ for header in "${headers[@]}"; do
 done
 # All in one source, with an example: no two of them clash.
 printf '#include <lockstep/%s>\n' "${headers[@]}" | cat - "$root/examples/own_model.cpp" >"$work/all.cpp"
-compile -fpch-instantiate-templates -o "$work/torch.pch" \
+compile -fpch-instantiate-templates -include-pch "$work/types.pch" -o "$work/torch.pch" \
   -x c++-header "$TORCH/include/torch/csrc/api/include/torch/torch.h"
 for source in "$work/all.cpp" "$root/examples/own_loop.cpp"; do
   compile -fsyntax-only -include-pch "$work/torch.pch" "$source"

@@ -93,8 +93,9 @@ has_what_the_program_prints() {
 }
 
 # configure ARGUMENT...: configures a project that asks for lockstep. Debian has Ninja with lockstep, and maybe no make.
+# Only what is known of the compiler stays from an earlier run.
 configure() {
-  rm -rf "$work/asks/build"
+  rm -f "$work/asks/build/CMakeCache.txt"
   cmake -S "$work/asks" -B "$work/asks/build" -G Ninja "-DCMAKE_CXX_COMPILER=$CXX" "-DCMAKE_PREFIX_PATH=$prefix" "$@" \
     >"$work/asked" 2>&1
 }

@@ -64,14 +64,18 @@ with_libraries() {
   printf '%s\n' "${arguments[@]}"
 }
 
-missing() {  # missing NAME PACKAGE
-  local arguments others=()
+# Each library with its package.
+declare -A package=([zlib]=zlib1g-dev [crypto]=libssl-dev [fmt]=libfmt-dev [jemalloc]=libjemalloc-dev
+  [spdlog]=libspdlog-dev [CLI11]=libcli11-dev [json]=nlohmann-json3-dev [Catch2]=catch2)
+
+missing() {  # missing NAME
+  local name arguments others=()
   make_torch
-  for name in zlib crypto fmt jemalloc spdlog CLI11 json Catch2; do
+  for name in "${!package[@]}"; do
     [ "$name" = "$1" ] || others+=("$name")
   done
   mapfile -t arguments < <(with_libraries "${others[@]}")
-  refuses "these libraries were not found: $1 fix:" "apt-get install $2" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
+  refuses "these libraries were not found: $1 fix:" "apt-get install ${package[$1]}" -- -DLOCKSTEP_BUILD_TESTS=on "${arguments[@]}"
 }
 
 case_no_torch() {
@@ -146,14 +150,6 @@ case_no_cuda_compiler() {  # of a major version that does not exist
     -DLOCKSTEP_BUILD_CUDA=on
 }
 case_cuda_value() { refuses "LOCKSTEP_BUILD_CUDA is 'maybe', expected auto, on or off" -- -DLOCKSTEP_BUILD_CUDA=maybe; }
-case_missing_zlib() { missing zlib zlib1g-dev; }
-case_missing_fmt() { missing fmt libfmt-dev; }
-case_missing_crypto() { missing crypto libssl-dev; }
-case_missing_jemalloc() { missing jemalloc libjemalloc-dev; }
-case_missing_spdlog() { missing spdlog libspdlog-dev; }
-case_missing_CLI11() { missing CLI11 libcli11-dev; }
-case_missing_json() { missing json nlohmann-json3-dev; }
-case_missing_Catch2() { missing Catch2 catch2; }
 case_all_missing_at_once() {
   local arguments
   make_torch
@@ -211,4 +207,7 @@ case_ccache() {
   says "ccache off: the outer project sets no CMAKE_CXX_COMPILER_LAUNCHER"
 }
 
-"case_$1"
+case $1 in
+  missing_*) missing "${1#missing_}" ;;
+  *) "case_$1" ;;
+esac

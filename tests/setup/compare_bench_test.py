@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "scripts/compare"))
 import compare_bench_rows as rows  # noqa: E402
-from compare_bench_rows import Check, MissingFigure, Row  # noqa: E402
+from compare_bench_rows import MissingFigure, Row  # noqa: E402
 
 RESULT = dict(bench="allreduce", checks=[dict(name="a", ok=True), dict(name="b", ok=False)], tables=[
     dict(name="allreduce", rows=[dict(algorithm="root", bytes=8, us=9.0, wrong=0),
@@ -71,17 +71,6 @@ class Printed(unittest.TestCase):
         made_up = [Row("a", "ms", [(1, 2)] * 3), Row("b", "ms", [(2, 1)] * 3), Row("c", "ms", [(1, 2), (1, 1), (2, 1)])]
         self.assertEqual(rows.summary(made_up),
                          "# of 3 measurements lockstep is faster in 1, Python in 1; 1 cannot be told apart")
-
-    def test_checks(self):
-        self.assertEqual(rows.check_line(Check("sums")), "# check sums: OK (0 wrong in lockstep, 0 in Python)")
-        self.assertEqual(rows.check_line(Check("sums", 0, 2)), "# check sums: FAILED (0 wrong in lockstep, 2 in Python)")
-        self.assertFalse(Check("sums", 1, 0).ok)
-
-    def test_json(self):
-        found = rows.as_json(Row("a", "us", [(1, 4), (2, 4), (3, 4)]))
-        self.assertEqual(found["ratio"], dict(median=.5, low=.375, high=.625))
-        self.assertEqual(found["repetitions"], dict(lockstep=[1, 2, 3], python=[4, 4, 4]))
-        self.assertEqual((found["lockstep"]["median"], found["python"]["high"]), (2, 4))
 
     def test_idle(self):
         self.assertEqual(rows.idle_share(SimpleNamespace(pythons_cpu_seconds=.5, seconds=10)), .05)

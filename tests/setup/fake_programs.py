@@ -3,7 +3,7 @@
 
 $FAKE, in JSON, makes it another one:
     gpus      number of GPUs that `lockstep devices` lists
-    wrong     wrong elements of each of lockstep's sums
+    wrong     wrong elements of each of lockstep's sums; python_wrong: of each process of Python
     failed    a check of lockstep's benchmarks has failed
     ends      dict(run, code): from this run on lockstep ends with this code; -15: after it has stopped what started it
     losses    by program: its mean loss; default: 2
@@ -36,7 +36,7 @@ def step(count):
 
 
 ANSWERS = dict(run=step, host=lambda count: dict(seconds=5e-6), matmuls=lambda count: dict(seconds=count * .5, wrong=0),
-               sums=lambda size: dict(repetitions=[[.25, .25]] * 5, wrong=0))
+               sums=lambda size: dict(repetitions=[[.25, .25]] * 5, wrong=FAKE.get("python_wrong", 0)))
 
 
 def serve():
