@@ -222,6 +222,19 @@ TEST_CASE("zero_grad() between two steps, or in each forward pass, changes no st
   }
 }
 
+TEST_CASE("a trainer refuses sparse buffers by name") {
+  const int world = GENERATE(1, 2);
+  for (const auto& buffer : {torch::eye(3).to_sparse(), torch::eye(3).to_sparse_csr()}) {
+    const ModelFactory factory = [&] {
+      auto model = two_layers()();
+      model.module->register_buffer("graph", buffer.clone());
+      return model;
+    };
+    CHECK_THAT(refusal([&] { make_trainer(factory, options_for(world)); }),
+               ContainsSubstring("graph is a sparse tensor"));
+  }
+}
+
 TEST_CASE("expanded buffers train, evaluate, and go on from a state") {
   const int world = GENERATE(1, 2);
   const ModelFactory factory = [] {
