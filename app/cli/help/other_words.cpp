@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::string_view kTrainWords = "train";
+constexpr std::string_view kTrainCommand = "train";
 
 constexpr OtherWords kOtherWords[] = {
     {"--gpus --gpu --num-gpus --ngpus --n-gpus --gpu-id --gpu-ids --device-ids --cuda --use-cuda --no-cuda "
@@ -46,29 +46,30 @@ constexpr OtherWords kOtherWords[] = {
      "launch"},
     {"--early-stop --early-stopping --patience",
      "no run stops early: the folder of --output keeps the best checkpoint, and --epochs ends the run",
-     kTrainWords},
+     kTrainCommand},
     {"--tensorboard --tb --log-dir --logdir",
-     "--output DIR keeps TensorBoard's events there, with metrics and plots", kTrainWords},
+     "--output DIR keeps TensorBoard's events there, with metrics and plots", kTrainCommand},
     {"--wandb --mlflow --comet --use-wandb",
      "--metrics FILE writes each step and epoch as JSON lines; --output DIR keeps TensorBoard's events, too",
-     kTrainWords},
+     kTrainCommand},
     {"--checkpoint-dir --ckpt --ckpt-dir --save-dir --output-dir --out-dir --run-dir",
-     "--output DIR keeps the checkpoints of a run, with metrics, plots and log", kTrainWords},
+     "--output DIR keeps the checkpoints of a run, with metrics, plots and log", kTrainCommand},
     {"--save-freq --save-interval --save-every --checkpoint-interval --checkpoint-freq",
-     "--checkpoint-every N, Ns (seconds) or Nepochs is how often", kTrainWords},
-    {"--export --save-model --onnx", "--save FILE writes the weights as safetensors", kTrainWords},
+     "--checkpoint-every N, Ns (seconds) or Nepochs is how often", kTrainCommand},
+    {"--export --save-model --onnx", "--save FILE writes the weights as safetensors", kTrainCommand},
     {"--load --load-checkpoint --checkpoint --ckpt-path --restart --resume-from --resume-from-checkpoint "
      "--continue",
-     "--resume DIR goes on from a run's newest checkpoint, --resume auto from the newest run's", kTrainWords},
+     "--resume DIR goes on from a run's newest checkpoint, --resume auto from the newest run's",
+     kTrainCommand},
     {"--pretrained --init-weights --finetune",
      "a run begins with new weights, or goes on: --resume DIR. 'lockstep eval --weights' evaluates saved "
      "ones",
-     kTrainWords},
+     kTrainCommand},
     {"--eval-only --evaluate --test-only --eval --test --validate --val",
      "'lockstep eval' with the folder of a run tests it without training, 'lockstep eval --weights' a file"},
-    {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrainWords},
+    {"--profile --profiler", "--trace FILE writes a timeline of each replica", kTrainCommand},
     {"--log-interval --print-freq --log-freq --log-steps", "--log-every N prints a line every N steps",
-     kTrainWords},
+     kTrainCommand},
 
     {"test evaluate validate predict inference infer", "'lockstep eval' evaluates weights or a checkpoint"},
     {"export save convert",
