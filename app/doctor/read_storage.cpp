@@ -130,7 +130,7 @@ void read_meeting_place(const std::optional<std::string>& master, NetworkFacts& 
     if (!network.own_host) return;
   }
   try {
-    listen_on(master ? network.host : "127.0.0.1", network.port);
+    listen_on(master ? network.host : kLoopback, network.port);
   } catch (const Error& error) {
     network.port_problem = error.message();
   }

@@ -53,7 +53,7 @@ void refuse_files_of_others(const std::vector<Member>& members) {
   }
 }
 
-// Which output files process 0 has: their names are its own affair.
+// Tells the others that process 0 has a file. Its name is process 0's own affair.
 std::optional<std::string> file_of_first(bool first_has_it) {
   return first_has_it ? std::optional<std::string>("process 0's") : std::nullopt;
 }

@@ -1,5 +1,5 @@
-// Which process has which ranks. Ranks are replicas, counted over the processes in order: with 3 and 1
-// replicas process 1 has rank 3.
+// The ranks of each process. Ranks are replicas, counted over the processes in order: with 3 and 1 replicas
+// process 1 has rank 3.
 #pragma once
 
 #include <cstddef>

@@ -8,6 +8,8 @@
 
 namespace lockstep {
 
+inline constexpr const char* kLoopback = "127.0.0.1";
+
 using HostResolves = std::function<bool(const std::string& name)>;
 
 // The name of this host.

@@ -20,7 +20,6 @@ namespace {
 
 constexpr int kMostProcesses = 1 << 20;
 constexpr uint16_t kDefaultPort = 29500;  // torch's
-constexpr const char* kLoopback = "127.0.0.1";
 constexpr const char* kMasterExamples = "give HOST:PORT, such as 127.0.0.1:29500 or [::1]:29500";
 constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
 

@@ -9,8 +9,6 @@
 
 namespace lockstep {
 
-inline constexpr const char* kLoopback = "127.0.0.1";
-
 struct FreeAddresses {
   void operator()(addrinfo* list) const { ::freeaddrinfo(list); }
 };

@@ -13,6 +13,7 @@
 #include <lockstep/parallel/collectives/gloo/call_within.h>
 #include <lockstep/parallel/collectives/gloo/messages.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
+#include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {

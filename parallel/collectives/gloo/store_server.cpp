@@ -7,8 +7,8 @@
 
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
-#include <lockstep/parallel/collectives/gloo/addresses.h>
 #include <lockstep/parallel/collectives/gloo/sockets.h>
+#include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
