@@ -31,7 +31,7 @@ bool lost_a_peer(const ProcessEnd& end) { return ended_with(end, ExitCode::kPeer
 bool may_be_of_first(const ProcessEnd& end) {
   return ended_with(end, ExitCode::kUsage) || ended_with(end, ExitCode::kOutput);
 }
-bool obeyed(const ProcessEnd& end, int signal) {
+bool ended_by(const ProcessEnd& end, int signal) {
   return end.signal == signal || end.code == kSignalCode + signal;
 }
 
@@ -50,16 +50,16 @@ class Supervision {
       : children_(children), signals_(signals), limits_(limits), ends_(children.size()) {}
 
   LaunchOutcome run() {
-    while (look()) {
+    while (note_ended()) {
       react();
       if (const auto signal = signals_.wait(deadline_)) {
-        if (*signal != SIGCHLD) obey(*signal);
+        if (*signal != SIGCHLD) forward_signal(*signal);
       } else if (deadline_ && LaunchClock::now() >= *deadline_) {
         overdue();
       }
     }
     return {.failure = failure(),
-            .signal = passed_on_,
+            .signal = forwarded_,
             .signalled = signalled_,
             .broken_pipe = ends_[0]->signal == SIGPIPE};
   }
@@ -68,7 +68,7 @@ class Supervision {
   using LaunchClock = std::chrono::steady_clock;
 
   // Notes which processes have ended. False when all have.
-  bool look() {
+  bool note_ended() {
     bool running = false;
     for (size_t i = 0; i < children_.size(); ++i) {
       if (ends_[i]) continue;
@@ -83,7 +83,7 @@ class Supervision {
   void judge(size_t i) {
     const auto& end = *ends_[i];
     if (phase_ == LaunchPhase::kEnding || phase_ == LaunchPhase::kKilled) return;
-    if (phase_ == LaunchPhase::kInterrupted && obeyed(end, *passed_on_)) return;
+    if (phase_ == LaunchPhase::kInterrupted && ended_by(end, *forwarded_)) return;
     if (ended_well(end)) {
       if (!first_done_) first_done_ = i;
     } else if (!culprit_ || more_to_blame(i)) {
@@ -119,10 +119,10 @@ class Supervision {
     end_all();
   }
 
-  void obey(int signal) {
+  void forward_signal(int signal) {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
-    passed_on_ = signal;
+    forwarded_ = signal;
     // Process 0 may have drawn there, and the terminal has printed ^C.
     Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
     inform(fmt::format("SIG{} passed on, waiting for the processes; a second one kills them",
@@ -156,7 +156,7 @@ class Supervision {
   // A process that has lost a peer tells nothing about the failure if another one had left it with code 0.
   std::optional<ProcessFailure> failure() const {
     if (!culprit_) return std::nullopt;
-    const bool left = first_done_ && lost_a_peer(*ends_[*culprit_]) && !passed_on_;
+    const bool left = first_done_ && lost_a_peer(*ends_[*culprit_]) && !forwarded_;
     const auto process = left ? *first_done_ : *culprit_;
     const auto& end = *ends_[process];
     const bool own_code = end.signal == 0 && end.code != 0;
@@ -173,7 +173,7 @@ class Supervision {
   std::optional<LaunchClock::time_point> deadline_;
   std::optional<size_t> first_done_;  // the first that has ended with code 0
   std::optional<size_t> culprit_;     // the process that has failed
-  std::optional<int> passed_on_;      // the launcher's signal
+  std::optional<int> forwarded_;      // the launcher's signal
   bool signalled_ = false;
 };
 
