@@ -96,14 +96,10 @@ class Supervision {
     reports_[i]->order = order_++;
   }
 
-  bool is_certain(const FailureReport& blamed) const {
-    return blamed.kind == ReportKind::kError && (!is_error_of_all(blamed.code) || ends_[0]);
-  }
-
   void react() {
     if (phase_ != LaunchPhase::kRunning && phase_ != LaunchPhase::kBlaming) return;
     const auto* blamed = most_to_blame(reports_);
-    if (blamed && is_certain(*blamed)) {
+    if (blamed && is_certain(*blamed, reports_)) {
       end_all();
     } else if (has_failed(reports_) && phase_ == LaunchPhase::kRunning) {
       enter(LaunchPhase::kBlaming, limits_.blame);

@@ -45,7 +45,6 @@ void broadcast_tensors(const std::vector<NamedTensor>& named, Endpoint& endpoint
 }  // namespace
 
 void broadcast_module(torch::nn::Module& module, Endpoint& endpoint, int root) {
-  require_strided(module);
   agree_on_module(module, endpoint);
   broadcast_tensors(distinct_tensors(module), endpoint, root);
 }

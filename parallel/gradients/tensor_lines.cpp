@@ -10,6 +10,7 @@
 namespace lockstep {
 
 std::vector<std::string> tensor_lines(const torch::nn::Module& module) {
+  require_strided(module);
   std::vector<std::string> lines;
   const auto add = [&](const std::string& name, const torch::Tensor& tensor, const char* remark) {
     const auto strides =
