@@ -71,7 +71,7 @@ if [ -e "$outer/build/lockstep/tests" ]; then
 fi
 # kernels_portable.cpp has flags of its own.
 ninja -C "$outer/build" CMakeFiles/{core.dir/core,engine.dir/engine}.cpp.o \
-  lockstep/CMakeFiles/lockstep_core.dir/{support/cpu/parallel_parts,models/cpu/kernels_portable}.cpp.o
+  lockstep/CMakeFiles/lockstep_core.dir/{support/cpu/parallel_parts,models/layers/cpu/kernels_portable}.cpp.o
 cp "$archive" "$outer/build/lockstep/"
 link=$(ninja -C "$outer/build" -t commands core | tail -n 1)
 (cd "$outer/build" && eval "$link")
