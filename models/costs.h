@@ -29,7 +29,7 @@ struct ModelCosts {
 };
 
 // Returns the costs of such a model with a batch X (n, 1, 28, 28) on such a device, in a replica with this
-// many threads. Zeros for a model without an estimate. Throws UsageError for an unknown name.
+// many threads. Throws UsageError for an unknown name.
 ModelCosts costs_of(const ModelSpec& spec, torch::DeviceType device, int64_t threads = 1);
 
 // Returns true if such a model computes in fp32 on such a device even under autocast to bfloat16: lockstep's

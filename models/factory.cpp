@@ -18,8 +18,8 @@ namespace {
 struct KnownModel {
   const char* name;
   ModelFactory (*make_factory)(const ModelSpec& spec);
-  // Null: without an estimate, and without layers to time.
   ModelCosts (*costs)(const ModelSpec& spec, torch::DeviceType device, int64_t threads);
+  // Null: its layers are not timed one by one.
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
 };
 
@@ -90,13 +90,12 @@ std::vector<std::string> model_names() {
 ModelFactory make_model_factory(const ModelSpec& spec) { return find_model(spec.name).make_factory(spec); }
 
 ModelCosts costs_of(const ModelSpec& spec, torch::DeviceType device, int64_t threads) {
-  const auto costs = find_model(spec.name).costs;
-  return costs ? costs(spec, device, threads) : ModelCosts{};
+  return find_model(spec.name).costs(spec, device, threads);
 }
 
 bool stays_in_fp32(const ModelSpec& spec, torch::DeviceType device) {
   const auto costs = costs_of(spec, device);
-  return costs.activations > 0 && costs.floats == costs.activations;
+  return costs.floats == costs.activations;
 }
 
 std::vector<ModelLayer> layers_of(const ModelSpec& spec) {

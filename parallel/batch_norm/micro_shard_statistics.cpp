@@ -13,6 +13,8 @@ MicroShardStatistics::MicroShardStatistics(const torch::nn::Module& module) {
   for (const auto& part : module.modules()) {
     with_batch_norm(*part, [&](const auto& norm) {
       if (!norm.options.track_running_stats()) return;
+      const bool known = std::ranges::any_of(norms_, [&](const Norm& one) { return one.module == part; });
+      if (known) return;  // registered under another name, too
       if (!norm.options.momentum()) {
         throw UsageError("invariant needs batch norms with a momentum, but one here averages over all steps",
                          "give the batch norm a momentum, such as 0.1");

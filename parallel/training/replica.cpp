@@ -95,12 +95,11 @@ StepTimestamps Replica::step(const ReplicaStep& step) {
   const ReplicaRandom random(step.seed, step.number, endpoint_.rank());
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
-  if (captured_.enabled()) {  // a replayed step looks neither at the parameters nor at train() and eval()
-    require_held_parameters();
-    if (modes_.changed()) {
-      captured_.drop_graphs();
-      modes_ = TrainingModes(*model_.module);
-    }
+  // Before anything is posted; and a replayed step looks neither at the parameters nor at train() and eval().
+  require_held_parameters();
+  if (modes_.changed()) {
+    captured_.drop_graphs();
+    modes_ = TrainingModes(*model_.module);
   }
   prepare(step, shape);
   auto times = compute(shape);
