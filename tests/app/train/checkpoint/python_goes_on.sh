@@ -7,13 +7,8 @@ source "$(dirname "$0")/../../../data/need_safetensors.sh"
 need_safetensors torch
 set -e
 program=$1 tests=$2
-<<<<<<< HEAD:tests/app/train/checkpoint/python_goes_on.sh
 side=("$python" "$root/tests/app/train/checkpoint/python_goes_on.py")
-"$python" "$root/tests/models/python_twin.py" --write-data "$folder"
-=======
-side=("$python" "$root/tests/app/checkpoint/python_goes_on.py")
 "$python" "$root/tests/models/small_data.py" "$folder"
->>>>>>> b5d0307a1ed8235b0526c509a6b63388e87129a4:tests/app/checkpoint/python_goes_on.sh
 "${side[@]}" images --folder "$folder"
 
 # train MODEL SEED FLAG...: 4 steps, and their checkpoint's logits.
