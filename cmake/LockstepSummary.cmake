@@ -63,3 +63,12 @@ if(LOCKSTEP_BUILD_BUNDLE)
 else()
   lockstep_row(libraries "the system's: LOCKSTEP_BUILD_BUNDLE is empty")
 endif()
+
+# clangd and other tools look in the root for the commands: they are those of the build that was configured last.
+if(PROJECT_IS_TOP_LEVEL AND NOT LOCKSTEP_BUILD_CORE_ONLY)
+  cmake_path(IS_PREFIX PROJECT_SOURCE_DIR "${PROJECT_BINARY_DIR}" _built_within)
+  if(_built_within)
+    file(RELATIVE_PATH _commands "${PROJECT_SOURCE_DIR}" "${PROJECT_BINARY_DIR}/compile_commands.json")
+    file(CREATE_LINK "${_commands}" "${PROJECT_SOURCE_DIR}/compile_commands.json" RESULT _ignored SYMBOLIC)
+  endif()
+endif()

@@ -6,12 +6,8 @@
 # and beside them
 #   lockstep_process   the program's process: malloc, its current folder, and how OpenMP's threads wait
 
-# Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>.
-set(LOCKSTEP_INCLUDE_DIR "${PROJECT_BINARY_DIR}/include")
-file(MAKE_DIRECTORY "${LOCKSTEP_INCLUDE_DIR}/lockstep")
-foreach(_folder app data models parallel support tests)
-  file(CREATE_LINK "${PROJECT_SOURCE_DIR}/${_folder}" "${LOCKSTEP_INCLUDE_DIR}/lockstep/${_folder}" SYMBOLIC)
-endforeach()
+# Everyone, inside and outside, writes #include <lockstep/parallel/devices.h>. include/lockstep/ has a link to each folder.
+set(LOCKSTEP_INCLUDE_DIR "${PROJECT_SOURCE_DIR}/include")
 
 # Errors of torch's macros name a source file: without these flags, where it lay on the machine that built the program.
 foreach(_folder IN ITEMS "${PROJECT_SOURCE_DIR}" "${LOCKSTEP_INCLUDE_DIR}" ${LibTorch_ROOT_DIR})

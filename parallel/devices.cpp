@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <charconv>
 #include <optional>
+#include <utility>
 
 #include <torch/cuda.h>
 
@@ -76,6 +77,17 @@ std::vector<torch::Device> parse_item(std::string_view item, std::string_view sp
   return std::vector(static_cast<size_t>(*times), once.front());
 }
 
+// The names of the devices, with how many equal ones stand in a row.
+std::vector<std::pair<std::string, size_t>> equal_in_a_row(std::span<const torch::Device> devices) {
+  std::vector<std::pair<std::string, size_t>> rows;
+  for (const auto& device : devices) {
+    auto name = device.str();
+    if (rows.empty() || rows.back().first != name) rows.emplace_back(std::move(name), 0);
+    ++rows.back().second;
+  }
+  return rows;
+}
+
 }  // namespace
 
 int visible_gpus() { return torch::cuda::is_available() ? static_cast<int>(torch::cuda::device_count()) : 0; }
@@ -124,28 +136,19 @@ bool any_cpu(std::span<const torch::Device> devices) {
 }
 
 std::string spec_of(std::span<const torch::Device> devices) {
-  std::string spec;
-  for (size_t begin = 0; begin < devices.size();) {
-    size_t end = begin + 1;
-    while (end < devices.size() && devices[end] == devices[begin]) ++end;
-    spec += (spec.empty() ? "" : ",") + devices[begin].str();
-    if (end - begin > 1) spec += fmt::format("x{}", end - begin);
-    begin = end;
+  std::vector<std::string> names;
+  for (const auto& [name, equal] : equal_in_a_row(devices)) {
+    names.push_back(equal > 1 ? fmt::format("{}x{}", name, equal) : name);
   }
-  return spec;
+  return fmt::format("{}", fmt::join(names, ","));
 }
 
 std::string to_string(std::span<const torch::Device> devices) {
   constexpr size_t kFewestCounted = 3;
   std::vector<std::string> names;
-  for (size_t begin = 0; begin < devices.size();) {
-    size_t end = begin + 1;
-    while (end < devices.size() && devices[end] == devices[begin]) ++end;
-    const size_t equal = end - begin;
-    const auto name = devices[begin].str();
+  for (const auto& [name, equal] : equal_in_a_row(devices)) {
     if (equal >= kFewestCounted) names.push_back(fmt::format("{} x {}", name, equal));
     if (equal < kFewestCounted) names.insert(names.end(), equal, name);
-    begin = end;
   }
   return fmt::format("[{}]", fmt::join(names, ", "));
 }

@@ -46,18 +46,18 @@ class ReturnedReplicas {
 
   // Ends the collectives of all if a replica waits for one that has returned. After another error replicas
   // may return early.
-  void look() noexcept try {
+  void end_if_stuck() noexcept try {
     auto& endpoint = communicator_.endpoint(0);
     if (endpoint.error()) return;
     found_ = difference();
     if (found_) endpoint.abort(found_);
     if (endpoint.error() != found_) found_ = nullptr;  // another error has come first
-  } catch (const std::exception&) {                    // out of memory: the next look may find it
+  } catch (const std::exception&) {                    // out of memory: the next call may find it
   }
 
   // Throws if the replicas have not posted as many. Called when all have returned.
   void require_alike() {
-    look();
+    end_if_stuck();
     if (found_) std::rethrow_exception(found_);
   }
 
@@ -126,7 +126,7 @@ void ReplicaWorkers::follow_caller(const Marks& marks, int local) const {
 }
 
 // Makes the work that the caller queues next start after what the replicas have queued. Call it while no task
-// is under way.
+// is in flight.
 void ReplicaWorkers::lead_caller() {
   for (const auto& stream : streams_) {
     if (stream) order_after(current_stream(stream->device()), *stream);
@@ -148,7 +148,7 @@ void ReplicaWorkers::run(Communicator& communicator,
     task(local, endpoint);
     returned.note(local);
   });
-  pool_->wait(0, [&] { returned.look(); });
+  pool_->wait(0, [&] { returned.end_if_stuck(); });
   returned.require_alike();
   lead_caller();
 }
@@ -172,9 +172,9 @@ void ReplicaWorkers::start(Communicator& communicator,
   });
 }
 
-void ReplicaWorkers::wait(int under_way) {
-  pool_->wait(under_way);
-  if (under_way == 0) lead_caller();
+void ReplicaWorkers::wait(int in_flight) {
+  pool_->wait(in_flight);
+  if (in_flight == 0) lead_caller();
 }
 
 void ReplicaWorkers::synchronize() {

@@ -27,7 +27,7 @@ class ReplicaWorkers {
   // for threads that OpenMP cannot start, and for more than 16 replicas on one GPU, which has no streams for
   // them.
   explicit ReplicaWorkers(std::vector<torch::Device> devices, std::optional<int> threads = std::nullopt);
-  ~ReplicaWorkers();  // waits for the tasks under way
+  ~ReplicaWorkers();  // waits for the tasks in flight
 
   int size() const { return static_cast<int>(devices_.size()); }
   std::span<const torch::Device> devices() const { return devices_; }
@@ -49,11 +49,11 @@ class ReplicaWorkers {
   void run(Communicator& communicator, const std::function<void(int local, Endpoint& endpoint)>& task);
 
   // run() in two parts, for queueing work before earlier work is done. start() returns at once. wait()
-  // returns when at most `under_way` of the latest tasks are still in the replicas' threads, and throws what
+  // returns when at most `in_flight` of the latest tasks are still in the replicas' threads, and throws what
   // the others threw. run() waits for earlier tasks, too. The communicator, and what the task refers to, must
   // outlive the task.
   void start(Communicator& communicator, std::function<void(int local, Endpoint& endpoint)> task);
-  void wait(int under_way = 0);
+  void wait(int in_flight = 0);
 
   // Waits until every replica's thread is done and its stream is empty. Needed only for measuring time.
   void synchronize();

@@ -58,9 +58,9 @@ mkdir -p "$work/bundle" "$(dirname "$pack")"
 cp -r "$bundle/include" "$bundle/lib" "$bundle/fashion-mnist" "$work/bundle/"
 tar -C "$work" --sort=name -c cuda bundle | xz -T1 -9 >"$pack"
 
-# What git neither tracks nor ignores travels, too. du complains of tracked files that were deleted.
-checkout=$(git ls-files -z --cached --others --exclude-standard |
-  { du -cb --files0-from=- 2>/dev/null || true; } | tail -n 1 | cut -f 1)
+# What git neither tracks nor ignores travels, too; tracked files that were deleted do not.
+checkout=$(git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for file; do
+  [ ! -L "$file" ] && [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh | du -cb --files0-from=- | tail -n 1 | cut -f 1)
 size=$((checkout + $(stat -c %s "$pack")))
 echo "$pack: $(stat -c %s "$pack") bytes, with the checkout $size of $((limit << 20)) bytes"
 [ "$size" -le $((limit << 20)) ] ||

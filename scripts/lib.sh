@@ -45,7 +45,7 @@ usage() {
 }
 
 # need_value KIND FLAG [VALUE...]: the flag must have a value, "a folder" for example.
-need_value() { [ $# -ge 3 ] || usage "$2 needs $1"; }
+need_value() { [ -n "${3:-}" ] || usage "$2 needs $1"; }
 
 # Succeeds if an install is complete: its mark is written last.
 complete() { [ -e "$1/complete" ]; }

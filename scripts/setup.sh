@@ -247,7 +247,11 @@ while [ $# -gt 0 ]; do
     --tests) want_tests=yes ;;
     --lint) want_lint=yes ;;
     --python) want_python=yes ;;
-    --python=*) want_python=yes full_version=${1#*=} torch_full=$cache/torch-$full_version-full ;;
+    --python=*)
+      full_version=${1#*=}
+      need_value "a version" --python ${full_version:+"$full_version"}
+      want_python=yes torch_full=$cache/torch-$full_version-full
+      ;;
     --cuda-compiler) want_nvcc=yes ;;
     --bundle)
       need_value "a folder" "$@"

@@ -45,8 +45,8 @@ check_sources() {
     printf "#include <lockstep/%s>  // NOLINT(bugprone-suspicious-include)\n" "$@" >"$unit"
     # shellcheck disable=SC2086  # several flags
     "$tidy" --quiet --config-file="$settings" "$unit" -- $flags 2>&1 |
-      { grep -vE "^[0-9]+ warnings? (and [0-9]+ errors? )?generated" || true; } | sed "s|$folder/lockstep/||g"
-    exit "${PIPESTATUS[0]}"' - "$clang_tidy" "$root/.clang-tidy" "$include" "$*"
+      { grep -vE "^[0-9]+ warnings? (and [0-9]+ errors? )?generated" || true; } | sed "s|$PWD/include/lockstep/||g"
+    exit "${PIPESTATUS[0]}"' - "$clang_tidy" "$root/.clang-tidy" "$units" "$*"
 }
 
 help_first "$@"
@@ -56,14 +56,12 @@ cd "$root"
 find_clang_tidy
 [ $# -gt 0 ] || mapfile -t sources < <(list_sources)
 
-# Headers are included as <lockstep/folder/name.h>.
-include=$(mktemp -d)
-trap 'rm -rf "$include"' EXIT
-mkdir "$include/lockstep" "$include/first"
-ln -s "$root"/{app,data,models,parallel,support,tests} "$include/lockstep/"
-ln -s /usr/include/fmt "$include/first/fmt"  # before torch's own
+units=$(mktemp -d)
+trap 'rm -rf "$units"' EXIT
+mkdir "$units/first"
+ln -s /usr/include/fmt "$units/first/fmt"  # before torch's own
 torch=$(torch_folder)/include
-flags=(-std=c++20 "-I$include" -isystem "$include/first" -isystem "$torch" -isystem "$torch/torch/csrc/api/include"
+flags=(-std=c++20 "-I$root/include" -isystem "$units/first" -isystem "$torch" -isystem "$torch/torch/csrc/api/include"
   -isystem /usr/include/cairo -DSPDLOG_FMT_EXTERNAL -DUSE_DISTRIBUTED -DUSE_C10D_GLOO)
 code=0
 count=16

@@ -24,19 +24,26 @@ std::map<std::string, torch::Tensor> by_name(std::span<const NamedTensor> tensor
   return result;
 }
 
-// Returns what stands before all names in `from`, up to a dot, if they are places without it: wrappers put it
+// Throws if all names of `from` would be places without what stands before them, up to a dot: wrappers put it
 // there.
-std::string wrapper_prefix(const std::set<std::string>& places, std::span<const NamedTensor> from) {
-  if (from.empty() || places.contains(from.front().name)) return {};
+void refuse_wrapped(const std::map<std::string, torch::Tensor>& places, std::span<const NamedTensor> from,
+                    const TensorOwner& owner) {
+  if (from.empty() || places.contains(from.front().name)) return;
   const auto& first = from.front().name;
   for (auto dot = first.find('.'); dot != std::string::npos; dot = first.find('.', dot + 1)) {
     const auto prefix = first.substr(0, dot + 1);
     const auto is_before = [&](const NamedTensor& item) {
       return item.name.starts_with(prefix) && places.contains(item.name.substr(prefix.size()));
     };
-    if (std::ranges::all_of(from, is_before)) return prefix;
+    if (!std::ranges::all_of(from, is_before)) continue;
+    throw WeightsError(
+        fmt::format("all names begin with \"{}\", those of the {} do not", prefix, owner.name),
+        fmt::format(
+            "DistributedDataParallel puts \"module.\" before the names in its state_dict, torch.compile "
+            "\"_orig_mod.\", and a module around the model its own name; in Python remove it before saving: "
+            "{{name.removeprefix(\"{}\"): tensor for name, tensor in weights.items()}}",
+            prefix));
   }
-  return {};
 }
 
 // Copying would keep a part of each value: the real one, the whole one, or whether it is zero.
@@ -48,49 +55,51 @@ void require_castable(const NamedTensor& from, const torch::Tensor& into, const 
                      "convert it before it is saved, if that is what you want: tensor.to(...)");
 }
 
-}  // namespace
-
-void refuse_wrapped(const std::set<std::string>& names, std::span<const NamedTensor> from,
-                    const TensorOwner& owner) {
-  const auto prefix = wrapper_prefix(names, from);
-  if (prefix.empty()) return;
-  throw WeightsError(
-      fmt::format("all names begin with \"{}\", those of the {} do not", prefix, owner.name),
-      fmt::format(
-          "DistributedDataParallel puts \"module.\" before the names in its state_dict, torch.compile "
-          "\"_orig_mod.\", and a module around the model its own name; in Python remove it before saving: "
-          "{{name.removeprefix(\"{}\"): tensor for name, tensor in weights.items()}}",
-          prefix));
+// Two tensors of `from` for one of the owner's.
+void require_same_values(const NamedTensor& a, const NamedTensor& b, const TensorOwner& owner) {
+  if (a.name == b.name) {
+    throw WeightsError(fmt::format("there are two tensors named {}", a.name), "each name may occur once");
+  }
+  if (a.tensor.scalar_type() == b.tensor.scalar_type() && a.tensor.equal(b.tensor)) return;
+  throw WeightsError(fmt::format("{} and {} are one tensor of the {}, but two different ones of the weights",
+                                 a.name, b.name, owner.name),
+                     owner.hint);
 }
+
+}  // namespace
 
 void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                           const TensorOwner& owner) {
   const auto places = by_name(into);
-  std::set<std::string> names;
-  for (const auto& item : into) names.insert(item.name);
-  refuse_wrapped(names, from, owner);
-  std::set<std::string> found;
-  for (const auto& [name, tensor] : from) {
-    const auto place = places.find(name);
+  refuse_wrapped(places, from, owner);
+  std::map<const c10::TensorImpl*, const NamedTensor*> given;  // by the owner's tensor
+  for (const auto& item : from) {
+    const auto place = places.find(item.name);
     if (place == places.end())
-      throw WeightsError(fmt::format("the {} has no parameter named {}", owner.name, name), owner.hint);
+      throw WeightsError(fmt::format("the {} has no parameter named {}", owner.name, item.name), owner.hint);
     const auto& expected = place->second;
-    if (expected.sizes() != tensor.sizes()) {
-      throw WeightsError(fmt::format("{} has shape {}, the {}'s has {}", name, shape_of(tensor), owner.name,
-                                     shape_of(expected)),
+    if (expected.sizes() != item.tensor.sizes()) {
+      throw WeightsError(fmt::format("{} has shape {}, the {}'s has {}", item.name, shape_of(item.tensor),
+                                     owner.name, shape_of(expected)),
                          owner.hint);
     }
-    require_castable({name, tensor}, expected, owner);
-    if (!found.insert(name).second)
-      throw WeightsError(fmt::format("there are two tensors named {}", name), "each name may occur once");
+    require_castable(item, expected, owner);
+    const auto [other, is_first] = given.emplace(expected.unsafeGetTensorImpl(), &item);
+    if (!is_first) require_same_values(*other->second, item, owner);
   }
-  for (const auto& [name, tensor] : places) {
-    if (found.contains(name)) continue;
-    const auto missing = places.size() - found.size();
-    throw WeightsError(fmt::format("{} of the {}'s {} {} have no weights: {}{}", missing, owner.name,
-                                   places.size(), owner.parts, name, missing > 1 ? ", ..." : ""),
-                       owner.hint);
+  std::map<const c10::TensorImpl*, std::string> missing;  // with its first name
+  std::set<const c10::TensorImpl*> all;
+  for (const auto& [name, tensor] : into) {
+    const auto* place = tensor.unsafeGetTensorImpl();
+    all.insert(place);
+    if (!given.contains(place)) missing.emplace(place, name);
   }
+  if (missing.empty()) return;
+  const auto before = [](const auto& a, const auto& b) { return a.second < b.second; };
+  throw WeightsError(fmt::format("{} of the {}'s {} {} have no weights: {}{}", missing.size(), owner.name,
+                                 all.size(), owner.parts, std::ranges::min_element(missing, before)->second,
+                                 missing.size() > 1 ? ", ..." : ""),
+                     owner.hint);
 }
 
 void load_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,

@@ -1,7 +1,6 @@
 // Copies tensors by name.
 #pragma once
 
-#include <set>
 #include <span>
 #include <string>
 
@@ -16,13 +15,11 @@ struct TensorOwner {
   std::string hint;   // of the error
 };
 
-// Throws WeightsError if all names of `from` would be among `names` without what a wrapper, such as
-// DistributedDataParallel or torch.compile, has put before them.
-void refuse_wrapped(const std::set<std::string>& names, std::span<const NamedTensor> from,
-                    const TensorOwner& owner);
-
-// Throws WeightsError unless `from` has exactly the names of `into`, each once, with the same shapes and
-// dtypes that can be cast (torch::canCast): not complex ones to real ones, not fractions to integers.
+// Throws WeightsError unless `from` has each tensor of `into` under its name, with the same shape and a dtype
+// that can be cast (torch::canCast): not complex to real, not fractions to integers. A tensor that is in
+// `into` under several names (tied weights) needs one of them; several must have equal values. The error says
+// so if all names would be right without what a wrapper, such as DistributedDataParallel or torch.compile,
+// has put before them.
 void require_same_tensors(std::span<const NamedTensor> into, std::span<const NamedTensor> from,
                           const TensorOwner& owner);
 

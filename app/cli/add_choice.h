@@ -8,7 +8,6 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/support/choices.h>
 
@@ -20,15 +19,13 @@ template <class Enum, size_t kCount>
 CLI::Option* add_choice_option(CLI::App& command, const std::string& flag, std::function<void(Enum)> set,
                                const Choice<Enum> (&choices)[kCount], const std::string& help,
                                std::string default_name) {
-  const auto parse = [flag, set = std::move(set), &choices](const CLI::results_t& words) {
-    set(value_of(choices, current_value(flag, words.front())));
+  const auto parse = [set = std::move(set), &choices](const CLI::results_t& words) {
+    set(value_of(choices, words.front()));
     return true;
   };
-  const auto known = one_of(names_of(choices));
-  const auto check = [flag, known](const std::string& word) { return known(current_value(flag, word)); };
   return command.add_option(flag, parse, help)
       ->default_str(std::move(default_name))
-      ->check(CLI::Validator(check, known.get_description()));
+      ->check(one_of(names_of(choices)));
 }
 
 // `value` holds the default. `choices` is one of the tables beside the enumerations (support/choices.h).

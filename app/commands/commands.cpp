@@ -15,7 +15,6 @@
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/cli/help/help.h>
 #include <lockstep/app/cli/help/usage.h>
-#include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/commands/data_verify.h>
 #include <lockstep/app/commands/demo.h>
@@ -174,7 +173,6 @@ std::unique_ptr<CLI::App> build_cli(std::vector<std::string> launched) {
     complete_flags(*root);
     set_up_logging(Terminal(STDERR_FILENO, color_mode(*root)));
     warn_of_unknown_variables(*root);
-    warn_of_renamed_values(*root);
   });
   return app;
 }

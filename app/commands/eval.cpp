@@ -66,17 +66,13 @@ struct NamedWeights {
 };
 
 NamedWeights named_weights(const EvalOptions& options) {
-  const auto& run = options.run ? options.run : options.checkpoint;
-  const bool two_runs = options.run && options.checkpoint;
-  if (two_runs || options.weights.has_value() == run.has_value()) {
-    throw UsageError(run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
-                     "give the folder of a run, or --weights FILE");
+  if (options.weights.has_value() == options.run.has_value()) {
+    throw UsageError(
+        options.run ? "two names of weights are given" : "nothing to evaluate: no weights are named",
+        "give the folder of a run, or --weights FILE");
   }
   if (options.weights) return {*options.weights, load_weights(*options.weights, options.model), {}};
-  if (options.checkpoint) {
-    warn("eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next version");
-  }
-  auto found = open_checkpoint(*run, warn);
+  auto found = open_checkpoint(*options.run, warn);
   const auto& planned = found.state.plan;
   const auto named = planned.contains("model") && planned.at("model").is_string()
                          ? std::optional(planned.at("model").get<std::string>())
@@ -87,7 +83,7 @@ NamedWeights named_weights(const EvalOptions& options) {
 }
 
 // The accuracy in the run's metrics is that of its own images.
-void tell_other_images(const RunData& run, const LoadedData& data) {
+void warn_of_other_images(const RunData& run, const LoadedData& data) {
   const auto& test = data.set.test;
   if (!run.test_rows || test.size() < *run.test_rows) return;
   if (hash_of(first_rows(test, *run.test_rows)) == run.test_hash) return;
@@ -135,7 +131,6 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--weights", options->weights,
                    "Instead of RUN: a safetensors file, as written by train --save")
       ->type_name("FILE");
-  eval->add_option("--checkpoint", options->checkpoint, "Old name of RUN")->type_name("DIR");
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
@@ -166,7 +161,7 @@ void run_eval(const EvalOptions& options) {
   const auto data =
       load_data(options.data ? options.data : trained_on.data,
                 options.seed.value_or(trained_on.seed.value_or(0)), {.test = options.limit_test});
-  if (!options.data && !options.seed) tell_other_images(trained_on, data);
+  if (!options.data && !options.seed) warn_of_other_images(trained_on, data);
   for (const auto& notice :
        {many_threads_notice(options.threads), few_threads_notice(options.threads, devices)}) {
     if (notice) warn(*notice);

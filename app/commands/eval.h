@@ -14,13 +14,12 @@ class App;
 namespace lockstep {
 
 struct EvalOptions {
-  std::optional<std::string> run;         // its folder, or that of a checkpoint
-  std::optional<std::string> weights;     // instead: a safetensors file
-  std::optional<std::string> checkpoint;  // the old name of `run`
-  std::optional<std::string> model;       // default: the model that the file names
-  std::optional<std::string> data;        // default: the run's
-  std::optional<uint64_t> seed;           // of synthetic data; default: the run's
-  std::optional<int64_t> limit_test;      // rows
+  std::optional<std::string> run;      // its folder, or that of a checkpoint
+  std::optional<std::string> weights;  // instead: a safetensors file
+  std::optional<std::string> model;    // default: the model that the file names
+  std::optional<std::string> data;     // default: the run's
+  std::optional<uint64_t> seed;        // of synthetic data; default: the run's
+  std::optional<int64_t> limit_test;   // rows
   std::string devices = "auto";
   std::optional<int> threads;  // per replica
   Precision precision = Precision::kFp32;

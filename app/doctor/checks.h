@@ -14,7 +14,7 @@ enum class Health { kOk, kWarn, kFail };
 struct Judgement {
   Health health = Health::kOk;
   std::string text = {};  // what was found, in one line
-  std::string hint = {};  // what mends it; empty where all is well
+  std::string hint = {};  // how to fix it; empty where all is well
 };
 
 struct Check {

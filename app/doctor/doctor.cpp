@@ -30,20 +30,20 @@ std::string shown_health(Health health, const Style& style) {
   return health == Health::kWarn ? style.yellow(padded) : style.red(padded);
 }
 
-int64_t count_of(std::span<const Finished> all, Health health) {
+int64_t count_of(std::span<const CheckResult> all, Health health) {
   return std::count_if(all.begin(), all.end(),
                        [&](const auto& one) { return one.judgement.health == health; });
 }
 
 }  // namespace
 
-std::vector<Finished> judge_all(const Facts& facts) {
-  std::vector<Finished> all;
+std::vector<CheckResult> judge_all(const Facts& facts) {
+  std::vector<CheckResult> all;
   for (const auto& [name, judge] : doctor_checks()) all.push_back({name, judge(facts)});
   return all;
 }
 
-std::string doctor_text(std::span<const Finished> all, const Style& style) {
+std::string doctor_text(std::span<const CheckResult> all, const Style& style) {
   std::string out;
   for (const auto& [name, judgement] : all) {
     out += fmt::format("{}{:15}{}\n", shown_health(judgement.health, style), name,
@@ -56,7 +56,7 @@ std::string doctor_text(std::span<const Finished> all, const Style& style) {
                            count_of(all, Health::kWarn), count_of(all, Health::kFail));
 }
 
-nlohmann::ordered_json doctor_json(std::span<const Finished> all) {
+nlohmann::ordered_json doctor_json(std::span<const CheckResult> all) {
   auto checks = nlohmann::ordered_json::array();
   for (const auto& [name, judgement] : all) {
     checks.push_back({{"name", name},
@@ -99,7 +99,7 @@ void run_doctor(const DoctorOptions& options, const Style& style) {
   if (failed.empty()) return;
   throw FailedError(fmt::format("{} of {} failed: {}", failed.size(),
                                 counted(static_cast<int64_t>(all.size()), "check"), fmt::join(failed, ", ")),
-                    "the lines after -> say what mends them");
+                    "the lines after -> say how to fix them");
 }
 
 }  // namespace lockstep

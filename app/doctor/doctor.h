@@ -1,4 +1,4 @@
-// `lockstep doctor`: checks this machine for what makes runs fail or slow, and says what mends it.
+// `lockstep doctor`: checks this machine for what makes runs fail or slow, and says how to fix it.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -18,20 +18,20 @@ class App;
 namespace lockstep {
 
 // The judgement of a check that has run.
-struct Finished {
+struct CheckResult {
   std::string_view name;
   Judgement judgement;
 };
 
 // All checks, in order.
-std::vector<Finished> judge_all(const Facts& facts);
+std::vector<CheckResult> judge_all(const Facts& facts);
 
 // A line or more per check, and one that counts them; at most 80 columns where words allow it.
-std::string doctor_text(std::span<const Finished> all, const Style& style);
+std::string doctor_text(std::span<const CheckResult> all, const Style& style);
 
 // {"ok": whether no check failed, "counts": {"ok", "warn", "fail"},
 //  "checks": [{"name", "health": "ok", "warn" or "fail", "text", "hint": text or null}]}
-nlohmann::ordered_json doctor_json(std::span<const Finished> all);
+nlohmann::ordered_json doctor_json(std::span<const CheckResult> all);
 
 void setup_doctor(CLI::App& app);
 

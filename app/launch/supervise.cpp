@@ -26,7 +26,7 @@ enum class LaunchPhase {
 };
 
 bool ended_well(const ProcessEnd& end) { return end.code == 0 && end.signal == 0; }
-bool obeyed(const ProcessEnd& end, int signal) {
+bool ended_by(const ProcessEnd& end, int signal) {
   return end.signal == signal || end.code == kSignalCode + signal;
 }
 
@@ -57,7 +57,7 @@ class Supervision {
         reports_(children.size()) {}
 
   LaunchOutcome run() {
-    while (reap()) {
+    while (note_ended()) {
       react();
       if (const auto signal = signals_.wait(deadline_)) {
         if (*signal != SIGCHLD) forward_signal(*signal);
@@ -66,7 +66,7 @@ class Supervision {
       }
     }
     return {.failure = failure(),
-            .signal = passed_on_,
+            .signal = forwarded_,
             .signalled = signalled_,
             .broken_pipe = ends_[0]->signal == SIGPIPE};
   }
@@ -75,7 +75,7 @@ class Supervision {
   using LaunchClock = std::chrono::steady_clock;
 
   // Notes which processes have ended. False when all have.
-  bool reap() {
+  bool note_ended() {
     bool running = false;
     for (size_t i = 0; i < children_.size(); ++i) {
       if (ends_[i]) continue;
@@ -90,20 +90,16 @@ class Supervision {
   void take_report(size_t i) {
     const auto& end = *ends_[i];
     if (phase_ == LaunchPhase::kEnding || phase_ == LaunchPhase::kKilled) return;
-    const bool as_told = ended_well(end) || (passed_on_ && obeyed(end, *passed_on_));
+    const bool as_told = ended_well(end) || (forwarded_ && ended_by(end, *forwarded_));
     if (phase_ == LaunchPhase::kInterrupted && as_told) return;
     reports_[i] = report_of(i, end);
     reports_[i]->order = order_++;
   }
 
-  bool is_certain(const FailureReport& blamed) const {
-    return blamed.kind == ReportKind::kError && (!is_error_of_all(blamed.code) || ends_[0]);
-  }
-
   void react() {
     if (phase_ != LaunchPhase::kRunning && phase_ != LaunchPhase::kBlaming) return;
     const auto* blamed = most_to_blame(reports_);
-    if (blamed && is_certain(*blamed)) {
+    if (blamed && is_certain(*blamed, reports_)) {
       end_all();
     } else if (has_failed(reports_) && phase_ == LaunchPhase::kRunning) {
       enter(LaunchPhase::kBlaming, limits_.blame);
@@ -121,7 +117,7 @@ class Supervision {
   void forward_signal(int signal) {
     signalled_ = true;
     if (phase_ != LaunchPhase::kRunning) return kill_all();
-    passed_on_ = signal;
+    forwarded_ = signal;
     reports_.assign(reports_.size(), std::nullopt);  // who was done has not left the others too early
     // Process 0 may have drawn there, and the terminal has printed ^C.
     Terminal(STDERR_FILENO, ColorMode::kNever).erase_leftovers();
@@ -173,7 +169,7 @@ class Supervision {
   FailureReports reports_;        // of those that have ended by themselves
   int64_t order_ = 0;             // of the next report
   bool overdue_ = false;          // the others were not done in time after the first
-  std::optional<int> passed_on_;  // the launcher's signal
+  std::optional<int> forwarded_;  // the launcher's signal
   bool signalled_ = false;
 };
 

@@ -75,7 +75,7 @@ void RunLog::append(std::string_view text) {
   }
 }
 
-void tell(RunLog* log, bool quiet, std::string_view text) {
+void print_and_log(RunLog* log, bool quiet, std::string_view text) {
   if (log) log->write(text);
   if (!quiet) write_stdout(text);
 }

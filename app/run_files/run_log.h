@@ -42,6 +42,6 @@ class RunLog {
 };
 
 // Prints the text unless `quiet`, and appends it to the log if there is one. Throws OutputError.
-void tell(RunLog* log, bool quiet, std::string_view text);
+void print_and_log(RunLog* log, bool quiet, std::string_view text);
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ struct SweepCell {
   double given_lr = 0;  // the value of the axis; with --scale-batch lr is `replicas` times this
 
   // Returns true if both are the same point of the grid. Rates may differ by rounding: three times .1 is .3.
-  bool is(const SweepCell& other) const {
+  bool is_same_point(const SweepCell& other) const {
     return devices == other.devices && batch_size == other.batch_size && epochs == other.epochs &&
            std::abs(lr - other.lr) <= 1e-12 * std::abs(lr);
   }

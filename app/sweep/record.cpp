@@ -8,7 +8,6 @@
 #include <span>
 #include <utility>
 
-#include <lockstep/app/cli/renamed_values.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/machine/environment.h>
@@ -179,8 +178,7 @@ void SweepRecord::begin(const Json& settings) {
   if (!theirs.is_object()) damaged(*path_, "its \"settings\" are not an object");
   const auto ours = as_written(settings);
   for (const auto& [key, value] : ours.items()) {
-    auto their = theirs.value(key, Json());
-    if (their.is_string()) their = current_value("--" + key, their.get<std::string>());
+    const auto their = theirs.value(key, Json());
     if (their == value) continue;
     throw UsageError(
         fmt::format("the sweep {} was made with {} {}, this command has {}", in_quotes(*path_), key,
@@ -192,8 +190,8 @@ void SweepRecord::begin(const Json& settings) {
 }
 
 const CellResult* SweepRecord::find(const SweepCell& cell) const {
-  const auto result =
-      std::find_if(results_.begin(), results_.end(), [&](const auto& other) { return other.cell.is(cell); });
+  const auto result = std::find_if(results_.begin(), results_.end(),
+                                   [&](const auto& other) { return other.cell.is_same_point(cell); });
   return result == results_.end() ? nullptr : &*result;
 }
 

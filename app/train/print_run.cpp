@@ -23,12 +23,12 @@ std::string plan_text(const TrainPlan& plan, size_t width) {
 
 void print_hash(const RunReport& report, const TrainFlags& options, RunLog* log) {
   if (!report.weights_sha256) return;
-  tell(log, metrics_on_stdout(options), fmt::format("weights sha256: {}\n", *report.weights_sha256));
+  print_and_log(log, metrics_on_stdout(options), fmt::format("weights sha256: {}\n", *report.weights_sha256));
 }
 
 void print_closing_line(const RunReport& report, const TrainPlan& plan, const TrainFlags& options,
                         RunLog* log) {
-  tell(log, metrics_on_stdout(options), closing_line(report, plan) + "\n");
+  print_and_log(log, metrics_on_stdout(options), closing_line(report, plan) + "\n");
 }
 
 }  // namespace
@@ -47,30 +47,30 @@ void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal
   if (const auto notice = rate_notice(plan)) warn(*notice);
 }
 
-void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
+void print_result(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
   if (report.steps % plan.steps_per_epoch != 0) {
-    tell(log, options.quiet,
-         fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
-                     counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
+    print_and_log(log, options.quiet,
+                  fmt::format("stopped after {} (--limit-steps); sec/epoch is scaled to an epoch of {}\n",
+                              counted(report.steps, "step"), counted(plan.steps_per_epoch, "step")));
   }
-  tell(log, options.quiet,
-       fmt::format("peak memory{}: {} resident ({} estimated)\n",
-                   plan.world.single_process() ? "" : " of process 0", megabytes_text(report.peak_bytes),
-                   megabytes_text(plan.memory_estimate)));
+  print_and_log(log, options.quiet,
+                fmt::format("peak memory{}: {} resident ({} estimated)\n",
+                            plan.world.single_process() ? "" : " of process 0",
+                            megabytes_text(report.peak_bytes), megabytes_text(plan.memory_estimate)));
   print_hash(report, options, log);
   print_closing_line(report, plan, options, log);
 }
 
-void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
+void print_finished(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log) {
   const auto steps = counted(plan.total_steps, "step");
   const auto text = report.steps > plan.total_steps
                         ? fmt::format("this run ends after {}, the checkpoint has {}", steps, report.steps)
                         : fmt::format("all {} of this run are done", steps);
   // Without a closing line it is the last line, which a quiet run prints.
   const bool silent = report.measured ? options.quiet : metrics_on_stdout(options);
-  tell(log, silent,
-       fmt::format("{}: there is nothing left to do{}\n", text,
-                   report.measured ? "" : " (lockstep eval RUN tests its weights)"));
+  print_and_log(log, silent,
+                fmt::format("{}: there is nothing left to do{}\n", text,
+                            report.measured ? "" : " (lockstep eval RUN tests its weights)"));
   print_hash(report, options, log);
   if (report.measured) print_closing_line(report, plan, options, log);
 }

@@ -21,9 +21,9 @@ bool metrics_on_stdout(const TrainFlags& options);
 void print_plan(const TrainPlan& plan, const TrainFlags& options, const Terminal& terminal, RunLog* log);
 
 // The last lines of a run.
-void print_end(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
+void print_result(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
 
 // The lines of a resumed run that had nothing left to do.
-void print_whole(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
+void print_finished(const RunReport& report, const TrainPlan& plan, const TrainFlags& options, RunLog* log);
 
 }  // namespace lockstep

@@ -36,7 +36,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       run_metrics_(outputs.run_metrics),
       checkpoints_(outputs.checkpoints),
       live_(outputs.live),
-      step_lines_wanted_(!options.quiet && !outputs.live && options.progress != Progress::kNone),
+      step_lines_wanted_(!options.quiet && !outputs.live && options.progress != ProgressDisplay::kNone),
       output_(options.quiet, step_lines_wanted_, outputs),
       trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                trainer_options()),
@@ -45,7 +45,7 @@ TrainRun::TrainRun(const TrainPlan& plan, const TrainFlags& options, const Termi
       schedule_(outputs.every) {
   schedule_.made(-1, clock_());
   if (!resume) return;
-  go_on_from(*resume);
+  restore(*resume);
   changed_ = changed_settings(resume->plan, plan_fields(plan_));
 }
 
@@ -64,7 +64,7 @@ RunReport TrainRun::run() {
                       changes ? resumed_json(steps_done_, changed_) : nlohmann::ordered_json());
   RunReport report;
   try {
-    report = complete() ? whole_report() : run_epochs();
+    report = complete() ? finished_report() : run_epochs();
   } catch (const InterruptedError& error) {
     save_stopped();
     record_failure("stopped", error.message());
@@ -270,7 +270,7 @@ void TrainRun::report_split() {
 StepNews TrainRun::own_news() const {
   return {.signal = interrupt_.signal(),
           .output_failed = output_.failed(),
-          .checkpoint_due = checkpoints_ && schedule_.told_by_clock(clock_())};
+          .checkpoint_due = checkpoints_ && schedule_.due_by_clock(clock_())};
 }
 
 void TrainRun::stop_after_step(const StepNews& all, int64_t epoch, int64_t step) {

@@ -55,7 +55,7 @@ class TrainRun {
 
   // Returns true if there is nothing left to do. A resumed run may be complete before run(), which then
   // reports without losses what its checkpoint knows.
-  bool complete() const { return progress_.is_whole(steps_done_, plan_.total_steps); }
+  bool complete() const { return progress_.is_finished(steps_done_, plan_.total_steps); }
   std::vector<NamedTensor> weights() { return trainer_.weights(); }  // in all processes or in none
   const Trace& trace() const { return trace_; }
 
@@ -63,7 +63,7 @@ class TrainRun {
   TrainerOptions trainer_options();
 
   RunReport run_epochs();
-  RunReport whole_report();
+  RunReport finished_report();
   void add_weights_hash(RunReport& report);
   bool run_and_evaluate_epoch(RunReport& run);
   void record_failure(std::string_view status, std::string_view reason);
@@ -81,11 +81,11 @@ class TrainRun {
   StepNews own_news() const;
   void stop_after_step(const StepNews& all, int64_t epoch, int64_t step);
   void stop_if_asked(const StepNews& all, const std::string& where) const;
-  void go_on_from(const RunState& state);
+  void restore(const RunState& state);
   void go_back(const LossError& error);
   RunState newest_state();
   RunState take_newest();
-  StepRange to_leave_out(int64_t bad) const;
+  StepRange steps_to_leave_out(int64_t bad) const;
   void save_after_epoch(double test_accuracy);
   void save_if_new();
   void save_stopped();

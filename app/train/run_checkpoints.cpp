@@ -20,7 +20,7 @@
 namespace lockstep {
 
 // All processes load; process 0 has the state, and tells the others how far it is.
-void TrainRun::go_on_from(const RunState& state) {
+void TrainRun::restore(const RunState& state) {
   trainer_.load(state.trainer);
   progress_ = state.progress;
   if (const auto& group = plan_.world.process_group) {
@@ -32,10 +32,10 @@ void TrainRun::go_on_from(const RunState& state) {
 }
 
 // Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
-RunReport TrainRun::whole_report() {
+RunReport TrainRun::finished_report() {
   RunReport report{.steps = steps_done_,
                    .peak_bytes = peak_resident_bytes(),
-                   .measured = is_tested_alike(changed_) && steps_done_ == plan_.total_steps};
+                   .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
   if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
   report.seconds_per_epoch =
       progress_.seconds * static_cast<double>(plan_.steps_per_epoch) / static_cast<double>(steps_done_);
@@ -56,9 +56,9 @@ void TrainRun::go_back(const LossError& error) {
   }
   ++times_gone_back_;
   auto left_out = progress_.left_out;
-  go_on_from(newest_state());
+  restore(newest_state());
   progress_.left_out = std::move(left_out);
-  const auto range = to_leave_out(error.step());
+  const auto range = steps_to_leave_out(error.step());
   const bool in_vain = error.step() <= steps_done_ || progress_.leaves_out(range);
   if (!in_vain) progress_.left_out.push_back(range);
   if (plan_.world.leads()) {
@@ -78,7 +78,7 @@ void TrainRun::go_back(const LossError& error) {
 
 // With kSkip the bad step. If it, or those before it, are left out already, the step before them has made the
 // weights bad: it goes, too.
-StepRange TrainRun::to_leave_out(int64_t bad) const {
+StepRange TrainRun::steps_to_leave_out(int64_t bad) const {
   const auto earliest = steps_done_ + 1;
   if (options_.on_nan == OnNan::kRollback) return {.first = earliest, .last = bad};
   auto first = bad;

@@ -20,7 +20,7 @@ void RunOutput::record_plan(const nlohmann::ordered_json& plan, const nlohmann::
 }
 
 void RunOutput::record_end(const nlohmann::ordered_json& end) {
-  record(end, to_.run_metrics && !to_.run_metrics_whole);
+  record(end, to_.run_metrics && !to_.run_metrics_finished);
 }
 
 void RunOutput::record(const nlohmann::ordered_json& event) { record(event, to_.run_metrics != nullptr); }

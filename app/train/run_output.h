@@ -22,7 +22,7 @@ class LiveRun;
 struct RunOutputs {
   LineFile* metrics = nullptr;        // of --metrics
   RunMetrics* run_metrics = nullptr;  // these are of the run folder
-  bool run_metrics_whole = false;     // these need no event that ends a whole run
+  bool run_metrics_finished = false;  // these need no event that ends a whole run
   RunPlots* plots = nullptr;
   RunLog* log = nullptr;
   CheckpointWriter* checkpoints = nullptr;

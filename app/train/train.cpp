@@ -40,7 +40,7 @@
 #include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/print_run.h>
-#include <lockstep/app/train/progress/progress_choice.h>
+#include <lockstep/app/train/progress/progress_display.h>
 #include <lockstep/app/train/progress/report.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/app/train/settings/settings.h>
@@ -99,7 +99,7 @@ void keep(TrainRun& run, const TrainPlan& plan, const TrainFlags& options, Outpu
     }
   };
   auto& kept = files.kept;
-  const auto say = [&](const std::string& line) { tell(kept.log.get(), options.quiet, line); };
+  const auto say = [&](const std::string& line) { print_and_log(kept.log.get(), options.quiet, line); };
   const bool saves = options.save && run.has_trained();
   std::vector<NamedTensor> weights;
   if (saves) attempt([&] { weights = run.weights(); });
@@ -129,7 +129,8 @@ std::string awaited(const TrainFlags& options) {
 }
 
 // A named run goes on with its own configuration, which process 0 has.
-void go_on_as_begun(TrainFlags& options, const TrainWorld& world, KeptRun& kept, const RunFlags& of_run) {
+void take_own_configuration(TrainFlags& options, const TrainWorld& world, KeptRun& kept,
+                            const RunFlags& of_run) {
   const bool named = options.resume && *options.resume != "auto";
   const auto told = together(world, [&]() -> Json {
     if (!world.leads() || !named) return {};
@@ -155,14 +156,14 @@ TrainPlan prepare(TrainFlags& options, TrainWorld& world, OutputFiles& files,
   assemble_run(world, options, [&] {
     check_json(options);
     check_combinations(options, find_recipe(options.recipe));
-    if (world.leads()) check_progress(options);
+    if (world.leads()) check_progress_display(options);
     if (metrics_on_stdout(options)) options.quiet = true;
     if (world.leads()) files.open(options, world.place);
   });
   TrainPlan plan;
   agree_on_settings(world, [&] {
     plan = make_train_plan(options, {}, world);
-    files.kept.fit_to(plan, options);
+    files.kept.fit_plan(plan, options);
     need_memory_for(std::span(&plan, 1));
     if (!world.single_process()) interrupt.stop_if_signalled("before the first step");
     return agreed_fields(options, plan);
@@ -198,7 +199,7 @@ RunOutputs outputs_of(const TrainFlags& options, OutputFiles& files) {
   const auto& kept = files.kept;
   RunOutputs outputs{.metrics = files.metrics ? &*files.metrics : nullptr,
                      .run_metrics = kept.metrics.get(),
-                     .run_metrics_whole = kept.metrics_whole,
+                     .run_metrics_finished = kept.metrics_finished,
                      .plots = kept.plots.get(),
                      .log = kept.log.get(),
                      .checkpoints = kept.checkpoints.get()};
@@ -227,7 +228,7 @@ RunReport logged_run(TrainRun& run, const TrainPlan& plan, const TrainFlags& opt
 void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const RunFlags& of_run) {
   const InterruptGuard interrupt(awaited(options));
   OutputFiles files;
-  go_on_as_begun(options, world, files.kept, of_run);
+  take_own_configuration(options, world, files.kept, of_run);
   const auto plan = prepare(options, world, files, interrupt);
   if (options.print_config) {
     if (world.leads()) write_stdout(config_text(options, plan));
@@ -238,7 +239,7 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const Ru
   if (world.leads()) print_plan(plan, options, terminal, log);
   if (world.single_process()) interrupt.stop_if_signalled("before the first step");
   if (options.dry_run) {
-    files.kept.tell_found("would resume", plan, options.quiet || options.json);
+    files.kept.print_found("would resume", plan, options.quiet || options.json);
     return leave_together(world);
   }
 
@@ -250,9 +251,9 @@ void train_with(TrainWorld& world, TrainFlags options, ColorMode color, const Ru
   const auto live = live_display(plan, options, color);
   outputs.live = live.get();
   TrainRun run(plan, options, terminal, outputs, resumed_state(options, files));
-  const bool was_whole = run.complete();
+  const bool was_finished = run.complete();
   const auto report = logged_run(run, plan, options, files);
-  if (world.leads()) (was_whole ? print_whole : print_end)(report, plan, options, log);
+  if (world.leads()) (was_finished ? print_finished : print_result)(report, plan, options, log);
   // Several processes have agreed for the last time before they left each other.
   if (world.single_process()) interrupt.stop_if_signalled("after the run was done");
 }
@@ -271,10 +272,10 @@ void setup_train(CLI::App& app) {
     options->config = config_path(*train);
     const RunFlags of_run{
         .in_place = [&](const auto& run,
-                        const World& place) { return goes_on_in_place(run, place, *options, *train); },
+                        const World& place) { return resumes_in_place(run, place, *options, *train); },
         .complete =
             [&](const auto& run, bool in_place) {
-              take_run_config(run, in_place, *options, *train);
+              apply_run_config(run, in_place, *options, *train);
               return *options;
             }};
     run_train(*options, *processes, color_mode(*train), of_run);

@@ -13,8 +13,8 @@ namespace lockstep {
 
 void setup_train(CLI::App& app);
 
-// The command's part in a run that goes on with its own configuration: goes_on_in_place(), and the flags
-// after take_run_config().
+// The command's part in a run that goes on with its own configuration: resumes_in_place(), and the flags
+// after apply_run_config().
 struct RunFlags {
   std::function<bool(const nlohmann::ordered_json& run, const World& place)> in_place;
   std::function<TrainFlags(const nlohmann::ordered_json& run, bool in_place)> complete;

@@ -37,27 +37,14 @@ class MicroShardStatistics {
     torch::Tensor mean, variance;  // the module's own buffers, (channels)
     torch::Tensor batches;         // the module's own buffer, ()
     double momentum = .1;
-  };
 
-  // A running average of a batch norm that trains in this step.
-  struct Average {
-    torch::Tensor running;  // the module's own buffer, (channels)
-    double momentum = .1;
-    torch::Tensor kept;                // its value before the step
+    // These belong to the step.
+    torch::Tensor kept;          // mean and variance before it, (2, channels); undefined: it does not train
+    torch::Tensor kept_batches;  // ()
     std::vector<torch::Tensor> parts;  // momentum x the statistics of each of the replica's micro-shards
   };
 
-  // How many batches a batch norm has seen.
-  struct Counter {
-    torch::Tensor running;  // the module's own buffer, ()
-    torch::Tensor kept;     // its value before the step
-  };
-
-  void keep();
-
   std::vector<Norm> norms_;
-  std::vector<Average> averages_;
-  std::vector<Counter> counters_;
   std::vector<int64_t> has_rows_;  // 1 or 0, of the replica's micro-shards in this step
 };
 

@@ -8,7 +8,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::chrono::milliseconds kLookInterval{100};
+constexpr std::chrono::milliseconds kWatchInterval{100};
 
 }  // namespace
 
@@ -48,13 +48,13 @@ void WorkerPool::start(Task task) {
   started_.notify_all();
 }
 
-void WorkerPool::wait(int in_flight, const std::function<void()>& look) {
+void WorkerPool::wait(int in_flight, const std::function<void()>& watch) {
   const auto finished = [this] { return rounds_.front()->running == 0; };
   std::exception_ptr first;
   for (std::unique_lock lock(mutex_); rounds_.size() > static_cast<size_t>(in_flight);) {
-    while (look && !finished_.wait_for(lock, kLookInterval, finished)) {
+    while (watch && !finished_.wait_for(lock, kWatchInterval, finished)) {
       lock.unlock();
-      look();
+      watch();
       lock.lock();
     }
     finished_.wait(lock, finished);

@@ -33,9 +33,9 @@ class WorkerPool {
 
   // Waits until at most the `in_flight` latest rounds are unfinished; what the finished ones wrote is then
   // visible here. If a worker threw in one of them, rethrows the exception of the first such round's
-  // lowest-numbered worker; the pool can be used again. While it waits it calls look() several times a
-  // second; look may be empty, and must not throw.
-  void wait(int in_flight = 0, const std::function<void()>& look = {});
+  // lowest-numbered worker; the pool can be used again. While it waits it calls watch() several times a
+  // second; watch may be empty, and must not throw.
+  void wait(int in_flight = 0, const std::function<void()>& watch = {});
 
   // start(task) and wait().
   void run(const Task& task);

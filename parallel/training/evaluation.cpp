@@ -96,6 +96,19 @@ class ProgressReport {
   std::exception_ptr error_;
 };
 
+// A module's parts are in evaluation mode while it lives, and then in their own mode again, also after an
+// error.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(torch::nn::Module& module) : modes_(module) { module.eval(); }
+  ~EvaluationMode() { modes_.restore(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  const TrainingModes modes_;
+};
+
 // Evaluates one rank's blocks. Returns (most_per_rank + 1, 3) double on its device: the blocks' sums in
 // order, zeros where it has no more. The last row begins with the number of rows evaluated.
 torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Precision precision,
@@ -108,8 +121,7 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
   std::vector<int64_t> numbers;  // of a block's rows
   torch::Tensor on_device;       // (rows of a block), the same
   Inputs inputs;
-  const TrainingModes modes(*model.module);
-  model.module->eval();
+  const EvaluationMode mode(*model.module);
   for (int64_t b = endpoint.rank(); b < blocks.count() && !report.stopped(); b += blocks.world) {
     numbers.resize(static_cast<size_t>(blocks.size(b)));
     std::iota(numbers.begin(), numbers.end(), b * kEvaluationBlock);
@@ -121,7 +133,6 @@ torch::Tensor evaluate_rank(const Model& model, const BatchSource& source, Preci
     done += blocks.size(b);
     report.add(blocks.size(b));
   }
-  modes.restore();
   sums[last][0].fill_(static_cast<double>(done));
   return sums;
 }

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <utility>
 
 #include <lockstep/support/error.h>
 #include <lockstep/support/module_tensors.h>
@@ -67,26 +68,26 @@ void require_memory_of_their_own(const torch::nn::Module& module) {
   }
 }
 
+HeldParameters::Tensors::Tensors(std::vector<NamedTensor> tensors) : now(std::move(tensors)) {
+  for (const auto& [name, tensor] : now) {
+    before.push_back(tensor.detach());
+    if (tensor.requires_grad()) before.back().requires_grad_();
+  }
+}
+
 HeldParameters::HeldParameters(const torch::nn::Module& module, bool buffers_too)
-    : module_(&module), registered_(distinct_parameters(module)) {
-  for (const auto& param : registered_) {
-    held_.push_back(
-        {.tensor = param, .memory = param.tensor.detach(), .trained = param.tensor.requires_grad()});
-  }
-  if (!buffers_too) return;
-  for (const auto& buffer : distinct_buffers(module)) {
-    buffers_.push_back({.tensor = buffer, .memory = buffer.tensor.detach()});
-  }
+    : module_(&module), params_(distinct_parameters(module)) {
+  if (buffers_too) buffers_ = Tensors(distinct_buffers(module));
 }
 
 void HeldParameters::require_unchanged(int rank) const {
   if (!module_) return;
-  if (const auto other = changed_registration(*module_, registered_)) {
+  if (const auto other = changed_registration(*module_, params_.now)) {
     throw UsageError(fmt::format("replica {}: {} after the Trainer was built", rank, *other),
                      "the model factory registers all layers; with others build a new Trainer");
   }
   require_same_memory(
-      rank, "parameter", held_, "the Trainer gave it",
+      rank, "parameter", params_, "the Trainer gave it",
       "load weights in the model factory, before the Trainer is built; afterwards write in "
       "place, on every replica: copy_() under torch::NoGradGuard. The Trainer's options choose "
       "dtype and devices");
@@ -94,27 +95,31 @@ void HeldParameters::require_unchanged(int rank) const {
                       "write buffers in place, as copy_() does; or use CudaGraph::kOff");
 }
 
-void HeldParameters::require_same_memory(int rank, const char* kind, const std::vector<Held>& all,
-                                         const char* than, const char* hint) {
-  for (const auto& [tensor, memory, trained] : all) {
-    if (same_place(tensor.tensor, memory)) continue;
+void HeldParameters::require_same_memory(int rank, const char* kind, const Tensors& all, const char* than,
+                                         const char* hint) {
+  for (size_t i = 0; i < all.now.size(); ++i) {
+    const auto& [name, now] = all.now[i];
+    const auto& before = all.before[i];
+    if (same_place(now, before)) continue;
     throw UsageError(fmt::format("replica {}: {} {} has other memory{} than {}, as after torch::load(), "
                                  "set_data() or Module::to()",
-                                 rank, kind, tensor.name, other_type(tensor.tensor, memory), than),
+                                 rank, kind, name, other_type(now, before), than),
                      hint);
   }
 }
 
 bool HeldParameters::requires_grad_changed() const {
-  return std::any_of(held_.begin(), held_.end(),
-                     [](const auto& held) { return held.tensor.tensor.requires_grad() != held.trained; });
+  return !std::equal(params_.now.begin(), params_.now.end(), params_.before.begin(),
+                     [](const NamedTensor& now, const torch::Tensor& before) {
+                       return now.tensor.requires_grad() == before.requires_grad();
+                     });
 }
 
 void HeldParameters::release_frozen() const {
   const torch::NoGradGuard no_grad;
-  for (const auto& held : held_) {
-    auto param = held.tensor.tensor;  // the same object
-    if (held.trained && !param.requires_grad()) param.set_data(param.clone());
+  for (size_t i = 0; i < params_.now.size(); ++i) {
+    auto param = params_.now[i].tensor;  // the same object
+    if (params_.before[i].requires_grad() && !param.requires_grad()) param.set_data(param.clone());
   }
 }
 

@@ -27,7 +27,7 @@ class HeldParameters {
   // buffers_too: for captured steps, which read and write them in place.
   HeldParameters(const torch::nn::Module& module, bool buffers_too);
 
-  size_t size() const { return held_.size(); }  // parameters
+  size_t size() const { return params_.now.size(); }  // parameters
 
   // Throws UsageError with the name of a tensor that has other memory, dtype, device or shape by now, and of
   // a parameter that has been registered or replaced since. rank: for the error. A few comparisons per
@@ -41,20 +41,19 @@ class HeldParameters {
   void release_frozen() const;
 
  private:
-  struct Held {
-    NamedTensor tensor;
-    torch::Tensor memory;  // the tensor as it was
-    bool trained = false;
+  struct Tensors {
+    explicit Tensors(std::vector<NamedTensor> tensors = {});
+
+    std::vector<NamedTensor> now;  // the module's own
+    Params before;                 // the same as they were: memory, type, shape, and whether they are trained
   };
 
   // Throws UsageError for the first that has other memory. than: who uses the memory that it had.
-  static void require_same_memory(int rank, const char* kind, const std::vector<Held>& all, const char* than,
+  static void require_same_memory(int rank, const char* kind, const Tensors& all, const char* than,
                                   const char* hint);
 
   const torch::nn::Module* module_ = nullptr;
-  std::vector<NamedTensor> registered_;  // parameters
-  std::vector<Held> held_;               // the same
-  std::vector<Held> buffers_;
+  Tensors params_, buffers_;
 };
 
 }  // namespace lockstep

@@ -95,7 +95,8 @@ StepTimestamps Replica::step(const ReplicaStep& step) {
   const ReplicaRandom random(step.seed, step.number, endpoint_.rank());
   auto& shape = captured_.shape_of(step.batch_rows, step.micro_batches);
   const auto start = StepTimestamps::now();
-  require_held_parameters();  // a replayed step does not look at them, nor at train() and eval()
+  // Before anything is posted; and a replayed step looks neither at the parameters nor at train() and eval().
+  require_held_parameters();
   if (modes_.changed()) {
     captured_.drop_graphs();
     modes_ = TrainingModes(*model_.module);

@@ -127,18 +127,18 @@ class Replica {
   TrainingModes modes_;       // with which steps were captured
   FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
-  std::vector<at::Generator> generators_;  // of each micro-shard of the step under way
+  std::vector<at::Generator> generators_;  // of each micro-shard of this step
   FlatOptimizer optimizer_;
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;
-  torch::Tensor number_;     // () double on the device: number of the step under way
+  torch::Tensor number_;     // () double on the device: number of this step
   int64_t next_number_ = 0;  // what number_ will hold when the queued work is done
   int64_t rows_trained_ = 0;
-  std::string_view phase_ = "gather";  // of the step under way
+  std::string_view phase_ = "gather";  // of this step
   std::optional<DeviceClock> clock_;   // on a GPU with a trace
   CapturedSteps captured_;
-  std::deque<c10::Event> queued_;  // on a GPU: the ends of the steps that may still be under way there
+  std::deque<c10::Event> queued_;  // on a GPU: the ends of the steps that may still be in flight there
 };
 
 }  // namespace lockstep

@@ -261,6 +261,8 @@ def parse():
 def main():
     args = parse()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))  # runs the clean-up
+    if args.fill_compile_cache:
+        args.peak_size = 1  # it tells only whether the device can be used
     peak = measure_peak(args)
     if args.fill_compile_cache:
         fill_compile_cache(args)

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-// Returns "`what`: No space left on device", with a hint where the user can mend it. error: errno, or the
+// Returns "`what`: No space left on device", with a hint where the user can fix it. error: errno, or the
 // value of an error code of std::filesystem.
 OutputError output_failure(const std::string& what, int error);
 

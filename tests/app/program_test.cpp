@@ -93,20 +93,6 @@ TEST_CASE("--json prints devices and recipes as JSON") {
   CHECK(run_process(program({"recipes"}, {{"LOCKSTEP_FLAG_JSON", "rows.json"}})).exit_code == 0);
 }
 
-TEST_CASE("--kernels stock is taken as torch, with a notice") {
-  const std::string notice =
-      "lockstep: warning: --kernels stock is now --kernels torch; stock will not be taken by the next "
-      "version\n";
-  const auto result = run_process(train({"--dry-run", "--kernels", "stock"}));
-  CHECK(result.exit_code == 0);
-  CHECK(result.err == notice);
-  CHECK_THAT(result.out, ContainsSubstring("torch's kernels only"));
-  auto process = train({"--dry-run"});
-  process.environment = {{"LOCKSTEP_FLAG_KERNELS", "stock"}};
-  CHECK(run_process(process).err == notice);
-  CHECK(run_process(train({"--dry-run", "--kernels", "torch"})).err.empty());
-}
-
 // libgomp prints its settings. Programs with a sanitizer keep the defaults.
 TEST_CASE("OpenMP's threads spin briefly, unless the user says otherwise") {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)

@@ -24,7 +24,7 @@ void check_round_trip(const SweepFile& read) {
     require(cell.replicas > 0 && read.results[i].threads > 0 && cell.batch_size > 0 && cell.epochs > 0 &&
                 cell.lr > 0,
             "counts and rates are above 0");
-    require(cell.is(again.results[i].cell), "a cell is found again");
+    require(cell.is_same_point(again.results[i].cell), "a cell is found again");
   }
 }
 

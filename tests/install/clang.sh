@@ -10,7 +10,7 @@ done
 [ -n "$clang" ] || { echo "skipped: no clang++-16 or newer (scripts/setup.sh --lint installs one)"; exit 77; }
 
 compile() {
-  quietly "$clang" -std=c++20 -Wall -Wextra -Werror -I "$BUILD/include" -isystem "$TORCH/include" \
+  quietly "$clang" -std=c++20 -Wall -Wextra -Werror -I "$root/include" -isystem "$TORCH/include" \
     -isystem "$TORCH/include/torch/csrc/api/include" "$@"
 }
 

@@ -153,7 +153,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
     ranks.set_count(count);
     std::vector<SumFacts> facts;
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      facts.push_back({.threads = threads, .wrong = ranks.wrong(a)});
+      facts.push_back({.threads = threads, .wrong = ranks.wrong_elements(a)});
       if (replicas.world.single_process()) facts.back().wire_bytes = 0;
       if (algorithms[a] == Allreduce::kGloo) facts.back().wire_bytes = ranks.bytes_on_wire(a);
     }

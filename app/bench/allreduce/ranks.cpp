@@ -85,7 +85,7 @@ void AllreduceRanks::set_count(int64_t count) {
   });
 }
 
-int64_t AllreduceRanks::wrong(size_t algorithm) {
+int64_t AllreduceRanks::wrong_elements(size_t algorithm) {
   std::vector<int64_t> wrong(tensors_.size());
   workers_.run(*communicators_[algorithm], [&](int local, Endpoint& endpoint) {
     auto& tensor = own(local);

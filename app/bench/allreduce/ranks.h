@@ -29,7 +29,7 @@ class AllreduceRanks {
 
   // Sums small whole numbers that differ by rank and element, so that the sum is exact in any order. Returns
   // the number of wrong elements of all ranks. algorithm: index into the constructor's list.
-  int64_t wrong(size_t algorithm);
+  int64_t wrong_elements(size_t algorithm);
 
   // Seconds of one sum on the slowest rank: the median of `iterations` sums, each waited for. On GPUs: the
   // mean of `iterations` sums queued one after another.

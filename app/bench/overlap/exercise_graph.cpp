@@ -99,7 +99,7 @@ void exercise_dependencies(OverlapRun& run) {
   check_graphs(run, alone, divided, "before");
   const auto times = time_graphs(run, alone, divided);
   print_graph(run, times);
-  divided.spoil();
+  divided.fill_with_nan();
   for (auto* queue : {first.get(), second.get()}) queue->trace_to(run.trace);
   check_graphs(run, alone, divided, "after");
   for (auto* queue : {first.get(), second.get()}) queue->trace_to(nullptr);

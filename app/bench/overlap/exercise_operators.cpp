@@ -36,7 +36,7 @@ OperatorTimes measure(OverlapRun& run, IndependentOperators& operators, int64_t 
   operators.set_size(size, run.plan.seed);
   int64_t rounds[2] = {1, 1};
   for (const auto way : kWays) {
-    wrong += operators.wrong(way);  // also the warm-up
+    wrong += operators.wrong_results(way);  // also the warm-up
     const double once = operators.seconds(way, 3);
     rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kSeconds / once, 1.0, kMostRounds));
   }

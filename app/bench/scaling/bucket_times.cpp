@@ -23,14 +23,14 @@ constexpr int kWarmUp = 2;  // steps
 constexpr int kMeasured = 5;
 
 // Rank 0 of several. Notes when sums are posted, and takes no time for them.
-class NotingEndpoint : public Endpoint {
+class RecordingEndpoint : public Endpoint {
  public:
   struct Post {
     StepClock::time_point when;
     double bytes;
   };
 
-  explicit NotingEndpoint(torch::Device device) : device_(device) {}
+  explicit RecordingEndpoint(torch::Device device) : device_(device) {}
 
   int rank() const override { return 0; }
   int world_size() const override { return 2; }
@@ -63,7 +63,7 @@ double between(StepClock::time_point begin, StepClock::time_point end) {
 }
 
 // Shares of the step that has these timestamps.
-BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<NotingEndpoint::Post>& posts) {
+BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<RecordingEndpoint::Post>& posts) {
   const double whole = between(step.start, step.update);
   BucketTimes times{.computed = between(step.start, step.compute) / whole};
   for (const auto& post : posts) {
@@ -108,7 +108,7 @@ BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows) {
   const auto model = plan.factory();
   const auto source = resident_sources(plan.data.set.train)(device);
   const auto lists = micro_batches(std::min(rows, plan.data.set.train.size()), plan.trainer.accumulate);
-  NotingEndpoint endpoint(device);
+  RecordingEndpoint endpoint(device);
   std::vector<BucketTimes> steps;
   ReplicaWorkers worker({device}, plan.trainer.threads);
   worker.run([&](int) {

@@ -85,12 +85,6 @@ std::vector<Tick> multiples(double low, double high, double step) {
 
 }  // namespace
 
-std::vector<Tick> linear_ticks(double low, double high, int most, double least_step) {
-  if (!is_range(low, high)) return {};
-  if (low == high) return {{low, linear_label(low, 1)}};
-  return multiples(low, high, nice_at_least(std::max((high - low) / (std::max(most, 2) - 1), least_step)));
-}
-
 std::vector<Tick> decade_ticks(double low, double high, int most) {
   if (!is_range(low, high) || low <= 0) return {};
   const int first = static_cast<int>(std::floor(std::log10(low) + kTickRounding));

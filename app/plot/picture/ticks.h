@@ -9,10 +9,6 @@
 
 namespace lockstep::plot {
 
-// Multiples of 1, 2 or 5 times a power of ten within low .. high: at most `most` (or 2), with a step of at
-// least `least_step`. None if the limits are not finite or too far apart for a double.
-std::vector<Tick> linear_ticks(double low, double high, int most, double least_step = 0);
-
 // 1, 2 and 5 times powers of ten within low .. high, or only powers of ten if there would be more than
 // `most`. Both limits above 0.
 std::vector<Tick> decade_ticks(double low, double high, int most);

@@ -25,7 +25,7 @@ CheckpointInterval parse_interval(const std::string& text) {
       "for example --checkpoint-every 500, 60s or 1epoch");
 }
 
-bool CheckpointSchedule::told_by_clock(double now) const {
+bool CheckpointSchedule::due_by_clock(double now) const {
   return every_ && every_->seconds > 0 && now - made_at_ >= every_->seconds;
 }
 

@@ -27,7 +27,7 @@ class CheckpointSchedule {
   bool on() const { return every_.has_value(); }
 
   // Returns true if the clock says that one is due. Only process 0 asks, and tells the others.
-  bool told_by_clock(double now) const;
+  bool due_by_clock(double now) const;
 
   // Returns true if one is due after this step. Between epochs `progress` counts the next epoch. told: see
   // above.

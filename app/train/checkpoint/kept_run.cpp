@@ -51,17 +51,17 @@ std::string run_of(const fs::path& checkpoint) {
 
 // The folder that the run writes to: the checkpoint's, or a new one.
 RunFolder folder_of(const std::optional<FoundCheckpoint>& found, const TrainFlags& options,
-                    bool reuses_folder, bool counts_anew) {
+                    bool reuses_folder, bool rescales_steps) {
   const auto output = named_output(options);
-  if (found && !counts_anew && (!output || is_own_folder(*found, *output))) return found->run;
+  if (found && !rescales_steps && (!output || is_own_folder(*found, *output))) return found->run;
   if (!output) return create_numbered_run(options.recipe);
   RunFolder run(*output);
   run.create(reuses_folder);
   return run;
 }
 
-void tell_differences(const RunState& state, const TrainPlan& plan) {
-  if (const auto differences = other_bits(state, plan_fields(plan)); !differences.empty()) {
+void warn_of_differences(const RunState& state, const TrainPlan& plan) {
+  if (const auto differences = bit_differences(state, plan_fields(plan)); !differences.empty()) {
     warn(fmt::format("{}: the next steps may differ in their last bits from those without a break",
                      fmt::join(differences, ", ")));
   }
@@ -84,13 +84,13 @@ std::string done_text(int64_t steps, int64_t total) {
   return fmt::format("{} done, this run ends after {}", counted(steps, "step"), total);
 }
 
-bool is_whole(const RunState& state, const TrainPlan& plan) {
-  return state.progress.is_whole(state.trainer.steps, plan.total_steps);
+bool is_finished(const RunState& state, const TrainPlan& plan) {
+  return state.progress.is_finished(state.trainer.steps, plan.total_steps);
 }
 
 // Returns true if this run has nothing left to do and its folder's metrics say so, if it ends where they do.
-bool has_whole_metrics(const RunState& state, const TrainPlan& plan, const RunFolder& run) {
-  if (!is_whole(state, plan)) return false;
+bool has_finished_metrics(const RunState& state, const TrainPlan& plan, const RunFolder& run) {
+  if (!is_finished(state, plan)) return false;
   return state.trainer.steps > plan.total_steps || ends_done(run.path() / kMetricsJsonl);
 }
 
@@ -130,7 +130,7 @@ void KeptRun::open(TrainFlags& options, const World& place) {
   static_cast<void>(parse_interval(*options.checkpoint_every));
   const auto output = named_output(options);
   if (output) RunFolder(*output).require_writable();
-  if (found) return take_settings(found->state.plan, options);
+  if (found) return take_batch_and_rate(found->state.plan, options);
   if (output && !reuses_folder) check_free(*output);
 }
 
@@ -157,20 +157,20 @@ void KeptRun::find_after_restart(TrainFlags& options, const std::string& launch)
   if (found || !options.resume) options.resume = "auto";
 }
 
-void KeptRun::fit_to(const TrainPlan& plan, const TrainFlags& options) {
+void KeptRun::fit_plan(const TrainPlan& plan, const TrainFlags& options) {
   if (!plan.world.leads()) return;
-  if (found) fit_found(plan, options);
+  if (found) fit_checkpoint(plan, options);
   if (!options.checkpoint_every || options.print_config || named_output(options)) return;
-  if (found && !counts_anew) return found->run.require_writable();
+  if (found && !rescales_steps) return found->run.require_writable();
   require_writable_runs();
 }
 
-void KeptRun::fit_found(const TrainPlan& plan, const TrainFlags& options) {
+void KeptRun::fit_checkpoint(const TrainPlan& plan, const TrainFlags& options) {
   auto& saved = found->state;
   const auto planned = plan_fields(plan);
   check_same_run(saved.plan, planned, options.resume_anyway);
-  counts_anew = count_steps_anew(saved, planned);
-  if (!counts_anew) return;
+  rescales_steps = rescale_steps(saved, planned);
+  if (!rescales_steps) return;
   const auto output = named_output(options);
   if (!output && plan.world.place.max_restarts > 0) {
     throw UsageError(
@@ -190,7 +190,7 @@ void KeptRun::fit_found(const TrainPlan& plan, const TrainFlags& options) {
 void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   if (!options.checkpoint_every) return;
   const auto config = config_text(options, plan);  // may throw: before there is a folder
-  const auto run = folder_of(found, options, reuses_folder, counts_anew);
+  const auto run = folder_of(found, options, reuses_folder, rescales_steps);
   const bool same_folder = found && found->run.path() == run.path();
   lock.emplace(run.path());
   run.remove_stale_temporaries();
@@ -199,10 +199,10 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   run.set_aside_after(same_folder ? found->state.trainer.steps : -1);
   if (!same_folder) run.write_beginning(config);
   log->open(run.log());
-  metrics_whole = found && has_whole_metrics(found->state, plan, run);
+  metrics_finished = found && has_finished_metrics(found->state, plan, run);
   metrics = std::make_unique<RunMetrics>(
       run.path(), RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
-      same_folder ? metrics_to_keep(*found, metrics_whole) : FileSizes{});
+      same_folder ? metrics_to_keep(*found, metrics_finished) : FileSizes{});
   plots = std::make_unique<RunPlots>([path = run.path()] { draw_run(path); });
   checkpoints = std::make_unique<CheckpointWriter>(
       run, WriterOptions{.keep = options.keep,
@@ -210,37 +210,37 @@ void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
                          // It says how long the metrics are: they must be so after a power cut, too.
                          .before = [metrics = metrics.get()] { metrics->flush_to_disk(); },
                          .written = [log = log.get()](const auto& cost) { log->note(cost_text(cost)); }});
-  if (found && !same_folder) keep_first(plan, options);
-  tell_beginning(run, plan, options);
+  if (found && !same_folder) save_first(plan, options);
+  print_beginning(run, plan, options);
 }
 
 // So a run that is cut before its own first checkpoint does not begin from the start, and --on-nan has
 // something to go back to.
-void KeptRun::keep_first(const TrainPlan& plan, const TrainFlags& options) {
+void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
   auto first = found->state;
   const auto planned = plan_fields(plan);
   const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
-      first.progress.step == 0 && is_tested_alike(changed_settings(first.plan, planned));
+      first.progress.step == 0 && same_test_settings(changed_settings(first.plan, planned));
   const auto& accuracy = first.progress.accuracy;
   const auto last = comparable && !accuracy.empty() ? std::optional(accuracy.back()) : std::nullopt;
-  first.plan = tested_as(found->state.plan, planned);
+  first.plan = with_test_settings_of(found->state.plan, planned);
   first.file_bytes = metrics->sizes();
   first.config = config_text(options, plan, kInConfig | kKept);
   checkpoints->save(std::move(first), last, Stopwatch());
 }
 
-void KeptRun::tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {
-  if (found && !is_whole(found->state, plan)) tell_differences(found->state, plan);
-  tell_found("resumed", plan, options.quiet);
-  tell(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
+void KeptRun::print_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {
+  if (found && !is_finished(found->state, plan)) warn_of_differences(found->state, plan);
+  print_found("resumed", plan, options.quiet);
+  print_and_log(log.get(), options.quiet, fmt::format("run folder: {}\n", run.path().native()));
 }
 
-void KeptRun::tell_found(const char* resumed, const TrainPlan& plan, bool quiet) const {
+void KeptRun::print_found(const char* resumed, const TrainPlan& plan, bool quiet) const {
   if (!found) return;
-  tell(log.get(), quiet,
-       fmt::format("{} from {} ({}{})\n", resumed, found->path.native(),
-                   done_text(found->state.trainer.steps, plan.total_steps),
-                   counts_anew ? ", counted in the new batches" : ""));
+  print_and_log(log.get(), quiet,
+                fmt::format("{} from {} ({}{})\n", resumed, found->path.native(),
+                            done_text(found->state.trainer.steps, plan.total_steps),
+                            rescales_steps ? ", counted in the new batches" : ""));
 }
 
 void KeptRun::finish(bool quiet) {
@@ -252,9 +252,9 @@ void KeptRun::finish(bool quiet) {
     return warn(fmt::format("the checkpoint of step {} is not in '{}' any more", checkpoints->written(),
                             checkpoints->run().checkpoints().native()));
   }
-  tell(log.get(), quiet,
-       fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
-                   checkpoints->run().checkpoints().native()));
+  print_and_log(log.get(), quiet,
+                fmt::format("checkpoint of step {} in {}\n", checkpoints->written(),
+                            checkpoints->run().checkpoints().native()));
 }
 
 }  // namespace lockstep

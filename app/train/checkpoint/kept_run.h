@@ -25,9 +25,10 @@ struct KeptRun {
   std::unique_ptr<RunMetrics> metrics;   // these from begin() on
   std::unique_ptr<RunPlots> plots;
   std::unique_ptr<CheckpointWriter> checkpoints;
-  bool reuses_folder = false;  // a folder without a whole checkpoint may be used again
-  bool counts_anew = false;    // another batch size than the checkpoint's
-  bool metrics_whole = false;  // from begin() on: of a whole run, whose folder's metrics need no end any more
+  bool reuses_folder = false;   // a folder without a whole checkpoint may be used again
+  bool rescales_steps = false;  // another batch size than the checkpoint's
+  // From begin() on: of a finished run, whose folder's metrics need no end any more.
+  bool metrics_finished = false;
 
   // Reads the checkpoint that --resume names. Clears options.resume if there is nothing to go on from. Writes
   // nothing. Throws UsageError or WeightsError.
@@ -41,26 +42,26 @@ struct KeptRun {
   // The folder that the run will write to, from open() on; empty where it has none, or a new numbered one.
   std::optional<std::string> folder(const TrainFlags& options) const;
 
-  void fit_found(const TrainPlan& plan, const TrainFlags& options);
+  void fit_checkpoint(const TrainPlan& plan, const TrainFlags& options);
   void find_after_restart(TrainFlags& options, const std::string& launch);
 
   // Throws WeightsError if this run would train differently from the checkpoint's. With another batch size it
   // recounts the checkpoint's steps, and throws UsageError if --output names that checkpoint's run folder, or
   // none while the launcher may start the run again. Throws OutputError if the folder cannot be written to.
-  void fit_to(const TrainPlan& plan, const TrainFlags& options);
+  void fit_plan(const TrainPlan& plan, const TrainFlags& options);
 
   // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,
   // and UsageError as config_text() does.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
   // Keeps what the run goes on from in its new folder.
-  void keep_first(const TrainPlan& plan, const TrainFlags& options);
+  void save_first(const TrainPlan& plan, const TrainFlags& options);
 
   // Says from where the run goes on: "resumed from runs/a-0001/checkpoints/step-00000010 (10 of 15 steps
   // done)". resumed: its first word.
-  void tell_found(const char* resumed, const TrainPlan& plan, bool quiet) const;
+  void print_found(const char* resumed, const TrainPlan& plan, bool quiet) const;
 
-  void tell_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const;
+  void print_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const;
 
   // Waits for the plots and the last checkpoint, and says where that is. Throws OutputError.
   void finish(bool quiet);

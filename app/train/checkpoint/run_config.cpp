@@ -30,7 +30,7 @@ const Setting* setting_named(std::string_view name) {
 }
 
 bool is_given(const CLI::App& train, const Setting& setting) {
-  return setting.of & kTrain && train.get_option(std::string("--") + setting.name)->count() > 0;
+  return setting.commands & kTrain && train.get_option(std::string("--") + setting.name)->count() > 0;
 }
 
 // The value of a flag, as the plan has such a value.
@@ -103,7 +103,7 @@ RunData run_data(const FoundCheckpoint& found) {
   return run;
 }
 
-bool goes_on_in_place(const Json& run, const World& place, const TrainFlags& given, const CLI::App& train) {
+bool resumes_in_place(const Json& run, const World& place, const TrainFlags& given, const CLI::App& train) {
   const auto& saved = run.at("plan");
   if (saved.value("processes", Json()) != place.processes) return false;
   const auto settings = settings_of(run, train.get_name());
@@ -116,14 +116,14 @@ bool goes_on_in_place(const Json& run, const World& place, const TrainFlags& giv
   return names == devices_of(saved, place.process);
 }
 
-void take_run_config(const Json& run, bool in_place, const TrainFlags& given, CLI::App& train) {
+void apply_run_config(const Json& run, bool in_place, const TrainFlags& given, CLI::App& train) {
   check_given(run.at("plan"), given, train);
   auto settings = settings_of(run, train.get_name());
   std::erase_if(settings, [&](const ConfigSetting& each) {
     if (each.key == "limit-steps") return true;  // of the start that it has ended
     if (each.key == "data") return has_moved(each);
     const auto* setting = setting_named(each.key);
-    return setting && setting->of_place && !in_place;
+    return setting && setting->depends_on_place && !in_place;
   });
   apply_settings(settings, run.at("file").get<std::string>(), train);
 }

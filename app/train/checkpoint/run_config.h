@@ -34,14 +34,14 @@ RunData run_data(const FoundCheckpoint& found);
 
 // Returns true if this process of the run goes on where it was: among as many processes, and on the same
 // devices. given: the flags as parsed so far. Throws what parsing the devices throws.
-bool goes_on_in_place(const nlohmann::ordered_json& run, const World& place, const TrainFlags& given,
+bool resumes_in_place(const nlohmann::ordered_json& run, const World& place, const TrainFlags& given,
                       const CLI::App& train);
 
 // Sets the flags of `train` that were not given, by command line, environment or configuration file, to those
 // of the run. What depends on devices and processes is set only if all processes go on in their place. A data
 // folder that is not here is not set beside LOCKSTEP_DATA; the data's hash is checked later. Throws
 // WeightsError for a given flag that makes another training, with both values. given: as above.
-void take_run_config(const nlohmann::ordered_json& run, bool in_place, const TrainFlags& given,
-                     CLI::App& train);
+void apply_run_config(const nlohmann::ordered_json& run, bool in_place, const TrainFlags& given,
+                      CLI::App& train);
 
 }  // namespace lockstep

@@ -16,7 +16,7 @@ namespace lockstep {
 namespace {
 
 // Keys of what accuracy and time depend on beside the training.
-constexpr std::array<const char*, 4> kTestedWith = {"replicas", "devices", "test_rows", "test_data_hash"};
+constexpr std::array<const char*, 4> kTestSettings = {"replicas", "devices", "test_rows", "test_data_hash"};
 
 Json value_of(const Json& fields, const std::string& key) {
   return fields.is_object() && fields.contains(key) ? fields.at(key) : Json();
@@ -66,7 +66,7 @@ bool other_batch_size(const Json& saved, const Json& planned) {
 
 }  // namespace
 
-void take_settings(const Json& saved, TrainFlags& flags) {
+void take_batch_and_rate(const Json& saved, TrainFlags& flags) {
   if (const auto batch = value_of(saved, "batch_size"); !flags.batch_size && batch.is_number_integer()) {
     flags.batch_size = batch.get<int64_t>();
   }
@@ -88,7 +88,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
   }
 }
 
-bool count_steps_anew(RunState& state, const Json& planned) {
+bool rescale_steps(RunState& state, const Json& planned) {
   if (!other_batch_size(state.plan, planned)) return false;
   if (state.progress.step != 0) {
     throw WeightsError(
@@ -113,18 +113,18 @@ Json changed_settings(const Json& saved, const Json& planned) {
   return changed;
 }
 
-bool is_tested_alike(const Json& changed) {
-  return std::ranges::none_of(kTestedWith, [&](const char* key) { return changed.contains(key); });
+bool same_test_settings(const Json& changed) {
+  return std::ranges::none_of(kTestSettings, [&](const char* key) { return changed.contains(key); });
 }
 
-Json tested_as(const Json& saved, Json planned) {
-  for (const auto* key : kTestedWith) {
+Json with_test_settings_of(const Json& saved, Json planned) {
+  for (const auto* key : kTestSettings) {
     if (auto value = value_of(saved, key); !value.is_null()) planned[key] = std::move(value);
   }
   return planned;
 }
 
-std::vector<std::string> other_bits(const RunState& state, const Json& planned) {
+std::vector<std::string> bit_differences(const RunState& state, const Json& planned) {
   std::vector<std::string> differences;
   const auto compare = [&](const std::string& key, const Json& before, const Json& now) {
     if (before == now) return;
@@ -137,7 +137,7 @@ std::vector<std::string> other_bits(const RunState& state, const Json& planned) 
                          value_of(state.plan, "devices").size() == value_of(planned, "devices").size();
   for (const auto& setting : all_settings()) {
     const auto key = key_of(setting);
-    if (setting.on_resume != OnResume::kOtherBits || (key == "split" && !same_rows)) continue;
+    if (setting.on_resume != OnResume::kChangesBits || (key == "split" && !same_rows)) continue;
     compare(key, value_of(state.plan, key), value_of(planned, key));
   }
   if (!invariant) compare("devices", value_of(state.plan, "devices"), value_of(planned, "devices"));

@@ -13,7 +13,7 @@ namespace lockstep {
 
 // Batch size and rate of a run that goes on are the checkpoint's, unless flags give them: the recipe's depend
 // on the number of devices.
-void take_settings(const nlohmann::ordered_json& saved, TrainFlags& flags);
+void take_batch_and_rate(const nlohmann::ordered_json& saved, TrainFlags& flags);
 
 // saved, planned: plan_fields() (app/train/settings/settings.h) of the checkpoint's run and of this one.
 // Throws WeightsError for the first setting that changes the training, with both values, unless `anyway`
@@ -24,7 +24,7 @@ void check_same_run(const nlohmann::ordered_json& saved, const nlohmann::ordered
 // Returns whether the planned batch size differs from the checkpoint's. If so, sets the state's steps to
 // those that its finished epochs take with the planned size. Throws WeightsError if so and the checkpoint is
 // from the middle of an epoch.
-bool count_steps_anew(RunState& state, const nlohmann::ordered_json& planned);
+bool rescale_steps(RunState& state, const nlohmann::ordered_json& planned);
 
 // Settings of the checkpoint's run that have another value in this one: this one's values, by key.
 nlohmann::ordered_json changed_settings(const nlohmann::ordered_json& saved,
@@ -32,14 +32,15 @@ nlohmann::ordered_json changed_settings(const nlohmann::ordered_json& saved,
 
 // Returns true if accuracy and time of the checkpoint's run are those of this one, too: devices and test
 // images are the same. changed: of changed_settings().
-bool is_tested_alike(const nlohmann::ordered_json& changed);
+bool same_test_settings(const nlohmann::ordered_json& changed);
 
 // Returns `planned` with the devices and test images with which the checkpoint's accuracy and time were
 // measured.
-nlohmann::ordered_json tested_as(const nlohmann::ordered_json& saved, nlohmann::ordered_json planned);
+nlohmann::ordered_json with_test_settings_of(const nlohmann::ordered_json& saved,
+                                             nlohmann::ordered_json planned);
 
 // Returns the differences by which the next steps give other bits than without the break: "threads 1 instead
 // of 2". state: of the checkpoint. planned: plan_fields() of this run.
-std::vector<std::string> other_bits(const RunState& state, const nlohmann::ordered_json& planned);
+std::vector<std::string> bit_differences(const RunState& state, const nlohmann::ordered_json& planned);
 
 }  // namespace lockstep

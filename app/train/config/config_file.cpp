@@ -20,18 +20,18 @@ namespace {
 constexpr const char* kConfig = "--config";
 
 // The flags that say what one start is to do, and where its process stands: not what is trained.
-constexpr std::string_view kOfOneStart[] = {"help", "color",   "config",        "print-config",
-                                            "json", "dry-run", "resume-anyway", "rank"};
+constexpr std::string_view kInvocationOnly[] = {"help", "color",   "config",        "print-config",
+                                                "json", "dry-run", "resume-anyway", "rank"};
 
-bool is_of_one_start(std::string_view key) {
-  return std::find(std::begin(kOfOneStart), std::end(kOfOneStart), key) != std::end(kOfOneStart);
+bool is_invocation_only(std::string_view key) {
+  return std::find(std::begin(kInvocationOnly), std::end(kInvocationOnly), key) != std::end(kInvocationOnly);
 }
 
 std::vector<std::string> keys_of(CLI::App& command) {
   std::vector<std::string> keys;
   for (const auto* option : command.get_options()) {
     for (const auto& name : option->get_lnames()) {
-      if (!is_of_one_start(name)) keys.push_back(name);
+      if (!is_invocation_only(name)) keys.push_back(name);
     }
   }
   return keys;
@@ -43,7 +43,7 @@ std::string see_help(const CLI::App& command) {
 
 CLI::Option& option_of(const ConfigSetting& setting, CLI::App& command, const std::string& place) {
   const auto& key = setting.key;
-  if (is_of_one_start(key)) {
+  if (is_invocation_only(key)) {
     throw UsageError(fmt::format("{}: '{}' cannot stand in a configuration file", place, key),
                      fmt::format("give --{} on the command line", key));
   }

@@ -15,12 +15,12 @@ namespace {
 std::string comment(std::string_view words) { return fmt::format("# {}\n", words); }
 
 // Numbers with all their bits.
-std::string value_text(const SettingValue& value) {
+std::string value_text(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   return value.is_number_float() ? fmt::format("{}", value.get<double>()) : value.dump();
 }
 
-SettingValue value_of(const Setting& setting, const TrainFlags& flags, const TrainPlan& plan, bool kept) {
+Json value_of(const Setting& setting, const TrainFlags& flags, const TrainPlan& plan, bool kept) {
   if (kept && setting.kept) return setting.kept(flags, plan);
   return setting.config ? setting.config(flags, plan) : setting.planned(plan);
 }

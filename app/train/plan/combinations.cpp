@@ -76,7 +76,8 @@ void check_combinations(const TrainFlags& options, const Recipe& recipe) {
       {adamw && (options.momentum.has_value() || replica.optimizer.nesterov),
        "--optimizer adamw cannot be combined with --momentum or --nesterov: they are settings of sgd",
        "leave them out, or use --optimizer sgd"},
-      {options.quiet && (options.progress == Progress::kBar || options.progress == Progress::kPlain),
+      {options.quiet &&
+           (options.progress == ProgressDisplay::kBar || options.progress == ProgressDisplay::kPlain),
        "--quiet cannot be combined with --progress bar or plain: it shows no progress",
        "leave one of them out"},
       {!adamw && replica.optimizer.nesterov && momentum == 0,

@@ -18,12 +18,12 @@
 namespace lockstep {
 
 // The display of a run while it trains.
-enum class Progress { kAuto, kBar, kPlain, kNone };
+enum class ProgressDisplay { kAuto, kBar, kPlain, kNone };
 
-inline constexpr Choice<Progress> kProgressNames[] = {{"auto", Progress::kAuto},
-                                                      {"bar", Progress::kBar},
-                                                      {"plain", Progress::kPlain},
-                                                      {"none", Progress::kNone}};
+inline constexpr Choice<ProgressDisplay> kProgressDisplayNames[] = {{"auto", ProgressDisplay::kAuto},
+                                                                    {"bar", ProgressDisplay::kBar},
+                                                                    {"plain", ProgressDisplay::kPlain},
+                                                                    {"none", ProgressDisplay::kNone}};
 
 // As given. An empty value comes from the recipe, or is derived from the devices.
 struct TrainFlags {
@@ -72,7 +72,7 @@ struct TrainFlags {
   OnSaveError on_save_error = OnSaveError::kStop;
   bool print_weights_hash = false;
   bool quiet = false;
-  Progress progress = Progress::kAuto;
+  ProgressDisplay progress = ProgressDisplay::kAuto;
   bool dry_run = false;
   bool print_config = false;
   bool json = false;  // the plan of a dry run

@@ -31,7 +31,7 @@ namespace {
 // Training keeps the activations of all layers, evaluation those of two or three at a time: about a sixth.
 constexpr int64_t kForwardShare = 6;
 
-void set_where(const TrainFlags& options, TrainPlan& plan) {
+void set_devices(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   const auto& world = plan.world;
   trainer.process_group = world.process_group;
@@ -83,7 +83,7 @@ void set_sums(const TrainFlags& options, TrainPlan& plan) {
   trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
 }
 
-void set_how(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+void set_engine(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   auto& replica = trainer.replica;
   auto& optimizer = replica.optimizer;
@@ -166,8 +166,8 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
   plan.recipe = recipe.name;
   plan.keeps_checkpoints = options.checkpoint_every && world.leads();
   plan.trainer = options.trainer;  // as parsed; the rest follows from the recipe and the devices
-  set_where(options, plan);
-  set_how(options, recipe, plan);
+  set_devices(options, plan);
+  set_engine(options, recipe, plan);
   set_epochs(options, recipe, plan);
   return plan;
 }

@@ -33,7 +33,7 @@ struct TrainProgress {
 
   // Returns true if so many steps are the whole run, which may end earlier than it was to end before. In the
   // middle of an epoch the evaluation after its last step may be left to do.
-  bool is_whole(int64_t steps_done, int64_t total_steps) const {
+  bool is_finished(int64_t steps_done, int64_t total_steps) const {
     return steps_done > total_steps || (steps_done == total_steps && step == 0);
   }
 };

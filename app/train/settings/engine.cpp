@@ -87,82 +87,78 @@ CLI::Option* add_invariant(CLI::App& command, const std::string& flag, TrainFlag
 }
 
 // --invariant refuses the flags that say how sums are made.
-SettingValue unless_invariant(const TrainPlan& plan, SettingValue value) {
-  return plan.trainer.replica.invariant ? SettingValue() : value;
+Json unless_invariant(const TrainPlan& plan, Json value) {
+  return plan.trainer.replica.invariant ? Json() : value;
 }
 
-SettingValue planned_sync(const TrainPlan& plan) {
-  return named(kSyncModeNames, plan.trainer.replica.sync.mode);
-}
+Json planned_sync(const TrainPlan& plan) { return named(kSyncModeNames, plan.trainer.replica.sync.mode); }
 
-SettingValue planned_allreduce(const TrainPlan& plan) {
-  return named(kAllreduceNames, plan.trainer.allreduce);
-}
+Json planned_allreduce(const TrainPlan& plan) { return named(kAllreduceNames, plan.trainer.allreduce); }
 
 template <class Enum, size_t kCount>
-SettingValue named_or_null(const Choice<Enum> (&choices)[kCount], const std::optional<Enum>& value) {
-  return value ? named(choices, *value) : SettingValue();
+Json named_or_null(const Choice<Enum> (&choices)[kCount], const std::optional<Enum>& value) {
+  return value ? named(choices, *value) : Json();
 }
 
-SettingValue configured_bucket_mb(const TrainFlags&, const TrainPlan& plan) {
+Json configured_bucket_mb(const TrainFlags&, const TrainPlan& plan) {
   const auto& sync = plan.trainer.replica.sync;
   if (sync.mode == SyncMode::kParameterwise) return {};
   return unless_invariant(plan, sync.bucket_bytes / kBytesPerMb);
 }
 
-SettingValue configured_compress(const TrainFlags&, const TrainPlan& plan) {
+Json configured_compress(const TrainFlags&, const TrainPlan& plan) {
   const auto compress = plan.trainer.compress;
-  return compress == Compress::kNone ? SettingValue() : named(kCompressNames, compress);
+  return compress == Compress::kNone ? Json() : named(kCompressNames, compress);
 }
 
-SettingValue configured_cuda_graph(const TrainFlags&, const TrainPlan& plan) {
+Json configured_cuda_graph(const TrainFlags&, const TrainPlan& plan) {
   if (!any_gpu(plan.trainer.devices)) return {};
   return named(kCudaGraphNames, plan.trainer.replica.cuda_graph);
 }
 
 constexpr Setting kEngineSettings[] = {
     {.name = "precision",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_precision,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kPrecisionNames, plan.trainer.replica.precision); },
      .on_resume = OnResume::kRefused},
     {.name = "accumulate",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_accumulate,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.accumulate; },
+     .planned = [](const auto& plan) -> Json { return plan.trainer.accumulate; },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "bn",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_bn,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kBnPolicyNames, plan.trainer.bn); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "sync",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_sync,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = planned_sync,
      .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_sync(plan)); },
      .kept = [](const auto& flags, const auto&) { return named_or_null(kSyncModeNames, flags.sync); },
-     .on_resume = OnResume::kOtherBits},
+     .on_resume = OnResume::kChangesBits},
     {.name = "bucket-mb",
      .key = "bucket_bytes",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_bucket_mb,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.sync.bucket_bytes; },
+     .planned = [](const auto& plan) -> Json { return plan.trainer.replica.sync.bucket_bytes; },
      .config = configured_bucket_mb,
      .kept = [](const auto& flags, const auto&) { return or_null(flags.bucket_mb); },
-     .on_resume = OnResume::kOtherBits},
+     .on_resume = OnResume::kChangesBits},
     {.name = "allreduce",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_allreduce,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
@@ -171,29 +167,29 @@ constexpr Setting kEngineSettings[] = {
                  const auto&) { return named(kAllreduceNames, flags.allreduce.value_or(Allreduce::kAuto)); },
      .config = [](const auto&, const auto& plan) { return unless_invariant(plan, planned_allreduce(plan)); },
      .kept = [](const auto& flags, const auto&) { return named_or_null(kAllreduceNames, flags.allreduce); },
-     .on_resume = OnResume::kOtherBits,
-     .of_place = true},
+     .on_resume = OnResume::kChangesBits,
+     .depends_on_place = true},
     {.name = "compress",
-     .of = kTrain,
+     .commands = kTrain,
      .group = HelpGroup::kEngine,
      .add = add_compress,
      .in = kInPlan | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kCompressNames, plan.trainer.compress); },
      .config = configured_compress,
-     .on_resume = OnResume::kOtherBits,
-     .of_place = true},
+     .on_resume = OnResume::kChangesBits,
+     .depends_on_place = true},
     {.name = "wire-bytes",
      .in = kInPlan,
      .planned = [](const auto& plan) { return or_null(plan.wire_bytes()); }},
     {.name = "kernels",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_kernels,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kKernelsNames, plan.kernels); },
-     .on_resume = OnResume::kOtherBits},
+     .on_resume = OnResume::kChangesBits},
     {.name = "cuda-graph",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_cuda_graph,
      .in = kInPlan | kInSweep | kInConfig,
@@ -201,30 +197,30 @@ constexpr Setting kEngineSettings[] = {
      .given = [](const auto& flags,
                  const auto&) { return named(kCudaGraphNames, flags.trainer.replica.cuda_graph); },
      .config = configured_cuda_graph,
-     .on_resume = OnResume::kOtherBits,
-     .of_place = true},
+     .on_resume = OnResume::kChangesBits,
+     .depends_on_place = true},
     {.name = "in-flight",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_in_flight,
      .in = kInPlan | kInSweep | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return steps_in_flight(plan.trainer); },
+     .planned = [](const auto& plan) -> Json { return steps_in_flight(plan.trainer); },
      .given = [](const auto& flags, const auto&) { return or_null(flags.trainer.in_flight); },
      .config = [](const auto& flags, const auto&) { return or_null(flags.trainer.in_flight); },
-     .of_place = true},
+     .depends_on_place = true},
     {.name = "deterministic",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_deterministic,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.deterministic; },
-     .on_resume = OnResume::kOtherBits},
+     .planned = [](const auto& plan) -> Json { return plan.deterministic; },
+     .on_resume = OnResume::kChangesBits},
     {.name = "invariant",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kEngine,
      .add = add_invariant,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.invariant; },
+     .planned = [](const auto& plan) -> Json { return plan.trainer.replica.invariant; },
      .on_resume = OnResume::kRefusedUnnamed},
 };
 

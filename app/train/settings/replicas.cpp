@@ -41,8 +41,8 @@ CLI::Option* add_split(CLI::App& command, const std::string& flag, TrainFlags& f
 }
 
 // The devices of all processes.
-SettingValue planned_devices(const TrainPlan& plan) {
-  auto devices = SettingValue::array();
+Json planned_devices(const TrainPlan& plan) {
+  auto devices = Json::array();
   const auto add = [&](const auto& list) {
     for (const auto& device : list) devices.push_back(device.str());
   };
@@ -52,89 +52,86 @@ SettingValue planned_devices(const TrainPlan& plan) {
 }
 
 // The number of replicas of each process.
-SettingValue planned_replicas(const TrainPlan& plan) {
-  auto replicas = SettingValue::array();
+Json planned_replicas(const TrainPlan& plan) {
+  auto replicas = Json::array();
   if (plan.world.single_process()) replicas.push_back(plan.local_size());
   for (const auto& list : plan.world.devices) replicas.push_back(list.size());
   return replicas;
 }
 
 // "auto", or the number of images in a full batch for each replica.
-SettingValue planned_split(const TrainPlan& plan) {
+Json planned_split(const TrainPlan& plan) {
   if (plan.trainer.auto_split) return "auto";
   return shard_sizes(plan.batch_size, plan.world_size(), plan.trainer.split);
 }
 
 // Each process may have devices of its own.
-SettingValue configured_devices(const TrainFlags&, const TrainPlan& plan) {
+Json configured_devices(const TrainFlags&, const TrainPlan& plan) {
   const auto& lists = plan.world.devices;
   const auto same = [&](const auto& list) { return list == plan.trainer.devices; };
   if (!plan.world.single_process() && !std::all_of(lists.begin(), lists.end(), same)) return {};
   return spec_of(plan.trainer.devices);
 }
 
-SettingValue given_threads(const TrainFlags& flags, const TrainPlan&) {
-  return or_null(flags.trainer.threads);
-}
+Json given_threads(const TrainFlags& flags, const TrainPlan&) { return or_null(flags.trainer.threads); }
 
-SettingValue configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
-  return plan.world.single_process() ? SettingValue(replica_threads(plan.trainer))
-                                     : given_threads(flags, plan);
+Json configured_threads(const TrainFlags& flags, const TrainPlan& plan) {
+  return plan.world.single_process() ? Json(replica_threads(plan.trainer)) : given_threads(flags, plan);
 }
 
 constexpr Setting kReplicaSettings[] = {
     {.name = "processes",
      .in = kInPlan,
-     .planned = [](const auto& plan) -> SettingValue { return plan.world.place.processes; }},
+     .planned = [](const auto& plan) -> Json { return plan.world.place.processes; }},
     {.name = "launcher",
      .in = kInPlan,
-     .planned = [](const auto& plan) -> SettingValue { return plan.world.place.launcher; }},
+     .planned = [](const auto& plan) -> Json { return plan.world.place.launcher; }},
     {.name = "replicas", .in = kInPlan, .planned = planned_replicas},
     {.name = "devices",
-     .of = kTrain,
+     .commands = kTrain,
      .group = HelpGroup::kReplicas,
      .add = add_devices,
      .in = kInPlan | kInConfig,
      .planned = planned_devices,
      .config = configured_devices,
-     .of_place = true},
+     .depends_on_place = true},
     {.name = "threads",
-     .of = kTrain | kSweep,
+     .commands = kTrain | kSweep,
      .group = HelpGroup::kReplicas,
      .add = add_threads,
      .in = kInPlan | kInSweep | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return replica_threads(plan.trainer); },
+     .planned = [](const auto& plan) -> Json { return replica_threads(plan.trainer); },
      .given = [](const auto& flags, const auto&) { return or_null(flags.trainer.threads); },
      .config = configured_threads,
      .kept = given_threads,
-     .on_resume = OnResume::kOtherBits,
-     .of_place = true},
+     .on_resume = OnResume::kChangesBits,
+     .depends_on_place = true},
     {.name = "batch-size",
-     .of = kTrain | kBench,
+     .commands = kTrain | kBench,
      .group = HelpGroup::kReplicas,
      .add = add_batch_size,
      .in = kInPlan | kInBench | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.batch_size; },
-     .given = [](const auto& flags, const auto& recipe) -> SettingValue {
+     .planned = [](const auto& plan) -> Json { return plan.batch_size; },
+     .given = [](const auto& flags, const auto& recipe) -> Json {
        return flags.batch_size.value_or(recipe.batch_size);
      },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "split",
-     .of = kTrain | kSweep,
+     .commands = kTrain | kSweep,
      .group = HelpGroup::kReplicas,
      .add = add_split,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = planned_split,
-     .given = [](const auto& flags, const auto&) -> SettingValue { return flags.split; },
-     .config = [](const auto& flags, const auto&) -> SettingValue { return flags.split; },
-     .on_resume = OnResume::kOtherBits,
-     .of_place = true},
+     .given = [](const auto& flags, const auto&) -> Json { return flags.split; },
+     .config = [](const auto& flags, const auto&) -> Json { return flags.split; },
+     .on_resume = OnResume::kChangesBits,
+     .depends_on_place = true},
     {.name = "steps-per-epoch",
      .in = kInPlan,
-     .planned = [](const auto& plan) -> SettingValue { return plan.steps_per_epoch; }},
+     .planned = [](const auto& plan) -> Json { return plan.steps_per_epoch; }},
     {.name = "total-steps",
      .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue { return plan.total_steps; }},
+     .planned = [](const auto& plan) -> Json { return plan.total_steps; }},
 };
 
 }  // namespace

@@ -3,11 +3,11 @@
 #pragma once
 
 #include <cstddef>
-#include <nlohmann/json.hpp>
 #include <span>
 #include <string>
 
 #include <lockstep/app/cli/help_group.h>
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/plan/recipe.h>
@@ -19,8 +19,6 @@ class Option;
 }  // namespace CLI
 
 namespace lockstep {
-
-using SettingValue = nlohmann::ordered_json;
 
 // Where the value of a setting appears: in the JSON of a plan, in that of bench step and bench scaling, in
 // that of a sweep, in what all processes of a run must have in common, in a configuration, and only in that
@@ -36,31 +34,31 @@ enum class OnResume {
   kTaken,           // takes it
   kRefused,         // throws: it would be another training
   kRefusedUnnamed,  // throws, unless --resume-anyway names the setting
-  kOtherBits,       // warns: the next steps may differ in their last bits
+  kChangesBits,     // warns: the next steps may differ in their last bits
 };
 
 struct Setting {
   const char* name;           // "bucket-mb": of the flag, of --resume-anyway, in a configuration
   const char* key = nullptr;  // in JSON; null: the name with '_' instead of '-'
-  unsigned of = 0;            // kTrain, ...; 0: it has no flag
+  unsigned commands = 0;      // kTrain, ...; 0: it has no flag
   HelpGroup group = HelpGroup::kTask;
   // Adds the flag, "--bucket-mb". It is parsed into the TrainFlags, which outlive the command.
   CLI::Option* (*add)(CLI::App&, const std::string& flag, TrainFlags&) = nullptr;
 
   unsigned in = 0;  // kInPlan, ...
-  SettingValue (*planned)(const TrainPlan&) = nullptr;
+  Json (*planned)(const TrainPlan&) = nullptr;
   // The value for benchmarks and sweeps, whose plans derive different values. Null: `planned`. Processes
   // compare this value if `planned` is null.
-  SettingValue (*given)(const TrainFlags&, const Recipe&) = nullptr;
+  Json (*given)(const TrainFlags&, const Recipe&) = nullptr;
   // The value in a configuration; JSON's null: it is left out. Null: the planned one.
-  SettingValue (*config)(const TrainFlags&, const TrainPlan&) = nullptr;
+  Json (*config)(const TrainFlags&, const TrainPlan&) = nullptr;
   // The same in the configuration that a run's checkpoints keep: the run may go on on another machine, where
   // what nobody gave is found anew. Null: `config`.
-  SettingValue (*kept)(const TrainFlags&, const TrainPlan&) = nullptr;
+  Json (*kept)(const TrainFlags&, const TrainPlan&) = nullptr;
   // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
   // gives.
   OnResume on_resume = OnResume::kTaken;
-  bool of_place = false;  // depends on devices and processes: on others a resumed run finds its own value
+  bool depends_on_place = false;  // on devices and processes: on others a resumed run finds its own value
 };
 
 // The tables. All settings together: settings.h.
@@ -71,7 +69,7 @@ std::span<const Setting> engine_settings();
 std::span<const Setting> output_settings();
 
 template <class Enum, size_t kCount>
-SettingValue named(const Choice<Enum> (&choices)[kCount], Enum value) {
+Json named(const Choice<Enum> (&choices)[kCount], Enum value) {
   return name_of(choices, value);
 }
 

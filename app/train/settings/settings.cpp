@@ -33,9 +33,9 @@ std::vector<std::string> changeable_settings() {
   return names;
 }
 
-void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags) {
+void add_setting_flags(CLI::App& command, unsigned command_kind, TrainFlags& flags) {
   for (const auto& setting : all_settings()) {
-    if (!(setting.of & command_is)) continue;
+    if (!(setting.commands & command_kind)) continue;
     setting.add(command, std::string("--") + setting.name, flags)->group(heading_of(setting.group));
   }
 }

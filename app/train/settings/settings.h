@@ -21,9 +21,9 @@ std::string key_of(const Setting& setting);
 // The settings that --resume-anyway takes from the command line: "lr", "batch-size", "epochs", ...
 std::vector<std::string> changeable_settings();
 
-// Adds the flags that this command has, each below its heading of the help. command_is: kTrain, kBench or
+// Adds the flags that this command has, each below its heading of the help. command_kind: kTrain, kBench or
 // kSweep. flags: outlive the command.
-void add_setting_flags(CLI::App& command, unsigned command_is, TrainFlags& flags);
+void add_setting_flags(CLI::App& command, unsigned command_kind, TrainFlags& flags);
 
 // Adds --limit-test, for a command that has no other of these flags. rows: outlives the command.
 CLI::Option* add_limit_test_flag(CLI::App& command, std::optional<int64_t>& rows);

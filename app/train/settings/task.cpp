@@ -75,98 +75,98 @@ CLI::Option* add_seed(CLI::App& command, const std::string& flag, TrainFlags& fl
 }
 
 // With its whole path.
-SettingValue configured_data(const TrainFlags& flags, const TrainPlan&) {
+Json configured_data(const TrainFlags& flags, const TrainPlan&) {
   const auto folder = data_folder(flags.data);
   return folder == kSyntheticData ? folder : std::filesystem::absolute(folder).native();
 }
 
 // A checkpoint keeps its configuration in JSON, which replaces bytes that are not UTF-8: another folder.
-SettingValue kept_data(const TrainFlags& flags, const TrainPlan& plan) {
+Json kept_data(const TrainFlags& flags, const TrainPlan& plan) {
   auto folder = configured_data(flags, plan);
-  return SettingValue::parse(json_line(folder)) == folder ? folder : SettingValue();
+  return Json::parse(json_line(folder)) == folder ? folder : Json();
 }
 
 constexpr Setting kTaskSettings[] = {
     {.name = "recipe",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_recipe,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.recipe; },
+     .planned = [](const auto& plan) -> Json { return plan.recipe; },
      .on_resume = OnResume::kRefused},
     {.name = "model",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_model,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.model; },
+     .planned = [](const auto& plan) -> Json { return plan.model; },
      .on_resume = OnResume::kRefused},
     {.name = "parameters",
      .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue { return plan.parameter_count; },
+     .planned = [](const auto& plan) -> Json { return plan.parameter_count; },
      .on_resume = OnResume::kRefused},
     {.name = "initialization",
      .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue {
+     .planned = [](const auto& plan) -> Json {
        return plan.initialization ? name_of(kInitializationNames, *plan.initialization) : "model";
      }},
     {.name = "data",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_data,
      .in = kInPlan | kInBench | kInSweep | kInConfig,  // processes compare its hash
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.name; },
+     .planned = [](const auto& plan) -> Json { return plan.data.set.name; },
      .config = configured_data,
      .kept = kept_data,
      .on_resume = OnResume::kRefused},
     {.name = "data-origin",
      .in = kInBench | kInSweep,
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.origin; }},
+     .planned = [](const auto& plan) -> Json { return plan.data.origin; }},
     {.name = "limit-train",
      .key = "train_rows",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kTask,
      .add = add_limit_train,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.train.size(); },
+     .planned = [](const auto& plan) -> Json { return plan.data.set.train.size(); },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_train); },
      .on_resume = OnResume::kRefused},
     {.name = "limit-test",
      .key = "test_rows",
-     .of = kTrain | kSweep,
+     .commands = kTrain | kSweep,
      .group = HelpGroup::kTask,
      .add = add_limit_test,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.set.test.size(); },
+     .planned = [](const auto& plan) -> Json { return plan.data.set.test.size(); },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_test); }},
     {.name = "limit-steps",
-     .of = kTrain | kSweep,
+     .commands = kTrain | kSweep,
      .group = HelpGroup::kTask,
      .add = add_limit_steps,
      .in = kInSweep | kInConfig,
      .given = [](const auto& flags, const auto&) { return or_null(flags.limit_steps); },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_steps); }},
     {.name = "epochs",
-     .of = kTrain,
+     .commands = kTrain,
      .group = HelpGroup::kTask,
      .add = add_epochs,
      .in = kInPlan | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.epochs; },
+     .planned = [](const auto& plan) -> Json { return plan.epochs; },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "seed",
-     .of = kTrain | kSweep,
+     .commands = kTrain | kSweep,
      .group = HelpGroup::kTask,
      .add = add_seed,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.seed; },
+     .planned = [](const auto& plan) -> Json { return plan.trainer.seed; },
      .on_resume = OnResume::kRefused},
     {.name = "train-data-hash",  // after what explains a difference better
      .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.train_hash; },
+     .planned = [](const auto& plan) -> Json { return plan.data.train_hash; },
      .on_resume = OnResume::kRefused},
     {.name = "test-data-hash",
      .in = kInPlan | kAgreed,
-     .planned = [](const auto& plan) -> SettingValue { return plan.data.test_hash; }},
+     .planned = [](const auto& plan) -> Json { return plan.data.test_hash; }},
 };
 
 }  // namespace

@@ -58,79 +58,79 @@ const OptimizerOptions& optimizer_of(const TrainPlan& plan) { return plan.traine
 
 // Null for a value of SGD where that is not the optimizer.
 template <class T>
-SettingValue if_sgd(const TrainPlan& plan, T value) {
-  return optimizer_of(plan).kind == OptimizerKind::kSgd ? SettingValue(value) : SettingValue();
+Json if_sgd(const TrainPlan& plan, T value) {
+  return optimizer_of(plan).kind == OptimizerKind::kSgd ? Json(value) : Json();
 }
 
-SettingValue given_clip_norm(const TrainFlags& flags) {
+Json given_clip_norm(const TrainFlags& flags) {
   const double norm = flags.trainer.replica.clip_norm;
-  return norm > 0 ? SettingValue(norm) : SettingValue();
+  return norm > 0 ? Json(norm) : Json();
 }
 
 constexpr Setting kUpdateSettings[] = {
     {.name = "optimizer",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_optimizer,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kOptimizerNames, optimizer_of(plan).kind); },
      .on_resume = OnResume::kRefused},
     {.name = "lr",
-     .of = kTrain | kBench,
+     .commands = kTrain | kBench,
      .group = HelpGroup::kOptimizer,
      .add = add_lr,
      .in = kInPlan | kInBench | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.lr.lr; },
-     .given = [](const auto& flags, const auto& recipe) -> SettingValue {
+     .planned = [](const auto& plan) -> Json { return plan.trainer.lr.lr; },
+     .given = [](const auto& flags, const auto& recipe) -> Json {
        return flags.lr.value_or(rate_of(recipe, flags.trainer.replica.optimizer.kind));
      },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "momentum",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_momentum,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).momentum; },
+     .planned = [](const auto& plan) -> Json { return optimizer_of(plan).momentum; },
      .config = [](const auto&, const auto& plan) { return if_sgd(plan, optimizer_of(plan).momentum); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "nesterov",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_nesterov,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).nesterov; },
+     .planned = [](const auto& plan) -> Json { return optimizer_of(plan).nesterov; },
      .config = [](const auto&, const auto& plan) { return if_sgd(plan, optimizer_of(plan).nesterov); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "weight-decay",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_weight_decay,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return optimizer_of(plan).weight_decay; },
+     .planned = [](const auto& plan) -> Json { return optimizer_of(plan).weight_decay; },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "clip-norm",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_clip_norm,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.trainer.replica.clip_norm; },
+     .planned = [](const auto& plan) -> Json { return plan.trainer.replica.clip_norm; },
      .given = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
      .config = [](const auto& flags, const auto&) { return given_clip_norm(flags); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "schedule",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_schedule,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
      .planned = [](const auto& plan) { return named(kScheduleNames, plan.trainer.lr.schedule); },
      .on_resume = OnResume::kRefusedUnnamed},
     {.name = "warmup-epochs",
-     .of = kAllCommands,
+     .commands = kAllCommands,
      .group = HelpGroup::kOptimizer,
      .add = add_warmup_epochs,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> SettingValue { return plan.warmup_epochs; },
-     .given = [](const auto& flags, const auto& recipe) -> SettingValue {
+     .planned = [](const auto& plan) -> Json { return plan.warmup_epochs; },
+     .given = [](const auto& flags, const auto& recipe) -> Json {
        return flags.warmup_epochs.value_or(recipe.warmup_epochs);
      },
      .on_resume = OnResume::kRefusedUnnamed},

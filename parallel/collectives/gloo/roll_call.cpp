@@ -38,8 +38,6 @@ std::string network_namespace() {
   return std::string(name.data(), static_cast<size_t>(std::max<ssize_t>(size, 0)));
 }
 
-Presence parse_presence(const std::string& text) { return nlohmann::json::parse(text).get<Presence>(); }
-
 std::string name_of_pid(const Presence& presence) {
   return fmt::format("pid {} on {}", presence.pid, presence.host);
 }
@@ -55,6 +53,14 @@ std::string name_of_pid(const Presence& presence) {
   refuse_roll(store, why);
 }
 
+Presence parse_presence(const ProcessStore& store, int process, const std::string& text) try {
+  return nlohmann::json::parse(text).get<Presence>();
+} catch (const nlohmann::json::exception&) {
+  constexpr size_t kMostShown = 60;
+  refuse_for_all(store, fmt::format("process {} is of another version of lockstep: it introduces itself as {}",
+                                    process, text.substr(0, kMostShown)));
+}
+
 void agree_on_size(const ProcessStore& store, const World& world, const Presence& own) {
   const auto size = std::to_string(world.processes);
   const auto agreed = store.set_if_new("roll/size", size);
@@ -67,7 +73,9 @@ void claim_place(const ProcessStore& store, const World& world, const Presence& 
   const auto key = roll_key(world.process);
   if (store.add(key + "/claims", 1) == 1) return store.set(key, wire_text(own));
   auto first = std::string("another process");
-  if (store.wait({key}, 10 * kLook)) first = name_of_pid(parse_presence(store.get({key}).front()));
+  if (store.wait({key}, 10 * kLook)) {
+    first = name_of_pid(parse_presence(store, world.process, store.get({key}).front()));
+  }
   refuse_for_all(store,
                  fmt::format("{} was claimed twice: by {} and by {}",
                              name_processes({world.process}, world.processes), first, name_of_pid(own)));
@@ -109,7 +117,9 @@ std::vector<Presence> call_roll(const ProcessStore& store, const World& world, c
   claim_place(store, world, own);
   wait_for_all(store, world, timeout);
   std::vector<Presence> all;
-  for (const auto& text : store.get(roll_keys(world))) all.push_back(parse_presence(text));
+  for (const auto& text : store.get(roll_keys(world))) {
+    all.push_back(parse_presence(store, static_cast<int>(all.size()), text));
+  }
   return all;
 }
 

@@ -134,7 +134,7 @@ TEST_CASE("every value of an enumeration is offered") {
   check_values(texts, "--cuda-graph", names_of(kCudaGraphNames));
   check_values(texts, "--on-nan", names_of(kOnNanNames));
   check_values(texts, "--on-save-error", names_of(kOnSaveErrorNames));
-  check_values(texts, "--progress", names_of(kProgressNames));
+  check_values(texts, "--progress", names_of(kProgressDisplayNames));
   check_values(texts, "--color", {"auto", "always", "never"});
 }
 

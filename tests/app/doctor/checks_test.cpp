@@ -213,7 +213,7 @@ TEST_CASE("on a good machine every check of the doctor is ok, and says so withou
   }
 }
 
-TEST_CASE("every check of the doctor warns or fails on bad facts, and says what mends them") {
+TEST_CASE("every check of the doctor warns or fails on bad facts, and says how to fix them") {
   std::set<std::string> seen;
   for (const auto& group : {bad_gpus(), bad_limits(), bad_storage(), bad_cpus(), bad_surroundings()}) {
     for (const auto& [name, health, text, spoil] : group) {

@@ -107,15 +107,13 @@ TEST_CASE("a sweep whose file another process changes ends and leaves the file a
   CHECK(read_file(path) == "theirs");
 }
 
-TEST_CASE("a sweep's file with the old names of the CPU and of torch's kernels is continued") {
+TEST_CASE("a sweep's file with the old name of the CPU is continued") {
   const SmallData data;
   const TempFolder folder;
   const auto path = folder / "sweep.json";
-  const Words words = {"--devices", "cpu", "--kernels", "torch"};
+  const Words words = {"--devices", "cpu"};
   REQUIRE(run_process(sweep(data, words + Words{"--lr", ".1", "--json", path.string()})).exit_code == 0);
   auto file = nlohmann::ordered_json::parse(read_file(path));
-  REQUIRE(file.at("settings").at("kernels") == "torch");
-  file["settings"]["kernels"] = "stock";
   auto& environment = file["environment"];
   environment["processor"] = environment.at("cpu");
   environment.erase("cpu");

@@ -38,9 +38,9 @@ TEST_CASE("cells whose rates differ by rounding are the same") {
   auto other = cell;
   other.lr = .3;
   REQUIRE(other.lr != cell.lr);
-  CHECK(cell.is(other));
+  CHECK(cell.is_same_point(other));
   other.lr = .3001;
-  CHECK_FALSE(cell.is(other));
+  CHECK_FALSE(cell.is_same_point(other));
 }
 
 TEST_CASE("a sweep names its best cell, the first of equals") {

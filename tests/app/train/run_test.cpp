@@ -164,7 +164,7 @@ TEST_CASE("--quiet prints no step line, however slow the steps are") {
 
 TEST_CASE("--progress none prints no step line") {
   auto options = small_run();
-  options.progress = Progress::kNone;
+  options.progress = ProgressDisplay::kNone;
   const auto none = ran(options, 20);
   CHECK(none.step_lines.empty());
   CHECK(steps_in(none).size() == kByLogEvery.size());

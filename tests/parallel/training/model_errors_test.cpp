@@ -370,3 +370,10 @@ TEST_CASE("a batch norm with one row on a replica is told with its replica, and 
   CHECK_THAT(found.what, !ContainsSubstring("Exception raised from"));
   CHECK_THAT(found.hint, ContainsSubstring("two rows"));
 }
+
+TEST_CASE("after an error in an evaluation the model's parts train as before") {
+  const auto factory = changed(true, [](const Inputs&, const Loss&) -> Outcome { throw Mishap("mine"); });
+  Trainer trainer(factory, rows_on_device(10), rows_on_device(10), {.devices = {torch::kCPU}});
+  CHECK_THROWS(trainer.evaluate());
+  CHECK(trainer.model(0).module->is_training());
+}

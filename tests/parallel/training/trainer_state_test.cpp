@@ -179,3 +179,15 @@ TEST_CASE("each part of the state changes what follows") {
     CHECK_FALSE(same(go_on(state), expected));
   }
 }
+
+// Its averages were kept, and set to zero, once per name.
+TEST_CASE("invariant: a batch norm that is registered under two names is one") {
+  struct TwiceNormed : NormedLayersImpl {
+    TwiceNormed() { register_module("again", named_children()["norm"]); }
+  };
+  auto options = options_for(2);
+  options.replica.invariant = true;
+  const auto once = state_after(2, model_factory<NormedLayersImpl>(), options);
+  const auto twice = state_after(2, model_factory<TwiceNormed>(), options);
+  CHECK(same_tensors(twice.replicas[0].buffers, once.replicas[0].buffers));
+}

@@ -109,7 +109,7 @@ int copies_per_result(OverlapDevice& device) {
 
 int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
                     const std::vector<torch::Tensor>& expected) {
-  for (auto* device : devices) device->spoil();
+  for (auto* device : devices) device->fill_with_nan();
   compute_and_copy(devices, way, OverlapDevice::kSlots, 1);
   int64_t wrong = 0;
   for (size_t d = 0; d < devices.size(); ++d) {

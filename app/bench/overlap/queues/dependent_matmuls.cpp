@@ -24,7 +24,7 @@ DependentMatmuls::DependentMatmuls(WorkQueue& first, WorkQueue& second, int64_t 
   b_here_ = apart ? torch::empty_like(x_) : b_;
   e_here_ = apart ? torch::empty_like(x_) : e_;
   c_there_ = apart ? torch::empty_like(y_) : c_;
-  spoil();
+  fill_with_nan();
   for (int64_t pass = 0; pass < passes; ++pass) add_pass(first, second);
 }
 
@@ -49,7 +49,7 @@ void DependentMatmuls::add_pass(WorkQueue& first, WorkQueue& second) {
   graph_.add("f = d + e", first, {d, e_here}, [this] { at::add_out(f_, d_, e_here_); });
 }
 
-void DependentMatmuls::spoil() {
+void DependentMatmuls::fill_with_nan() {
   for (auto* tensor : {&a_, &c_, &d_, &f_, &b_here_, &e_here_, &b_, &e_, &c_there_}) {
     tensor->fill_(std::numeric_limits<float>::quiet_NaN());
   }

@@ -24,7 +24,7 @@ class DependentMatmuls {
   TaskGraph& graph() { return graph_; }
 
   torch::Tensor result() const { return f_.cpu(); }  // (size, size) float on the host
-  void spoil();                                      // fills all but x and y with NaN
+  void fill_with_nan();                              // fills all but x and y with NaN
 
  private:
   void add_pass(WorkQueue& first, WorkQueue& second);

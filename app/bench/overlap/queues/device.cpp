@@ -43,7 +43,7 @@ OverlapDevice::OverlapDevice(const OverlapDeviceOptions& options)
       }
     });
   });
-  spoil();
+  fill_with_nan();
 }
 
 void OverlapDevice::queue_matmul(int64_t i) {
@@ -61,7 +61,7 @@ void OverlapDevice::queue_receive(const OverlapDevice& from, int64_t i) {
                   [this, &from, i] { copy_bytes(results_[slot(i)], from.results_[slot(i)]); });
 }
 
-void OverlapDevice::spoil() {
+void OverlapDevice::fill_with_nan() {
   const auto nan = std::numeric_limits<float>::quiet_NaN();
   run_queued(queues(), [&] {
     compute_->queue("spoil", [&] {

@@ -53,7 +53,7 @@ class OverlapDevice {
   void queue_receive(const OverlapDevice& from, int64_t i);
 
   // Fills all results and copies with NaN, to reveal what is not written afterwards.
-  void spoil();
+  void fill_with_nan();
 
   // How many of the first `slots` slots have a result that differs from `expected` by more than rounding, a
   // copy with other bits than the result, or other bits than another device's result.

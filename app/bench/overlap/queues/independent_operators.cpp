@@ -77,7 +77,7 @@ void IndependentOperators::trace_once(OperatorWay way, Trace& trace) {
   for (auto* queue : of(way)) queue->trace_to(nullptr);
 }
 
-int64_t IndependentOperators::wrong(OperatorWay way) {
+int64_t IndependentOperators::wrong_results(OperatorWay way) {
   for (auto& result : results_) result.fill_(std::numeric_limits<float>::quiet_NaN());
   if (!results_.front().is_cpu())
     results_.front().flatten()[0].item();  // wait: the fills are on another stream

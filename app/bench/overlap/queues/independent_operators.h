@@ -31,7 +31,7 @@ class IndependentOperators {
 
   // Fills the results with NaN, runs all operators once, and returns how many results differ from torch's by
   // more than rounding.
-  int64_t wrong(OperatorWay way);
+  int64_t wrong_results(OperatorWay way);
 
   int64_t operators() const { return operators_; }
   size_t queues(OperatorWay way) const { return of(way).size(); }

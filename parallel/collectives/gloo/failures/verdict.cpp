@@ -165,6 +165,10 @@ const FailureReport* most_to_blame(const FailureReports& reports) {
   return shared ? &*of_first : blamed;
 }
 
+bool is_certain(const FailureReport& blamed, const FailureReports& reports) {
+  return blamed.kind == ReportKind::kError && (!is_error_of_all(blamed.code) || reports.front());
+}
+
 // Different places in the order prove nothing: a sum may have ended in one process and not in another.
 std::optional<Verdict> find_different_calls(const FailureReports& reports) {
   for (const auto& first : reports) {

@@ -50,6 +50,9 @@ bool has_failed(const FailureReports& reports);
 // there are no reports.
 const FailureReport* most_to_blame(const FailureReports& reports);
 
+// Returns true if no later report can take the blame from this one, the one that is most to blame.
+bool is_certain(const FailureReport& blamed, const FailureReports& reports);
+
 // The store through which the reports have come.
 struct StoreStatus {
   bool answers = true;

@@ -1,6 +1,5 @@
 #include <lockstep/parallel/collectives/gloo/failures/watch_thread.h>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <exception>
@@ -20,11 +19,6 @@ constexpr int kPollsInLimit = 4;         // that every process takes within the 
 bool says_more(const AwaitedCollective& a, const AwaitedCollective& b) {
   if (a.failed != b.failed) return a.failed;
   return a.failed ? a.end < b.end : a.collective.begin < b.collective.begin;
-}
-
-bool has_own_error(const FailureReports& reports) {
-  return std::any_of(reports.begin(), reports.end(),
-                     [](const auto& report) { return report && report->kind == ReportKind::kError; });
 }
 
 class WatchThread {
@@ -168,13 +162,14 @@ class WatchThread {
   // It has told all, and has nothing to learn.
   bool needs_nothing() const { return published_ == ReportKind::kError || published_ == ReportKind::kLeft; }
 
-  // Takes the verdict if there is one; finds it if it is time to, or if a process has reported its own error.
+  // Takes the verdict if there is one; finds it if it is time to, or if it is certain.
   bool judged(bool is_time) {
     auto verdict = board_.verdict();
     if (!verdict) {
       const auto reports = board_.reports();
       note([&] { take(reports); });
-      if (!is_time && !has_own_error(reports)) return false;
+      const auto* blamed = most_to_blame(reports);
+      if (!is_time && !(blamed && is_certain(*blamed, reports))) return false;
       verdict = board_.agree(judge(reports, state_.options.processes, state_.options.store));
     }
     note([&] { state_.verdict = verdict; });

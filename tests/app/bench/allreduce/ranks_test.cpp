@@ -130,7 +130,7 @@ TEST_CASE("the ranks of two processes sum together, and agree on what they have 
     own.world_size = ranks.world_size();
     for (const auto count : counts) {
       ranks.set_count(count);
-      own.wrong.push_back(ranks.wrong(0));
+      own.wrong.push_back(ranks.wrong_elements(0));
     }
     own.seconds = ranks.seconds(0, 3);
     own.copy_seconds = ranks.copy_seconds();
@@ -153,7 +153,7 @@ TEST_CASE("a wrong sum in one process is counted in all") {
     if (process == 1) own = std::make_shared<SpoiledProcessGroup>(group);
     AllreduceRanks ranks(devices_of_process(process), 1, {Allreduce::kGloo}, own);
     ranks.set_count(100);
-    wrong[static_cast<size_t>(process)] = ranks.wrong(0);
+    wrong[static_cast<size_t>(process)] = ranks.wrong_elements(0);
     group->gather("done");
   });
   CHECK(wrong == std::vector<int64_t>{2, 2});

@@ -99,7 +99,6 @@ TEST_CASE("the help shows the choices and the default") {
   const auto train = help_text(*app->get_subcommand("train"), "lockstep train");
   CHECK_THAT(train, ContainsSubstring("--kernels auto|direct|torch") && ContainsSubstring("(default auto)") &&
                         ContainsSubstring("--optimizer sgd|adamw") && ContainsSubstring("(default sgd)"));
-  CHECK_THAT(train, !ContainsSubstring("stock"));
 }
 
 TEST_CASE("no default stands behind other words in parentheses") { check_defaults(*build_cli()); }
@@ -121,8 +120,4 @@ TEST_CASE("choices are parsed into enumerations") {
   CHECK(flags.allreduce == Allreduce::kRing);
   CHECK(flags.kernels == Kernels::kTorch);
   CHECK(flags.trainer.replica.cuda_graph == CudaGraph::kOff);
-}
-
-TEST_CASE("--kernels stock is still accepted as torch") {
-  CHECK(parsed_flags({"--kernels", "stock"}).kernels == Kernels::kTorch);
 }

@@ -60,16 +60,8 @@ TEST_CASE("checkpoints are listed, verified, exported and evaluated") {
   CHECK(newest.at("data_origin") == "made from seed 5");
   CHECK(evaluated({run, "--seed", "0"}).at("data_origin") == "made from seed 0");
   const auto first = list[0].at("path").get<std::string>();
-  const auto by_old_name =
-      run_process(program({"eval", "--checkpoint", run, "--limit-test", "64", "--devices", "cpu"}));
-  CHECK(by_old_name.exit_code == 0);
-  CHECK(
-      by_old_name.err ==
-      "lockstep: warning: eval --checkpoint DIR is now eval DIR; --checkpoint will not be taken by the next "
-      "version\n");
-  for (const Words& two : {Words{run, "--weights", exported}, Words{run, "--checkpoint", run}}) {
-    CHECK_THAT(refusal(program(Words{"eval"} + two), 2), ContainsSubstring("two names of weights"));
-  }
+  CHECK_THAT(refusal(program({"eval", run, "--weights", exported}), 2),
+             ContainsSubstring("two names of weights"));
   CHECK(evaluated({first}) == evaluated(Words{"--weights", first + "/model.safetensors"} + run_data));
   CHECK_THAT(done({"checkpoint", "verify", first}), ContainsSubstring("step-00000005: whole"));
 

@@ -43,18 +43,18 @@ TEST_CASE("a checkpoint is due after so many steps or epochs") {
   CHECK(epochs.due(12, progress_at(3, 0), /*told=*/false));
   const CheckpointSchedule never(std::nullopt);
   CHECK_FALSE(never.due(5, progress_at(2, 0), /*told=*/true));
-  for (const auto* schedule : {&steps, &epochs, &never}) CHECK_FALSE(schedule->told_by_clock(1e9));
+  for (const auto* schedule : {&steps, &epochs, &never}) CHECK_FALSE(schedule->due_by_clock(1e9));
 }
 
 TEST_CASE("a checkpoint is due so many seconds after the last one, when process 0 has said so") {
   CheckpointSchedule schedule(parse_interval("60s"));
-  CHECK_FALSE(schedule.told_by_clock(59.5));
-  CHECK(schedule.told_by_clock(60));
+  CHECK_FALSE(schedule.due_by_clock(59.5));
+  CHECK(schedule.due_by_clock(60));
   CHECK_FALSE(schedule.due(7, progress_at(2, 0), /*told=*/false));
   CHECK(schedule.due(7, progress_at(1, 7), /*told=*/true));
   schedule.made(7, 70);
   CHECK(schedule.has(7));
   CHECK_FALSE(schedule.has(8));
-  CHECK_FALSE(schedule.told_by_clock(129.5));
-  CHECK(schedule.told_by_clock(130));
+  CHECK_FALSE(schedule.due_by_clock(129.5));
+  CHECK(schedule.due_by_clock(130));
 }

@@ -23,13 +23,13 @@ using Json = nlohmann::ordered_json;
 TEST_CASE("a run takes batch size and rate of its checkpoint, unless flags give them") {
   const Json saved = {{"batch_size", 64}, {"lr", .3}};
   TrainFlags flags;
-  take_settings(saved, flags);
+  take_batch_and_rate(saved, flags);
   CHECK(flags.batch_size == 64);
   CHECK(flags.lr == .3);
   TrainFlags given;
   given.batch_size = 32;
   given.lr = .1;
-  take_settings(saved, given);
+  take_batch_and_rate(saved, given);
   CHECK(given.batch_size == 32);
   CHECK(given.lr == .1);
 }
@@ -70,15 +70,15 @@ TEST_CASE("changed settings are those with another value, and the devices and te
   Json planned = {
       {"devices", {"cpu"}}, {"test_rows", 64}, {"test_data_hash", "ab"}, {"epochs", 3}, {"lr", .1}};
   CHECK(changed_settings(saved, planned) == Json{{"epochs", 3}});  // saved has no hash: an earlier version's
-  CHECK(is_tested_alike(changed_settings(saved, planned)));
+  CHECK(same_test_settings(changed_settings(saved, planned)));
   planned["devices"] = {"cpu", "cpu"};
-  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
-  const auto as_before = tested_as(saved, planned);
+  CHECK_FALSE(same_test_settings(changed_settings(saved, planned)));
+  const auto as_before = with_test_settings_of(saved, planned);
   CHECK(as_before.at("devices") == Json{"cpu"});
   CHECK(as_before.at("epochs") == 3);
   planned["devices"] = {"cpu"};
   planned["test_rows"] = 65;
-  CHECK_FALSE(is_tested_alike(changed_settings(saved, planned)));
+  CHECK_FALSE(same_test_settings(changed_settings(saved, planned)));
   CHECK(changed_settings(Json(), planned).empty());
 }
 
@@ -123,7 +123,7 @@ TEST_CASE("what changes the last bits is told") {
   state.plan = {{"threads", 2}, {"devices", {"cpu"}}, {"kernels", "auto"}};
   Json planned = {{"threads", 1}, {"devices", {"cpu", "cpu"}}, {"kernels", "auto"}};
   const auto contains = [&](const std::string& text) {
-    const auto found = other_bits(state, planned);
+    const auto found = bit_differences(state, planned);
     return std::find(found.begin(), found.end(), text) != found.end();
   };
   CHECK(contains("threads 1 instead of 2"));
@@ -138,7 +138,7 @@ TEST_CASE("other shares of the same batch change the last bits; another batch ha
   auto planned = state.plan;
   planned["split"] = {100, 28};
   const auto split_is_told = [&] {
-    const auto found = other_bits(state, planned);
+    const auto found = bit_differences(state, planned);
     return std::find(found.begin(), found.end(), "split [100, 28] instead of [64, 64]") != found.end();
   };
   CHECK(split_is_told());
@@ -161,16 +161,16 @@ TEST_CASE(
   state.plan = saved;
   state.progress.epoch = 4;
   state.progress.step = 0;
-  count_steps_anew(state, saved);
+  rescale_steps(state, saved);
   CHECK(state.trainer.steps == 30);
   CHECK_FALSE(state.progress.left_out.empty());
-  count_steps_anew(state, planned);
+  rescale_steps(state, planned);
   CHECK(state.trainer.steps == 15);
   CHECK(state.progress.left_out.empty());
   CHECK(state.progress.accuracy == state_of(30).progress.accuracy);
 
   state.progress.step = 7;
   CHECK_THROWS_WITH(
-      count_steps_anew(state, planned),
+      rescale_steps(state, planned),
       "the checkpoint is of step 7 of epoch 4, batches of 128 instead of 64 begin with an epoch");
 }

@@ -17,16 +17,16 @@ TEST_CASE("each setting has names of its own, and all that its places need") {
     INFO(setting.name);
     CHECK(names.insert(setting.name).second);
     CHECK(keys.insert(key_of(setting)).second);
-    CHECK((setting.of != 0) == (setting.add != nullptr));
+    CHECK((setting.commands != 0) == (setting.add != nullptr));
     if (setting.in & kInPlan) CHECK(setting.planned);
     if (setting.in & (kInBench | kInSweep | kAgreed)) CHECK((setting.planned || setting.given));
     if (setting.in & kInConfig) {
       CHECK((setting.planned || setting.config));
-      CHECK((setting.of & kTrain) != 0);  // a configuration has keys that are flags
+      CHECK((setting.commands & kTrain) != 0);  // a configuration has keys that are flags
     }
     // A checkpoint holds the plan of its run.
     if (setting.on_resume != OnResume::kTaken) CHECK((setting.in & kInPlan) != 0);
-    if (setting.on_resume == OnResume::kRefusedUnnamed) CHECK((setting.of & kTrain) != 0);
+    if (setting.on_resume == OnResume::kRefusedUnnamed) CHECK((setting.commands & kTrain) != 0);
   }
 }
 

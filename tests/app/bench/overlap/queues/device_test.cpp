@@ -72,7 +72,7 @@ TEST_CASE("every way computes each device's results and copies all of them") {
     }
   }
   // Slots that were not written are wrong.
-  all[0]->spoil();
+  all[0]->fill_with_nan();
   CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots);
   CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots);
   run_queued(all[0]->queues(), [&] { all[0]->queue_matmul(1); });
@@ -122,7 +122,7 @@ TEST_CASE("independent operators are right in both ways and use the stated queue
   CHECK(operators.queues(OperatorWay::kOneAfterAnother) == 1);
   CHECK(operators.queues(OperatorWay::kSideBySide) == 2);
   for (const auto way : {OperatorWay::kOneAfterAnother, OperatorWay::kSideBySide}) {
-    CHECK(operators.wrong(way) == 0);
+    CHECK(operators.wrong_results(way) == 0);
     CHECK(operators.seconds(way, 2) > 0);
     Trace trace;
     operators.trace_once(way, trace);

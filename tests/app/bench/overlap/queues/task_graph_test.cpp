@@ -117,6 +117,6 @@ TEST_CASE("dependent matmuls give f = x x (x x + y y) + y y (x x + y y) on one d
   const auto expected = sum.mm(sum);  // (a + b) c
   CHECK(torch::allclose(divided.result().to(torch::kFloat64), expected, 1e-5, 0));
   CHECK_FALSE(torch::allclose(divided.result().to(torch::kFloat64), x.mm(x).mm(sum), 1e-5, 0));
-  divided.spoil();
+  divided.fill_with_nan();
   CHECK(divided.result().isnan().all().item<bool>());
 }

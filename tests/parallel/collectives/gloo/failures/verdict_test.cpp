@@ -58,6 +58,9 @@ TEST_CASE("the first error of a process's own is to blame, whoever is silent or 
   CHECK(judged({failed(5), waits(0), simply(ReportKind::kLeft)}).text ==
         "process 0 failed first: out of memory");
   CHECK(judged({std::nullopt, failed(0)}, {.answers = false}).blamed == Blamed{1});
+  auto of_process_0 = failed(1), earlier = failed(0);
+  of_process_0.code = earlier.code = 7;
+  CHECK(judged({of_process_0, earlier}).blamed == Blamed{0});
 }
 
 TEST_CASE("the launcher and the processes blame the first of the worst kind of end") {
@@ -84,6 +87,10 @@ TEST_CASE("the launcher and the processes blame the first of the worst kind of e
     CHECK(blamed({std::nullopt, ended(1, code)}) == 1);
   }
   CHECK(blamed({ended(2, 3), ended(1, 3)}) == 1);
+  CHECK(is_certain(ended(0, 3), {std::nullopt, ended(0, 3)}));
+  CHECK_FALSE(is_certain(ended(0, 7), {std::nullopt, ended(0, 7)}));  // process 0 may say it for all
+  CHECK(is_certain(ended(0, 7), {ended(1, 10), ended(0, 7)}));
+  CHECK_FALSE(is_certain(ended(0, 10), {std::nullopt, ended(0, 10)}));
 }
 
 TEST_CASE("a silent process is to blame, and not those that left on its account") {

@@ -1,4 +1,4 @@
-#include <lockstep/app/train/progress/progress_choice.h>
+#include <lockstep/app/train/progress/progress_display.h>
 
 #include <unistd.h>
 
@@ -11,8 +11,8 @@ namespace {
 bool is_terminal(int fd) { return Terminal(fd, ColorMode::kNever).interactive(); }
 
 bool shows_bar(const TrainFlags& options) {
-  if (options.progress == Progress::kBar) return true;
-  return options.progress == Progress::kAuto && !options.quiet && is_terminal(STDOUT_FILENO) &&
+  if (options.progress == ProgressDisplay::kBar) return true;
+  return options.progress == ProgressDisplay::kAuto && !options.quiet && is_terminal(STDOUT_FILENO) &&
          is_terminal(STDERR_FILENO);
 }
 
@@ -23,12 +23,12 @@ pid_t foreground_group(const TrainWorld& world) {
 
 }  // namespace
 
-void check_progress(const TrainFlags& options) {
-  if (options.progress == Progress::kPlain && options.metrics == kStandardOutput) {
+void check_progress_display(const TrainFlags& options) {
+  if (options.progress == ProgressDisplay::kPlain && options.metrics == kStandardOutput) {
     throw UsageError("--progress plain cannot be combined with --metrics -: both print to standard output",
                      "leave one of them out");
   }
-  if (options.progress != Progress::kBar || is_terminal(STDERR_FILENO)) return;
+  if (options.progress != ProgressDisplay::kBar || is_terminal(STDERR_FILENO)) return;
   throw UsageError("--progress bar draws on standard error, which is no terminal that can show it",
                    "leave it out: by default a bar is drawn where that is possible");
 }

@@ -12,7 +12,7 @@ namespace lockstep {
 
 // For process 0. Throws UsageError for a bar without a terminal on standard error, and for plain lines beside
 // metrics on standard output.
-void check_progress(const TrainFlags& options);
+void check_progress_display(const TrainFlags& options);
 
 // The live display of a run; null: none. `auto` shows it in process 0 if lines and errors both go to a
 // terminal. Keeps a reference to the plan.
