@@ -57,8 +57,9 @@ Presence parse_presence(const ProcessStore& store, int process, const std::strin
   return nlohmann::json::parse(text).get<Presence>();
 } catch (const nlohmann::json::exception&) {
   constexpr size_t kMostShown = 60;
-  refuse_for_all(store, fmt::format("process {} is of another version of lockstep: it introduces itself as {}",
-                                    process, text.substr(0, kMostShown)));
+  refuse_for_all(
+      store, fmt::format("process {} is of another version of lockstep: it introduces itself as {}", process,
+                         text.substr(0, kMostShown)));
 }
 
 void agree_on_size(const ProcessStore& store, const World& world, const Presence& own) {
