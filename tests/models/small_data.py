@@ -1,5 +1,7 @@
 """small_data.py DIR: writes a small data set of ten classes there, 64 rows for training and 100 for tests, as plain IDX
-files. Needs only Python."""
+files, and the images for tests as floats, X of images.safetensors (100 x 1 x 28 x 28). Needs only Python."""
+import array
+import json
 import struct
 import sys
 from pathlib import Path
@@ -22,5 +24,13 @@ def write(folder, **rows_of):
         (folder / f"{prefix}-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 0x801, rows) + classes(rows))
 
 
+def write_floats(path, rows):
+    floats = array.array("f", (pixel / 255 for pixel in pixels(rows))).tobytes()
+    tensor = dict(dtype="F32", shape=[rows, 1, 28, 28], data_offsets=[0, len(floats)])
+    header = json.dumps(dict(X=tensor)).encode()
+    path.write_bytes(struct.pack("<Q", len(header)) + header + floats)
+
+
 if __name__ == "__main__":
     write(Path(sys.argv[1]))
+    write_floats(Path(sys.argv[1]) / "images.safetensors", ROWS["t10k"])

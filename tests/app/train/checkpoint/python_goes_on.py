@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 ROOT = Path(__file__).resolve().parents[4]
 sys.path[:0] = [str(ROOT / "scripts/compare"), str(ROOT / "tests/models")]
 from twin.data import epoch_batches, load_set  # noqa: E402
 from twin.lenet import LeNetTwin  # noqa: E402
-from python_twin import TEST, images  # noqa: E402
 from twin.resnet18 import resnet18  # noqa: E402
 from step_parity import errors, floats, judge, worst  # noqa: E402
 
@@ -34,30 +33,26 @@ def logits(net, X):
     return net.logits(X) if hasattr(net, "logits") else net(X)
 
 
-def run_of(args, seed):
-    return args.folder / f"{args.model}-{seed}"
-
-
-def check_logits(args):
-    run = run_of(args, args.seed)
+def check_logits(folder, model, seed):
+    run = folder / f"{model}-{seed}"
     checkpoint = run / f"checkpoints/step-{BEFORE:08}"
-    net = network(args.model, load_file(checkpoint / "model.safetensors"), torch.float64).eval()
+    net = network(model, load_file(checkpoint / "model.safetensors"), torch.float64).eval()
     momentum = {name: tensor.shape for name, tensor in load_file(checkpoint / "optimizer.safetensors").items()}
     if momentum != {f"momentum_buffer.{name}": parameter.shape for name, parameter in net.named_parameters()}:
-        sys.exit(f"{args.model}: the optimizer's tensors are not the parameters' momenta: {momentum}")
+        sys.exit(f"{model}: the optimizer's tensors are not the parameters' momenta: {momentum}")
     with torch.no_grad():
-        exact = logits(net, load_file(args.folder / "images.safetensors")["X"].double())
+        exact = logits(net, load_file(folder / "images.safetensors")["X"].double())
     for name, tensor in load_file(run / "logits.safetensors").items():
         error = ((tensor - exact).abs().max() / exact.abs().max()).item()
-        print(f"{args.model}: logits in {name} differ by {error:.1e}")
+        print(f"{model}: logits in {name} differ by {error:.1e}")
         if not error <= LOGITS:
-            sys.exit(f"{args.model}: the logits are not Python's")
+            sys.exit(f"{model}: the logits are not Python's")
 
 
 def go_on(args, run, seed, dtype, with_momentum=True):
     """Returns the weights of Python's network after the remaining steps."""
     checkpoint = run / f"checkpoints/step-{BEFORE:08}"
-    net = network(args.model, load_file(checkpoint / "model.safetensors"), dtype).train()
+    net = network("lenet", load_file(checkpoint / "model.safetensors"), dtype).train()
     optimizer = torch.optim.SGD(net.parameters(), lr=args.lr, momentum=MOMENTUM)
     momentum = load_file(checkpoint / "optimizer.safetensors")
     for name, parameter in net.named_parameters():
@@ -77,7 +72,7 @@ def go_on(args, run, seed, dtype, with_momentum=True):
 def compare(args):
     found, host, forgetful = [], [], []
     for seed in range(args.seeds):
-        run = run_of(args, seed)
+        run = args.folder / f"lenet-{seed}"
         start = floats(load_file(run / f"checkpoints/step-{BEFORE:08}/model.safetensors"))
         ended = floats(load_file(run / f"checkpoints/step-{AFTER:08}/model.safetensors"))
         exact = go_on(args, run, seed, torch.float64)
@@ -86,31 +81,25 @@ def compare(args):
         forgetful.append(errors(go_on(args, run, seed, torch.float32, with_momentum=False), exact, start))
     for who, seeds in (("lockstep", found), ("Python", host), ("without momentum", forgetful)):
         error, name = worst(seeds)
-        print(f"{args.model}, {who}: error {error:.1e} at most, in {name} (median of {args.seeds} seeds)")
+        print(f"lenet, {who}: error {error:.1e} at most, in {name} (median of {args.seeds} seeds)")
     if worst(host)[0] > CLOSE:
-        sys.exit(f"{args.model}: Python in fp32 and in double are too far from each other to compare with")
+        sys.exit(f"lenet: Python in fp32 and in double are too far from each other to compare with")
     if wrong := judge(found, host):
-        sys.exit(f"{args.model}: wrong in {', '.join(wrong)}")
+        sys.exit(f"lenet: wrong in {', '.join(wrong)}")
     if not judge(forgetful, host):
-        sys.exit(f"{args.model}: a network that has lost its momentum passes")
+        sys.exit(f"lenet: a network that has lost its momentum passes")
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["images", "logits", "go-on"])
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--model")
-    parser.add_argument("--batch-size", type=int)
-    parser.add_argument("--lr", type=float)
-    parser.add_argument("--seed", type=int)
-    parser.add_argument("--seeds", type=int)
+    parser.add_argument("--batch-size", type=int, required=True)
+    parser.add_argument("--lr", type=float, required=True)
+    parser.add_argument("--seeds", type=int, required=True)
     args = parser.parse_args()
-    if args.what == "images":
-        save_file({"X": images(TEST)[0].unsqueeze(1).to(torch.float32) / 255}, args.folder / "images.safetensors")
-    elif args.what == "logits":
-        check_logits(args)
-    else:
-        compare(args)
+    for model, seed in [*(("lenet", seed) for seed in range(args.seeds)), ("resnet18", 0)]:
+        check_logits(args.folder, model, seed)
+    compare(args)
 
 
 if __name__ == "__main__":

@@ -63,3 +63,17 @@ TEST_CASE("a process that finds no address for other hosts says so") {
   CHECK_THAT(message, ContainsSubstring("process 1 has no address that other hosts can reach"));
   CHECK_THAT(message, ContainsSubstring("192.0.2.1"));
 }
+
+TEST_CASE("a process of another version of lockstep is named, and the roll is refused") {
+  const auto world = worlds_of(2).front();
+  // It introduces itself by something else than JSON, by other fields, or by fields of other types.
+  const auto* const words =
+      GENERATE("hello", R"({"host": "node"})", R"({"host": 1, "machine": "a", "pid": "x", "address": ""})");
+  const ProcessStore store(world, "", std::chrono::seconds(60));
+  store.set("roll/1", words);
+  const auto message =
+      message_of<DeviceError>([&] { call_roll(store, world, on("a"), std::chrono::seconds(60)); });
+  CHECK_THAT(message,
+             ContainsSubstring("process 1 is of another version of lockstep") && ContainsSubstring(words));
+  CHECK(store.get({"roll/refused"}).front() == message);
+}
