@@ -1,4 +1,4 @@
-// What a run does about a loss that is not finite: --on-nan.
+// The reaction of a run to a loss that is not finite: --on-nan.
 #pragma once
 
 #include <cstdint>

@@ -38,7 +38,7 @@ Thrown thrown_by(const std::function<void()>& action) {
   }
 }
 
-// What an error means for the run that it has ended.
+// The meaning of an error for the run that it has ended.
 struct Ending {
   Thrown error = nullptr;        // null: the run is done
   std::string_view status = {};  // these two: of the metrics' last line
