@@ -8,6 +8,7 @@
 #include <fstream>
 #include <system_error>
 
+#include <lockstep/support/files/atomic_file.h>
 #include <lockstep/support/files/errno_text.h>
 
 namespace lockstep {
@@ -42,6 +43,12 @@ std::string read_text_file(const std::string& path, int64_t most_bytes,
   }
   if (!file.is_open() || file.bad()) refuse(errno_text(errno));
   return text;
+}
+
+void write_text_file(const std::filesystem::path& path, std::string_view text) {
+  AtomicFile file(path, /*overwrite=*/true);
+  file.write(text);
+  file.commit();
 }
 
 }  // namespace lockstep

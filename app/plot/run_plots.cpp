@@ -8,6 +8,7 @@
 #include <system_error>
 #include <utility>
 
+#include <lockstep/app/files/text_file.h>
 #include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/figures/source.h>
 #include <lockstep/app/plot/picture/draw.h>
@@ -15,7 +16,6 @@
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/atomic_file.h>
 #include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/words_of.h>
 
@@ -23,12 +23,6 @@ namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-void write_picture(const fs::path& path, const std::string& picture) {
-  AtomicFile file(path, /*overwrite=*/true);
-  file.write(picture);
-  file.commit();
-}
 
 }  // namespace
 
@@ -40,8 +34,8 @@ void draw_run(const fs::path& folder) {
   std::error_code error;
   fs::create_directory(plots, error);
   if (error) throw output_failure(fmt::format("cannot make '{}'", plots.native()), error.value());
-  write_picture(plots / "accuracy_and_loss.svg", plot::draw(figure, plot::PictureFormat::kSvg));
-  write_picture(plots / "accuracy_and_loss.png", plot::draw(figure, plot::PictureFormat::kPng));
+  write_text_file(plots / "accuracy_and_loss.svg", plot::draw(figure, plot::PictureFormat::kSvg));
+  write_text_file(plots / "accuracy_and_loss.png", plot::draw(figure, plot::PictureFormat::kPng));
 }
 
 RunPlots::RunPlots(std::function<void()> draw, SecondsClock clock)

@@ -119,7 +119,6 @@ TrainFlags train_options(const SweepOptions& options, const SweepCell& cell) {
   train.batch_size = cell.batch_size;
   train.lr = cell.lr;
   train.epochs = cell.epochs;
-  train.quiet = true;
   return train;
 }
 

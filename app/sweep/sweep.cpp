@@ -1,8 +1,6 @@
 #include <lockstep/app/sweep/sweep.h>
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -149,9 +147,8 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
 
 // Trains the cell. Returns nothing if the loss was not finite.
 std::optional<CellFigures> figures_of(const PlannedCell& planned) {
-  const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
   try {
-    const auto run = TrainRun(planned.plan, planned.options, terminal, RunOutputs{}).run();
+    const auto run = run_silently(planned.plan, planned.options);
     return CellFigures{
         .accuracy = run.test_accuracy,
         .test_loss = run.test_loss,
@@ -160,8 +157,6 @@ std::optional<CellFigures> figures_of(const PlannedCell& planned) {
         .images_per_second = static_cast<double>(planned.plan.data.set.train.size()) / run.seconds_per_epoch};
   } catch (const NumericError&) {
     return std::nullopt;
-  } catch (const c10::OutOfMemoryError& error) {
-    throw out_of_memory(error.what_without_backtrace(), planned.plan);
   }
 }
 

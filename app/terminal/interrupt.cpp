@@ -104,16 +104,14 @@ InterruptGuard::~InterruptGuard() {
   noted_signal = 0;
 }
 
-bool InterruptGuard::noted() { return noted_signal != 0; }
-
 void InterruptGuard::begin_message_with(const char* text) { message_prefix = text; }
 
-std::optional<int> InterruptGuard::signal() const {
+std::optional<int> InterruptGuard::signal() {
   const int signal = noted_signal;
   return signal == 0 ? std::nullopt : std::optional(signal);
 }
 
-void InterruptGuard::stop_if_signalled(const std::string& where) const {
+void InterruptGuard::stop_if_signalled(const std::string& where) {
   if (const auto noted = signal()) throw InterruptedError(*noted, where);
 }
 

@@ -30,18 +30,15 @@ class InterruptGuard {
   InterruptGuard(const InterruptGuard&) = delete;
   InterruptGuard& operator=(const InterruptGuard&) = delete;
 
-  // The first signal noted, if any.
-  std::optional<int> signal() const;
-
-  // Returns true if a guard that lives has noted a signal.
-  static bool noted();
+  // The first signal that a guard that lives has noted, if any.
+  static std::optional<int> signal();
 
   // Sets what comes before a signal's message, instead of a line break on a terminal: at most 20 bytes of
   // static storage; null: nothing special. For what stands at the cursor and must go.
   static void begin_message_with(const char* text);
 
   // Throws InterruptedError if a signal has been noted.
-  void stop_if_signalled(const std::string& where) const;
+  static void stop_if_signalled(const std::string& where);
 
  private:
   std::array<struct sigaction, 3> old_;

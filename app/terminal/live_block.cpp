@@ -158,9 +158,9 @@ LiveBlock::Size LiveBlock::size() const {
 
 // After a resize the next show() draws.
 void LiveBlock::draw() {
-  if (lines_.empty() || InterruptGuard::noted()) return;
+  if (lines_.empty() || InterruptGuard::signal()) return;
   if (size() != made_for_ || !write_block()) return wipe();
-  if (InterruptGuard::noted()) wipe();  // its message may have come before the drawing
+  if (InterruptGuard::signal()) wipe();  // its message may have come before the drawing
 }
 
 bool LiveBlock::write_block() {

@@ -1,7 +1,6 @@
 #include <lockstep/app/bench/scaling/scaling.h>
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 
@@ -53,26 +52,6 @@ std::vector<std::string> default_lists() {
   return lists;
 }
 
-// Trains for --epochs as `train` does and returns the test accuracy.
-double accuracy_of(const BenchScalingOptions& options, const ScalingCase& measured) {
-  auto train = options.train;
-  train.quiet = true;
-  const Terminal terminal(STDOUT_FILENO, ColorMode::kNever);
-  TrainRun run(measured.plan, train, terminal, RunOutputs{});
-  const auto leave = [&] { leave_together(measured.plan.world); };  // before the first closes its connections
-  try {
-    const double accuracy = run.run().test_accuracy;
-    leave();
-    return accuracy;
-  } catch (const InterruptedError&) {  // in all of them
-    leave();
-    throw;
-  } catch (const NumericError&) {
-    leave();
-    throw;
-  }
-}
-
 void predict(BenchReport& report, const BenchScalingOptions& options, const std::vector<ScalingCase>& cases,
              const std::vector<ScalingCase>& fractions) {
   const auto given = options.link ? std::optional(parse_link(*options.link)) : std::nullopt;
@@ -90,7 +69,7 @@ void predict(BenchReport& report, const BenchScalingOptions& options, const std:
 bool take_accuracy(const BenchScalingOptions& options, ScalingCase& each, LargestOfAll& largest,
                    std::exception_ptr& ended) {
   try {
-    if (each.trains) each.accuracy = accuracy_of(options, each);
+    if (each.trains) each.accuracy = run_silently(each.plan, options.train).test_accuracy;
   } catch (const Error&) {
     ended = std::current_exception();
   }

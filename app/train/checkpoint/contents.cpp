@@ -1,7 +1,9 @@
 #include <lockstep/app/train/checkpoint/contents.h>
 
 #include <fmt/format.h>
+#include <torch/types.h>
 
+#include <algorithm>
 #include <map>
 #include <utility>
 
@@ -46,6 +48,13 @@ Checkpoint to_checkpoint(RunState state) {
   checkpoint.tensors[kModelFile].metadata = {{"model", state.plan.at("model").get<std::string>()},
                                              {"lockstep", LOCKSTEP_VERSION}};
   return checkpoint;
+}
+
+bool is_finite(const TrainState& state) {
+  const auto finite = [](const NamedTensor& named) {
+    return !named.tensor.is_floating_point() || torch::isfinite(named.tensor).all().item<bool>();
+  };
+  return std::ranges::all_of(state.model, finite) && std::ranges::all_of(state.optimizer, finite);
 }
 
 bool is_of_program(const Checkpoint& checkpoint) {

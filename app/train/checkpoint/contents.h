@@ -26,6 +26,9 @@ struct RunState {
 
 Checkpoint to_checkpoint(RunState state);
 
+// Returns false if a weight or a number of the optimizer is NaN or infinite.
+bool is_finite(const TrainState& state);
+
 // Returns true if another program that uses the library has written it: it has no plan.
 bool is_of_program(const Checkpoint& checkpoint);
 

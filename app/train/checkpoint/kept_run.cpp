@@ -9,7 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/app/machine/environment.h>
+#include <lockstep/app/processes/together.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/train/checkpoint/interval.h>
 #include <lockstep/app/train/checkpoint/same_run.h>
@@ -17,24 +19,11 @@
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
 
 namespace fs = std::filesystem;
-
-bool wants_folder(const TrainFlags& options) {
-  return options.output || options.checkpoint_every || options.resume;
-}
-
-// A folder for a new run must be free. begin() finds out for good.
-void check_free(const std::string& folder) {
-  std::error_code ignored;
-  if (!fs::exists(folder, ignored) || fs::is_empty(folder, ignored)) return;
-  throw OutputError(fmt::format("'{}' already exists and is not empty", folder),
-                    "choose another folder, or go on with the run that is there: --resume auto");
-}
 
 std::optional<std::string> named_output(const TrainFlags& options) {
   return options.output && !options.output->empty() ? options.output : std::nullopt;
@@ -101,6 +90,10 @@ std::optional<FileSizes> metrics_to_keep(const FoundCheckpoint& found, bool whol
 
 }  // namespace
 
+bool wants_folder(const TrainFlags& options) {
+  return options.output || options.checkpoint_every || options.resume;
+}
+
 void KeptRun::find(TrainFlags& options, const World& place) {
   if (!options.resume_anyway.empty() && !options.resume) {
     throw UsageError("--resume-anyway changes a setting of a run that goes on, this run starts",
@@ -131,7 +124,7 @@ void KeptRun::open(TrainFlags& options, const World& place) {
   const auto output = named_output(options);
   if (output) RunFolder(*output).require_writable();
   if (found) return take_batch_and_rate(found->state.plan, options);
-  if (output && !reuses_folder) check_free(*output);
+  if (output && !reuses_folder) RunFolder(*output).require_free();  // begin() finds out for good
 }
 
 std::optional<std::string> KeptRun::folder(const TrainFlags& options) const {
@@ -224,9 +217,35 @@ void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
   const auto& accuracy = first.progress.accuracy;
   const auto last = comparable && !accuracy.empty() ? std::optional(accuracy.back()) : std::nullopt;
   first.plan = with_test_settings_of(found->state.plan, planned);
-  first.file_bytes = metrics->sizes();
-  first.config = config_text(options, plan, kInConfig | kKept);
-  checkpoints->save(std::move(first), last, Stopwatch());
+  save(std::move(first), plan, options, last, Stopwatch());
+}
+
+void KeptRun::save(RunState state, const TrainPlan& plan, const TrainFlags& options,
+                   std::optional<double> test_accuracy, Stopwatch began) {
+  state.config = config_text(options, plan, kInConfig | kKept);
+  if (metrics) state.file_bytes = metrics->sizes();
+  checkpoints->save(std::move(state), test_accuracy, began);
+}
+
+RunState KeptRun::newest_state(const TrainWorld& world) {
+  RunState state;
+  try {
+    together(world, [&]() -> Json {
+      if (!checkpoints) return {};
+      checkpoints->finish();
+      const auto& run = checkpoints->run();
+      auto newest = newest_checkpoint(run, warn);
+      if (!newest)
+        throw WeightsError(fmt::format("no whole checkpoint is left in '{}'", run.path().native()));
+      state = std::move(newest->state);
+      run.set_aside_after(state.trainer.steps);
+      if (metrics) metrics->cut(state.file_bytes);
+      return {};
+    });
+  } catch (const OutputError& error) {  // not one after which all processes keep the weights
+    throw Error(error.exit_code(), error.message(), error.hint());
+  }
+  return state;
 }
 
 void KeptRun::print_beginning(const RunFolder& run, const TrainPlan& plan, const TrainFlags& options) const {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <lockstep/app/plot/run_plots.h>
+#include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/run_files/run_log.h>
 #include <lockstep/app/run_files/run_metrics.h>
 #include <lockstep/app/train/checkpoint/folder_lock.h>
@@ -14,8 +15,12 @@
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/parallel/world/world.h>
+#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
+
+// Returns true if the flags ask for a folder, in any process.
+bool wants_folder(const TrainFlags& options);
 
 // The kept run of process 0; in the others it stays empty.
 struct KeptRun {
@@ -53,6 +58,16 @@ struct KeptRun {
   // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,
   // and UsageError as config_text() does.
   void begin(const TrainPlan& plan, const TrainFlags& options);
+
+  // Queues a checkpoint of this state, as CheckpointWriter::save(), and completes it with the configuration
+  // and the sizes of the metrics. Throws OutputError.
+  void save(RunState state, const TrainPlan& plan, const TrainFlags& options,
+            std::optional<double> test_accuracy, Stopwatch began);
+
+  // A collective of the run's processes, from begin() on: the state of the newest checkpoint, to which the
+  // metrics are cut. In other processes than the first it is empty: they get it by loading. Throws
+  // WeightsError if no checkpoint is whole, and in all processes what fails in process 0.
+  RunState newest_state(const TrainWorld& world);
 
   // Keeps what the run goes on from in its new folder.
   void save_first(const TrainPlan& plan, const TrainFlags& options);

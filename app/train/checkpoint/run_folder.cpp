@@ -12,10 +12,11 @@
 #include <utility>
 
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/app/files/text_file.h>
 #include <lockstep/app/machine/environment.h>
+#include <lockstep/data/train_checkpoint.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/files/atomic_file.h>
 #include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/temporary_file.h>
 #include <lockstep/support/printable.h>
@@ -81,12 +82,6 @@ void require_writable_folder(const fs::path& folder) {
 
 std::string numbered(std::string_view name, int64_t number) { return fmt::format("{}-{:04}", name, number); }
 
-void write_whole(const fs::path& path, const std::string& text) {
-  AtomicFile file(path, /*overwrite=*/true);
-  file.write(text);
-  file.commit();
-}
-
 using Warn = std::function<void(const std::string&)>;
 
 // Throws WeightsError, which names the checkpoint.
@@ -132,7 +127,7 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
 
 std::optional<TrainProgress> progress_of(const fs::path& checkpoint) {
   try {
-    return read_progress(parse_json(read_json_file((checkpoint / "state.json").native(), "")).at("progress"));
+    return read_progress(parse_json(read_json_file((checkpoint / kStateFile).native(), "")).at("progress"));
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -160,13 +155,17 @@ void RunFolder::require_writable() const {
   require_writable_folder(checkpoints());
 }
 
-void RunFolder::create(bool again) const {
+void RunFolder::require_free() const {
   std::error_code error;
-  if (!again && !fs::is_empty(path_, error) && !error) {
-    throw OutputError(fmt::format("'{}' already exists and is not empty", path_.native()),
-                      "choose another folder, or go on with the run that is there: --resume auto");
-  }
+  if (fs::is_empty(path_, error) || error) return;
+  throw OutputError(fmt::format("'{}' already exists and is not empty", path_.native()),
+                    "choose another folder, or go on with the run that is there: --resume auto");
+}
+
+void RunFolder::create(bool again) const {
+  if (!again) require_free();
   require_writable();
+  std::error_code error;
   fs::create_directories(checkpoints(), error);
   if (error) cannot_make(path_, error);
 }
@@ -174,11 +173,13 @@ void RunFolder::create(bool again) const {
 void RunFolder::write_beginning(const std::string& config) const {
   Json json{{"command", command_line()}};
   json.update(environment_json());
-  write_whole(path_ / "env.json", json_text(json));
-  write_whole(path_ / "config.toml", config);
+  write_text_file(path_ / "env.json", json_text(json));
+  write_text_file(path_ / "config.toml", config);
 }
 
-void RunFolder::write_launch(const std::string& launch) const { write_whole(path_ / kLaunchFile, launch); }
+void RunFolder::write_launch(const std::string& launch) const {
+  write_text_file(path_ / kLaunchFile, launch);
+}
 
 bool RunFolder::begun_by(const std::string& launch) const {
   std::ifstream file(path_ / kLaunchFile, std::ios::binary);

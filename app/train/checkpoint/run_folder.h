@@ -46,7 +46,10 @@ class RunFolder {
   // not make them. Changes nothing.
   void require_writable() const;
 
-  // Makes the folder. Throws OutputError if it cannot, or if a run is there already, unless `again`.
+  // Throws OutputError if there is anything in the folder.
+  void require_free() const;
+
+  // Makes the folder. Throws OutputError if it cannot, or if it is not free, unless `again`.
   void create(bool again = false) const;
 
   // Writes env.json and config.toml, a configuration that repeats the run. Throws OutputError.

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <utility>
+
 #include <lockstep/app/files/line_file.h>
 #include <lockstep/support/error.h>
 
@@ -23,8 +25,10 @@ pid_t foreground_group(const TrainWorld& world) {
 
 }  // namespace
 
+bool metrics_on_stdout(const TrainFlags& options) { return options.metrics == kStandardOutput; }
+
 void check_progress_display(const TrainFlags& options) {
-  if (options.progress == ProgressDisplay::kPlain && options.metrics == kStandardOutput) {
+  if (options.progress == ProgressDisplay::kPlain && metrics_on_stdout(options)) {
     throw UsageError("--progress plain cannot be combined with --metrics -: both print to standard output",
                      "leave one of them out");
   }
@@ -33,9 +37,11 @@ void check_progress_display(const TrainFlags& options) {
                    "leave it out: by default a bar is drawn where that is possible");
 }
 
-std::unique_ptr<LiveRun> live_display(const TrainPlan& plan, const TrainFlags& options, ColorMode color) {
+std::unique_ptr<LiveRun> live_display(const TrainPlan& plan, const TrainFlags& options, ColorMode color,
+                                      SecondsClock clock) {
   if (!plan.world.leads() || !shows_bar(options)) return nullptr;
-  return std::make_unique<LiveRun>(plan, Terminal(STDERR_FILENO, color), foreground_group(plan.world));
+  return std::make_unique<LiveRun>(plan, Terminal(STDERR_FILENO, color), foreground_group(plan.world),
+                                   std::move(clock));
 }
 
 }  // namespace lockstep

@@ -7,7 +7,6 @@
 
 #include <lockstep/app/files/json.h>
 #include <lockstep/app/machine/environment.h>
-#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
@@ -30,17 +29,6 @@ std::string place_in_run(std::string_view noun, int64_t number, int64_t all, boo
 
 }  // namespace
 
-StepReport report_of(const StepInterval& interval, double now) {
-  const double seconds = now - interval.begin;
-  const auto steps = static_cast<double>(std::max<int64_t>(interval.steps, 1));  // all may be left out
-  return {.sums = interval.sums,
-          .lr = interval.lr,
-          .seconds = seconds / steps,
-          .images_per_second = static_cast<double>(interval.rows) / seconds,
-          .resident_bytes = resident_bytes(),
-          .phases = mean_phases(interval)};
-}
-
 std::string diverged_hint(const TrainPlan& plan) {
   return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
 }
@@ -48,8 +36,8 @@ std::string diverged_hint(const TrainPlan& plan) {
 double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
 std::optional<StepTimes> mean_phases(const StepInterval& interval) {
-  if (interval.steps == 0) return std::nullopt;
-  return interval.times / static_cast<double>(interval.steps);
+  if (interval.steps == 0 || !interval.times) return std::nullopt;
+  return *interval.times / static_cast<double>(interval.steps);
 }
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {

@@ -22,7 +22,7 @@ struct StepInterval {
   int64_t rows = 0;
   double lr = 0;  // of the last step
   TrainSums sums{};
-  StepTimes times{};
+  std::optional<StepTimes> times{};  // empty if the host cannot tell a step's phases apart
 };
 
 // The content of a step line: means over an interval.
@@ -34,7 +34,7 @@ struct StepReport {
   double seconds = 0;  // wall time per step
   double images_per_second = 0;
   int64_t resident_bytes = 0;
-  std::optional<StepTimes> phases{};  // seconds per step; empty if the host cannot tell the phases apart
+  std::optional<StepTimes> phases{};  // seconds per step; may be empty
 };
 
 struct EpochReport {
@@ -54,14 +54,12 @@ struct RunReport {
   double seconds_per_epoch = 0;  // training alone, scaled to a whole epoch if a limit cut the run short
   int64_t steps = 0;
   int64_t peak_bytes = 0;
-  bool measured = true;  // accuracy and seconds are of all steps, on the plan's devices and test images
+  bool was_finished = false;  // there was nothing left to do
+  bool measured = true;       // accuracy and seconds are of all steps, on the plan's devices and test images
   std::optional<std::string> weights_sha256{};
 };
 
-// Returns the interval's means; epoch and step stay 0. `now`: when the interval's last step was done.
-StepReport report_of(const StepInterval& interval, double now);
-
-// Mean phases of the interval's steps; empty if it has no step.
+// Mean phases of the interval's steps; empty if it has no step, or no times.
 std::optional<StepTimes> mean_phases(const StepInterval& interval);
 
 // Returns what to do about a loss that is not finite.
@@ -92,7 +90,8 @@ nlohmann::ordered_json resumed_json(int64_t steps, const nlohmann::ordered_json&
 // The run has gone back to the checkpoint of `steps` steps. left_out: all steps that it does not take.
 nlohmann::ordered_json went_back_json(int64_t steps, const std::vector<StepRange>& left_out,
                                       std::string_view reason);
-// The last event says how the training ended. `status`: stopped, diverged or failed.
+// The last event says how the training ended. `status`: one of these.
+inline constexpr std::string_view kStopped = "stopped", kDiverged = "diverged", kFailed = "failed";
 nlohmann::ordered_json done_json(const RunReport& report);
 nlohmann::ordered_json failed_json(std::string_view status, std::string_view reason, int64_t steps);
 

@@ -1,8 +1,13 @@
 #include <lockstep/app/train/progress/step_intervals.h>
 
+#include <algorithm>
+
+#include <lockstep/app/machine/memory_usage.h>
+
 namespace lockstep {
 
 void StepIntervals::begin(double now, const TrainProgress& progress) {
+  epoch_begin_ = now - progress.epoch_seconds;
   epoch_ = printed_ = recorded_ = {.begin = now, .lr = progress.lr};
   epoch_.sums = progress.epoch_sums;
   printed_.sums = recorded_.sums = progress.recorded_sums;
@@ -21,7 +26,10 @@ void StepIntervals::add_sums(const TrainSums& sums) {
 }
 
 void StepIntervals::add_times(const StepTimes& times) {
-  for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->times += times;
+  for (auto* interval : {&epoch_, &printed_, &recorded_}) {
+    if (!interval->times) interval->times.emplace();
+    *interval->times += times;
+  }
 }
 
 void StepIntervals::leave_out_first_step(double now, bool has_line) {
@@ -34,8 +42,24 @@ void StepIntervals::leave_out_first_step(double now, bool has_line) {
   }
 }
 
-StepReport StepIntervals::take(StepInterval& interval, double now) {
-  auto report = report_of(interval, now);
+void StepIntervals::add_to(TrainProgress& progress, double now) const {
+  progress.epoch_seconds = seconds_of_epoch(now);
+  progress.lr = epoch_.lr;
+  progress.epoch_sums = epoch_.sums;
+  progress.recorded_sums = recorded_.sums;
+}
+
+StepReport StepIntervals::take(StepInterval& interval, double now, const TrainProgress& progress) {
+  const double seconds = now - interval.begin;
+  const auto steps = static_cast<double>(std::max<int64_t>(interval.steps, 1));  // all may be left out
+  const StepReport report{.epoch = progress.epoch,
+                          .step = progress.step,
+                          .sums = interval.sums,
+                          .lr = interval.lr,
+                          .seconds = seconds / steps,
+                          .images_per_second = static_cast<double>(interval.rows) / seconds,
+                          .resident_bytes = resident_bytes(),
+                          .phases = mean_phases(interval)};
   interval = {.begin = now};
   return report;
 }

@@ -22,16 +22,24 @@ class StepIntervals {
   // line was taken, with its time.
   void leave_out_first_step(double now, bool has_line);
 
-  // Return the means since the last call, or since begin(); epoch and step stay 0.
-  StepReport take_printed(double now) { return take(printed_, now); }
-  StepReport take_recorded(double now) { return take(recorded_, now); }
+  // Return the means since the last call, or since begin(). progress: which step of which epoch this is.
+  StepReport take_printed(double now, const TrainProgress& progress) { return take(printed_, now, progress); }
+  StepReport take_recorded(double now, const TrainProgress& progress) {
+    return take(recorded_, now, progress);
+  }
+
+  // Adds the epoch's sums and time to its progress, so that begin() goes on from there.
+  void add_to(TrainProgress& progress, double now) const;
+
+  // The seconds of the epoch's training, as if it had had no break.
+  double seconds_of_epoch(double now) const { return now - epoch_begin_; }
 
   const StepInterval& epoch() const { return epoch_; }
-  const StepInterval& recorded() const { return recorded_; }
 
  private:
-  static StepReport take(StepInterval& interval, double now);
+  static StepReport take(StepInterval& interval, double now, const TrainProgress& progress);
 
+  double epoch_begin_ = 0;
   StepInterval epoch_;
   StepInterval printed_;   // since the last printed step line
   StepInterval recorded_;  // since the last step line of the metrics: one every --log-every steps

@@ -1,6 +1,5 @@
 // Runs that meet a loss that is not finite and go back to a checkpoint.
 #include <torch/nn/module.h>
-#include <unistd.h>
 
 #include <lockstep/tests/catch.h>
 
@@ -10,13 +9,16 @@
 #include <memory>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 #include <vector>
 
+#include <lockstep/app/train/going_back.h>
 #include <lockstep/app/train/run.h>
 #include <lockstep/data/batch_order.h>
+#include <lockstep/data/weights_hash.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/files.h>
 
@@ -27,7 +29,7 @@ using nlohmann::json;
 
 namespace {
 
-// 2 epochs of 10 steps, a checkpoint every 4.
+// 2 epochs of 10 steps, a checkpoint every 4 where a folder keeps them.
 TrainFlags run_of(OnNan on_nan, const std::string& devices = "cpu") {
   TrainFlags options;
   options.data = "synthetic";
@@ -40,6 +42,8 @@ TrainFlags run_of(OnNan on_nan, const std::string& devices = "cpu") {
   options.log_every = 1;
   options.quiet = true;
   options.on_nan = on_nan;
+  options.checkpoint_every = "4";
+  options.print_weights_hash = true;
   return options;
 }
 
@@ -95,43 +99,47 @@ ModelFactory with_bad_losses(const ModelFactory& plain, bool in_training) {
 }
 
 struct EndedRun {
-  std::vector<NamedTensor> weights;
+  std::optional<std::string> weights;  // their hash, of a run that is done
   std::vector<json> events;
   std::string csv = {};
   std::string error = {};
 };
 
-EndedRun run_once(const TrainFlags& options, const TrainPlan& plan, const std::filesystem::path& path) {
+// Runs in this folder, from the start or from this checkpoint of it.
+EndedRun run_in(const std::filesystem::path& path, const TrainFlags& options, const TrainPlan& plan,
+                const FoundCheckpoint* from = nullptr) {
   const RunFolder folder(path);
-  folder.create();
-  RunMetrics metrics(path, {.per_epoch = plan.steps_per_epoch, .total = plan.total_steps}, FileSizes{});
-  CheckpointWriter writer(folder, {.keep = 3});
-  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
-  TrainRun run(plan, options, terminal,
-               RunOutputs{.run_metrics = &metrics, .checkpoints = &writer, .every = {{.steps = 4}}});
+  if (!from) folder.create();
+  RunOutputs outputs;
+  outputs.kept.metrics = std::make_unique<RunMetrics>(
+      path, RunMetrics::Steps{.per_epoch = plan.steps_per_epoch, .total = plan.total_steps},
+      from ? from->state.file_bytes : FileSizes{});
+  outputs.kept.plots = std::make_unique<RunPlots>([] {});
+  outputs.kept.checkpoints = std::make_unique<CheckpointWriter>(folder, WriterOptions{.keep = 10});
   EndedRun result;
+  Recorder record(plan, options, ColorMode::kNever, outputs);
   try {
-    run.run();
+    result.weights =
+        run_and_keep(plan, options, record, outputs, from ? &from->state : nullptr).weights_sha256;
   } catch (const LossError& error) {
     result.error = error.message();
   }
-  writer.finish();
-  result.weights = run.weights();
+  outputs.kept.checkpoints->finish();
   result.csv = read_file(path / kMetricsCsv);
   std::ifstream in(path / kMetricsJsonl);
   for (std::string line; std::getline(in, line);) result.events.push_back(json::parse(line));
   return result;
 }
 
-// The weights after these steps of the run alone, each from 1.
-std::vector<NamedTensor> weights_after(const TrainPlan& plan, const std::vector<int64_t>& steps) {
+// The hash of the weights after these steps of the run alone, each from 1.
+std::string weights_after(const TrainPlan& plan, const std::vector<int64_t>& steps) {
   Trainer trainer(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
                   plan.trainer);
   for (const auto step : steps) {
     const auto order = batch_order(plan.trainer.seed, (step - 1) / 10, plan.data.set.train.size());
     trainer.step(std::span(order).subspan(static_cast<size_t>((step - 1) % 10) * 32, 32));
   }
-  return trainer.weights();
+  return weights_sha256(trainer.weights());
 }
 
 std::vector<int64_t> without(int64_t first, int64_t last) {
@@ -140,14 +148,6 @@ std::vector<int64_t> without(int64_t first, int64_t last) {
     if (step < first || step > last) steps.push_back(step);
   }
   return steps;
-}
-
-void check_equal(const std::vector<NamedTensor>& found, const std::vector<NamedTensor>& expected) {
-  REQUIRE(found.size() == expected.size());
-  for (size_t i = 0; i < found.size(); ++i) {
-    INFO(found[i].name);
-    CHECK(found[i].tensor.equal(expected[i].tensor));
-  }
 }
 
 // The steps of the run that the metrics have, in their order.
@@ -178,9 +178,9 @@ TEST_CASE(
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, 7);
   const TempFolder folder;
-  const auto run = run_once(options, bad, folder / "run");
+  const auto run = run_in(folder / "run", options, bad);
   CHECK(run.error.empty());
-  check_equal(run.weights, weights_after(plan, without(first, 7)));
+  CHECK(run.weights == weights_after(plan, without(first, 7)));
   CHECK(steps_in(run.events) == without(first, 7));
   const auto rows = named("step", run.events).size() + named("epoch", run.events).size();
   CHECK(static_cast<size_t>(std::count(run.csv.begin(), run.csv.end(), '\n')) == 1 + rows);
@@ -191,6 +191,34 @@ TEST_CASE(
   CHECK(run.events.back().at("status") == "done");
 }
 
+TEST_CASE("what is left out reaches back from the bad step as far as steps before it have been in vain") {
+  struct Case {
+    OnNan on_nan;
+    std::vector<StepRange> before;
+    int64_t checkpoint, bad;
+    std::optional<StepRange> expected;
+  };
+  const std::vector<Case> cases = {
+      {OnNan::kSkip, {}, 4, 7, StepRange{7, 7}},
+      {OnNan::kRollback, {}, 4, 7, StepRange{5, 7}},
+      {OnNan::kSkip, {{7, 7}}, 4, 7, StepRange{6, 7}},  // without step 7 the weights are bad all the same
+      {OnNan::kSkip, {{6, 6}}, 4, 7, StepRange{5, 7}},
+      {OnNan::kSkip, {{2, 2}}, 4, 7, StepRange{7, 7}},  // before the checkpoint
+      {OnNan::kSkip, {{5, 7}}, 4, 7, std::nullopt},
+      {OnNan::kRollback, {{5, 7}}, 4, 7, std::nullopt},
+      {OnNan::kSkip, {}, 7, 7, std::nullopt}};  // the checkpoint itself is bad
+  for (const auto& [on_nan, before, checkpoint, bad, expected] : cases) {
+    TrainProgress progress;
+    progress.left_out = before;
+    INFO(name_of(kOnNanNames, on_nan) << ", step " << bad << ", left out " << to_json(before));
+    const auto found = GoingBack(on_nan).leave_out(progress, checkpoint, bad);
+    CHECK((found == expected));
+    auto after = before;
+    if (expected) after.push_back(*expected);
+    CHECK(to_json(progress.left_out) == to_json(after));
+  }
+}
+
 TEST_CASE("a bad first step and a bad last one can be left out, too") {
   const auto step = GENERATE(1, 10);
   const auto options = run_of(OnNan::kSkip);
@@ -198,9 +226,9 @@ TEST_CASE("a bad first step and a bad last one can be left out, too") {
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, step);
   const TempFolder folder;
-  const auto run = run_once(options, bad, folder / "run");
+  const auto run = run_in(folder / "run", options, bad);
   CHECK(run.error.empty());
-  check_equal(run.weights, weights_after(plan, without(step, step)));
+  CHECK(run.weights == weights_after(plan, without(step, step)));
 }
 
 TEST_CASE("a resumed run leaves out what was left out before its break") {
@@ -210,15 +238,13 @@ TEST_CASE("a resumed run leaves out what was left out before its break") {
   cut.factory = with_bad_rows(plan.factory, 7);
   cut.total_steps = 8;
   const TempFolder folder;
-  run_once(options, cut, folder / "run");
+  run_in(folder / "run", options, cut);
   const auto found = newest_checkpoint(RunFolder(folder / "run"), [](const auto&) {});
   REQUIRE(found);
   CHECK(found->state.trainer.steps == 8);
-  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   options.on_nan = OnNan::kStop;
-  TrainRun rest(plan, options, terminal, RunOutputs{}, &found->state);
-  rest.run();
-  check_equal(rest.weights(), weights_after(plan, without(7, 7)));
+  const auto rest = run_in(folder / "run", options, plan, &*found);
+  CHECK(rest.weights == weights_after(plan, without(7, 7)));
   CHECK(to_json(found->state.progress.left_out) == json::array({json::array({7, 7})}));
 }
 
@@ -229,19 +255,12 @@ TEST_CASE("a resumed run leaves the checkpoint that it goes on from as it was") 
   cut.total_steps = 6;
   const TempFolder path;
   const RunFolder folder(path / "run");
-  run_once(options, cut, folder.path());
+  run_in(folder.path(), options, cut);
   const auto state_file = folder.checkpoint(6) / "state.json";
   const auto before = read_file(state_file);
   const auto found = newest_checkpoint(folder, [](const auto&) {});
   REQUIRE(found);
-  RunMetrics metrics(folder.path(), {.per_epoch = 10, .total = 20}, found->state.file_bytes);
-  CheckpointWriter writer(folder, {.keep = 10});
-  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
-  TrainRun(plan, options, terminal,
-           RunOutputs{.run_metrics = &metrics, .checkpoints = &writer, .every = {{.steps = 4}}},
-           &found->state)
-      .run();
-  writer.finish();
+  run_in(folder.path(), options, plan, &*found);
   CHECK(read_file(state_file) == before);
   CHECK(folder.steps() == std::vector<int64_t>{0, 4, 6, 8, 12, 16, 20});
 }
@@ -256,9 +275,9 @@ TEST_CASE(
   auto bad = plan;
   bad.factory = with_bad_rows(plan.factory, step, make_gradient_infinite);
   const TempFolder folder;
-  const auto run = run_once(options, bad, folder / "run");
+  const auto run = run_in(folder / "run", options, bad);
   CHECK(run.error.empty());
-  check_equal(run.weights, weights_after(plan, without(first, last)));
+  CHECK(run.weights == weights_after(plan, without(first, last)));
 }
 
 // The checkpoint of step 8 itself is bad: nothing behind it can mend that.
@@ -268,7 +287,7 @@ TEST_CASE("a run stops when all steps since its checkpoint are left out and the 
   const auto options = run_of(on_nan);
   auto plan = make_train_plan(options);
   plan.factory = with_bad_losses(plan.factory, /*in_training=*/false);
-  const auto ended = run_once(options, plan, folder / "run");
+  const auto ended = run_in(folder / "run", options, plan);
   CHECK(ended.error ==
         "the test loss after epoch 1 was not finite, with the weights of the checkpoint of step 8");
   REQUIRE(ended.events.size() >= 2);
@@ -284,7 +303,7 @@ TEST_CASE("a run that ends within an epoch stops when its last checkpoint's test
   options.limit_steps = 7;
   auto plan = make_train_plan(options);
   plan.factory = with_bad_losses(plan.factory, /*in_training=*/false);
-  const auto ended = run_once(options, plan, folder / "run");
+  const auto ended = run_in(folder / "run", options, plan);
   CHECK(ended.error ==
         "the test loss after epoch 1 was not finite, with the weights of the checkpoint of step 7");
   REQUIRE(named("went_back", ended.events).size() == 1);
@@ -296,7 +315,7 @@ TEST_CASE("a run that has diverged stops after it has gone back ten times") {
   auto plan = make_train_plan(options);
   plan.factory = with_bad_losses(plan.factory, /*in_training=*/true);
   const TempFolder folder;
-  const auto run = run_once(options, plan, folder / "run");
+  const auto run = run_in(folder / "run", options, plan);
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("after the run had gone back 10 times"));
   CHECK(run.events.back().at("status") == "diverged");
 }
@@ -306,7 +325,7 @@ TEST_CASE("by default a run stops at the bad step, and no checkpoint has its wei
   auto plan = make_train_plan(options);
   plan.factory = with_bad_rows(plan.factory, 8);
   const TempFolder folder;
-  const auto run = run_once(options, plan, folder / "run");
+  const auto run = run_in(folder / "run", options, plan);
   CHECK_THAT(run.error, Catch::Matchers::ContainsSubstring("not finite at epoch 1, step 8"));
   CHECK(RunFolder(folder / "run").steps() == std::vector<int64_t>{4});
 }

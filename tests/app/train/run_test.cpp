@@ -1,4 +1,4 @@
-// The loop of a run with a fake clock: which step lines it prints, and what it writes to the metrics.
+// A run with a fake clock: which step lines it prints, and what it writes to the metrics.
 #include <torch/nn/module.h>
 #include <unistd.h>
 
@@ -8,7 +8,6 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -54,26 +53,22 @@ struct Ran {
   std::string drawn = {};  // by the live display
 };
 
-// Runs with a clock that advances by `tick` seconds whenever it is read. Prints to `out` if given.
-Ran ran(const TrainFlags& options, double tick, const char* out = nullptr, bool draws = false) {
+// Runs with a clock that advances by `tick` seconds whenever it is read. Prints to `out` if given. What is
+// drawn needs ProgressDisplay::kBar.
+Ran ran(const TrainFlags& options, double tick, const char* out = nullptr) {
   const TempFolder folder;
   const auto printed = out ? std::string(out) : (folder / "out").string();
   const auto metrics_path = (folder / "run.jsonl").string();
-  const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
   double now = 0;
-  const auto clock = [&] { return now += tick; };
   {
-    LineFile metrics(metrics_path, /*overwrite=*/false);
+    RunOutputs outputs;
+    outputs.metrics.emplace(metrics_path, /*overwrite=*/false);
     const auto plan = make_train_plan(options);
-    std::optional<Redirect> errors;
-    if (draws) errors.emplace(STDERR_FILENO, (folder / "err").string());
-    std::optional<LiveRun> live;
-    if (draws) live.emplace(plan, terminal, ::getpgrp(), clock);
+    const Redirect errors(STDERR_FILENO, (folder / "err").string());
     const Redirect file(STDOUT_FILENO, printed);
+    Recorder record(plan, options, ColorMode::kNever, outputs, [&] { return now += tick; });
     try {
-      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics, .live = live ? &*live : nullptr},
-               nullptr, clock)
-          .run();
+      run_and_keep(plan, options, record, outputs);
     } catch (const Error&) {  // the metrics show it
     }
   }
@@ -83,7 +78,7 @@ Ran ran(const TrainFlags& options, double tick, const char* out = nullptr, bool 
     std::smatch match;
     if (std::regex_match(line, match, step)) result.step_lines.push_back(match[1]);
   }
-  if (draws) result.drawn = testing::read_file((folder / "err").string());
+  result.drawn = testing::read_file((folder / "err").string());
   for (const auto& line : lines_in(metrics_path)) result.metrics.push_back(json::parse(line));
   return result;
 }
@@ -174,7 +169,8 @@ TEST_CASE("the live display takes the place of step lines, and changes no figure
   auto options = small_run();
   options.print_weights_hash = true;
   const auto plain = ran(options, 1e-3);
-  const auto live = ran(options, .3, nullptr, /*draws=*/true);  // due after each step
+  options.progress = ProgressDisplay::kBar;
+  const auto live = ran(options, .3);  // due after each step
   CHECK(live.step_lines.empty());
   CHECK(steps_in(live) == steps_in(plain));
   REQUIRE(live.metrics.size() == plain.metrics.size());
@@ -199,7 +195,8 @@ TEST_CASE("the live display takes the place of step lines, and changes no figure
 TEST_CASE("a diverged run leaves nothing of the live display") {
   auto options = small_run();
   options.lr = 1e30;
-  const auto diverged = ran(options, .3, nullptr, /*draws=*/true);
+  options.progress = ProgressDisplay::kBar;
+  const auto diverged = ran(options, .3);
   CHECK(diverged.metrics.back().at("status") == "diverged");
   CHECK(diverged.drawn.find("epoch 1/2 ") != std::string::npos);
   CHECK(diverged.drawn.ends_with("\r\x1b[J"));
@@ -246,11 +243,12 @@ TEST_CASE("replicas that differ end the run, and the metrics say so") {
   const auto path = (folder / "run.jsonl").string();
   std::string error;
   {
-    LineFile metrics(path, /*overwrite=*/false);
-    const Terminal terminal(STDERR_FILENO, ColorMode::kNever);
+    RunOutputs outputs;
+    outputs.metrics.emplace(path, /*overwrite=*/false);
     const Redirect file(STDOUT_FILENO, (folder / "out").string());
+    Recorder record(plan, options, ColorMode::kNever, outputs);
     try {
-      TrainRun(plan, options, terminal, RunOutputs{.metrics = &metrics}).run();
+      run_and_keep(plan, options, record, outputs);
     } catch (const OutOfSyncError& thrown) {
       error = thrown.message();
     }

@@ -1,0 +1,293 @@
+#include <lockstep/app/train/loop.h>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
+#include <lockstep/app/terminal/interrupt.h>
+#include <lockstep/app/terminal/logging.h>
+#include <lockstep/app/train/checkpoint/same_run.h>
+#include <lockstep/app/train/settings/settings.h>
+#include <lockstep/data/batch_order.h>
+#include <lockstep/data/weights_hash.h>
+#include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
+
+namespace lockstep {
+namespace {
+
+TrainerOptions trainer_options(const TrainPlan& plan, const TrainFlags& flags, Trace& trace) {
+  auto options = plan.trainer;
+  if (!plan.world.leads()) return options;
+  if (flags.trace) options.replica.trace = &trace;
+  options.replica.notice = [](const std::string& text) { warn(text); };
+  return options;
+}
+
+std::optional<CheckpointInterval> checkpoint_interval(const TrainFlags& flags) {
+  return flags.checkpoint_every ? std::optional(parse_interval(*flags.checkpoint_every)) : std::nullopt;
+}
+
+// The rows of step `step` of an epoch, from 0. The last batch may be smaller.
+std::span<const int64_t> batch_of(std::span<const int64_t> order, int64_t step, int64_t batch_size) {
+  const auto first = static_cast<size_t>(step * batch_size);
+  return order.subspan(first, std::min(static_cast<size_t>(batch_size), order.size() - first));
+}
+
+double scaled_to_epoch(double seconds, int64_t steps, const TrainPlan& plan) {
+  return seconds * static_cast<double>(plan.steps_per_epoch) / static_cast<double>(steps);
+}
+
+}  // namespace
+
+TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& record, const RunState* resume)
+    : plan_(plan),
+      flags_(flags),
+      record_(record),
+      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+               trainer_options(plan, flags, trace_)),
+      agreement_(plan.world.process_group.get()),
+      schedule_(checkpoint_interval(flags)),
+      going_back_(flags.on_nan) {
+  schedule_.made(-1, record_.now());
+  if (!resume) return;
+  restore(*resume);
+  changed_ = changed_settings(resume->plan, plan_fields(plan_));
+}
+
+RunReport TrainLoop::run() {
+  const bool was_finished = is_finished();
+  record_.begin(progress_, steps_done_, was_finished ? nlohmann::ordered_json() : changed_);
+  stop_if_asked(agreement_.settle(own_news()), "before the first step");
+  // There is one to go back to from the first step on. A resumed run has one.
+  if (going_back_.is_wanted() && steps_done_ == 0) save();
+  auto report = was_finished ? saved_report() : RunReport();
+  for (bool whole = true; whole && !is_finished();) {
+    try {
+      whole = run_epoch(report);
+    } catch (const LossError& error) {
+      go_back(error);
+    }
+  }
+  report.steps = steps_done_;
+  report.peak_bytes = peak_resident_bytes();
+  if (flags_.print_weights_hash) {
+    auto weights = trainer_.weights();
+    if (plan_.world.leads()) report.weights_sha256 = weights_sha256(std::move(weights));
+  }
+  record_.finished(report);
+  record_.throw_if_failed();
+  return report;
+}
+
+// Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
+RunReport TrainLoop::saved_report() const {
+  RunReport report{.seconds_per_epoch = scaled_to_epoch(progress_.seconds, steps_done_, plan_),
+                   .was_finished = true,
+                   .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
+  if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
+  return report;
+}
+
+// All processes load; process 0 has the state, and tells the others how far it is.
+void TrainLoop::restore(const RunState& state) {
+  trainer_.load(state.trainer);
+  progress_ = state.progress;
+  if (const auto& group = plan_.world.process_group) {
+    progress_ = read_progress(gather_values(group.get(), "progress", to_json(progress_)).front());
+  }
+  steps_done_ = resumed_steps_ = trainer_.steps_taken();
+  schedule_.made(steps_done_, record_.now());
+}
+
+// A collective. Throws the error where the run stops for it.
+void TrainLoop::go_back(const LossError& error) {
+  going_back_.count(error);
+  auto left_out = std::move(progress_.left_out);
+  restore(record_.newest_state());
+  progress_.left_out = std::move(left_out);
+  const auto range = going_back_.leave_out(progress_, steps_done_, error.step());
+  record_.went_back(steps_done_, progress_.left_out, range, error.message());
+  if (range) return;
+  throw LossError(
+      fmt::format("{}, with the weights of the checkpoint of step {}", error.message(), steps_done_),
+      "go on from an older checkpoint: --resume CHECKPOINT --output DIR", error.step());
+}
+
+// Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
+// the run within it.
+bool TrainLoop::run_epoch(RunReport& run) {
+  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.size());
+  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
+  intervals_.begin(record_.now(), progress_);
+  record_.begin_epoch(progress_, steps_done_);
+  while (progress_.step < steps) {
+    run_step(batch_of(order, progress_.step, plan_.batch_size));
+    progress_.step += 1;
+    after_step(/*last=*/progress_.step == steps);
+  }
+  const auto report = evaluated_epoch();
+  const double seconds = progress_.seconds + report.seconds;
+  progress_.accuracy.push_back(report.test.accuracy());
+  run.test_accuracy = report.test.accuracy();
+  run.test_loss = report.test.loss();
+  run.train_loss = mean_loss(report.sums);
+  run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
+  record_.epoch(report, progress_.accuracy);
+  if (progress_.step < plan_.steps_per_epoch) return false;
+  begin_next_epoch(seconds, report.lr);
+  return true;
+}
+
+// seconds: of training so far. A checkpoint of this point belongs to the next epoch.
+void TrainLoop::begin_next_epoch(double seconds, double lr) {
+  const double accuracy = progress_.accuracy.back();
+  progress_ = {.epoch = progress_.epoch + 1,
+               .seconds = seconds,
+               .lr = lr,
+               .accuracy = std::move(progress_.accuracy),
+               .left_out = std::move(progress_.left_out)};
+  if (!schedule_.on()) return;
+  const auto all = agreement_.settle(own_news());
+  if (is_finished() || schedule_.due(steps_done_, progress_, all.checkpoint_due)) save(accuracy);
+}
+
+// Waits for the epoch's last step, and evaluates.
+EpochReport TrainLoop::evaluated_epoch() {
+  take_sums();
+  record_.trained(intervals_.epoch(), steps_done_);
+  // A run that goes on from the middle of an epoch evaluates it when it is whole.
+  if (progress_.step < plan_.steps_per_epoch) save_if_new();
+  const double end = record_.now();
+  take_times();
+  EpochReport report{.epoch = progress_.epoch,
+                     .sums = intervals_.epoch().sums,
+                     .lr = intervals_.epoch().lr,
+                     .phases = mean_phases(intervals_.epoch()),
+                     .seconds = intervals_.seconds_of_epoch(end)};
+  report.test = evaluate();
+  report.test_seconds = record_.now() - end;
+  return report;
+}
+
+void TrainLoop::run_step(std::span<const int64_t> rows) {
+  if (progress_.leaves_out(steps_done_ + 1)) {
+    trainer_.leave_out_step();
+    ++steps_done_;
+    return;
+  }
+  const double lr = trainer_.lr();
+  const bool settled = trainer_.split_settled();
+  trainer_.step(rows);
+  ++steps_done_;
+  if (!settled && trainer_.split_settled()) record_.split(steps_done_, trainer_.split());
+  intervals_.add_step(static_cast<int64_t>(rows.size()), lr);
+  if (steps_done_ == resumed_steps_ + 1) trainer_.synchronize();  // the first step is timed alone
+}
+
+// last: of the epoch, or of the run.
+void TrainLoop::after_step(bool last) {
+  const bool recorded = progress_.step % flags_.log_every == 0 || steps_done_ == plan_.total_steps;
+  auto news = own_news();
+  news.line_due = !recorded && record_.is_line_due();
+  const auto all = last ? agreement_.settle(news) : agreement_.after_step(news);
+  if (recorded || all.line_due) {
+    take_sums();  // waits for the step
+    take_times();
+    record_.step(intervals_, progress_, steps_done_, recorded);
+    agreement_.line_printed();
+  }
+  if (steps_done_ == resumed_steps_ + 1) {
+    if (!recorded) trainer_.take_times();
+    intervals_.leave_out_first_step(record_.now(), recorded);
+  }
+  if (const auto now = agreement_.single_process() ? own_news() : all; now.signal || now.output_failed) {
+    take_sums();  // throws if the loss is not finite: such weights are not kept
+    stop_if_asked(now, fmt::format("after step {} of epoch {}", progress_.step, progress_.epoch));
+  }
+  if (!last && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_if_new();
+}
+
+// Alone, a process stops after the current block. Several note a signal, and agree on it after the
+// evaluation.
+Evaluation TrainLoop::evaluate() {
+  const auto where = fmt::format("during the evaluation after epoch {}", progress_.epoch);
+  const auto test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+    record_.evaluation(rows_done, rows);
+    if (agreement_.single_process()) stop_if_asked(own_news(), where);
+  });
+  if (!std::isfinite(test.loss_sum)) {  // no step has used the weights after the last step
+    throw LossError(fmt::format("the test loss after epoch {} was not finite", progress_.epoch),
+                    diverged_hint(plan_), steps_done_);
+  }
+  if (!agreement_.single_process()) stop_if_asked(agreement_.settle(own_news()), where);
+  return test;
+}
+
+void TrainLoop::take_sums() {
+  const auto sums = trainer_.take_sums();
+  trace_.resolve();  // all GPU work is done by now
+  if (sums.bad) {
+    const auto step_of_epoch = sums.bad->step - (progress_.epoch - 1) * plan_.steps_per_epoch + 1;
+    throw LossError(
+        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", progress_.epoch,
+                    step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
+        diverged_hint(plan_), sums.bad->step + 1);
+  }
+  intervals_.add_sums(sums);
+}
+
+// On a GPU a call returns before its work is done, so that the host cannot tell the phases apart.
+void TrainLoop::take_times() {
+  const auto times = trainer_.take_times();
+  if (!any_gpu(plan_.trainer.devices)) intervals_.add_times(times);
+}
+
+void TrainLoop::save_if_new() {
+  if (schedule_.on() && steps_done_ > 0 && !schedule_.has(steps_done_)) save();
+}
+
+// A collective. Weights with a loss that is not finite, or that are not finite themselves, are never saved.
+void TrainLoop::save(std::optional<double> test_accuracy) {
+  const bool within_epoch = progress_.step > 0;
+  if (within_epoch) take_sums();  // waits for the step
+  const Stopwatch began;
+  record_.finish_checkpoint();  // so that memory holds one at most
+  RunState state{.trainer = trainer_.state(), .progress = progress_};
+  require_finite(state.trainer);
+  const double now = record_.now();
+  schedule_.made(steps_done_, now);
+  agreement_.checkpoint_made();
+  if (within_epoch) intervals_.add_to(state.progress, now);
+  record_.checkpoint(std::move(state), test_accuracy, began);
+}
+
+// A collective: process 0 has the weights. The losses do not show what the last step's update has made.
+void TrainLoop::require_finite(const TrainState& state) const {
+  const auto told = gather_values(plan_.world.process_group.get(), "finite weights", is_finite(state));
+  if (told.front().get<bool>()) return;
+  throw LossError(fmt::format("the weights after step {} of the run are not finite", steps_done_),
+                  diverged_hint(plan_), steps_done_);
+}
+
+StepNews TrainLoop::own_news() const {
+  return {.signal = InterruptGuard::signal(),
+          .output_failed = record_.has_failed(),
+          .checkpoint_due = plan_.world.leads() && schedule_.due_by_clock(record_.now())};
+}
+
+void TrainLoop::stop_if_asked(const StepNews& all, const std::string& where) const {
+  if (all.output_failed) {
+    record_.throw_if_failed();
+    throw OutputError(fmt::format("stopped {}, since process 0 cannot write its output", where));
+  }
+  if (all.signal) throw InterruptedError(*all.signal, where);
+}
+
+}  // namespace lockstep
