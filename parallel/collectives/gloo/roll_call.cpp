@@ -57,8 +57,9 @@ Presence parse_presence(const ProcessStore& store, int process, const std::strin
   return nlohmann::json::parse(text).get<Presence>();
 } catch (const nlohmann::json::exception&) {
   constexpr size_t kMostShown = 60;
-  refuse_for_all(store, fmt::format("process {} is of another version of lockstep: it introduces itself as {}",
-                                    process, text.substr(0, kMostShown)));
+  refuse_for_all(
+      store, fmt::format("process {} is of another version of lockstep: it introduces itself as {}", process,
+                         text.substr(0, kMostShown)));
 }
 
 void agree_on_size(const ProcessStore& store, const World& world, const Presence& own) {
@@ -155,7 +156,8 @@ std::string channel_address(const World& world, const std::vector<Presence>& all
   if (!address.empty() && !is_loopback(address)) return address;
   throw DeviceError(fmt::format("process {} has no address that other hosts can reach: the way to {} is {}",
                                 world.process, world.master_host, address.empty() ? "unknown" : address),
-                    "give each process the address on which it is to listen");
+                    "give each process " + NamedOption{"listen", "ADDRESS", "an address to listen on"} +
+                        ", which the others can reach");
 }
 
 }  // namespace lockstep
