@@ -34,6 +34,8 @@ endif()
 lockstep_find_headers(spdlog spdlog/spdlog.h libspdlog-dev)
 lockstep_find_headers(CLI11 CLI/CLI.hpp libcli11-dev)
 lockstep_find_headers(json nlohmann/json.hpp nlohmann-json3-dev)
+lockstep_find_headers(tomlplusplus toml++/toml.h libtomlplusplus-dev)
+lockstep_find_headers(xxhash xxhash.h libxxhash-dev)
 
 # Sets LOCKSTEP_TESTS (ON or OFF) and LOCKSTEP_TESTS_WHY. A missing Catch2 is an error only with LOCKSTEP_BUILD_TESTS=on.
 # Version 3 has headers and a library; version 2 (Debian 12) is one header.
@@ -93,6 +95,8 @@ lockstep_import(fmt fmt::fmt)
 lockstep_import(jemalloc jemalloc::jemalloc)
 lockstep_import(CLI11 CLI11::CLI11)
 lockstep_import(json nlohmann_json::nlohmann_json)
+lockstep_import(tomlplusplus tomlplusplus::tomlplusplus)
+lockstep_import(xxhash xxhash::xxhash)
 if(LOCKSTEP_TESTS)
   lockstep_import(Catch2 Catch2::Catch2)
 endif()

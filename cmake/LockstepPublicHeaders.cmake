@@ -47,6 +47,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/classification.h
   support/cuda/profiler_range.h
   support/error.h
+  support/error_text.h
   support/kernels.h
   support/notice.h
   support/shard_sizes.h

@@ -24,7 +24,8 @@ add_library(lockstep::core ALIAS lockstep_core)
 target_include_directories(lockstep_core PUBLIC "${LOCKSTEP_INCLUDE_DIR}")
 target_compile_features(lockstep_core PUBLIC cxx_std_20)  # for all users of the headers
 target_link_libraries(lockstep_core
-  PUBLIC fmt::fmt Threads::Threads PRIVATE OpenSSL::Crypto ZLIB::ZLIB nlohmann_json::nlohmann_json lockstep_warnings)
+  PUBLIC fmt::fmt Threads::Threads
+  PRIVATE OpenSSL::Crypto ZLIB::ZLIB nlohmann_json::nlohmann_json xxhash::xxhash lockstep_warnings)
 
 if(LOCKSTEP_BUILD_SANITIZE)
   target_compile_options(lockstep_core PRIVATE -O1)  # loops of kernels would take minutes
@@ -38,7 +39,8 @@ target_compile_options(lockstep PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})
 
 add_library(lockstep_app STATIC)
 target_link_libraries(lockstep_app
-  PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json PRIVATE lockstep_warnings)
+  PUBLIC lockstep CLI11::CLI11 spdlog::spdlog_header_only nlohmann_json::nlohmann_json
+  PRIVATE tomlplusplus::tomlplusplus lockstep_warnings)
 
 # Need not be fast: CLI11, which every source of app/ compiles, takes a third longer at -O2.
 target_compile_options(lockstep_app PRIVATE ${LOCKSTEP_LITTLE_OPTIMISED})

@@ -172,7 +172,7 @@ std::string text_of(const Json& manifest) { return manifest.dump(2) + "\n"; }
   if (const auto at = text.find(made.native()); at != std::string::npos) {
     text.replace(at, made.native().size(), folder.native());
   }
-  throw OutputError(text, error.hint());
+  throw OutputError(text, error.hint_text());
 }
 
 void write_files(const fs::path& folder, const Checkpoint& checkpoint) {

@@ -10,6 +10,7 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/collectives/allreduce/allreduce_choice.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
+#include <lockstep/parallel/collectives/named_options.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/collectives/rank_layout.h>
 #include <lockstep/parallel/process_group.h>
@@ -59,16 +60,12 @@ std::string shared_nccl_id(ProcessGroup* group) {
 
 // Throws UsageError where nothing is sent that could be compressed.
 void check_compressible(const CommunicatorOptions& options) {
-  const auto own = name_of(kCompressNames, options.compress);
   if (options.compress == Compress::kNone) return;
-  if (!options.process_group) {
-    throw UsageError(
-        fmt::format("compress {} rounds what travels between processes, but this process is alone", own),
-        "use Compress::kNone");
-  }
+  if (!options.process_group) refuse_compress_alone(options.compress);
   if (options.algorithm == Allreduce::kNccl) {
-    throw UsageError(fmt::format("compress {} needs allreduce gloo, but it is nccl", own),
-                     "use allreduce gloo, or Compress::kNone");
+    throw UsageError(
+        named_compress(options.compress) + " needs " + named_allreduce(Allreduce::kGloo) + ", but it is nccl",
+        "use " + named_allreduce(Allreduce::kGloo) + ", or " + named_compress(Compress::kNone));
   }
 }
 
@@ -97,8 +94,8 @@ Work Work::then(std::function<void()> next) {
 Allreduce choose_allreduce(Allreduce wanted, std::span<const torch::Device> devices, ProcessGroup* group) {
   if (are_several(group)) return agree_on_sums(wanted, Compress::kNone, devices, *group).algorithm;
   if (wanted == Allreduce::kGloo) {
-    throw UsageError("allreduce gloo sums across processes, but this process is alone",
-                     "use allreduce two_shot or auto");
+    throw UsageError(named_allreduce(wanted) + " sums between processes, but this process is alone",
+                     "use " + named_allreduce(Allreduce::kTwoShot) + " or auto, or start several processes");
   }
   if (wanted != Allreduce::kAuto && wanted != Allreduce::kNccl) return wanted;
   const auto problem = nccl_problem(devices);

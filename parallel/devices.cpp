@@ -41,7 +41,8 @@ torch::Device gpu(int index, int gpus) {
                       "`lockstep devices` lists this machine's devices");
   }
   throw DeviceError(fmt::format("cuda:{} cannot be used: {}", index, *problem),
-                    "use the device list cpu, or cpux2 for two replicas on the CPU");
+                    "use " + NamedOption{"devices", "cpu", "the device list cpu"} +
+                        ", or cpux2 for two replicas on the CPU");
 }
 
 std::vector<torch::Device> parse_name(std::string_view name, std::string_view spec, int gpus) {
@@ -110,7 +111,7 @@ std::vector<torch::Device> usable_devices(std::string_view spec) {
     if (device.is_cpu()) cpu_capability();
     if (!device.is_cuda()) continue;
     if (const auto problem = cuda_device_problem(device.index()))
-      throw DeviceError(problem->message(), problem->hint());
+      throw DeviceError(problem->message_text(), problem->hint_text());
   }
   return devices;
 }

@@ -1,11 +1,15 @@
 #include <lockstep/parallel/trainer_options.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <span>
 #include <string>
+#include <utility>
 
+#include <lockstep/parallel/collectives/named_options.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -18,8 +22,14 @@
 namespace lockstep {
 namespace {
 
-void refuse_if(bool wrong, const std::string& what, const std::string& hint) {
+void refuse_if(bool wrong, const ErrorText& what, const ErrorText& hint) {
   if (wrong) throw UsageError(what, hint);
+}
+
+ErrorText named(const char* key) { return NamedOption{.key = key}; }
+ErrorText bn_sync() { return NamedOption{.key = "bn", .value = "sync", .words = "BnPolicy::kSync"}; }
+ErrorText graph(const char* value, const char* words) {
+  return NamedOption{.key = "cuda_graph", .value = value, .words = words};
 }
 
 bool is_default(const GradientSyncOptions& sync) {
@@ -29,130 +39,165 @@ bool is_default(const GradientSyncOptions& sync) {
 }
 
 void check_ranges(const TrainerOptions& options) {
-  const auto at_least_1 = [](const char* name, int64_t value) {
-    refuse_if(value < 1, fmt::format("{} is {}", name, value), "it must be at least 1");
+  const auto refuse = [](bool wrong, const char* key, auto value, const char* hint) {
+    refuse_if(wrong, named(key) + fmt::format(" is {}", value), hint);
   };
-  refuse_if(options.devices.empty(), "there is no device to train on", "list one device per replica");
+  const auto at_least_1 = [&](const char* key, int64_t value) {
+    refuse(value < 1, key, value, "it must be at least 1");
+  };
+  const auto not_negative = [&](const char* key, double value) {
+    refuse(!(value >= 0) || std::isinf(value), key, value, "it must be a number from 0");
+  };
   if (options.threads) check_replica_threads(*options.threads);
   at_least_1("accumulate", options.accumulate);
   at_least_1("bucket_bytes", options.replica.sync.bucket_bytes);
   const int in_flight = steps_in_flight(options);
-  refuse_if(in_flight < 1 || in_flight > 2, fmt::format("in_flight is {}", in_flight), "it must be 1 or 2");
-  refuse_if(options.check_sync < 0, fmt::format("check_sync is {}", options.check_sync),
-            "it must be a number of steps, or 0 for never");
-  const auto not_negative = [](const char* name, double value) {
-    refuse_if(!(value >= 0) || std::isinf(value), fmt::format("{} is {}", name, value),
-              "it must be a number from 0");
-  };
+  refuse(in_flight < 1 || in_flight > 2, "in_flight", in_flight, "it must be 1 or 2");
+  refuse(options.check_sync < 0, "check_sync", options.check_sync,
+         "it must be a number of steps, or 0 for never");
   not_negative("lr", options.lr.lr);
   not_negative("momentum", options.replica.optimizer.momentum);
   not_negative("weight_decay", options.replica.optimizer.weight_decay);
   const double clip_norm = options.replica.clip_norm;
-  refuse_if(!(clip_norm >= 0), fmt::format("clip_norm is {}", clip_norm),
-            "it must be a positive number, or 0 for no bound");
+  refuse(!(clip_norm >= 0), "clip_norm", clip_norm, "it must be a positive number, or 0 for no bound");
 }
 
-using WorldSize = std::optional<int>;  // empty while it is not known
+struct Exclusion {
+  bool both;
+  ErrorText one, other;
+  const char* why;
+  ErrorText hint = "leave one of them out";
+};
 
-void check_split(const TrainerOptions& options, WorldSize world) {
-  if (options.split.empty()) return;
-  refuse_if(options.auto_split, "split gives the shares, but auto_split finds others by timing",
-            "set one of them");
-  if (!world) return;
-  try {
-    shard_sizes(0, *world, options.split);
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("split cannot be used: {}", error.message()), error.hint());
+void check(std::span<const Exclusion> exclusions) {
+  for (const auto& [both, one, other, why, hint] : exclusions) {
+    refuse_if(both, one + " cannot be combined with " + other + ": " + why, hint);
   }
 }
 
-// `allreduce` may be set: it picks what carries the parts between replicas, NCCL or host memory, not how they
+ErrorText leave_out(const char* key) { return "leave " + named(key) + " out"; }
+
+// allreduce may be set: it picks what carries the parts between replicas, NCCL or host memory, not how they
 // are added.
-void check_invariant(const TrainerOptions& options, WorldSize world) {
+void check_invariant(const TrainerOptions& options) {
   if (!options.replica.invariant) return;
-  if (world) check_invariant_world(*world);
-  refuse_if(!options.split.empty() || options.auto_split,
-            "invariant cuts every batch into eight equal parts, but split and auto_split choose other shares",
-            "leave split empty and auto_split false");
-  refuse_if(options.accumulate > 1,
-            "invariant computes every batch in eight parts, but accumulate asks for other micro-batches",
-            "leave accumulate at 1");
-  refuse_if(!is_default(options.replica.sync),
-            "invariant adds whole gradients in a fixed tree, so sync has no effect",
-            "leave sync at its default");
-  refuse_if(options.bn == BnPolicy::kSync,
-            "invariant normalises each eighth of a batch alone, but BnPolicy::kSync the whole batch",
-            "choose one of them: with BnPolicy::kSync replicas agree to rounding");
-  refuse_if(options.bn != BnPolicy::kRoot,
-            "invariant gives all replicas the same batch-norm statistics, so bn has no effect",
-            "leave bn at BnPolicy::kRoot");
+  const auto invariant = named("invariant");
+  const Exclusion exclusions[] = {
+      {!options.split.empty(), invariant, named("split"), "it cuts every batch into eight equal parts",
+       leave_out("split")},
+      {options.auto_split, invariant, named("auto_split"), "it cuts every batch into eight equal parts",
+       leave_out("auto_split")},
+      {options.accumulate > 1, invariant, named("accumulate"),
+       "it computes every batch in eight parts anyway", leave_out("accumulate")},
+      {!is_default(options.replica.sync), invariant, named("sync"),
+       "it sums gradients in an order of its own", leave_out("sync")},
+      {options.compress != Compress::kNone, invariant, named("compress"),
+       "it gives the same bits for any number of processes"},
+      {options.bn == BnPolicy::kSync, invariant, bn_sync(), "it normalises each eighth of a batch alone",
+       "leave one of them out: with " + bn_sync() + " replicas agree to rounding"},
+      {options.bn != BnPolicy::kRoot, invariant, named("bn"),
+       "all replicas have the same batch-norm statistics", leave_out("bn")},
+  };
+  check(exclusions);
 }
 
 void check_auto_split(const TrainerOptions& options) {
-  refuse_if(
-      options.auto_split && options.bn == BnPolicy::kSync,
-      "auto_split compares the times of the replicas, but BnPolicy::kSync lets each one wait for the slowest",
-      "give the shares with split");
-}
-
-void check_cuda_graph(const TrainerOptions& options) {
-  const auto& replica = options.replica;
-  const auto& devices = options.devices;
-  if (replica.cuda_graph != CudaGraph::kOn) return;
-  const std::string hint = "use CudaGraph::kAuto";
-  refuse_if(replica.trace, "CudaGraph::kOn replays whole steps, but a trace needs the phases of each", hint);
-  refuse_if(replica.invariant,
-            "CudaGraph::kOn replays whole steps, but invariant handles the parts of each one by one", hint);
-  refuse_if(options.auto_split,
-            "CudaGraph::kOn replays steps with fixed shares, but auto_split changes the shares", hint);
-  refuse_if(options.bn == BnPolicy::kSync,
-            "CudaGraph::kOn replays whole passes, but BnPolicy::kSync waits for other replicas within each",
-            hint);
-  refuse_if(replica.wait_for_device,
-            "CudaGraph::kOn replays whole steps, but wait_for_device waits within each", hint);
-  refuse_if(std::none_of(devices.begin(), devices.end(), StepGraph::available),
-            fmt::format("CudaGraph::kOn needs a GPU, but the devices are {}", to_string(devices)), hint);
+  if (!options.auto_split) return;
+  const ErrorText name_shares = "name the shares: " + NamedOption{"split", "3:1", "split = {3, 1}"};
+  const Exclusion exclusions[] = {
+      {!options.split.empty(), named("auto_split"), named("split"), "it finds other shares by timing"},
+      {options.bn == BnPolicy::kSync, named("auto_split"), bn_sync(),
+       "no replica takes less time where each waits for all", name_shares},
+  };
+  check(exclusions);
 }
 
 void check_compress(const TrainerOptions& options) {
   if (options.compress == Compress::kNone) return;
-  const auto refuse = [&](bool wrong, const char* why) {
-    refuse_if(wrong, fmt::format("compress is {}, {}", name_of(kCompressNames, options.compress), why),
-              "use Compress::kNone");
+  const NamedOption fp64{"precision", "fp64", "Precision::kFp64"};
+  const NamedOption hook{"hook", "", "sync.hook"};
+  const auto compress = named("compress");
+  const Exclusion exclusions[] = {
+      {options.replica.precision == Precision::kFp64, compress, fp64, "sums in fp64 are not rounded"},
+      {options.allreduce == Allreduce::kNccl, compress, named_allreduce(Allreduce::kNccl),
+       "NCCL sends gradients as they are",
+       "use " + named_allreduce(Allreduce::kGloo) + ", or leave one of them out"},
+      {static_cast<bool>(options.replica.sync.hook), compress, hook, "the hook decides what travels"},
   };
-  refuse(!options.process_group || options.process_group->world().processes == 1,
-         "but this process is alone: it sends nothing");
-  refuse(options.allreduce == Allreduce::kNccl, "but NCCL sends gradients as they are");
-  refuse(options.replica.precision == Precision::kFp64, "but the gradients are fp64, which is not rounded");
-  refuse(static_cast<bool>(options.replica.sync.hook), "but sync.hook decides what travels");
-  refuse(options.replica.invariant, "but invariant gives the same bits for any number of processes");
+  check(exclusions);
+}
+
+void check_cuda_graph(const TrainerOptions& options) {
+  const auto& replica = options.replica;
+  if (replica.cuda_graph != CudaGraph::kOn) return;
+  const auto on = graph("on", "CudaGraph::kOn");
+  const Exclusion exclusions[] = {
+      {replica.trace != nullptr, on, named("trace"), "a replayed step cannot be timed in parts"},
+      {replica.invariant, on, named("invariant"), "its steps are computed in parts and not captured"},
+      {options.auto_split, on, named("auto_split"), "captured steps need fixed shares"},
+      {options.bn == BnPolicy::kSync, on, bn_sync(), "replicas wait for each other within a step"},
+      {replica.wait_for_device, on, named("wait_for_device"), "it waits within each step"},
+  };
+  check(exclusions);
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
-  if (optimizer.kind == OptimizerKind::kAdamW) {
-    refuse_if(optimizer.momentum != 0 || optimizer.nesterov,
-              "momentum and nesterov are options of SGD, but the optimizer is AdamW",
-              "leave them out, or use OptimizerKind::kSgd");
-  } else {
-    refuse_if(optimizer.nesterov && optimizer.momentum == 0,
-              "nesterov is a form of momentum, but momentum is 0", "set momentum, such as 0.9");
+  const NamedOption adamw{"optimizer", "adamw", "OptimizerKind::kAdamW"};
+  const NamedOption sgd{"optimizer", "sgd", "OptimizerKind::kSgd"};
+  const NamedOption some_momentum{"momentum", "0.9", "momentum = 0.9"};
+  const bool is_adamw = optimizer.kind == OptimizerKind::kAdamW;
+  const auto hint = "leave it out, or use " + sgd;
+  const Exclusion exclusions[] = {
+      {is_adamw && optimizer.momentum != 0, adamw, named("momentum"), "it is a setting of sgd", hint},
+      {is_adamw && optimizer.nesterov, adamw, named("nesterov"), "it is a setting of sgd", hint},
+  };
+  check(exclusions);
+  refuse_if(optimizer.nesterov && optimizer.momentum == 0,
+            named("nesterov") + " is a form of momentum, but " + named("momentum") + " is 0",
+            "set " + some_momentum + ", for example");
+}
+
+// What depends on the replicas of all processes.
+void check_world(const TrainerOptions& options, int replicas) {
+  if (options.replica.invariant) check_invariant_world(replicas);
+  if (options.split.empty()) return;
+  try {
+    shard_sizes(0, replicas, options.split);
+  } catch (const UsageError& error) {
+    const NamedOption split{"split", fmt::format("{}", fmt::join(options.split, ":")), "split"};
+    throw UsageError(split + " cannot be used: " + error.message_text(), error.hint_text());
   }
+}
+
+void check_devices(const TrainerOptions& options) {
+  const auto& devices = options.devices;
+  refuse_if(devices.empty(), "there is no device to train on", "list one device per replica");
+  check_precision(options.replica.precision, devices);
+  const bool no_graphs = std::none_of(devices.begin(), devices.end(), StepGraph::available);
+  refuse_if(options.replica.cuda_graph == CudaGraph::kOn && no_graphs,
+            graph("on", "CudaGraph::kOn") + " needs a GPU, but the devices are " + to_string(devices),
+            "use " + graph("auto", "CudaGraph::kAuto"));
 }
 
 }  // namespace
 
-void TrainerOptions::validate(std::optional<int> world_size) const {
-  if (!world_size && !process_group) world_size = static_cast<int>(devices.size());
+void TrainerOptions::check_combination() const {
   check_ranges(*this);
-  check_split(*this, world_size);
-  check_invariant(*this, world_size);
-  check_auto_split(*this);
-  check_cuda_graph(*this);
+  check_invariant(*this);
   check_compress(*this);
+  check_cuda_graph(*this);
+  check_auto_split(*this);
   check_optimizer(replica.optimizer);
-  refuse_if(replica.precision == Precision::kTf32 && !any_gpu(devices),
-            fmt::format("Precision::kTf32 needs a GPU, but the devices are {}", to_string(devices)),
-            "use Precision::kFp32 or Precision::kBf16");
+}
+
+void TrainerOptions::validate(std::optional<int> world_size) const {
+  const auto local = static_cast<int>(devices.size());
+  const bool alone =
+      world_size ? *world_size == local : !process_group || process_group->world().processes == 1;
+  check_combination();
+  check_devices(*this);
+  if (alone || world_size) check_world(*this, world_size.value_or(local));
+  if (alone && compress != Compress::kNone) refuse_compress_alone(compress);
 }
 
 int steps_in_flight(const TrainerOptions& options) {

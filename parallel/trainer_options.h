@@ -45,19 +45,23 @@ struct TrainerOptions {
   int64_t check_sync = 0;  // step() compares the replicas after every so many steps; 0: never
 
   // Throws UsageError for a value out of range (threads: above OMP_THREAD_LIMIT, too), and for options that
-  // exclude each other:
+  // exclude each other whatever the devices. Error::options() names them.
   // - auto_split with a split;
-  // - a split with another number of shares than the world has replicas;
-  // - replica.invariant with split, auto_split, accumulate, a replica.sync or bn other than the default, or a
-  //   number of replicas in the world that does not divide 8 (it takes unreached parameters' gradients as
-  //   zeros, and sums without a hook);
+  // - replica.invariant with split, auto_split, accumulate, compress, a replica.sync or bn other than the
+  //   default (it takes unreached parameters' gradients as zeros, and sums without a hook);
   // - BnPolicy::kSync with auto_split, whose times it makes alike;
   // - CudaGraph::kOn with a trace, replica.invariant, auto_split or replica.wait_for_device, which need the
-  //   phases of each step, with BnPolicy::kSync, or without a GPU in this process;
-  // - compress in one process, with Allreduce::kNccl, with Precision::kFp64, with replica.invariant, or with
-  //   replica.sync.hook, which decides what travels;
-  // - Precision::kTf32 without a GPU in this process;
+  //   phases of each step, or with BnPolicy::kSync;
+  // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
+  //   travels;
   // - nesterov without momentum, and either of them with AdamW.
+  void check_combination() const;
+
+  // Throws UsageError as check_combination() does, and for what the devices or the world do not allow:
+  // - a split with another number of shares than the world has replicas;
+  // - replica.invariant with a number of replicas that does not divide 8;
+  // - compress in one process;
+  // - CudaGraph::kOn or Precision::kTf32 without a GPU in this process.
   // world_size: replicas of all processes. Empty: the number of devices if this process is alone; otherwise
   // what depends on it is not checked. Trainer's constructor calls it twice: before it joins the other
   // processes, and when it knows the world.

@@ -58,7 +58,7 @@ make_bundle() {
   part=$folder.part
   rm -rf "$part"
   mkdir -p "$part/include" "$part/lib"
-  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,catch2,openssl,zlib.h,zconf.h} "$part/include/"
+  cp -rL /usr/include/{CLI,spdlog,fmt,jemalloc,nlohmann,toml++,catch2,openssl,xxhash.h,zlib.h,zconf.h} "$part/include/"
   cp -rL "/usr/include/$(g++ -print-multiarch)/openssl" "$part/include/"  # opensslconf.h, which depends on the CPU
   for library in z=zlib1g-dev crypto=libssl-dev jemalloc_pic=libjemalloc-dev; do
     copy_static "${library%=*}" "${library#*=}" "$part/lib"

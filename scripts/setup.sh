@@ -56,7 +56,7 @@ missing_packages() {
   local needs="g++=g++ cmake=cmake ninja-build=ninja"
   local libraries="zlib1g-dev=zlib.h libssl-dev=openssl/evp.h libfmt-dev=fmt/core.h libjemalloc-dev=jemalloc/jemalloc.h
     libspdlog-dev=spdlog/spdlog.h libcli11-dev=CLI/CLI.hpp nlohmann-json3-dev=nlohmann/json.hpp
-    libcairo2-dev=cairo/cairo.h"
+    libtomlplusplus-dev=toml++/toml.h libxxhash-dev=xxhash.h libcairo2-dev=cairo/cairo.h"
   if [ -z "${LOCKSTEP_BUILD_BUNDLE:-}" ]; then
     needs+=" ccache=ccache $libraries"
     [ "$want_lint" = no ] || needs+=" mold=mold clang-format=clang-format clang-tidy=clang-tidy $(clang_package)"

@@ -3,12 +3,15 @@
 // The library throws these; only the program turns them into an exit code. message() is one sentence without
 // a full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
 // be empty. what() has both, so that a handler of std::exception shows them: "message\nhint: hint". Neither
-// says how a user of the program gives a value: the program adds that to hints.
+// names flags: options that they name are data (error_text.h), for which the program writes its flags.
 #pragma once
 
 #include <stdexcept>
 #include <string>
 #include <utility>
+#include <vector>
+
+#include <lockstep/support/error_text.h>
 
 namespace lockstep {
 
@@ -31,27 +34,34 @@ enum class ExitCode : int {
 
 class Error : public std::runtime_error {
  public:
-  Error(ExitCode code, std::string message, std::string hint = {})
-      : std::runtime_error(hint.empty() ? message : message + "\nhint: " + hint),
+  Error(ExitCode code, ErrorText message, ErrorText hint = {})
+      : std::runtime_error(message.words() + (hint.words().empty() ? "" : "\nhint: " + hint.words())),
         code_(code),
         message_(std::move(message)),
         hint_(std::move(hint)) {}
 
   ExitCode exit_code() const noexcept { return code_; }
-  const std::string& message() const noexcept { return message_; }
-  const std::string& hint() const noexcept { return hint_; }
+  const std::string& message() const noexcept { return message_.words(); }
+  const std::string& hint() const noexcept { return hint_.words(); }
+
+  // The same texts with their options as data.
+  const ErrorText& message_text() const noexcept { return message_; }
+  const ErrorText& hint_text() const noexcept { return hint_; }
+
+  // The keys of the options that the message names, such as {"invariant", "accumulate"}: what is wrong.
+  std::vector<std::string> options() const { return message_.keys(); }
 
  private:
   ExitCode code_;
-  std::string message_;
-  std::string hint_;
+  ErrorText message_;
+  ErrorText hint_;
 };
 
 // One type per exit code, so that callers of the library can catch what they can handle.
 template <ExitCode kCode>
 class ErrorOf : public Error {
  public:
-  explicit ErrorOf(std::string message, std::string hint = {})
+  explicit ErrorOf(ErrorText message, ErrorText hint = {})
       : Error(kCode, std::move(message), std::move(hint)) {}
 };
 

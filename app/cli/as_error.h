@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-// The exception as an error with an exit code, and a hint that names flags.
+// The exception as an error with an exit code, whose texts name flags where they name options.
 Error as_error(const std::exception_ptr& thrown);
 
 // An error that ends one of several processes. Its text begins with the process: "rank 2 (process 1)". The

@@ -64,7 +64,7 @@ std::vector<FileCheck> verify(const std::string& folder) {
   try {
     return verify_fashion_mnist(folder);
   } catch (const DataError& error) {
-    throw DataError(error.message(), error.hint() + "; --data DIR names another folder");
+    throw DataError(error.message_text(), error.hint_text() + "; --data DIR names another folder");
   }
 }
 

@@ -52,7 +52,7 @@ std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Prec
       load_weights_into(*models.back().module, file.weights);
     } catch (const WeightsError& error) {
       throw WeightsError(fmt::format("{} does not fit {}: {}", path, file.model, error.message()),
-                         error.hint());
+                         error.hint_text());
     }
     move_module(*models.back().module, device, dtype_of(precision));
   }

@@ -38,7 +38,8 @@ std::string read_text_file(const std::string& path, int64_t most_bytes,
     file.read(part.data(), part.size());
     text.append(part.data(), static_cast<size_t>(file.gcount()));
     if (static_cast<int64_t>(text.size()) > most_bytes) {
-      refuse(fmt::format("it has more than {} MB", most_bytes >> 20));
+      const bool large = most_bytes >= 1 << 20;
+      refuse(fmt::format("it has more than {} {}", most_bytes >> (large ? 20 : 10), large ? "MB" : "KB"));
     }
   }
   if (!file.is_open() || file.bad()) refuse(errno_text(errno));

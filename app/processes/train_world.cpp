@@ -16,6 +16,10 @@ RankLayout TrainWorld::layout() const {
   return {replicas, place.process};
 }
 
+Allreduce TrainWorld::chosen_allreduce(Allreduce wanted, std::span<const torch::Device> own) const {
+  return single_process() ? choose_allreduce(wanted, own) : choose_for_all(wanted, supports);
+}
+
 std::string TrainWorld::name() const {
   const auto process = fmt::format("process {}", place.process);
   if (devices.empty()) return process;

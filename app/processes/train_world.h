@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +28,10 @@ struct TrainWorld {
   bool single_process() const { return place.processes == 1; }
   bool leads() const { return place.process == 0; }  // it prints, and writes the files
   RankLayout layout() const;
+
+  // Returns `wanted`, with kAuto resolved, for sums over all replicas. own: the devices of this process.
+  // Throws UsageError or DeviceError if `wanted` cannot sum over them.
+  Allreduce chosen_allreduce(Allreduce wanted, std::span<const torch::Device> own) const;
 
   // For messages.
   std::string name() const;                    // of this process: "ranks 2-3 (process 1)"

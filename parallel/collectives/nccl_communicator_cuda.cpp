@@ -18,6 +18,7 @@
 #include <lockstep/parallel/collectives/collective_thread.h>
 #include <lockstep/parallel/collectives/collective_watch.h>
 #include <lockstep/parallel/collectives/dtypes.h>
+#include <lockstep/parallel/collectives/named_options.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -47,7 +48,7 @@ ncclDataType_t nccl_type(torch::ScalarType type) {
       return ncclUint8;
     default:
       throw UsageError(fmt::format("NCCL has no type for tensors of {}", torch::toString(type)),
-                       "convert them, or use allreduce two_shot");
+                       "convert them, or use " + named_allreduce(Allreduce::kTwoShot));
   }
 }
 
@@ -59,8 +60,10 @@ std::string error_text(ncclResult_t result, ncclComm_t comm) {
   return text;
 }
 
-constexpr const char* kSetUpHint =
-    "NCCL_DEBUG=INFO shows what NCCL tried; use allreduce two_shot to run without NCCL";
+ErrorText set_up_hint() {
+  return "NCCL_DEBUG=INFO shows what NCCL tried; use " + named_allreduce(Allreduce::kTwoShot) +
+         " to run without NCCL";
+}
 constexpr const char* kPeerHint = "NCCL_DEBUG=INFO shows what NCCL saw; nvidia-smi names a lost GPU";
 
 // One rank's NCCL communicator. Thread-safe after start().
@@ -120,7 +123,8 @@ class Comm {
   }
 
   [[noreturn]] void fail_set_up(ncclResult_t result) const {
-    throw DeviceError(fmt::format("NCCL could not join {}: {}", device_.str(), describe(result)), kSetUpHint);
+    throw DeviceError(fmt::format("NCCL could not join {}: {}", device_.str(), describe(result)),
+                      set_up_hint());
   }
 
  private:
@@ -326,13 +330,13 @@ std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
     if (device.is_cpu()) {
       return std::make_exception_ptr(
           UsageError(fmt::format("NCCL works on GPUs only, but the devices include {}", device.str()),
-                     "use allreduce two_shot, which works on any devices"));
+                     "use " + named_allreduce(Allreduce::kTwoShot) + ", which works on any devices"));
     }
     if (!seen.insert(device.str()).second) {
       return std::make_exception_ptr(
           UsageError(fmt::format("NCCL allows one replica per GPU, but the devices list {} more than once",
                                  device.str()),
-                     "use allreduce two_shot, or list each GPU once"));
+                     "use " + named_allreduce(Allreduce::kTwoShot) + ", or list each GPU once"));
     }
   }
   return nullptr;
@@ -342,7 +346,7 @@ std::string make_nccl_id() {
   ncclUniqueId id{};
   const auto result = ncclGetUniqueId(&id);
   if (result != ncclSuccess) {
-    throw DeviceError(fmt::format("NCCL could not start: {}", error_text(result, nullptr)), kSetUpHint);
+    throw DeviceError(fmt::format("NCCL could not start: {}", error_text(result, nullptr)), set_up_hint());
   }
   return {id.internal, sizeof(id.internal)};
 }

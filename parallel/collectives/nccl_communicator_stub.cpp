@@ -1,6 +1,7 @@
 // Takes the place of nccl_communicator_cuda.cpp in a build without CUDA.
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 
+#include <lockstep/parallel/collectives/named_options.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -8,7 +9,7 @@ namespace {
 
 DeviceError without_nccl() {
   return DeviceError("this lockstep was built without NCCL",
-                     "build with LOCKSTEP_BUILD_CUDA=on, or use allreduce two_shot");
+                     "build with LOCKSTEP_BUILD_CUDA=on, or use " + named_allreduce(Allreduce::kTwoShot));
 }
 
 }  // namespace
@@ -17,8 +18,9 @@ std::string nccl_version() { return {}; }
 std::exception_ptr nccl_problem(std::span<const torch::Device> devices) {
   for (const auto& device : devices) {
     if (!device.is_cpu()) continue;  // another build does not help here
-    return std::make_exception_ptr(UsageError("NCCL works on GPUs only, but the devices include cpu",
-                                              "use allreduce two_shot, which works on any devices"));
+    return std::make_exception_ptr(
+        UsageError("NCCL works on GPUs only, but the devices include cpu",
+                   "use " + named_allreduce(Allreduce::kTwoShot) + ", which works on any devices"));
   }
   return std::make_exception_ptr(without_nccl());
 }

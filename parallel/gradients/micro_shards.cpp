@@ -23,10 +23,10 @@ torch::Tensor tree_sum(std::vector<torch::Tensor> parts) {
 
 void check_invariant_world(int world) {
   if (world >= 1 && world <= kMicroShards && kMicroShards % world == 0) return;
-  throw UsageError(
-      fmt::format("invariant cuts each batch into {} parts, which {} replicas cannot share evenly",
-                  kMicroShards, world),
-      "use 1, 2, 4 or 8 replicas");
+  throw UsageError(NamedOption{"invariant"} +
+                       fmt::format(" cuts each batch into {} parts, which {} replicas cannot share evenly",
+                                   kMicroShards, world),
+                   "use 1, 2, 4 or 8 replicas");
 }
 
 MicroShardSum::MicroShardSum(torch::nn::Module& module, torch::Tensor gradients, Endpoint& endpoint)

@@ -48,6 +48,17 @@ std::string other_type(const torch::Tensor& now, const torch::Tensor& before) {
   return fmt::format(", {} instead of {},", type_of(now), type_of(before));
 }
 
+ErrorText parameter_hint() {
+  return "load weights in the model factory, before the Trainer is built; afterwards write in place, on "
+         "every "
+         "replica: copy_() under torch::NoGradGuard. The Trainer's options choose dtype and devices";
+}
+
+ErrorText buffer_hint() {
+  return "write buffers in place, as copy_() does; or use " +
+         NamedOption{"cuda_graph", "off", "CudaGraph::kOff"};
+}
+
 }  // namespace
 
 void require_memory_of_their_own(const torch::nn::Module& module) {
@@ -86,17 +97,12 @@ void HeldParameters::require_unchanged(int rank) const {
     throw UsageError(fmt::format("replica {}: {} after the Trainer was built", rank, *other),
                      "the model factory registers all layers; with others build a new Trainer");
   }
-  require_same_memory(
-      rank, "parameter", params_, "the Trainer gave it",
-      "load weights in the model factory, before the Trainer is built; afterwards write in "
-      "place, on every replica: copy_() under torch::NoGradGuard. The Trainer's options choose "
-      "dtype and devices");
-  require_same_memory(rank, "buffer", buffers_, "captured steps read",
-                      "write buffers in place, as copy_() does; or use CudaGraph::kOff");
+  require_same_memory(rank, "parameter", params_, "the Trainer gave it", parameter_hint);
+  require_same_memory(rank, "buffer", buffers_, "captured steps read", buffer_hint);
 }
 
 void HeldParameters::require_same_memory(int rank, const char* kind, const Tensors& all, const char* than,
-                                         const char* hint) {
+                                         ErrorText (*hint)()) {
   for (size_t i = 0; i < all.now.size(); ++i) {
     const auto& [name, now] = all.now[i];
     const auto& before = all.before[i];
@@ -104,7 +110,7 @@ void HeldParameters::require_same_memory(int rank, const char* kind, const Tenso
     throw UsageError(fmt::format("replica {}: {} {} has other memory{} than {}, as after torch::load(), "
                                  "set_data() or Module::to()",
                                  rank, kind, name, other_type(now, before), than),
-                     hint);
+                     hint());
   }
 }
 

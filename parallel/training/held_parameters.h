@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <vector>
 
+#include <lockstep/support/error_text.h>
 #include <lockstep/support/types.h>
 
 namespace torch::nn {
@@ -50,7 +51,7 @@ class HeldParameters {
 
   // Throws UsageError for the first that has other memory. than: who uses the memory that it had.
   static void require_same_memory(int rank, const char* kind, const Tensors& all, const char* than,
-                                  const char* hint);
+                                  ErrorText (*hint)());
 
   const torch::nn::Module* module_ = nullptr;
   Tensors params_, buffers_;

@@ -28,11 +28,11 @@ bool explained_elsewhere(const std::exception& error, std::string_view words) {
   return (system && is_no_thread(*system)) || is_out_of_host_memory(words);
 }
 
-std::string hint_of(std::string_view words) {
+ErrorText hint_of(std::string_view words) {
   if (words.find("more than 1 value per channel") == words.npos) return "";
   return "a batch norm in training needs two rows on each replica: use larger batches, fewer replicas or "
-         "fewer micro-batches, or leave a small last batch out; with BnPolicy::kSync the whole batch needs "
-         "two";
+         "fewer micro-batches, or leave a small last batch out; with " +
+         NamedOption{"bn", "sync", "BnPolicy::kSync"} + " the whole batch needs two";
 }
 
 // Errors end without a full stop.
@@ -85,7 +85,7 @@ void rethrow_at(const std::string& place) try { throw; } catch (const DataError&
   const std::string_view text = error.message();
   // A type of the user's own stays. One with a rank is another replica's, which has ended a collective.
   if (typeid(error) != typeid(DataError) || text.starts_with("rank ")) throw;
-  throw DataError(fmt::format("{}: {}", place, text), error.hint());
+  throw DataError(place + ": " + error.message_text(), error.hint_text());
 } catch (const Error&) {
   throw;
 } catch (const std::exception& error) {

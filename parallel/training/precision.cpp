@@ -5,6 +5,9 @@
 
 #include <cstdlib>
 
+#include <lockstep/parallel/devices.h>
+#include <lockstep/support/error.h>
+
 namespace lockstep {
 
 torch::ScalarType dtype_of(Precision precision) {
@@ -18,6 +21,15 @@ torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floa
 
 torch::Tensor in_precision(const torch::Tensor& X, Precision precision) {
   return X.to(converted_type(X.scalar_type(), dtype_of(precision)));
+}
+
+void check_precision(Precision precision, std::span<const torch::Device> devices) {
+  if (precision != Precision::kTf32 || any_gpu(devices)) return;
+  const NamedOption tf32{"precision", "tf32", "Precision::kTf32"};
+  const NamedOption fp32{"precision", "fp32", "Precision::kFp32"};
+  const NamedOption bf16{"precision", "bf16", "Precision::kBf16"};
+  throw UsageError(tf32 + " needs a GPU, but the devices are " + to_string(devices),
+                   "use " + fp32 + " or " + bf16);
 }
 
 void set_arithmetic(Precision precision, bool deterministic) {

@@ -3,6 +3,8 @@
 
 #include <torch/types.h>
 
+#include <span>
+
 #include <lockstep/support/choices.h>
 
 namespace lockstep {
@@ -28,6 +30,9 @@ torch::ScalarType converted_type(torch::ScalarType given, torch::ScalarType floa
 
 // X in the type of this precision; X itself if it has that type.
 torch::Tensor in_precision(const torch::Tensor& X, Precision precision);
+
+// Throws UsageError for kTf32 if none of these devices is a GPU.
+void check_precision(Precision precision, std::span<const torch::Device> devices);
 
 // Sets the arithmetic of the whole process. Call it before the first computation. GPUs use TF32 only with
 // kTf32. With `deterministic` a second run gives the same bits: kernels whose result depends on timing throw,

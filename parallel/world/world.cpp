@@ -21,7 +21,17 @@ namespace {
 constexpr int kMostProcesses = 1 << 20;
 constexpr uint16_t kDefaultPort = 29500;  // torch's
 constexpr const char* kMasterExamples = "give HOST:PORT, such as 127.0.0.1:29500 or [::1]:29500";
-constexpr const char* kNameMaster = "give the master's address: a host that all processes reach, and a port";
+
+ErrorText name_master() {
+  return "give " + NamedOption{"master", "HOST:PORT", "the master's address"} +
+         ": a host that all processes reach, and a port";
+}
+
+// "the rank, the world size and the master"
+ErrorText named_place() {
+  return NamedOption{"rank", "", "the rank"} + ", " + NamedOption{"world_size", "", "the world size"} +
+         " and " + NamedOption{"master", "", "the master"};
+}
 
 // rank, size: what says the two numbers, such as "torchrun's RANK". The caller knows: a variable that a
 // launcher sets, or a value that may come from a flag, from a flag's variable or from a program's own code.
@@ -121,7 +131,7 @@ std::optional<World> torchrun(const Environment& environment) {
                           variables.text("TORCHELASTIC_RESTART_COUNT").value_or("0"),
                           variables.text(kTokenVariable).value_or(""));
   if (world.processes > 1 && world.master_host.empty()) {
-    throw UsageError("RANK and WORLD_SIZE are set, but MASTER_ADDR is missing", kNameMaster);
+    throw UsageError("RANK and WORLD_SIZE are set, but MASTER_ADDR is missing", name_master());
   }
   return world;
 }
@@ -137,7 +147,7 @@ std::optional<World> mpi(const LauncherVariables& variables, const std::string& 
   if (world.local_processes != world.processes) {
     throw UsageError(fmt::format("{} has started {} processes on several hosts, but MASTER_ADDR is not set",
                                  variables.launcher(), world.processes),
-                     kNameMaster);
+                     name_master());
   }
   world.master_host = kLoopback;
   world.master_port = master_port(variables, world.run.empty() ? kDefaultPort : port_of_job(world.run));
@@ -178,7 +188,7 @@ std::string slurm_master(const LauncherVariables& variables, const std::vector<s
   const auto launcher = variables.text("SLURM_LAUNCH_NODE_IPADDR");
   if (launcher && is_own_address(*launcher)) return *launcher;
   throw UsageError(fmt::format("the first host of SLURM's job, {}, does not resolve", hosts.front()),
-                   kNameMaster);
+                   name_master());
 }
 
 std::optional<World> slurm(const Environment& environment, const HostResolves& resolves) {
@@ -244,7 +254,7 @@ World given_world(const GivenWorld& given, const Environment& environment) {
       environment("WORLD_SIZE") != "1") {
     throw UsageError(fmt::format("the {} is given, but lockstep launch has started this process and gives it",
                                  given.rank ? "rank" : "world size"),
-                     "leave out the rank, the world size and the master");
+                     "leave out " + named_place());
   }
   std::vector<std::string> named, missing;
   (given.rank ? named : missing).push_back("rank");
@@ -253,7 +263,7 @@ World given_world(const GivenWorld& given, const Environment& environment) {
   if (!missing.empty()) {
     throw UsageError(
         fmt::format("{} given, but {} missing", fmt::join(named, " and "), fmt::join(missing, " and ")),
-        "give the rank, the world size and the master together, or use a launcher");
+        "give " + named_place() + " together, or use a launcher");
   }
   const auto master = read_master(*given.master);
   const auto number = [](const char* name, int value, int low, const char* hint) {

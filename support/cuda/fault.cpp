@@ -22,14 +22,16 @@ std::string gigabytes(uint64_t bytes) { return fmt::format("{:.2f} GB", static_c
 
 std::string name_of(const CudaFault& fault) { return fault.device.empty() ? "the GPU" : fault.device; }
 
+ErrorText cpu_list() { return NamedOption{"devices", "cpu", "the device list cpu"}; }
+
 Error out_of_memory(const CudaFault& fault) {
-  const auto hint = fault.fitting_batch > 0
-                        ? fmt::format("use batch size {}, which should fit, or fewer replicas on one GPU",
-                                      fault.fitting_batch)
-                        : "use a smaller batch size, or fewer replicas on one GPU";
+  const auto fitting = std::to_string(fault.fitting_batch);
+  const auto batch = fault.fitting_batch > 0
+                         ? NamedOption{"batch_size", fitting, "batch size " + fitting} + ", which should fit"
+                         : "a smaller " + NamedOption{"batch_size", "", "batch size"};
   return MemoryError(fmt::format("{} is out of memory: {} more were asked for, {} are free", name_of(fault),
                                  gigabytes(fault.asked_bytes), gigabytes(fault.free_bytes)),
-                     hint);
+                     "use " + batch + ", or fewer replicas on one GPU");
 }
 
 Error no_kernels(const CudaFault& fault) {
@@ -45,13 +47,13 @@ Error no_kernels(const CudaFault& fault) {
 }
 
 Error no_driver() {
-  return DeviceError("no NVIDIA driver is installed on this machine", "use the device list cpu");
+  return DeviceError("no NVIDIA driver is installed on this machine", "use " + cpu_list());
 }
 
 Error old_driver(const CudaFault& fault) {
   return DeviceError(fmt::format("the NVIDIA driver supports CUDA up to {}, this lockstep needs CUDA {}",
                                  version_text(fault.driver_version), version_text(fault.runtime_version)),
-                     "install a newer driver, or use the device list cpu");
+                     "install a newer driver, or use " + cpu_list());
 }
 
 }  // namespace

@@ -30,8 +30,9 @@ namespace fs = std::filesystem;
 }
 
 [[noreturn]] void already_exists(const fs::path& path) {
-  throw OutputError(fmt::format("'{}' already exists", path.native()),
-                    "choose another name, or replace it with overwrite = true");
+  throw OutputError(
+      fmt::format("'{}' already exists", path.native()),
+      "choose another name, or replace it with " + NamedOption{"overwrite", "", "overwrite = true"});
 }
 
 fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }

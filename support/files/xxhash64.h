@@ -1,5 +1,5 @@
-// xxHash64 by Yann Collet (github.com/Cyan4973/xxHash, doc/xxhash_spec.md), seed 0. Finds accidental changes
-// of bytes at the speed of memory. It is no protection against intended ones.
+// xxHash64 with seed 0 (github.com/Cyan4973/xxHash). Finds accidental changes of bytes at the speed of
+// memory. It is no protection against intended ones.
 #pragma once
 
 #include <cstddef>

@@ -43,7 +43,11 @@ void check_devices(const std::string& text, int gpus) {
 // By largest remainders: each shard is its share of the rows, rounded up or down.
 void check_split(const std::string& text, int world) {
   std::vector<double> shares;
-  if (!accepted([&] { shares = parse_shares(text, world); })) return;
+  const auto parse = [&] {
+    shares = parse_shares(text);
+    shard_sizes(0, world, shares);  // refuses those that give no split
+  };
+  if (!accepted(parse)) return;
   require(shares.size() == static_cast<size_t>(world), "one share per replica");
   const double sum = std::accumulate(shares.begin(), shares.end(), 0.0);
   for (const int64_t rows : {0L, 1L, 7L, 256L, 60'000L, 1L << 31}) {

@@ -315,11 +315,11 @@ case_bundle() {
   [ "$(find "$folder/fashion-mnist" -name '*.gz' | wc -l)" -eq 4 ] || fail "expected four data files"
   # All headers come from the bundle.
   printf '#include <%s>\n' CLI/CLI.hpp catch2/catch_all.hpp jemalloc/jemalloc.h nlohmann/json.hpp openssl/evp.h \
-    spdlog/spdlog.h zlib.h >"$work/all.cpp"
+    spdlog/spdlog.h toml++/toml.h xxhash.h zlib.h >"$work/all.cpp"
   [ -e "$folder/include/catch2/catch_all.hpp" ] || sed -i 's/catch_all/catch/' "$work/all.cpp"
   g++ -std=c++20 -DSPDLOG_FMT_EXTERNAL -I "$folder/include" -M "$work/all.cpp" >"$work/headers" ||
     fail "it lacks a header: $(cat "$work/headers")"
-  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|z(lib|conf)\.h)' \
+  ! grep -E ' /usr/(local/)?include/(.*/)?(CLI|catch2|fmt|jemalloc|nlohmann|openssl|spdlog|toml|xxhash|z(lib|conf)\.h)' \
     "$work/headers" || fail "it needs a header of the system"
   # A program links with the bundle alone, without the system's libraries.
   cat >"$work/use.cpp" <<'SOURCE'

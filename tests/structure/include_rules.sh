@@ -31,16 +31,9 @@ forbid 'own headers are included as <lockstep/folder/name.h>' '^[[:space:]]*#[[:
 forbid 'CLI11 and spdlog appear only in app/' '(CLI/|CLI11|CLI::|spdlog)' data models parallel support
 forbid 'libraries print nothing and never exit' '(std::(cout|cerr|clog)|[^a-z_]printf *\(|fmt::print|std::(exit|_Exit|quick_exit|abort|terminate)\>|(^|[[:space:];{])_?exit *\()' data models parallel support
 
-# Hints use the library's words. app/cli/flag_words.cpp puts the program's flags in their place: each of its rows
-# must be in one line of a library's source.
+# Texts of libraries name options as data (support/error_text.h), for which app/ writes flags.
 except='^support/process/text_command\.h:|apt-get install --reinstall|^[^:]+:[0-9]+:[[:space:]]*//' \
   forbid 'libraries name no flags' '^([^"]*"[^"]*")*[^"]*"[^"]*--[[:alpha:]]' data models parallel support
-words=app/cli/flag_words.cpp
-while IFS= read -r text; do
-  grep -rqF --include='*.h' --include='*.cpp' --include='*.cu' -- "$text" data models parallel support && continue
-  printf '%s\n' "each row of $words is in a library's source:" "no library says '$text'"
-  broken=1
-done < <(grep -oE '^[[:space:]]*\{"[^"]+"' "$words" | cut -d '"' -f 2)
 
 python3 "$here/folder_order.py" . || broken=1
 

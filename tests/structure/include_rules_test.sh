@@ -17,8 +17,6 @@ grep -oE '^\| `app[a-z_/]*`' "$probes/docs/design.md" | tr -d '|` ' | while read
   mkdir -p "$probes/$folder"
   echo '#pragma once' >"$probes/$folder/own.h"
 done
-echo '    {"a library says this", "--epochs"},' >"$probes/app/cli/flag_words.cpp"
-echo 'throw UsageError("a library says this", "");' >"$probes/support/says.cpp"
 "$here/include_rules.sh" "$probes" || { echo "refused without a reason"; exit 1; }
 
 # breaks FILE LINE: adds this line to this file; the check must fail and name the file. Then takes the line away.
@@ -50,7 +48,6 @@ breaks models/probe.h '#include <CLI/CLI.hpp>'
 breaks parallel/probe.cpp '  std::cerr << "slow";'
 breaks data/probe.cpp '  std::exit(3);'
 breaks parallel/probe.cpp '  throw UsageError("no batch", "give --batch-size");'
-breaks app/cli/flag_words.cpp '    {"no library says this", "--epochs"},'
 
 breaks parallel/training/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'
 breaks parallel/collectives/probe.cpp '#include <torch/csrc/distributed/c10d/TCPStore.hpp>'

@@ -23,7 +23,6 @@
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
@@ -54,13 +53,12 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, con
   std::vector<std::string> chosen;
   for (const auto& name : names) {
     const auto named = value_of(kAllreduceNames, name);
-    check_allreduce(replicas.world, named, replicas.devices);
-    algorithms.push_back(allreduce_of(replicas.world, named, replicas.devices));
+    algorithms.push_back(replicas.world.chosen_allreduce(named, replicas.devices));
     chosen.emplace_back(name_of(kAllreduceNames, algorithms.back()));
   }
   need_distinct(chosen, "--allreduce", "an algorithm is measured once: leave one out");
   if (!algorithms.empty()) return algorithms;
-  const auto automatic = allreduce_of(replicas.world, Allreduce::kAuto, replicas.devices);
+  const auto automatic = replicas.world.chosen_allreduce(Allreduce::kAuto, replicas.devices);
   if (!replicas.world.single_process()) return {automatic};
   algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
   if (automatic == Allreduce::kNccl) algorithms.push_back(automatic);

@@ -1,7 +1,6 @@
 // Flags from a configuration file: --config FILE.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,8 +12,6 @@ class App;
 }
 
 namespace lockstep {
-
-inline constexpr int64_t kMostConfigBytes = int64_t{1} << 20;
 
 // --config
 void add_config_flag(CLI::App& command);

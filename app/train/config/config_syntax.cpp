@@ -2,12 +2,17 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
+// Only here, since it takes long to compile.
+#define TOML_EXCEPTIONS 0
+#define TOML_ENABLE_FORMATTERS 0
+#include <toml++/toml.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
+#include <cmath>
 #include <map>
-#include <sstream>
+#include <optional>
 #include <system_error>
 
 #include <lockstep/support/error.h>
@@ -17,103 +22,143 @@ namespace lockstep {
 namespace {
 
 constexpr std::string_view kBlanks = " \t\r";
-constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // Windows' editors begin UTF-8 with it
-constexpr char kUnused = '\1';                               // stands in no configuration
-
-// Versions of CLI11 differ in the comments, lists and escapes that they find within quotes. With these
-// settings, and for lines that well_formed() lets pass, all read the same.
-class Reader : public CLI::ConfigTOML {
- public:
-  Reader() { comment(kUnused)->arrayBounds(kUnused, kUnused)->arrayDelimiter(kUnused); }
-};
 
 std::string_view trimmed(std::string_view text) {
   const auto begin = std::min(text.find_first_not_of(kBlanks), text.size());
   return text.substr(begin, text.find_last_not_of(kBlanks) + 1 - begin);
 }
 
-std::string_view without_comment(std::string_view line) {
-  char quote = 0;
-  for (size_t i = 0; i < line.size(); ++i) {
-    const char c = line[i];
-    if (quote == 0 && c == '#') return line.substr(0, i);
-    if (quote == 0 && (c == '"' || c == '\'')) {
-      quote = c;
-    } else if (c == quote) {
-      quote = 0;
-    }
-  }
-  return line;
+// number: from 1
+std::string_view line_of(std::string_view text, int64_t number) {
+  for (; number > 1; --number) text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return text.substr(0, text.find('\n'));
 }
 
-bool is_control(char c) { return static_cast<unsigned char>(c) < ' ' || c == '\x7f'; }
-
-bool is_key(std::string_view text) {
-  const auto fits = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '-' || c == '_';
-  };
-  return !text.empty() && std::all_of(text.begin(), text.end(), fits);
+std::optional<double> number_of(std::string_view text) {
+  double number = 0;
+  const auto* const end = text.data() + text.size();
+  const auto [stop, error] = std::from_chars(text.data(), end, number);
+  return error == std::errc() && stop == end && std::isfinite(number) ? std::optional(number) : std::nullopt;
 }
 
-// CLI11's notations for bytes and lists, which some versions read in quotes, too.
-bool is_notation(std::string_view value) { return value.starts_with("B\"(") || value.starts_with('['); }
+// The text that a flag takes; empty for values that no flag takes.
+std::optional<std::string> text_of(const toml::node& node) {
+  if (const auto* text = node.as_string()) return text->get();
+  if (const auto* number = node.as_integer()) return fmt::format("{}", number->get());
+  if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());
+  if (const auto* is_on = node.as_boolean()) return is_on->get() ? "true" : "false";
+  return std::nullopt;
+}
 
-struct Problem {
-  std::string what;  // empty: none
-  std::string hint = {};
+bool is_section(const toml::node& node) {
+  const auto* table = node.as_table();
+  const auto* list = node.as_array();
+  return (table && !table->is_inline()) || (list && !list->empty() && list->is_array_of_tables());
+}
+
+struct Entry {
+  std::string key;
+  const toml::node* node;
+  int64_t line;
 };
 
-Problem problem_of_quoted(std::string_view value) {
-  const char quote = value.front();
-  if (value.size() < 2 || value.find(quote, 1) + 1 != value.size()) {
-    return {"a value must end with the quote that it begins with, and hold no other",
-            quote == '"' ? "use single quotes around double ones" : "use double quotes around single ones"};
+// In the text's order: those of the section beside those that stand above it.
+std::vector<Entry> entries_of(const toml::table& all, std::string_view section) {
+  std::vector<Entry> entries;
+  for (const auto& [key, node] : all) {
+    const auto* table = is_section(node) ? node.as_table() : nullptr;
+    if (table && key.str() == section) {
+      for (auto& entry : entries_of(*table, "")) entries.push_back(std::move(entry));
+    } else {
+      entries.push_back({std::string(key.str()), &node, key.source().begin.line});
+    }
   }
-  const auto inner = value.substr(1, value.size() - 2);
-  if (quote == '"' && inner.find('\\') != std::string_view::npos) {
-    return {"a value in double quotes has a backslash", "use single quotes: every character counts as it is"};
-  }
-  if (is_notation(inner)) return {"a value may not begin with [ or B\"("};
-  return {};
+  std::ranges::stable_sort(entries, {}, &Entry::line);
+  return entries;
 }
 
-// Returns the problem of a line, given without its comment.
-Problem problem_of(std::string_view line) {
-  const auto equals = line.find('=');
+// Returns true if TOML reads the line as this value alone.
+bool holds(const std::string& line, const std::string& key, const std::string& value) {
+  if (static_cast<int64_t>(line.size()) >= kMostConfigBytes) return false;
+  const auto parsed = toml::parse(std::string_view(line));
+  if (!parsed || parsed.table().size() != 1) return false;
+  const auto* node = parsed.table().get(key);
+  return node && text_of(*node) == value;
+}
+
+// A string in double quotes.
+std::string escaped(const std::string& value) {
+  std::string text;
+  for (const char c : value) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (c == '"' || c == '\\') text += '\\';
+    text += byte < ' ' || byte == 0x7f ? fmt::format("\\u{:04x}", byte) : std::string(1, c);
+  }
+  return fmt::format("\"{}\"", text);
+}
+
+// The line that TOML reads as this value; empty if there is none.
+std::optional<std::string> written(const std::string& key, const std::string& value) {
+  const bool is_bare = number_of(value) || value == "true" || value == "false";
+  const bool has_signs = value.find_first_of("\"\\") != std::string::npos;
+  std::vector<std::string> forms;
+  if (is_bare) forms.push_back(value);
+  if (has_signs) forms.push_back(fmt::format("'{}'", value));
+  forms.push_back(escaped(value));
+  for (const auto& form : forms) {
+    const auto line = fmt::format("{} = {}", key, form);
+    if (holds(line, key, value)) return line;
+  }
+  return std::nullopt;
+}
+
+bool is_key(std::string_view text) {
+  const auto fits = [](unsigned char c) { return std::isalnum(c) || c == '-' || c == '_'; };
+  return !text.empty() && std::ranges::all_of(text, fits);
+}
+
+// How TOML writes a line of an older file that has a word without quotes, or a number such as .5; empty for
+// other lines.
+std::optional<std::string> in_toml(std::string_view line) {
+  const auto equals = std::min(line.find('='), line.size());
   const auto key = trimmed(line.substr(0, equals));
-  if (equals == std::string_view::npos) {
-    return {fmt::format("{} is not 'key = value'", in_quotes(key)),
-            "write a value, such as 'batch-size = 512'; a flag without one is 'overwrite = true'"};
-  }
-  if (key.find('.') != std::string_view::npos) {
-    return {fmt::format("the key {} has a dot, and there are no keys within keys", in_quotes(key)),
-            "write the name of a flag: 'batch-size = 512'"};
-  }
-  if (!is_key(key)) {
-    return {fmt::format("{} is not a key", in_quotes(key)), "write the name of a flag: 'batch-size = 512'"};
-  }
-  const auto value = trimmed(line.substr(equals + 1));
-  if (value.empty() || value == "\"\"" || value == "''") {
-    return {fmt::format("{} needs a value after '='", key), "leave the line out for the default"};
-  }
-  if (value.front() == '"' || value.front() == '\'') return problem_of_quoted(value);
-  if (value.front() == '[' || value.front() == '{') {
-    return {fmt::format("{} takes one value, not a list", key),
-            "write several values with commas: 'cpu,cpu'"};
-  }
-  if (value.find_first_of(" \t\r\"'`\\=") != std::string_view::npos) {
-    return {fmt::format("the value {} needs quotes around it", in_quotes(value))};
-  }
-  return {};
+  const auto value = trimmed(line.substr(0, line.find('#')).substr(std::min(equals + 1, line.size())));
+  if (!is_key(key) || value.empty() || value.find_first_of("\"'[]{}=") != value.npos) return std::nullopt;
+  const auto number = number_of(value);
+  return written(std::string(key), number ? fmt::format("{}", *number) : std::string(value));
 }
 
-// Returns true if the line opens the section. Throws UsageError for another one.
-bool opens(std::string_view line, std::string_view section, const std::string& place) {
-  if (!line.starts_with('[')) return false;
-  const bool closed = line.ends_with(']');
-  if (closed && trimmed(line.substr(1, line.size() - 2)) == section) return true;
-  throw UsageError(fmt::format("{}: there is no section {}", place, in_quotes(line)),
-                   fmt::format("put all keys below [{}], or below no section", section));
+std::string hint_for(std::string_view line) {
+  if (toml::parse(line)) return "give it once";  // alone it is right
+  if (is_key(trimmed(line))) return fmt::format("a flag without a value is '{} = true'", trimmed(line));
+  if (const auto right = in_toml(line)) return "write " + *right;
+  return "lines are such as 'batch-size = 512'; text stands in quotes: 'devices = \"cpux2\"'";
+}
+
+[[noreturn]] void refuse(const toml::parse_error& error, const std::string& text, const std::string& path) {
+  const int64_t line = error.source().begin.line;
+  auto what = std::string(error.description());
+  if (!what.empty()) what.front() = static_cast<char>(std::tolower(what.front()));
+  throw UsageError(fmt::format("{}: {}", config_place(path, line), what), hint_for(line_of(text, line)));
+}
+
+// Throws UsageError unless the entry is a setting.
+ConfigSetting setting_of(const Entry& entry, const std::string& path, std::string_view section) {
+  const auto place = config_place(path, entry.line);
+  if (is_section(*entry.node)) {
+    throw UsageError(fmt::format("{}: there is no section {}", place, in_quotes(entry.key)),
+                     fmt::format("put all keys below [{}], or below no section", section));
+  }
+  auto value = text_of(*entry.node);
+  if (!value) {
+    throw UsageError(fmt::format("{}: {} takes one number, true, false or text", place, in_quotes(entry.key)),
+                     "write several values with commas in one text: \"cpu,cpu\"");
+  }
+  if (value->empty()) {
+    throw UsageError(fmt::format("{}: {} has an empty value", place, in_quotes(entry.key)),
+                     "leave the line out for the default");
+  }
+  return {.key = entry.key, .value = std::move(*value), .line = entry.line};
 }
 
 }  // namespace
@@ -124,54 +169,30 @@ std::string config_place(const std::string& path, int64_t line) {
 
 std::vector<ConfigSetting> parse_config(const std::string& text, const std::string& path,
                                         std::string_view section) {
-  const auto stays = [](char c) { return !is_control(c) || c == '\n' || c == '\r' || c == '\t'; };
-  if (!std::all_of(text.begin(), text.end(), stays)) {
-    throw UsageError(fmt::format("{} is not a text", in_quotes(path)),
+  if (static_cast<int64_t>(text.size()) > kMostConfigBytes) {
+    throw UsageError(fmt::format("{} has more than {} KB", in_quotes(path), kMostConfigBytes >> 10),
                      "a configuration has lines such as 'batch-size = 512'");
   }
-  const Reader reader;
+  const auto parsed = toml::parse(std::string_view(text));
+  if (!parsed) refuse(parsed.error(), text, path);
   std::vector<ConfigSetting> settings;
   std::map<std::string, int64_t> lines;
-  std::istringstream in(text.starts_with(kByteOrderMark) ? text.substr(kByteOrderMark.size()) : text);
-  int64_t number = 0;
-  for (std::string whole; std::getline(in, whole);) {
-    const auto place = config_place(path, ++number);
-    const std::string line(trimmed(without_comment(whole)));
-    if (line.empty() || opens(line, section, place)) continue;
-    if (const auto [what, hint] = problem_of(line); !what.empty()) {
-      throw UsageError(fmt::format("{}: {}", place, what), hint);
-    }
-    // Line by line: CLI11 joins the values of a key that comes twice.
-    std::istringstream one(line);
-    const auto items = reader.from_config(one);
-    ConfigSetting setting{.key = items.at(0).name, .value = items.at(0).inputs.at(0), .line = number};
-    const auto [first, is_new] = lines.emplace(setting.key, number);
-    if (!is_new) {
-      throw UsageError(
-          fmt::format("{}: '{}' is given again, after line {}", place, setting.key, first->second),
-          "keep one of them");
-    }
-    settings.push_back(std::move(setting));
+  for (const auto& entry : entries_of(parsed.table(), section)) {
+    settings.push_back(setting_of(entry, path, section));
+    const auto [first, is_new] = lines.emplace(entry.key, entry.line);
+    if (is_new) continue;
+    throw UsageError(fmt::format("{}: '{}' is given again, after line {}", config_place(path, entry.line),
+                                 entry.key, first->second),
+                     "keep one of them");
   }
   return settings;
 }
 
 std::string config_line(const std::string& key, const std::string& value) {
-  double number = 0;
-  const auto [end, error] = std::from_chars(value.data(), value.data() + value.size(), number);
-  const bool numeric = error == std::errc() && end == value.data() + value.size() &&
-                       value.find_first_not_of("0123456789.-+e") == std::string::npos;
-  if (numeric || value == "true" || value == "false") return fmt::format("{} = {}\n", key, value);
-
-  const bool text = std::none_of(value.begin(), value.end(), is_control);
-  if (!value.empty() && text && !is_notation(value)) {
-    if (value.find_first_of("\"\\") == std::string::npos) return fmt::format("{} = \"{}\"\n", key, value);
-    if (value.find('\'') == std::string::npos) return fmt::format("{} = '{}'\n", key, value);
-  }
-  throw UsageError(
-      fmt::format("the value {} of '{}' cannot stand in a configuration", in_quotes(value), key),
-      "use a name without control characters, without [ at its beginning, and without single quotes "
-      "beside double ones or backslashes");
+  const auto line = value.empty() ? std::nullopt : written(key, value);
+  if (line) return *line + "\n";
+  throw UsageError(fmt::format("the value {} of '{}' cannot stand in a configuration", in_quotes(value), key),
+                   "use a shorter name in UTF-8");
 }
 
 }  // namespace lockstep

@@ -1,6 +1,5 @@
-// The text of configuration files: lines of `key = value` in TOML's way. A value is a word or stands in
-// quotes, in which every character counts as it is; # begins a comment. There are no lists, and no sections
-// but one. A byte order mark may come first.
+// The text of configuration files: TOML whose values are numbers, true, false and strings. There are no
+// lists, and no sections but one.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +9,12 @@
 
 namespace lockstep {
 
+// Far more than a configuration has. With more a text could nest keys so deeply that no stack holds them.
+inline constexpr int64_t kMostConfigBytes = int64_t{1} << 14;
+
 struct ConfigSetting {
-  std::string key;    // the name of a flag: letters, digits, '-' and '_'
-  std::string value;  // not empty
+  std::string key;    // the name of a flag
+  std::string value;  // not empty; a number with all its bits
   int64_t line = 0;   // from 1; 0: of no file that a user could open
 };
 
@@ -21,12 +23,13 @@ std::string config_place(const std::string& path, int64_t line);
 
 // Returns the settings in the text's order. section: the only one that may be named, "train" for [train].
 // path: for messages. Throws UsageError for the first line that is no setting, and for a key that comes
-// twice.
+// twice. Older files could have words without quotes, and numbers such as .5, which TOML does not know: then
+// the error's hint has the line to write.
 std::vector<ConfigSetting> parse_config(const std::string& text, const std::string& path,
                                         std::string_view section);
 
-// Returns the line that parse_config() reads as this setting. Throws UsageError for a value that no quotes
-// can hold.
+// Returns the line that parse_config() reads as this setting. Throws UsageError for a value that TOML cannot
+// hold (an empty one, and one that is no UTF-8) and for one that is too long.
 std::string config_line(const std::string& key, const std::string& value);
 
 }  // namespace lockstep

@@ -32,8 +32,8 @@ Dataset load_folder(const std::string& folder) {
   try {
     return load_idx_folder(folder);
   } catch (const DataError& error) {
-    throw DataError(error.message(),
-                    error.hint() + "; --data DIR names a folder, --data synthetic needs no files");
+    throw DataError(error.message_text(),
+                    error.hint_text() + "; --data DIR names a folder, --data synthetic needs no files");
   }
 }
 

@@ -11,7 +11,6 @@
 
 #include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/plan/combinations.h>
-#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>
@@ -38,10 +37,6 @@ void set_devices(const TrainFlags& options, TrainPlan& plan) {
   trainer.devices = world.single_process() ? usable_devices(options.devices)
                                            : world.devices.at(static_cast<size_t>(world.place.process));
   trainer.threads = replica_threads(trainer);
-  trainer.auto_split = options.split == "auto";
-  if (!trainer.auto_split && options.split != "even") {
-    trainer.split = parse_shares(options.split, plan.world_size());
-  }
 }
 
 void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
@@ -71,35 +66,19 @@ void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& pla
                      .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
 }
 
-void set_sums(const TrainFlags& options, TrainPlan& plan) {
-  auto& trainer = plan.trainer;
-  auto& sync = trainer.replica.sync;
-  if (options.sync) sync.mode = *options.sync;
-  if (options.bucket_mb) sync.bucket_bytes = *options.bucket_mb * kBytesPerMb;
-  const auto allreduce = options.allreduce.value_or(Allreduce::kAuto);
-  check_allreduce(plan.world, allreduce, trainer.devices);
-  check_compress_of(plan.world, trainer.compress);
-  const bool compresses = trainer.compress != Compress::kNone;  // which Gloo's sums can
-  trainer.allreduce = compresses ? Allreduce::kGloo : allreduce_of(plan.world, allreduce, trainer.devices);
-}
-
-void set_engine(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
+// Resolves what was left to lockstep, for options that make sense.
+void set_engine(const TrainFlags& options, TrainPlan& plan) {
   auto& trainer = plan.trainer;
   auto& replica = trainer.replica;
-  auto& optimizer = replica.optimizer;
-  optimizer.momentum = options.momentum.value_or(optimizer.kind == OptimizerKind::kSgd ? recipe.momentum : 0);
-  optimizer.weight_decay = options.weight_decay.value_or(recipe.weight_decay);
-  set_sums(options, plan);
+  trainer.allreduce = plan.world.chosen_allreduce(trainer.allreduce, trainer.devices);
+  if (trainer.compress != Compress::kNone) trainer.allreduce = Allreduce::kGloo;  // whose sums can
   plan.deterministic = options.deterministic;
   plan.kernels = options.kernels;
-  check_precision(replica.precision, trainer.devices);
-  check_cuda_graph(replica.cuda_graph, trainer.devices);
   const bool exchanges_statistics = trainer.bn == BnPolicy::kSync && plan.world_size() > 1;
   if (!any_gpu(trainer.devices) || options.trace || replica.invariant || trainer.auto_split ||
       exchanges_statistics) {
     replica.cuda_graph = CudaGraph::kOff;  // no GPU, or steps that cannot be replayed as a whole
   }
-  if (replica.invariant) check_invariant(plan.world_size());
 }
 
 // The bytes of a weight, and of its gradient.
@@ -165,9 +144,10 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
   plan.world = world;
   plan.recipe = recipe.name;
   plan.keeps_checkpoints = options.checkpoint_every && world.leads();
-  plan.trainer = options.trainer;  // as parsed; the rest follows from the recipe and the devices
+  plan.trainer = trainer_options_of(options, recipe);
   set_devices(options, plan);
-  set_engine(options, recipe, plan);
+  plan.trainer.validate(plan.world_size());
+  set_engine(options, plan);
   set_epochs(options, recipe, plan);
   return plan;
 }
@@ -179,7 +159,7 @@ std::vector<int64_t> step_sizes(const TrainPlan& plan) {
   return shard_sizes(batch, plan.world_size(), plan.trainer.split);
 }
 
-std::vector<double> parse_shares(const std::string& text, int world) {
+std::vector<double> parse_shares(const std::string& text) {
   std::vector<double> shares;
   for (const auto part : split_text(text, ':')) {
     double share = 0;
@@ -191,12 +171,21 @@ std::vector<double> parse_shares(const std::string& text, int world) {
     }
     shares.push_back(share);
   }
-  try {
-    shard_sizes(0, world, shares);
-  } catch (const UsageError& error) {
-    throw UsageError(fmt::format("--split {} cannot be used: {}", text, error.message()), error.hint());
-  }
   return shares;
+}
+
+TrainerOptions trainer_options_of(const TrainFlags& flags, const Recipe& recipe) {
+  auto trainer = flags.trainer;
+  auto& sync = trainer.replica.sync;
+  auto& optimizer = trainer.replica.optimizer;
+  trainer.auto_split = flags.split == "auto";
+  if (flags.split != "even" && !trainer.auto_split) trainer.split = parse_shares(flags.split);
+  trainer.allreduce = flags.allreduce.value_or(Allreduce::kAuto);
+  if (flags.sync) sync.mode = *flags.sync;
+  if (flags.bucket_mb) sync.bucket_bytes = *flags.bucket_mb * kBytesPerMb;
+  optimizer.momentum = flags.momentum.value_or(optimizer.kind == OptimizerKind::kSgd ? recipe.momentum : 0);
+  optimizer.weight_decay = flags.weight_decay.value_or(recipe.weight_decay);
+  return trainer;
 }
 
 void check_train_values(const TrainFlags& options) { plan_without_data(options, {}); }

@@ -9,6 +9,7 @@
 #include <lockstep/app/processes/train_world.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/app/train/plan/flags.h>
+#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/initialize.h>
 #include <lockstep/parallel/trainer.h>
@@ -80,8 +81,11 @@ std::vector<int64_t> step_sizes(const TrainPlan& plan);
 // The table that a run prints first. A row with more than `width` columns goes on below its value.
 std::string describe(const TrainPlan& plan, size_t width = std::string::npos);
 
-// Parses --split's shares, such as "3:1": one number for each of `world` replicas, over all processes. Throws
-// UsageError.
-std::vector<double> parse_shares(const std::string& text, int world);
+// Parses --split's shares, such as "3:1". Throws UsageError.
+std::vector<double> parse_shares(const std::string& text);
+
+// The engine's options as far as flags and recipe say them, for any devices. Throws UsageError as
+// parse_shares() does.
+TrainerOptions trainer_options_of(const TrainFlags& flags, const Recipe& recipe);
 
 }  // namespace lockstep

@@ -73,7 +73,7 @@ MemoryError out_of_memory(const std::string& words, const TrainPlan& plan) {
                .asked_bytes = static_cast<uint64_t>(bytes_after(words, "allocate")),
                .free_bytes = static_cast<uint64_t>(bytes_after(words, "of which")),
                .fitting_batch = fitting_batch(plan, device, bytes_after(words, "capacity of"))});
-  return MemoryError(fault.message(), fault.hint());
+  return MemoryError(fault.message_text(), fault.hint_text());
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include <lockstep/parallel/collectives/named_options.h>
 #include <lockstep/parallel/collectives/nccl_communicator.h>
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/support/cuda/info.h>
@@ -17,7 +18,7 @@
 namespace lockstep {
 namespace {
 
-constexpr const char* kUseGloo = "use allreduce gloo, which works on any devices";
+ErrorText use_gloo() { return "use " + named_allreduce(Allreduce::kGloo) + ", which works on any devices"; }
 
 std::string nccl_words(const std::exception_ptr& problem) {
   if (!problem) return {};
@@ -59,12 +60,12 @@ Allreduce nccl_or_gloo(Allreduce wanted, const std::vector<AllreduceSupport>& al
   const auto problem = nccl_problem_of(all);
   const auto shared = find_shared_gpu(all);
   if (wanted == Allreduce::kAuto) return problem.empty() && !shared ? Allreduce::kNccl : Allreduce::kGloo;
-  if (!problem.empty()) throw UsageError(problem, kUseGloo);
+  if (!problem.empty()) throw UsageError(problem, use_gloo());
   // Without UUIDs the same place may be two GPUs, and NCCL itself refuses two replicas on one.
   if (shared && !shared->uuid.empty()) {
     throw UsageError(fmt::format("NCCL allows one replica per GPU, but processes {} and {} both drive GPU {}",
                                  shared->first, shared->second, shared->uuid),
-                     kUseGloo);
+                     use_gloo());
   }
   return wanted;
 }
@@ -100,9 +101,9 @@ Allreduce choose_for_all(Allreduce wanted, const std::vector<AllreduceSupport>& 
     case Allreduce::kGloo:
       return wanted;
     default:
-      throw UsageError(fmt::format("allreduce {} sums within one process, but there are {} processes",
-                                   name_of(kAllreduceNames, wanted), all.size()),
-                       "use allreduce gloo or auto");
+      throw UsageError(named_allreduce(wanted) +
+                           fmt::format(" sums within one process, but there are {} processes", all.size()),
+                       "use " + named_allreduce(Allreduce::kGloo) + " or auto");
   }
 }
 

@@ -265,7 +265,7 @@ std::shared_ptr<gloo::transport::Device> listen_with_gloo(const GlooChannelOptio
   } catch (const std::exception& error) {
     throw DeviceError(fmt::format("process {} cannot listen on {}: {}", options.process, options.address,
                                   clean_words(error.what())),
-                      "give an address of this host to listen on");
+                      "give " + NamedOption{"listen"} + " an address of this host");
   }
 }
 

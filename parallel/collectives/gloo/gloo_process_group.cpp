@@ -103,7 +103,7 @@ std::shared_ptr<ProcessGroup> join(const World& world, const JoinOptions& option
   try {
     return std::make_shared<GlooProcessGroup>(world, options, std::move(whole));
   } catch (const PeerError& error) {  // the store was lost: process 0 has found something wrong
-    throw DeviceError(error.message(), error.hint());
+    throw DeviceError(error.message_text(), error.hint_text());
   }
 }
 

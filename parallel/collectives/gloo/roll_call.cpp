@@ -156,7 +156,8 @@ std::string channel_address(const World& world, const std::vector<Presence>& all
   if (!address.empty() && !is_loopback(address)) return address;
   throw DeviceError(fmt::format("process {} has no address that other hosts can reach: the way to {} is {}",
                                 world.process, world.master_host, address.empty() ? "unknown" : address),
-                    "give each process the address on which it is to listen");
+                    "give each process " + NamedOption{"listen", "ADDRESS", "an address to listen on"} +
+                        ", which the others can reach");
 }
 
 }  // namespace lockstep

@@ -62,7 +62,9 @@ bool CapturedSteps::captured(StepShape& shape) {
     const auto why = fmt::format("a step on {} cannot be captured as a CUDA graph: {}", options_.device.str(),
                                  words_of(error));
     if (options_.mode == CudaGraph::kOn) {
-      throw FailedError(why, "use CudaGraph::kAuto or CudaGraph::kOff");
+      const NamedOption automatic{"cuda_graph", "auto", "CudaGraph::kAuto"};
+      const NamedOption off{"cuda_graph", "off", "CudaGraph::kOff"};
+      throw FailedError(why, "use " + automatic + " or " + off);
     }
     if (options_.notice) options_.notice(why + "; it is queued kernel by kernel");
     enabled_ = false;

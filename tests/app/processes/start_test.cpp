@@ -141,7 +141,9 @@ TEST_CASE("a process that is lost keeps no other one from leaving") {
 }
 
 TEST_CASE("errors of several processes begin with the ranks; those of one do not") {
-  const auto fail = [] { throw NumericError("diverged", "use CudaGraph::kOff"); };
+  const auto fail = [] {
+    throw NumericError("diverged", "use " + NamedOption{"cuda_graph", "off", "CudaGraph::kOff"});
+  };
   CHECK_THROWS_AS(as_process({}, fail), NumericError);
   CHECK_THROWS_AS(as_process(world_of(1, {2, 2}), fail), ProcessError);
   try {

@@ -191,7 +191,7 @@ TEST_CASE("processes that compress differently are refused, and one process that
                ContainsSubstring("process 1 has compress bf16 where process 0 has compress none\n"));
   }
   CHECK_THAT(refusal(train({"--compress", "bf16", "--devices", "cpux2"}), 2),
-             ContainsSubstring("--compress bf16 rounds what travels between processes, and this process is "
+             ContainsSubstring("--compress bf16 rounds what travels between processes, but this process is "
                                "alone\nhint: "));
   CHECK_THAT(refusal(train({"--compress", "bf16", "--invariant"}), 2), ContainsSubstring("--compress"));
   CHECK_THAT(refusal(train({"--compress", "int8"}), 2), ContainsSubstring("must be none, bf16 or fp16"));

@@ -8,7 +8,6 @@
 
 #include <lockstep/app/processes/assemble.h>
 #include <lockstep/app/processes/train_world.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/settings/settings.h>
@@ -129,21 +128,22 @@ TEST_CASE("a plan of one process says nothing of processes") {
 TEST_CASE("algorithms of one process are refused between several, gloo in one, NCCL without a GPU") {
   const auto several = world_of(0, {1, 1});
   const std::vector<torch::Device> cpu = {torch::kCPU};
+  const auto refuses = [&](const TrainWorld& world, Allreduce wanted) {
+    try {
+      world.chosen_allreduce(wanted, cpu);
+    } catch (const UsageError&) {
+      return true;
+    }
+    return false;
+  };
   for (const auto allreduce : {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing}) {
-    CHECK_NOTHROW(check_allreduce({}, allreduce, cpu));
-    CHECK_THROWS_AS(check_allreduce(several, allreduce, cpu), UsageError);
+    CHECK(TrainWorld{}.chosen_allreduce(allreduce, cpu) == allreduce);
+    CHECK(refuses(several, allreduce));
   }
-  CHECK_THROWS_WITH(check_allreduce(several, Allreduce::kRing, cpu),
-                    "--allreduce ring sums within one process, and there are 2");
-  CHECK_NOTHROW(check_allreduce(several, Allreduce::kGloo, cpu));
-  CHECK_NOTHROW(check_allreduce(several, Allreduce::kAuto, cpu));
-  CHECK_NOTHROW(check_allreduce({}, Allreduce::kAuto, cpu));
-  CHECK_THROWS_AS(check_allreduce({}, Allreduce::kGloo, cpu), UsageError);
-  for (const auto& world : {TrainWorld{}, several}) {
-    CHECK_THROWS_WITH(check_allreduce(world, Allreduce::kNccl, cpu),
-                      "--allreduce nccl is for GPUs, the devices are [cpu]");
-    CHECK_NOTHROW(check_allreduce(world, Allreduce::kNccl, parse_devices("cuda:0,cpu", 1)));
-  }
+  CHECK(several.chosen_allreduce(Allreduce::kGloo, cpu) == Allreduce::kGloo);
+  CHECK(several.chosen_allreduce(Allreduce::kAuto, cpu) == Allreduce::kGloo);
+  CHECK(refuses({}, Allreduce::kGloo));
+  for (const auto& world : {TrainWorld{}, several}) CHECK(refuses(world, Allreduce::kNccl));
 }
 
 TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, else gloo") {
@@ -152,7 +152,7 @@ TEST_CASE("between processes NCCL sums if every GPU is driven by one replica, el
   const auto gpu = [](const std::string& uuid) {
     return AllreduceSupport{.gpus = {{.uuid = uuid, .place = "node cuda:0"}}};
   };
-  const auto by = [&](Allreduce wanted) { return allreduce_of(world, wanted, world.devices.front()); };
+  const auto by = [&](Allreduce wanted) { return world.chosen_allreduce(wanted, world.devices.front()); };
   world.supports = {gpu("a"), gpu("b")};
   CHECK(by(Allreduce::kAuto) == Allreduce::kNccl);
   CHECK(by(Allreduce::kNccl) == Allreduce::kNccl);

@@ -137,7 +137,7 @@ TEST_CASE("--precision: fp64 keeps doubles, bf16 computes coarsely and keeps flo
     for (const auto& [name, tensor] : read_weights(file).tensors) CHECK(tensor.dtype == dtype);
   }
   CHECK_THAT(refusal(train({"--precision", "tf32", "--devices", "cpux2"}), 2),
-             ContainsSubstring("--precision tf32 is for GPUs") && ContainsSubstring("[cpu, cpu]"));
+             ContainsSubstring("--precision tf32 needs a GPU") && ContainsSubstring("[cpu, cpu]"));
 }
 
 TEST_CASE("the plan says where layers compute in fp32 instead of bf16") {

@@ -262,7 +262,7 @@ TEST_CASE("between processes on CPUs auto is gloo, and algorithms of one process
 TEST_CASE("gloo in one process is refused") {
   const std::vector<torch::Device> devices(2, torch::kCPU);
   CHECK_THROWS_WITH(choose_allreduce(Allreduce::kGloo, devices),
-                    "allreduce gloo sums across processes, but this process is alone");
+                    "allreduce gloo sums between processes, but this process is alone");
   CHECK_THROWS_AS(make_communicator({.devices = devices, .algorithm = Allreduce::kGloo}), UsageError);
 }
 

@@ -84,6 +84,6 @@ TEST_CASE("NCCL does not compress: who asks for both gets an error, and gloo wor
   });
   for (const auto& text : found) {
     CHECK(text ==
-          "compress bf16 needs allreduce gloo, but it is nccl | use allreduce gloo, or Compress::kNone");
+          "compress bf16 needs allreduce gloo, but it is nccl | use allreduce gloo, or compress none");
   }
 }

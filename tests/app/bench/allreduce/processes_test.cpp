@@ -113,7 +113,7 @@ TEST_CASE("bench allreduce: what differs between processes, or one of them must 
   all_refuse(bench_world(common, {{}, {"--min-bytes", "1M", "--max-bytes", "1K"}}), 2,
              "--min-bytes 1M is above --max-bytes 1K\n");
   all_refuse(bench_world(common + Words{"--allreduce", "ring"}, {{}, {}}), 2,
-             "--allreduce ring sums within one process, and there are 2\n");
+             "--allreduce ring sums within one process, but there are 2 processes\n");
   all_refuse(bench_world(kAllreduce, {{"--devices", "cpu", "--devices", "cpux2"}, kOneEach}), 2,
              "the --devices differ: process 1 has 1 list where process 0 has 2 lists\n");
   all_refuse(bench_world(common, {{"--json", old}, {}}), 7, "--overwrite");

@@ -121,7 +121,7 @@ TEST_CASE("the folder of the data is written with its whole path, and a variable
              ContainsSubstring("\ndata = \"/"));
   const Variable variable("LOCKSTEP_DATA", link.string());
   CHECK_THAT(config_of({}), ContainsSubstring(line));
-  const auto odd = folder / "it's \"x\"";
+  const auto odd = folder / "no \xff UTF-8";
   std::filesystem::create_symlink(data.folder(), odd);
   CHECK_THROWS_AS(config_of({"--data", odd.string()}), UsageError);
 }

@@ -1,7 +1,6 @@
 // Messages and plans of runs on GPUs, tested without a GPU.
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/parallel/collectives/peer_notice.h>
@@ -35,15 +34,6 @@ const std::string kTorchWords =
     "CUDA out of memory. Tried to allocate 2.00 GiB. GPU 1 has a total capacity of 8.00 GiB of which 512.00 "
     "MiB is "
     "free. Including non-PyTorch memory, this process has 7.40 GiB memory in use.";
-
-std::string refusal(const TrainFlags& options) {
-  try {
-    check_combinations(options, find_recipe(options.recipe));
-  } catch (const UsageError& error) {
-    return error.message();
-  }
-  return "taken";
-}
 
 }  // namespace
 
@@ -106,24 +96,6 @@ TEST_CASE("the plan of a run on GPUs says what is captured, and how gradients ar
   plan.trainer.threads = 3;
   CHECK_THAT(describe(plan), ContainsSubstring("[cuda:0, cpu]: 2 replicas with 3 threads each\n"));
   CHECK_THAT(describe(plan_on({kCpu, kCpu})), !ContainsSubstring("steps      "));
-}
-
-TEST_CASE("combinations that --cuda-graph on excludes") {
-  TrainFlags options;
-  options.trainer.replica.cuda_graph = CudaGraph::kOn;
-  CHECK(refusal(options) == "taken");
-  auto traced = options, invariant = options, tuned = options;
-  traced.trace = "trace.json";
-  invariant.trainer.replica.invariant = true;
-  tuned.split = "auto";
-  CHECK_THAT(refusal(traced), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--trace"));
-  CHECK_THAT(refusal(invariant), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--invariant"));
-  CHECK_THAT(refusal(tuned), ContainsSubstring("--cuda-graph on") && ContainsSubstring("--split auto"));
-  traced.trainer.replica.cuda_graph = CudaGraph::kAuto;
-  CHECK(refusal(traced) == "taken");
-  CHECK_THROWS_AS(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu}), UsageError);
-  CHECK_NOTHROW(check_cuda_graph(CudaGraph::kOn, std::vector{kCpu, kFirst}));
-  CHECK_NOTHROW(check_cuda_graph(CudaGraph::kAuto, std::vector{kCpu}));
 }
 
 TEST_CASE("GPUs that cannot read each other's memory are named") {

@@ -1,0 +1,265 @@
+// Combinations of options that are refused: by the library with their keys, and by the program with their
+// flags.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <lockstep/tests/catch.h>
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/app/cli/as_error.h>
+#include <lockstep/app/train/plan/combinations.h>
+#include <lockstep/app/train/plan/plan.h>
+#include <lockstep/parallel/timing/trace.h>
+#include <lockstep/parallel/trainer_options.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/app/train_command.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using Words = std::vector<std::string>;
+
+struct Refused {
+  std::function<void(TrainerOptions&)> change;  // empty: the library does not know the flags
+  Words keys;
+  Words words;  // empty: no flags say this
+  Words flags;  // that the message names
+};
+
+Trace any_trace;
+
+void invariant(TrainerOptions& options) { options.replica.invariant = true; }
+void graph(TrainerOptions& options) { options.replica.cuda_graph = CudaGraph::kOn; }
+void tuned(TrainerOptions& options) { options.auto_split = true; }
+void synced(TrainerOptions& options) { options.bn = BnPolicy::kSync; }
+void compressed(TrainerOptions& options) { options.compress = Compress::kBf16; }
+void traced(TrainerOptions& options) { options.replica.trace = &any_trace; }
+
+std::function<void(TrainerOptions&)> both(void (*one)(TrainerOptions&),
+                                          const std::function<void(TrainerOptions&)>& other) {
+  return [=](TrainerOptions& options) {
+    one(options);
+    other(options);
+  };
+}
+
+const std::vector<Refused> kRefused = {
+    {both(invariant,
+          [](auto& o) {
+            o.split = {3, 1};
+          }),
+     {"invariant", "split"},
+     {"--invariant", "--split", "3:1"},
+     {"--invariant", "--split"}},
+    {both(invariant, tuned),
+     {"invariant", "auto_split"},
+     {"--invariant", "--split", "auto"},
+     {"--invariant", "--split auto"}},
+    {both(invariant, [](auto& o) { o.accumulate = 2; }),
+     {"invariant", "accumulate"},
+     {"--invariant", "--accumulate", "2"},
+     {"--invariant", "--accumulate"}},
+    {both(invariant, [](auto& o) { o.replica.sync.mode = SyncMode::kBucketed; }),
+     {"invariant", "sync"},
+     {"--invariant", "--sync", "bucketed"},
+     {"--invariant", "--sync"}},
+    {both(invariant, [](auto& o) { o.replica.sync.bucket_bytes = 1 << 20; }),
+     {"invariant", "sync"},
+     {"--invariant", "--bucket-mb", "5"},
+     {"--invariant", "--bucket-mb"}},
+    {both(invariant, [](auto& o) { o.replica.sync.unused = UnusedParameters::kZero; }),
+     {"invariant", "sync"},
+     {},
+     {}},
+    {both(invariant, [](auto& o) { o.replica.sync.hook = bf16_hook(); }), {"invariant", "sync"}, {}, {}},
+    {{}, {}, {"--invariant", "--sync", "overlapped"}, {"--invariant", "--sync"}},  // has no effect
+    {{}, {}, {"--invariant", "--allreduce", "ring"}, {"--invariant", "--allreduce"}},
+    {both(invariant, [](auto& o) { o.bn = BnPolicy::kAverage; }),
+     {"invariant", "bn"},
+     {"--invariant", "--bn", "average"},
+     {"--invariant", "--bn"}},
+    {both(invariant, synced),
+     {"invariant", "bn"},
+     {"--invariant", "--bn", "sync"},
+     {"--invariant", "--bn sync"}},
+    {both(invariant, compressed),
+     {"invariant", "compress"},
+     {"--invariant", "--compress", "bf16"},
+     {"--invariant", "--compress"}},
+    {both(compressed, [](auto& o) { o.replica.precision = Precision::kFp64; }),
+     {"compress", "precision"},
+     {"--compress", "fp16", "--precision", "fp64"},
+     {"--compress", "--precision fp64"}},
+    {both(compressed, [](auto& o) { o.allreduce = Allreduce::kNccl; }),
+     {"compress", "allreduce"},
+     {"--compress", "fp16", "--allreduce", "nccl"},
+     {"--compress", "--allreduce nccl"}},
+    {both(compressed, [](auto& o) { o.replica.sync.hook = bf16_hook(); }), {"compress", "hook"}, {}, {}},
+    {both(graph, traced),
+     {"cuda_graph", "trace"},
+     {"--cuda-graph", "on", "--trace", "t.json"},
+     {"--cuda-graph on", "--trace"}},
+    {both(graph, invariant),
+     {"cuda_graph", "invariant"},
+     {"--cuda-graph", "on", "--invariant"},
+     {"--cuda-graph on", "--invariant"}},
+    {both(graph, tuned),
+     {"cuda_graph", "auto_split"},
+     {"--cuda-graph", "on", "--split", "auto"},
+     {"--cuda-graph on", "--split auto"}},
+    {both(graph, synced),
+     {"cuda_graph", "bn"},
+     {"--cuda-graph", "on", "--bn", "sync"},
+     {"--cuda-graph on", "--bn sync"}},
+    {both(graph, [](auto& o) { o.replica.wait_for_device = true; }),
+     {"cuda_graph", "wait_for_device"},
+     {},
+     {}},
+    {both(tuned,
+          [](auto& o) {
+            o.split = {1, 1};
+          }),
+     {"auto_split", "split"},
+     {},
+     {}},
+    {both(tuned, synced),
+     {"auto_split", "bn"},
+     {"--split", "auto", "--bn", "sync"},
+     {"--split auto", "--bn sync"}},
+    {{}, {}, {"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}},
+    {{}, {}, {"--sync", "parameterwise", "--bucket-mb", "5"}, {"--sync parameterwise", "--bucket-mb"}},
+    {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .momentum = .9}; },
+     {"optimizer", "momentum"},
+     {"--optimizer", "adamw", "--momentum", ".9"},
+     {"--optimizer adamw", "--momentum"}},
+    {{}, {}, {"--optimizer", "adamw", "--momentum", "0"}, {"--optimizer adamw", "--momentum"}},
+    {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .nesterov = true}; },
+     {"optimizer", "nesterov"},
+     {"--optimizer", "adamw", "--nesterov"},
+     {"--optimizer adamw", "--nesterov"}},
+    {[](auto& o) { o.replica.optimizer.nesterov = true; },
+     {"nesterov", "momentum"},
+     {"--nesterov"},
+     {"--nesterov", "--momentum"}},
+    {{}, {}, {"--quiet", "--progress", "bar"}, {"--quiet", "--progress bar"}},
+    {{}, {}, {"--print-config", "--json"}, {"--print-config", "--json"}},
+};
+
+// What only devices and the world exclude.
+const std::vector<Refused> kRefusedHere = {
+    {[](auto& o) {
+       o.devices.resize(3, torch::kCPU);
+       invariant(o);
+     },
+     {"invariant"},
+     {"--invariant", "--devices", "cpux3"},
+     {"--invariant"}},
+    {[](auto& o) {
+       o.split = {1, 1, 1};
+     },
+     {"split"},
+     {"--split", "1:1:1"},
+     {"--split 1:1:1"}},
+    {compressed, {"compress"}, {"--compress", "bf16"}, {"--compress bf16"}},
+    {graph, {"cuda_graph"}, {"--cuda-graph", "on"}, {"--cuda-graph on"}},
+    {[](auto& o) { o.replica.precision = Precision::kTf32; },
+     {"precision"},
+     {"--precision", "tf32"},
+     {"--precision tf32"}},
+};
+
+// The error of this code as the program shows it. It must have the exit code of usage, and a hint.
+template <class Code>
+Error refusal(Code code) {
+  try {
+    code();
+  } catch (const UsageError&) {
+    const auto shown = as_error(std::current_exception());
+    CHECK(shown.exit_code() == ExitCode::kUsage);
+    CHECK_FALSE(shown.hint().empty());
+    return shown;
+  }
+  FAIL("accepted");
+  throw;
+}
+
+void check_library(const Refused& row) {
+  if (!row.change) return;
+  TrainerOptions options;
+  options.devices = {torch::kCPU, torch::kCPU};
+  row.change(options);
+  INFO(fmt::format("{}", fmt::join(row.keys, " ")));
+  try {
+    options.validate();
+    FAIL("accepted");
+  } catch (const UsageError& error) {
+    CHECK(error.options() == row.keys);
+    CHECK_THAT(error.what(), !ContainsSubstring("--"));  // a library knows no flags
+    CHECK_FALSE(error.hint().empty());
+  }
+}
+
+void check_flags(const Refused& row, const std::function<void(const TrainFlags&)>& plan) {
+  if (row.words.empty()) return;
+  INFO(fmt::format("{}", fmt::join(row.words, " ")));
+  auto words = row.words;
+  if (std::ranges::find(words, "--devices") == words.end()) words.insert(words.end(), {"--devices", "cpux2"});
+  const auto error = refusal([&] { plan(parsed_flags(words)); });
+  for (const auto& flag : row.flags) CHECK_THAT(error.message(), ContainsSubstring(flag));
+}
+
+}  // namespace
+
+TEST_CASE("a combination that makes no sense is refused, by the library with keys and by flags with flags") {
+  const auto check = [](const TrainFlags& flags) { check_combinations(flags, find_recipe(flags.recipe)); };
+  for (const auto& row : kRefused) {
+    check_library(row);
+    check_flags(row, check);
+  }
+}
+
+TEST_CASE("a combination that these devices exclude is refused when they are known") {
+  for (const auto& row : kRefusedHere) {
+    check_library(row);
+    check_flags(row, [](const TrainFlags& flags) {
+      check_combinations(flags, find_recipe(flags.recipe));  // accepts it
+      check_train_values(flags);
+    });
+  }
+}
+
+TEST_CASE("similar combinations that make sense are accepted") {
+  for (const auto& words : std::vector<Words>{{"--recipe", "resnet18-fleet", "--nesterov"},
+                                              {"--recipe", "resnet18-fleet", "--optimizer", "adamw"},
+                                              {"--cuda-graph", "auto", "--trace", "t.json"},
+                                              {"--cuda-graph", "on"},
+                                              {"--compress", "bf16", "--allreduce", "gloo"},
+                                              {"--compress", "bf16", "--precision", "bf16"},
+                                              {"--invariant", "--bn", "root"},
+                                              {"--split", "even", "--invariant", "--accumulate", "1"}}) {
+    INFO(fmt::format("{}", fmt::join(words, " ")));
+    const auto flags = parsed_flags(words);
+    CHECK_NOTHROW(check_combinations(flags, find_recipe(flags.recipe)));
+  }
+}
+
+TEST_CASE("where a text names options the program writes its flags") {
+  const auto shown = [](const ErrorText& text) {
+    return as_error(std::make_exception_ptr(FailedError("it failed", text))).hint();
+  };
+  CHECK(shown("use " + NamedOption{"cuda_graph", "auto", "CudaGraph::kAuto"}) == "use --cuda-graph auto");
+  CHECK(shown("replace it with " + NamedOption{"overwrite", "", "overwrite = true"}) ==
+        "replace it with --overwrite");
+  CHECK(shown(NamedOption{"bucket_bytes"} + " or " + NamedOption{"auto_split"}) ==
+        "--bucket-mb or --split auto");
+  CHECK(shown("") == "");
+  const FailedError error("it failed", "use " + NamedOption{"bn", "sync", "BnPolicy::kSync"} + ", or wait");
+  CHECK(error.hint() == "use BnPolicy::kSync, or wait");
+  CHECK(std::string(error.what()) == "it failed\nhint: use BnPolicy::kSync, or wait");
+}
