@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/support/error.h>
@@ -107,13 +108,11 @@ void check_cuda_graph(CudaGraph graph, std::span<const torch::Device> devices) {
 }
 
 void check_allreduce(const TrainWorld& world, Allreduce allreduce, std::span<const torch::Device> devices) {
-  const bool for_one =
-      allreduce == Allreduce::kRoot || allreduce == Allreduce::kTwoShot || allreduce == Allreduce::kRing;
   if (world.single_process() && allreduce == Allreduce::kGloo) {
     throw UsageError("--allreduce gloo sums between processes, and this process is alone",
                      "leave it out, or start several processes");
   }
-  if (!world.single_process() && for_one) {
+  if (!world.single_process() && find_local_algorithm(allreduce)) {
     throw UsageError(fmt::format("--allreduce {} sums within one process, and there are {}",
                                  name_of(kAllreduceNames, allreduce), world.place.processes),
                      "use --allreduce gloo, or leave it out");
