@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/partition/data_parallel.h>
+#include <lockstep/app/bench/partition/scheme.h>
 
 #include <fmt/format.h>
 #include <torch/nn/module.h>
@@ -80,11 +80,7 @@ class DataParallel : public PartitionScheme {
 
   std::vector<Params> gradients() const override {
     std::vector<Params> copies;
-    for (const auto& replica : replicas_) {
-      Params gradients;
-      for (const auto& param : replica.params) gradients.push_back(param.grad().cpu().clone());
-      copies.push_back(std::move(gradients));
-    }
+    for (int rank = 0; rank < mesh().size(); ++rank) copies.push_back(host_gradients(rank));
     return copies;
   }
 
@@ -123,7 +119,7 @@ class DataParallel : public PartitionScheme {
 
 }  // namespace
 
-std::unique_ptr<PartitionScheme> data_parallel(Mesh& mesh, const PartitionTask& task) {
+SchemePtr data_parallel(Mesh& mesh, const PartitionTask& task) {
   return std::make_unique<DataParallel>(mesh, task);
 }
 
