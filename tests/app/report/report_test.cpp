@@ -24,12 +24,12 @@ TEST_CASE("a row is aligned with its titles") {
 }
 
 TEST_CASE("a row of times has the median, the quartiles and their distance in its unit") {
-  const auto row = times_row({{"devices", "cpux2"}}, {4e-3, 1e-3, 2e-3, 3e-3, 5e-3}, kMilliseconds);
+  const auto row = times_row({{"devices", "cpux2"}}, {2.5, 1, 1.5, 2, 3}, kMilliseconds);
   CHECK(row == Json{{"devices", "cpux2"},
-                    {"ms", 3.},
-                    {"low_ms", 2.},
-                    {"high_ms", 4.},
-                    {"iqr", 100 * 2. / 3},
+                    {"ms", 2000.},
+                    {"low_ms", 1500.},
+                    {"high_ms", 2500.},
+                    {"iqr", 50.},
                     {"repeats", 5}});
 }
 
