@@ -29,9 +29,8 @@ void add_benchmark_in_world(CLI::App& bench, const char* name, const char* summa
   add_flags(*command);
   const auto processes = std::make_shared<ProcessFlags>();
   add_process_flags(*command, *processes);
-  command->callback([run = std::move(run), processes] {
-    in_joined_world(*processes, BenchReport::kAwaited, run);
-  });
+  command->callback(
+      [run = std::move(run), processes] { in_joined_world(*processes, BenchReport::kAwaited, run); });
 }
 
 }  // namespace lockstep

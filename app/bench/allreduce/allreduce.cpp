@@ -144,7 +144,7 @@ std::vector<Column> allreduce_columns(const TrainWorld& world) {
   return columns;
 }
 
-// What is known of the sums of one size by one algorithm, beside their times.
+// The facts about the sums of one size by one algorithm, beside their times.
 struct SumFacts {
   int64_t wrong = 0;                       // elements
   std::optional<int64_t> wire_bytes = {};  // of a process and a sum; empty: unknown

@@ -124,7 +124,7 @@ bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
   return gpus.size() == trainer.devices.size();
 }
 
-// What both models have in the JSON.
+// The fields of the JSON that both models have.
 Json model_fields(const ComputeModel& compute, const Link& link) {
   return {{"fixed_seconds", compute.fixed},
           {"seconds_per_row", compute.per_row},

@@ -22,7 +22,7 @@ namespace lockstep::testing {
 
 using Tensors = std::vector<torch::Tensor>;  // one per rank
 
-// Those of one process, and kAuto.
+// The algorithms of one process, and kAuto.
 inline const std::vector<Allreduce> kAlgorithms = [] {
   std::vector<Allreduce> all;
   for (const auto& local : local_algorithms()) all.push_back(local.allreduce);
