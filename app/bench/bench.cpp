@@ -2,21 +2,22 @@
 
 #include <CLI/CLI.hpp>
 
-#include <lockstep/app/bench/allreduce/allreduce.h>
-#include <lockstep/app/bench/overlap/overlap.h>
-#include <lockstep/app/bench/partition/partition.h>
-#include <lockstep/app/bench/scaling/scaling.h>
-#include <lockstep/app/bench/step/step.h>
-
 namespace lockstep {
 
+// Each is in the file of its name.
+void setup_bench_allreduce(CLI::App& bench);
+void setup_bench_overlap(CLI::App& bench);
+void setup_bench_partition(CLI::App& bench);
+void setup_bench_scaling(CLI::App& bench);
+void setup_bench_step(CLI::App& bench);
+
+// In the order of the help.
 void setup_bench(CLI::App& app) {
   auto* bench = app.add_subcommand("bench", "Measure the parts of training on several devices");
-  setup_bench_overlap(*bench);
-  setup_bench_allreduce(*bench);
-  setup_bench_step(*bench);
-  setup_bench_scaling(*bench);
-  setup_bench_partition(*bench);
+  for (auto* setup : {setup_bench_overlap, setup_bench_allreduce, setup_bench_step, setup_bench_scaling,
+                      setup_bench_partition}) {
+    setup(*bench);
+  }
 }
 
 }  // namespace lockstep

@@ -13,6 +13,7 @@
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/statistics.h>
 #include <lockstep/support/words_of.h>
 
 namespace lockstep {
@@ -63,11 +64,33 @@ std::string table_heading(const std::vector<Column>& columns) {
   return rtrimmed(titles) + "\n" + rtrimmed(units);
 }
 
+Json times_row(Json row, const Seconds& seconds, const TimeUnit& unit) {
+  const auto time = quartiles_of(seconds);
+  const std::string key = unit.key;
+  row[key] = unit.per_second * time.median;
+  row["low_" + key] = unit.per_second * time.low;
+  row["high_" + key] = unit.per_second * time.high;
+  row["iqr"] = 100 * time.relative_iqr();
+  row["repeats"] = time.repeats;
+  return row;
+}
+
+std::string too_few_repeats(size_t repeats) {
+  return fmt::format("no ratio from {}: at least {} are needed (--repeat)",
+                     counted(static_cast<int64_t>(repeats), "repetition"), kRatioRepeats);
+}
+
 BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json settings,
                          const TrainWorld& world)
-    : bench_(std::move(bench)), world_(world), interrupt_(kAwaited) {
-  check_distinct_files({{"--json", options.json}});
-  if (options.json && world.leads()) file_.emplace(*options.json, options.overwrite);
+    : bench_(std::move(bench)),
+      repeat_(static_cast<size_t>(options.repeat)),
+      world_(world),
+      interrupt_(kAwaited) {
+  together(world, [&] {
+    check_distinct_files({{"--json", options.json}});
+    if (options.json && world.leads()) file_.emplace(*options.json, options.overwrite);
+    return Json();
+  });
   settings["repeat"] = options.repeat;
   settings["seed"] = options.seed;
   json_ = {{"format", "lockstep bench"},
@@ -102,8 +125,18 @@ void BenchReport::run(const std::function<void()>& measurements) {
   if (!ok()) throw FailedError(fmt::format("a check of bench {} has failed: see the lines above", bench_));
 }
 
-bool BenchReport::takes_repetition(int taken, int repeat) const {
-  return taken < repeat && (taken == 0 || !interrupted());
+std::vector<Seconds> BenchReport::in_turns(
+    const std::vector<std::function<double()>>& cases,
+    const std::function<bool(const std::vector<Seconds>& seconds)>& goes_on) const {
+  std::vector<Seconds> seconds(cases.size());
+  for (size_t taken = 0; taken < repeat_ || (goes_on && goes_on(seconds)); ++taken) {
+    if (taken > 0 && interrupted()) break;
+    for (size_t i = 0; i < cases.size(); ++i) {
+      const auto turn = (taken + i) % cases.size();
+      seconds[turn].push_back(cases[turn]());
+    }
+  }
+  return seconds;
 }
 
 void BenchReport::stop_if_interrupted(const std::string& where) const {

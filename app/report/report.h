@@ -3,8 +3,9 @@
 //
 //   BenchReport report("allreduce", options, {{"min_bytes", 8}});
 //   report.run([&] {
-//     report.table("allreduce", {{.key = "time", .title = "time", .unit = "us", .digits = 1}});
-//     report.row({{"time", 12.5}});
+//     report.table("allreduce", {{.key = "us", .title = "time", .unit = "us", .digits = 1}});
+//     const auto seconds = report.in_turns({[&] { return sum_by_root(); }, [&] { return sum_by_ring(); }});
+//     report.row(times_row({{"algorithm", "root"}}, seconds[0], kMicroseconds));
 //     report.check("sums", wrong == 0, "0 of 1,024 elements are wrong");
 //     report.finding("two_shot is 1.9 x faster than root at 16 MB");
 //   });
@@ -39,13 +40,16 @@ struct Column {
   int digits = 0;  // after the decimal point; kText: a column of words
 };
 
+// The seconds of a case, by repetition.
+using Seconds = std::vector<double>;
+
 class BenchReport {
  public:
   // The work that a signal lets end.
   static constexpr const char* kAwaited = "the measurement";
 
-  // Prints the preamble. `settings`: the benchmark's own, for the JSON. Asks no other process. Throws
-  // OutputError if the JSON file cannot be written.
+  // Prints the preamble. `settings`: the benchmark's own, for the JSON. Every process of the world constructs
+  // one: what one of them must refuse ends all. Throws OutputError if the JSON file cannot be written.
   BenchReport(std::string bench, const BenchOptions& options, Json settings, const TrainWorld& world = {});
 
   // Runs the measurements, then writes the JSON and prints the footer, also if a signal or an error has cut
@@ -57,9 +61,12 @@ class BenchReport {
   // early with the results it has.
   bool interrupted() const { return signal().has_value(); }
 
-  // Returns true if another repetition is to be taken after `taken` of `repeat`. The first one is always
-  // taken, so that there is a result. After Ctrl-C there are no more.
-  bool takes_repetition(int taken, int repeat) const;
+  // Measures every case once per repetition and returns their seconds, by case. Each repetition begins with
+  // another case. There are as many as --repeat says, then more while `goes_on(seconds)` is true. The first
+  // one is always taken, so that there is a result; after Ctrl-C there are no more.
+  std::vector<Seconds> in_turns(
+      const std::vector<std::function<double()>>& cases,
+      const std::function<bool(const std::vector<Seconds>& seconds)>& goes_on = {}) const;
 
   // Call it between two measurements, after the rows of the first are printed. Throws InterruptedError if a
   // signal has come.
@@ -90,6 +97,7 @@ class BenchReport {
   bool ok() const;
 
   const std::string bench_;
+  const size_t repeat_;
   const TrainWorld world_;
   const InterruptGuard interrupt_;
   std::unique_ptr<StepAgreement> agreement_;  // in run()
@@ -97,6 +105,20 @@ class BenchReport {
   std::vector<Column> columns_;  // of the last table
   Json json_;
 };
+
+// The unit of a row's times: its key, and how many of it a second has.
+struct TimeUnit {
+  const char* key;
+  double per_second;
+};
+inline constexpr TimeUnit kSeconds = {"seconds", 1}, kMilliseconds = {"ms", 1e3}, kMicroseconds = {"us", 1e6};
+
+// Adds to the row what these repetitions say: the median ("ms"), the quartiles ("low_ms" and "high_ms"),
+// "iqr" (% of the median) and "repeats". Returns the row.
+Json times_row(Json row, const Seconds& seconds, const TimeUnit& unit = kSeconds);
+
+// Says that so many repetitions are too few for a ratio.
+std::string too_few_repeats(size_t repeats);
 
 // One row of a table, without a newline: "  cpux2       two_shot      1024".
 std::string table_line(const std::vector<Column>& columns, const Json& values);

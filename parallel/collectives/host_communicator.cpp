@@ -2,6 +2,7 @@
 
 #include <optional>
 
+#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/collectives/collective_thread.h>
 #include <lockstep/parallel/collectives/dtypes.h>
 #include <lockstep/parallel/collectives/host_communicator.h>
@@ -55,18 +56,9 @@ struct SharedState {
 };
 
 Algorithm algorithm_of(Allreduce allreduce) {
-  switch (allreduce) {
-    case Allreduce::kRoot:
-      return allreduce_root;
-    case Allreduce::kTwoShot:
-      return allreduce_two_shot;
-    case Allreduce::kRing:
-      return allreduce_ring;
-    case Allreduce::kGloo:
-      return allreduce_gloo;
-    default:
-      throw UsageError("without NCCL the allreduce is root, two_shot, ring or gloo");
-  }
+  if (allreduce == Allreduce::kGloo) return allreduce_gloo;
+  if (const auto* local = find_local_algorithm(allreduce)) return local->sum;
+  throw UsageError(fmt::format("allreduce {} is not one without NCCL", name_of(kAllreduceNames, allreduce)));
 }
 
 class HostEndpoint : public Endpoint {

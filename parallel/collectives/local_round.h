@@ -1,4 +1,4 @@
-// One collective, as the communication thread of one replica sees it, and the algorithms of allreduce.
+// One collective, as the communication thread of one replica sees it.
 #pragma once
 
 #include <torch/types.h>
@@ -51,11 +51,8 @@ struct LocalRound {
   }
 };
 
-// Each leaves the sum in every local replica's tensor: allreduce_gloo that of all processes, the others that
-// of this process. The caller calls barrier() before and after.
-void allreduce_root(const LocalRound& round);
-void allreduce_two_shot(const LocalRound& round);
-void allreduce_ring(const LocalRound& round);
+// Leaves the sum over all processes in every local replica's tensor. The caller calls barrier() before and
+// after. The algorithms for one process: allreduce/local_algorithms.h.
 void allreduce_gloo(const LocalRound& round);
 
 // allreduce_gloo for float tensors that travel rounded. compress: not kNone.

@@ -1,28 +1,27 @@
-#include <lockstep/app/bench/allreduce/allreduce.h>
-
+// lockstep bench allreduce: times sums over replicas, of one process or several, by size and algorithm, in
+// the table of nccl-tests.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
+#include <functional>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
-#include <lockstep/app/bench/allreduce/rows.h>
 #include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/machine/need_memory.h>
 #include <lockstep/app/processes/assemble.h>
-#include <lockstep/app/processes/join_world.h>
-#include <lockstep/app/processes/process_flags.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
+#include <lockstep/app/report/benchmark.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
@@ -40,6 +39,40 @@ constexpr double kLeastSeconds = 2e-3;  // of a repetition of small sums
 // Tensors per rank during a check: the rank's own, the copy, the expected sum, and the input as whole numbers
 // (two) and as floats.
 constexpr int64_t kTensorsPerRank = 6;
+
+struct BenchAllreduceOptions {
+  BenchOptions bench;
+  std::vector<std::string> algorithms;   // empty: all that these devices can use
+  std::optional<std::string> min_bytes;  // empty: 8; with several processes 1K
+  std::optional<std::string> max_bytes;  // empty: 128M; with several processes 64M
+  int64_t iterations = 200;              // most repetitions per row
+};
+
+void add_allreduce_flags(CLI::App& allreduce, BenchAllreduceOptions& options) {
+  add_bench_flags(
+      allreduce, options.bench,
+      "Replicas that sum; repeat the flag to compare lists (default: all GPUs, cuda:0x2 or cpux2)");
+  allreduce
+      .add_option("--allreduce", options.algorithms,
+                  "Algorithm; repeat the flag for several (default: all that these devices can use)")
+      ->check(one_of(names_of(kAllreduceNames)))
+      ->allow_extra_args(false)
+      ->default_str("");
+  allreduce
+      .add_option("--min-bytes", options.min_bytes,
+                  "Smallest sum; sizes grow by a factor of four (default: 8; with several processes 1K)")
+      ->check(byte_size(kFloatBytes));
+  allreduce
+      .add_option("--max-bytes", options.max_bytes, "Largest sum (default: 128M; with several processes 64M)")
+      ->check(byte_size(kFloatBytes));
+  allreduce
+      .add_option("--iterations", options.iterations,
+                  "Most repetitions of a row whose median is not stable, at least --repeat")
+      ->check(positive_int());
+  group_bench_flags(allreduce);
+  set_group(allreduce, HelpGroup::kMeasuring,
+            {"--allreduce", "--min-bytes", "--max-bytes", "--iterations", "--seed"});
+}
 
 // With several processes, each has one replica.
 std::string default_devices(const TrainWorld& world) {
@@ -60,7 +93,7 @@ std::vector<Allreduce> algorithms_for(const std::vector<std::string>& names, con
   if (!algorithms.empty()) return algorithms;
   const auto automatic = replicas.world.chosen_allreduce(Allreduce::kAuto, replicas.devices);
   if (!replicas.world.single_process()) return {automatic};
-  algorithms = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing};
+  for (const auto& local : local_algorithms()) algorithms.push_back(local.allreduce);
   if (automatic == Allreduce::kNccl) algorithms.push_back(automatic);
   return algorithms;
 }
@@ -88,45 +121,85 @@ void need_memory(const std::vector<torch::Device>& devices, int64_t bytes, int l
   need_gpu_memory(devices, each, what, "--max-bytes");
 }
 
-// Seconds of one size, by repetition.
-struct SumTimes {
-  std::vector<std::vector<double>> sums;  // [algorithm]
-  std::vector<double> copies;
-};
-
-bool settled(const SumTimes& times) {
-  return std::all_of(times.sums.begin(), times.sums.end(),
-                     [](const auto& seconds) { return median_is_stable(seconds, kStable); });
+// nccl-tests' columns and lockstep's own; for several processes also what travels between them.
+std::vector<Column> allreduce_columns(const TrainWorld& world) {
+  std::vector<Column> columns = {
+      {.key = "devices", .title = "devices", .width = 12, .digits = kText},
+      {.key = "algorithm", .title = "algorithm", .width = 9, .digits = kText},
+      {.key = "bytes", .title = "size", .unit = "B", .width = 10},
+      {.key = "count", .title = "count", .unit = "floats", .width = 9},
+      {.key = "us", .title = "time", .unit = "us", .width = 9, .digits = 1},
+      {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
+      {.key = "algbw", .title = "algbw", .unit = "GB/s", .width = 7, .digits = 2},
+      {.key = "busbw", .title = "busbw", .unit = "GB/s", .width = 7, .digits = 2},
+      {.key = "wrong", .title = "#wrong", .width = 6},
+      {.key = "copy_us", .title = "copying", .unit = "us", .width = 9, .digits = 1},
+      {.key = "over_copy", .title = "/ copying", .width = 9, .digits = 2},
+      {.key = "repeats", .title = "repeats", .width = 7}};
+  if (!world.single_process()) {
+    columns.push_back({.key = "wire_bytes", .title = "on wire", .unit = "B", .width = 10});
+  }
+  return columns;
 }
 
-SumTimes time_sums(AllreduceRanks& ranks, size_t algorithms, const BenchAllreduceOptions& options,
-                   const BenchReport& report) {
-  SumTimes times{.sums = std::vector<std::vector<double>>(algorithms), .copies = {}};
-  std::vector<int> iterations;
+// The facts about the sums of one size by one algorithm, beside their times.
+struct SumFacts {
+  int64_t wrong = 0;                       // elements
+  std::optional<int64_t> wire_bytes = {};  // of a process and a sum; empty: unknown
+};
+
+// copies: see AllreduceRanks::copy_seconds(). algbw and busbw are as nccl-tests defines them (its
+// doc/PERFORMANCE.md).
+Json allreduce_row(const BenchReplicas& replicas, int threads, Allreduce algorithm, int64_t bytes,
+                   const SumFacts& facts, const Seconds& seconds, const Seconds& copies) {
+  const int ranks = replicas.count();
+  const double algbw = static_cast<double>(bytes) / median(seconds) / 1e9;
+  auto row = times_row({{"devices", replicas.spec()},
+                        {"ranks", ranks},
+                        {"processes", replicas.world.place.processes},
+                        {"algorithm", name_of(kAllreduceNames, algorithm)},
+                        {"bytes", bytes},
+                        {"count", bytes / kFloatBytes}},
+                       seconds, kMicroseconds);
+  row["algbw"] = algbw;
+  row["busbw"] = algbw * 2 * (ranks - 1) / ranks;
+  row["wrong"] = facts.wrong;
+  row["copy_us"] = 1e6 * median(copies);
+  row["over_copy"] = or_null(paired_ratio(seconds, copies));
+  row["threads"] = threads;
+  row["wire_bytes"] = or_null(facts.wire_bytes);
+  return row;
+}
+
+// Times all algorithms, and copying last.
+std::vector<Seconds> time_sums(AllreduceRanks& ranks, size_t algorithms, int64_t most_repetitions,
+                               const BenchReport& report) {
+  std::vector<std::function<double()>> cases;
   double seconds_each = ranks.copy_seconds();
   for (size_t a = 0; a < algorithms; ++a) {  // warm-up; also finds the number of sums per repetition
     const double once = ranks.seconds(a, 3);
-    iterations.push_back(static_cast<int>(std::clamp(kLeastSeconds / once, 1.0, 100.0)));
-    seconds_each += once * iterations.back();
+    const auto sums = static_cast<int>(std::clamp(kLeastSeconds / once, 1.0, 100.0));
+    seconds_each += once * sums;
+    cases.emplace_back([&ranks, a, sums] { return ranks.seconds(a, sums); });
   }
-  const auto most =
-      std::min<double>(static_cast<double>(options.iterations), 1 + kMostSeconds / seconds_each);
-  for (int i = 0; i < options.bench.repeat || (i < most && !settled(times)); ++i) {
-    if (i > 0 && report.interrupted()) break;
-    for (size_t a = 0; a < algorithms; ++a) times.sums[a].push_back(ranks.seconds(a, iterations[a]));
-    times.copies.push_back(ranks.copy_seconds());
-  }
-  return times;
+  cases.emplace_back([&ranks] { return ranks.copy_seconds(); });
+  const auto most = std::min<double>(static_cast<double>(most_repetitions), 1 + kMostSeconds / seconds_each);
+  return report.in_turns(cases, [&](const std::vector<Seconds>& taken) {
+    const bool stable = std::all_of(taken.begin(), taken.end() - 1,
+                                    [](const auto& seconds) { return median_is_stable(seconds, kStable); });
+    return static_cast<double>(taken.front().size()) < most && !stable;
+  });
 }
 
 // Compares the algorithms with root, the chapter's algorithm, at the largest size.
 void compare_with_root(BenchReport& report, const std::string& devices,
-                       const std::vector<Allreduce>& algorithms, const SumTimes& times, int64_t bytes) {
+                       const std::vector<Allreduce>& algorithms, const std::vector<Seconds>& seconds,
+                       int64_t bytes) {
   const auto root = std::find(algorithms.begin(), algorithms.end(), Allreduce::kRoot);
   if (root == algorithms.end()) return;
-  const auto& reference = times.sums[static_cast<size_t>(root - algorithms.begin())];
+  const auto& reference = seconds[static_cast<size_t>(root - algorithms.begin())];
   for (size_t a = 0; a < algorithms.size(); ++a) {
-    const auto ratio = paired_ratio(reference, times.sums[a]);
+    const auto ratio = paired_ratio(reference, seconds[a]);
     if (!ratio || algorithms[a] == Allreduce::kRoot) continue;
     report.finding(fmt::format("{}, {} bytes: {} is {:.2f} x as fast as root", devices, bytes_text(bytes),
                                name_of(kAllreduceNames, algorithms[a]), *ratio),
@@ -144,36 +217,27 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
   const int threads = threads_for(options.bench, replicas.devices.size());
   AllreduceRanks ranks(replicas.devices, threads, algorithms, replicas.world.process_group);
   int64_t all_wrong = 0;
-  SumTimes times;
+  std::vector<Seconds> seconds;
   for (const auto count : counts) {
-    report.stop_if_interrupted(
-        fmt::format("before {} bytes on {}", bytes_text(count * kFloatBytes), replicas.spec()));
+    const auto bytes = count * kFloatBytes;
+    report.stop_if_interrupted(fmt::format("before {} bytes on {}", bytes_text(bytes), replicas.spec()));
     ranks.set_count(count);
     std::vector<SumFacts> facts;
     for (size_t a = 0; a < algorithms.size(); ++a) {
-      facts.push_back({.threads = threads, .wrong = ranks.wrong_elements(a)});
+      facts.push_back({.wrong = ranks.wrong_elements(a)});
       if (replicas.world.single_process()) facts.back().wire_bytes = 0;
       if (algorithms[a] == Allreduce::kGloo) facts.back().wire_bytes = ranks.bytes_on_wire(a);
     }
-    times = time_sums(ranks, algorithms.size(), options, report);
+    seconds = time_sums(ranks, algorithms.size(), options.iterations, report);
     for (size_t a = 0; a < algorithms.size(); ++a) {
       report.row(
-          allreduce_row(replicas, algorithms[a], count * kFloatBytes, facts[a], times.sums[a], times.copies));
+          allreduce_row(replicas, threads, algorithms[a], bytes, facts[a], seconds[a], seconds.back()));
       all_wrong += facts[a].wrong;
     }
   }
-  compare_with_root(report, replicas.spec(), algorithms, times, counts.back() * kFloatBytes);
+  compare_with_root(report, replicas.spec(), algorithms, seconds, counts.back() * kFloatBytes);
   leave_together(replicas.world);  // before the first process closes its connections
   return all_wrong;
-}
-
-// Returns the settings that all processes must have in common. Their devices, threads and files may differ.
-Json agreed_settings(const BenchAllreduceOptions& options, const std::vector<int64_t>& counts) {
-  return {{"min_bytes", counts.front() * kFloatBytes},
-          {"max_bytes", counts.back() * kFloatBytes},
-          {"allreduce", options.algorithms},
-          {"iterations", options.iterations},
-          {"repeat", options.bench.repeat}};
 }
 
 // Checks everything before the first sum. What one process must refuse ends all processes.
@@ -190,7 +254,12 @@ std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const T
       algorithms_for(options.algorithms, replicas);
       need_memory(replicas.devices, counts.back() * kFloatBytes, world.place.local_processes);
     }
-    return agreed_settings(options, counts);
+    // The same in all processes. Their devices, threads and files may differ.
+    return Json{{"min_bytes", counts.front() * kFloatBytes},
+                {"max_bytes", counts.back() * kFloatBytes},
+                {"allreduce", options.algorithms},
+                {"iterations", options.iterations},
+                {"repeat", options.bench.repeat}};
   });
   return lists;
 }
@@ -213,64 +282,29 @@ void print_notes(const BenchReport& report, const BenchOptions& options,
   }
 }
 
-}  // namespace
-
-void setup_bench_allreduce(CLI::App& bench) {
-  auto* allreduce =
-      bench.add_subcommand("allreduce", "Sums over replicas: time and bandwidth by size and algorithm");
-  auto options = std::make_shared<BenchAllreduceOptions>();
-  add_bench_flags(
-      *allreduce, options->bench,
-      "Replicas that sum; repeat the flag to compare lists (default: all GPUs, cuda:0x2 or cpux2)");
-  allreduce
-      ->add_option("--allreduce", options->algorithms,
-                   "Algorithm; repeat the flag for several (default: all that these devices can use)")
-      ->check(one_of(names_of(kAllreduceNames)))
-      ->allow_extra_args(false)
-      ->default_str("");
-  allreduce
-      ->add_option("--min-bytes", options->min_bytes,
-                   "Smallest sum; sizes grow by a factor of four (default: 8; with several processes 1K)")
-      ->check(byte_size(kFloatBytes));
-  allreduce
-      ->add_option("--max-bytes", options->max_bytes,
-                   "Largest sum (default: 128M; with several processes 64M)")
-      ->check(byte_size(kFloatBytes));
-  allreduce
-      ->add_option("--iterations", options->iterations,
-                   "Most repetitions of a row whose median is not stable, at least --repeat")
-      ->check(positive_int());
-  const auto processes = std::make_shared<ProcessFlags>();
-  add_process_flags(*allreduce, *processes);
-  group_bench_flags(*allreduce);
-  set_group(*allreduce, HelpGroup::kMeasuring,
-            {"--allreduce", "--min-bytes", "--max-bytes", "--iterations", "--seed"});
-  allreduce->callback([options, processes] {
-    in_joined_world(*processes, BenchReport::kAwaited,
-                    [&](TrainWorld& world) { run_bench_allreduce(*options, world); });
-  });
-}
-
-void run_bench_allreduce(const BenchAllreduceOptions& options, TrainWorld& world) {
+void run_allreduce(const BenchAllreduceOptions& options, TrainWorld& world) {
   std::vector<int64_t> counts;
   const auto lists = prepare(options, world, counts);
   if (lists.size() == 1) world.devices = lists.front().world.devices;  // errors name the ranks
-  std::optional<BenchReport> report;
-  together(world, [&] {
-    report.emplace("allreduce", options.bench,
-                   Json{{"min_bytes", counts.front() * kFloatBytes},
-                        {"max_bytes", counts.back() * kFloatBytes},
-                        {"processes", world.place.processes}},
-                   world);
-    return Json();
-  });
-  print_notes(*report, options.bench, lists);
-  report->run([&] {
-    report->table("allreduce", allreduce_columns(world));
+  BenchReport report("allreduce", options.bench,
+                     {{"min_bytes", counts.front() * kFloatBytes},
+                      {"max_bytes", counts.back() * kFloatBytes},
+                      {"processes", world.place.processes}},
+                     world);
+  print_notes(report, options.bench, lists);
+  report.run([&] {
+    report.table("allreduce", allreduce_columns(world));
     int64_t wrong = 0;
-    for (const auto& replicas : lists) wrong += measure(*report, options, replicas, counts);
-    report->check("sums", wrong == 0, counted(wrong, "element") + " wrong");
+    for (const auto& replicas : lists) wrong += measure(report, options, replicas, counts);
+    report.check("sums", wrong == 0, counted(wrong, "element") + " wrong");
   });
+}
+
+}  // namespace
+
+void setup_bench_allreduce(CLI::App& bench) {
+  add_benchmark(bench, "allreduce", "Sums over replicas: time and bandwidth by size and algorithm",
+                add_allreduce_flags, run_allreduce);
 }
 
 }  // namespace lockstep

@@ -2,9 +2,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 
 #include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/numbers.h>
+#include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/statistics.h>
@@ -15,11 +17,19 @@ namespace {
 constexpr double kHidden = .8;     // at least this part: nearly all is hidden
 constexpr double kNotHidden = .2;  // at most this part: nearly nothing is hidden
 
-bool any_gpu(const std::vector<OverlapDevice*>& devices) {
-  return std::any_of(devices.begin(), devices.end(), [](auto* device) { return !device->device().is_cpu(); });
+std::vector<torch::Device> devices_of(const OverlapDevices& overlap_devices) {
+  std::vector<torch::Device> devices;
+  for (const auto& device : overlap_devices) devices.push_back(device->device());
+  return devices;
 }
 
-std::vector<Column> columns() {
+// The seconds of one way to compute and copy, by repetition. compute and copy are those of kAfterAll with the
+// same kind of memory in the same repetition.
+struct CopyTimes {
+  Seconds compute, copy, together;
+};
+
+std::vector<Column> copy_columns() {
   return {{.key = "way", .title = "compute and copy", .width = 27, .digits = kText},
           {.key = "compute", .title = "compute", .unit = "s", .width = 8, .digits = 4},
           {.key = "copy", .title = "copy", .unit = "s", .width = 8, .digits = 4},
@@ -31,12 +41,12 @@ std::vector<Column> columns() {
           {.key = "repeats", .title = "repeats", .width = 7}};
 }
 
-std::vector<double> longer_of(const CopyTimes& times) {
-  std::vector<double> longer;
+std::optional<double> over_longer(const CopyTimes& times) {
+  Seconds longer;
   for (size_t i = 0; i < times.compute.size(); ++i) {
     longer.push_back(std::max(times.compute[i], times.copy[i]));
   }
-  return longer;
+  return paired_ratio(times.together, longer);
 }
 
 std::optional<double> hidden_of(const CopyTimes& times) {
@@ -45,13 +55,14 @@ std::optional<double> hidden_of(const CopyTimes& times) {
 
 void print_ways(OverlapRun& run, const std::string& name, const std::vector<CopyWay>& ways,
                 const std::vector<CopyTimes>& measured, double bytes) {
-  run.report.table(name, columns());
+  run.report.table(name, copy_columns());
   for (size_t w = 0; w < ways.size(); ++w) {
     const auto& times = measured[w];
-    Json row = {{"way", ways[w].name}, {"compute", median(times.compute)}, {"copy", median(times.copy)}};
-    add_times(row, times.together);
+    auto row =
+        times_row({{"way", ways[w].name}, {"compute", median(times.compute)}, {"copy", median(times.copy)}},
+                  times.together);
     row["hidden"] = or_null(hidden_of(times));
-    row["over_longer"] = or_null(paired_ratio(times.together, longer_of(times)));
+    row["over_longer"] = or_null(over_longer(times));
     row["bytes"] = bytes;
     row["gb_s"] = bytes / median(times.copy) / 1e9;
     row["compute_seconds"] = times.compute;
@@ -61,22 +72,47 @@ void print_ways(OverlapRun& run, const std::string& name, const std::vector<Copy
   }
 }
 
+// Checks the slots of every device, which is also the warm-up, then measures all ways in all repetitions.
+std::vector<CopyTimes> measure_copies(OverlapRun& run, const OverlapDevices& devices,
+                                      const std::vector<CopyWay>& ways, int times) {
+  int64_t wrong = 0;
+  for (const auto& way : ways) wrong += wrong_slots(devices, way);
+  run.report.check("order", wrong == 0,
+                   counted(wrong, "slot") + " wrong: not computed, copied before that, or not copied");
+  std::vector<CopyTimes> measured(ways.size());
+  std::vector<std::function<double()>> cases;
+  for (size_t w = 0; w < ways.size(); ++w) {
+    cases.emplace_back([&, w] {
+      const auto taken = compute_and_copy(devices, ways[w], run.plan.iterations, times);
+      measured[w].compute.push_back(taken.compute);
+      measured[w].copy.push_back(taken.copy);
+      return taken.together;
+    });
+  }
+  const auto together = run.report.in_turns(cases);
+  size_t alone = 0;  // kAfterAll with the same kind of memory, which comes before the others
+  for (size_t w = 0; w < ways.size(); ++w) {
+    if (ways[w].order == CopyOrder::kAfterAll) alone = w;
+    measured[w] = {.compute = measured[alone].compute, .copy = measured[alone].copy, .together = together[w]};
+  }
+  return measured;
+}
+
 // Traces each way once and checks the results and copies.
-void trace_ways(OverlapRun& run, const std::string& experiment, const std::vector<OverlapDevice*>& devices,
+void trace_ways(OverlapRun& run, const std::string& experiment, const OverlapDevices& devices,
                 const std::vector<CopyWay>& ways, int times) {
-  const auto expected = expected_results(devices);
   int64_t wrong = 0;
   for (const auto& way : ways) {
     run.report.stop_if_interrupted("before the traced repetitions");
     Trace trace;
-    trace_copies(trace, run, devices, way, times);
+    compute_and_copy(devices, way, run.plan.iterations, times, &trace);
     run.keep_timeline(fmt::format("{}: {}", experiment, way.name), trace);
-    for (size_t d = 0; d < devices.size(); ++d) {
-      wrong +=
-          devices[d]->wrong_results(expected[d]) + devices[d]->wrong_copies(way.memory, run.plan.iterations);
+    for (const auto& device : devices) {
+      wrong += device->wrong_results(device->expected_result()) +
+               device->wrong_copies(way.memory, run.plan.iterations);
     }
   }
-  if (run.trace) trace_copies(*run.trace, run, devices, ways.back(), times);
+  if (run.trace) compute_and_copy(devices, ways.back(), run.plan.iterations, times, run.trace);
   run.report.check("copies, " + experiment, wrong == 0,
                    counted(wrong, "result") + " unlike torch's or unlike what was copied");
 }
@@ -88,33 +124,26 @@ void report_hidden(OverlapRun& run, const std::string& experiment, const std::ve
   for (size_t w = 0; w < ways.size(); ++w) {
     if (ways[w].order == CopyOrder::kAfterAll) continue;
     const double hidden = *hidden_of(measured[w]);
-    const double over_longer = *paired_ratio(measured[w].together, longer_of(measured[w]));
+    const double longer = *over_longer(measured[w]);
     run.report.finding(
         fmt::format("{}, {}: {:.0f} % of the shorter part is hidden; together {:.2f} x the longer part: {}",
-                    experiment, ways[w].name, 100 * hidden, over_longer, reach_of(hidden)),
-        {{"experiment", experiment},
-         {"way", ways[w].name},
-         {"hidden", hidden},
-         {"over_longer", over_longer}});
+                    experiment, ways[w].name, 100 * hidden, longer, reach_of(hidden)),
+        {{"experiment", experiment}, {"way", ways[w].name}, {"hidden", hidden}, {"over_longer", longer}});
   }
 }
 
-double bytes_copied(const OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times) {
-  return static_cast<double>(devices.front()->result_bytes()) * static_cast<double>(devices.size()) *
-         static_cast<double>(run.plan.iterations) * times;
-}
-
-std::vector<CopyTimes> compare_ways(OverlapRun& run, const std::string& experiment,
-                                    const std::vector<OverlapDevice*>& devices,
-                                    const std::vector<CopyWay>& ways) {
+// Returns the hidden part of the last way.
+std::optional<double> compare_ways(OverlapRun& run, const std::string& experiment,
+                                   const OverlapDevices& devices, const std::vector<CopyWay>& ways) {
   int times = 1;
-  for (auto* device : devices) times = std::max(times, copies_per_result(*device));
+  for (const auto& device : devices) times = std::max(times, copies_per_result(device));
   explain_copies(run, devices, times);
   const auto measured = measure_copies(run, devices, ways, times);
-  print_ways(run, experiment, ways, measured, bytes_copied(run, devices, times));
+  const auto results = static_cast<int64_t>(devices.size()) * run.plan.iterations * times;
+  print_ways(run, experiment, ways, measured, static_cast<double>(devices.front()->result_bytes() * results));
   trace_ways(run, experiment, devices, ways, times);
   report_hidden(run, experiment, ways, measured);
-  return measured;
+  return hidden_of(measured.back());
 }
 
 }  // namespace
@@ -127,25 +156,17 @@ std::string reach_of(double hidden) {
   return "they get in each other's way";
 }
 
-void trace_copies(Trace& trace, const OverlapRun& run, const std::vector<OverlapDevice*>& devices,
-                  const CopyWay& way, int times) {
-  trace_to(&trace, devices);
-  compute_and_copy(devices, way, run.plan.iterations, times);
-  trace_to(nullptr, devices);
-}
-
-void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices, int times) {
+void explain_copies(OverlapRun& run, const OverlapDevices& devices, int times) {
   run.report.note("");
-  if (any_gpu(devices)) {
+  if (any_gpu(devices_of(devices))) {
     run.report.note(
         "as the chapter does: each copy into pageable memory, right after its matmul on one stream");
     run.report.note(
         "overlapped: a stream for the copies, pinned memory, events both ways; the host only queues");
   }
-  if (std::all_of(devices.begin(), devices.end(), [](auto* device) { return !device->device().is_cpu(); }))
-    return;
-  const int count = run.plan.exercise == 4 ? 1 : static_cast<int>(run.plan.devices.size());
-  const bool shares = copier_shares_cores(allowed_cores(), 0, count, run.plan.threads);
+  if (!any_cpu(devices_of(devices))) return;
+  const int count = run.plan.exercise == 4 ? 1 : run.plan.count();
+  const bool shares = copier_shares_cores(allowed_cores(), 0, count, run.plan.list.threads);
   run.report.note("on a CPU a copy is a memcpy, by a thread on cores on which its device");
   run.report.note(std::string(shares ? "computes, as there are no others" : "computes nothing") +
                   "; as the chapter does: by the computing thread itself, so that");
@@ -156,45 +177,20 @@ void explain_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices,
   }
 }
 
-std::vector<CopyTimes> measure_copies(OverlapRun& run, const std::vector<OverlapDevice*>& devices,
-                                      const std::vector<CopyWay>& ways, int times) {
-  const auto expected = expected_results(devices);
-  int64_t wrong = 0;
-  for (const auto& way : ways) wrong += wrong_slots(devices, way, expected);
-  run.report.check("order", wrong == 0,
-                   counted(wrong, "slot") + " wrong: not computed, copied before that, or not copied");
-  std::vector<CopyTimes> measured(ways.size());
-  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
-    CopySeconds parts;
-    for (size_t w = 0; w < ways.size(); ++w) {
-      const auto taken = compute_and_copy(devices, ways[w], run.plan.iterations, times);
-      if (ways[w].order == CopyOrder::kAfterAll) parts = taken;  // also for the ways that follow
-      measured[w].compute.push_back(parts.compute);
-      measured[w].copy.push_back(parts.copy);
-      measured[w].together.push_back(taken.together);
-    }
-  }
-  return measured;
+void compare_copies(OverlapRun& run, const OverlapDevices& devices) {
+  const OverlapDevices first = {devices.front()};
+  compare_ways(run, "copy", first, copy_ways(any_gpu(devices_of(first))));
 }
 
-void compare_copies(OverlapRun& run, OverlapDevices& devices) {
-  const std::vector<OverlapDevice*> first = {devices.front().get()};
-  const auto ways = copy_ways(any_gpu(first));
-  compare_ways(run, "copy", first, ways);
-}
-
-std::optional<double> compare_all_at_once(OverlapRun& run, OverlapDevices& devices) {
-  std::vector<OverlapDevice*> all;
-  for (auto& device : devices) all.push_back(device.get());
-  auto ways = copy_ways(any_gpu(all));
+std::optional<double> compare_all_at_once(OverlapRun& run, const OverlapDevices& devices) {
+  auto ways = copy_ways(any_gpu(devices_of(devices)));
   std::erase_if(ways, [](const auto& way) { return way.order == CopyOrder::kBehind; });
-  const int count = static_cast<int>(devices.size());
-  if (std::all_of(all.begin(), all.end(), [](auto* device) { return device->device().is_cpu(); }) &&
-      static_cast<int>(allowed_cores().size()) <= count * run.plan.threads) {
+  const bool all_cores = static_cast<int>(allowed_cores().size()) <= run.plan.count() * run.plan.list.threads;
+  if (!any_gpu(devices_of(devices)) && all_cores) {
     run.report.note("");
     run.report.note("all cores compute: copies take time from the matmuls, so little can be hidden here");
   }
-  return hidden_of(compare_ways(run, "all at once", all, ways).back());
+  return compare_ways(run, "all at once", devices, ways);
 }
 
 }  // namespace lockstep

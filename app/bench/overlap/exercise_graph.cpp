@@ -1,10 +1,7 @@
 // Exercise 5: tasks that depend on each other.
 #include <fmt/format.h>
 
-#include <algorithm>
-#include <numeric>
-
-#include <lockstep/app/bench/overlap/exercises.h>
+#include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/queues/dependent_matmuls.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/statistics.h>
@@ -12,43 +9,40 @@
 namespace lockstep {
 namespace {
 
-constexpr double kGraphRounding =
-    1e-4;  // between different kinds of devices, relative to the largest element
+// Between different kinds of devices, relative to the largest element.
+constexpr double kGraphRounding = 1e-4;
 
-std::unique_ptr<WorkQueue> device_queue(const OverlapPlan& plan, int rank) {
-  const int count = static_cast<int>(plan.devices.size());
-  return make_work_queue({.device = plan.devices[static_cast<size_t>(rank)],
-                          .threads = plan.threads,
-                          .cores = cores_for_worker(allowed_cores(), rank, count, plan.threads),
-                          .rank = rank});
+WorkQueueOptions queue_options(const OverlapPlan& plan, int rank) {
+  const int threads = plan.list.threads;
+  return {.device = plan.list.devices[static_cast<size_t>(rank)],
+          .threads = threads,
+          .cores = cores_for_worker(allowed_cores(), rank, plan.count(), threads),
+          .rank = rank};
 }
 
+// By repetition.
 struct GraphTimes {
-  std::vector<double> alone;     // on one device, by repetition
-  std::vector<double> divided;   // on two devices
-  std::vector<double> critical;  // the slowest chain of tasks
+  Seconds alone, divided;  // on one device and on two
+  Seconds critical;        // the slowest chain of tasks
 };
 
 GraphTimes time_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& divided) {
-  GraphTimes times;
-  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
-    times.alone.push_back(alone.graph().run());
-    times.divided.push_back(divided.graph().run());
-    times.critical.push_back(divided.graph().critical_path(divided.graph().run_serially()));
-  }
-  return times;
+  const auto seconds =
+      run.report.in_turns({[&] { return alone.graph().run(); }, [&] { return divided.graph().run(); },
+                           [&] { return divided.graph().critical_path(divided.graph().run_serially()); }});
+  return {.alone = seconds[0], .divided = seconds[1], .critical = seconds[2]};
 }
 
 // Also the warm-up. x and y are the same in both graphs, so the results must agree.
 void check_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& divided,
-                  const std::string& when) {
-  alone.graph().run();
-  divided.graph().run();
+                  const std::string& when, Trace* trace = nullptr) {
+  alone.graph().run(trace);
+  divided.graph().run(trace);
   const auto serial = alone.result(), result = divided.result();
   const auto unequal = (serial != result).sum().item<int64_t>();
-  const double apart = ((result - serial).abs().max() / serial.abs().max()).item<double>();
-  const bool alike =
-      run.plan.devices[0].type() == run.plan.devices[1].type();  // otherwise they round differently
+  const double apart = relative_error(result, serial);
+  const auto& devices = run.plan.list.devices;
+  const bool alike = devices[0].type() == devices[1].type();  // otherwise they round differently
   const auto detail =
       alike
           ? fmt::format("{} of {} elements differ from the serial result", unequal, serial.numel())
@@ -59,14 +53,11 @@ void check_graphs(OverlapRun& run, DependentMatmuls& alone, DependentMatmuls& di
 }
 
 void print_graph(OverlapRun& run, const GraphTimes& times) {
-  run.report.table("dependencies", {{.key = "what", .title = "f = a c + b c", .width = 24, .digits = kText},
-                                    {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
-                                    {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
-                                    {.key = "speed", .title = "speed", .width = 6, .digits = 2},
-                                    {.key = "repeats", .title = "repeats", .width = 7}});
-  const auto add = [&](const char* what, const std::vector<double>& seconds) {
-    Json row = {{"what", what}};
-    add_times(row, seconds);
+  run.report.table(
+      "dependencies",
+      time_columns("f = a c + b c", 24, {{.key = "speed", .title = "speed", .width = 6, .digits = 2}}));
+  const auto add = [&](const char* what, const Seconds& seconds) {
+    auto row = times_row({{"what", what}}, seconds);
     row["speed"] = or_null(paired_ratio(times.alone, seconds));
     run.report.row(std::move(row));
   };
@@ -93,16 +84,14 @@ void exercise_dependencies(OverlapRun& run) {
       fmt::format("run        {} of matrices of {} x {}, each after the one before",
                   run.plan.iterations == 1 ? "one pass" : fmt::format("{} passes", run.plan.iterations),
                   run.plan.size, run.plan.size));
-  const auto first = device_queue(run.plan, 0), second = device_queue(run.plan, 1);
-  DependentMatmuls alone(*first, *first, run.plan.size, run.plan.iterations, run.plan.seed);
-  DependentMatmuls divided(*first, *second, run.plan.size, run.plan.iterations, run.plan.seed);
+  WorkQueue first(queue_options(run.plan, 0)), second(queue_options(run.plan, 1));
+  DependentMatmuls alone(first, first, run.plan.size, run.plan.iterations, run.plan.seed);
+  DependentMatmuls divided(first, second, run.plan.size, run.plan.iterations, run.plan.seed);
   check_graphs(run, alone, divided, "before");
   const auto times = time_graphs(run, alone, divided);
   print_graph(run, times);
   divided.fill_with_nan();
-  for (auto* queue : {first.get(), second.get()}) queue->trace_to(run.trace);
-  check_graphs(run, alone, divided, "after");
-  for (auto* queue : {first.get(), second.get()}) queue->trace_to(nullptr);
+  check_graphs(run, alone, divided, "after", run.trace);
   const auto speed = paired_ratio(times.alone, times.divided),
              bound = paired_ratio(times.alone, times.critical);
   if (!speed) return run.report.note(too_few_repeats(times.alone.size()));

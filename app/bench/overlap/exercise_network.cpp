@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include <lockstep/app/bench/overlap/exercises.h>
+#include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/queues/two_layer_network.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
@@ -25,24 +25,29 @@ bool sum_beside_backward(const std::vector<Trace::Event>& events) {
   return false;
 }
 
+// By repetition.
 struct NetworkTimes {
-  std::vector<double> serially;  // by repetition, as below
-  std::vector<double> by_dependencies;
-  std::vector<double> critical;  // the slowest chain of tasks, from the times of the serial run
+  Seconds serially, by_dependencies;
+  Seconds critical;  // the slowest chain of tasks, from the times of the serial run
 };
 
 NetworkTimes time_network(OverlapRun& run, TwoLayerNetwork& network) {
   network.reset();
   network.graph().run();  // warm-up
   NetworkTimes times;
-  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
+  const auto serially = [&] {
     network.reset();
     const auto tasks = network.graph().run_serially();
-    times.serially.push_back(std::accumulate(tasks.begin(), tasks.end(), 0.0));
     times.critical.push_back(network.graph().critical_path(tasks));
+    return std::accumulate(tasks.begin(), tasks.end(), 0.0);
+  };
+  const auto by_dependencies = [&] {
     network.reset();
-    times.by_dependencies.push_back(network.graph().run());
-  }
+    return network.graph().run();
+  };
+  const auto seconds = run.report.in_turns({serially, by_dependencies});
+  times.serially = seconds[0];
+  times.by_dependencies = seconds[1];
   return times;
 }
 
@@ -59,50 +64,28 @@ void check_network(OverlapRun& run, TwoLayerNetwork& network) {
 }
 
 void print_network(OverlapRun& run, const NetworkTimes& times) {
-  run.report.table("two-layer network",
-                   {{.key = "what", .title = "two-layer network", .width = 22, .digits = kText},
-                    {.key = "seconds", .title = "time", .unit = "s", .digits = 4},
-                    {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
-                    {.key = "repeats", .title = "repeats", .width = 7}});
-  const auto add = [&](const char* what, const std::vector<double>& seconds) {
-    Json row = {{"what", what}};
-    add_times(row, seconds);
-    run.report.row(std::move(row));
-  };
-  add("one task after another", times.serially);
-  add("by dependencies", times.by_dependencies);
-  add("its slowest chain", times.critical);
-}
-
-// A thread that may run on any core.
-std::unique_ptr<WorkQueue> host_queue(const OverlapPlan& plan) {
-  return make_work_queue({.cores = allowed_cores(), .rank = static_cast<int>(plan.devices.size())});
-}
-
-void trace_network(WorkQueue& host, OverlapDevices& devices, TwoLayerNetwork& network, Trace& trace) {
-  std::vector<WorkQueue*> queues = {&host};
-  for (auto& device : devices) {
-    for (auto* queue : device->queues()) queues.push_back(queue);
-  }
-  for (auto* queue : queues) queue->trace_to(&trace);
-  network.reset();
-  network.graph().run();
-  for (auto* queue : queues) queue->trace_to(nullptr);
+  run.report.table("two-layer network", time_columns("two-layer network", 22, {}));
+  run.report.row(times_row({{"what", "one task after another"}}, times.serially));
+  run.report.row(times_row({{"what", "by dependencies"}}, times.by_dependencies));
+  run.report.row(times_row({{"what", "its slowest chain"}}, times.critical));
 }
 
 }  // namespace
 
-void run_two_layer_network(OverlapRun& run, OverlapDevices& devices) {
-  const auto host = host_queue(run.plan);
-  TwoLayerNetwork network(devices, *host, run.plan.size, run.plan.seed);
+void run_two_layer_network(OverlapRun& run, const OverlapDevices& devices) {
+  WorkQueue host({.cores = allowed_cores(), .rank = run.plan.count()});  // a thread on any core
+  TwoLayerNetwork network(devices, host, run.plan.size, run.plan.seed);
   const auto times = time_network(run, network);
   print_network(run, times);
   check_network(run, network);
 
   Trace trace;
-  trace_network(*host, devices, network, trace);
+  for (auto* into : {&trace, run.trace}) {
+    if (!into) continue;
+    network.reset();
+    network.graph().run(into);
+  }
   run.keep_timeline("two-layer network", trace);
-  if (run.trace) trace_network(*host, devices, network, *run.trace);
 
   const auto ratio = paired_ratio(times.serially, times.by_dependencies);
   const bool beside = sum_beside_backward(trace.events());

@@ -3,8 +3,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <functional>
 
-#include <lockstep/app/bench/overlap/exercises.h>
+#include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/numbers.h>
 #include <lockstep/app/bench/overlap/queues/independent_operators.h>
 #include <lockstep/support/counted.h>
@@ -13,52 +15,72 @@
 namespace lockstep {
 namespace {
 
-constexpr double kPays = 1.1;      // least speed-up that counts as a gain
-constexpr double kSeconds = 2e-3;  // least time of a repetition of small operators
+constexpr double kPays = 1.1;           // least speed-up that counts as a gain
+constexpr double kRoundSeconds = 2e-3;  // least time of a repetition of small operators
 constexpr double kMostRounds = 100'000;
-constexpr OperatorWay kWays[] = {OperatorWay::kOneAfterAnother, OperatorWay::kSideBySide};
 
-IndependentOperators operators_of(const OverlapPlan& plan) {
-  const int cores = plan.threads * static_cast<int>(plan.devices.size());
-  return {plan.devices.front(), cores, plan.iterations};
-}
+// The operators of one size in both ways, and their seconds by repetition.
+class OperatorExercise {
+ public:
+  explicit OperatorExercise(OverlapRun& run)
+      : run_(run),
+        device_(run.plan.list.devices.front()),
+        cores_(run.plan.list.threads * run.plan.count()),
+        ways_{IndependentOperators(device_, cores_, run.plan.iterations, /*side_by_side=*/false),
+              IndependentOperators(device_, cores_, run.plan.iterations, /*side_by_side=*/true)} {}
 
-// Seconds of all operators of one size, by repetition.
-struct OperatorTimes {
-  int64_t size = 0;
-  std::vector<double> one_after_another;
-  std::vector<double> side_by_side;
+  struct Times {
+    int64_t size = 0;
+    Seconds one_after_another, side_by_side;
+    std::optional<double> speed() const { return paired_ratio(one_after_another, side_by_side); }
+  };
 
-  std::optional<double> speed() const { return paired_ratio(one_after_another, side_by_side); }
+  Times measure(int64_t size) {
+    for (auto& way : ways_) way.use({});  // frees those of the size before
+    const auto operands = make_operands(device_, run_.plan.iterations, size, run_.plan.seed);
+    std::vector<std::function<double()>> cases;
+    for (auto& way : ways_) {
+      way.use(operands);
+      wrong_ += way.wrong_results();  // also the warm-up
+      const auto rounds = static_cast<int64_t>(std::clamp(kRoundSeconds / way.seconds(3), 1.0, kMostRounds));
+      cases.emplace_back([&way, rounds] { return way.seconds(rounds); });
+    }
+    const auto seconds = run_.report.in_turns(cases);
+    return {.size = size, .one_after_another = seconds[0], .side_by_side = seconds[1]};
+  }
+
+  // Returns the most operators at one moment of a trace: one after another, and side by side.
+  std::array<int64_t, 2> at_once() {
+    std::array<int64_t, 2> most{};
+    for (size_t way = 0; way < ways_.size(); ++way) {
+      Trace trace;
+      ways_[way].trace_once(trace);
+      if (run_.trace) ways_[way].trace_once(*run_.trace);
+      most[way] = most_at_once(trace.events());
+    }
+    return most;
+  }
+
+  std::string text() const {
+    const auto side = static_cast<int64_t>(ways_[1].queues());
+    if (!device_.is_cpu()) return fmt::format("one stream, or {} side by side", side);
+    return fmt::format("one thread whose operators may use {}, or {} side by side", counted(cores_, "core"),
+                       counted(side, "thread"));
+  }
+
+  void check() const {
+    run_.report.check("matmuls", wrong_ == 0, counted(wrong_, "result") + " unlike torch's");
+  }
+
+ private:
+  OverlapRun& run_;
+  const torch::Device device_;
+  const int cores_;
+  std::array<IndependentOperators, 2> ways_;
+  int64_t wrong_ = 0;  // results
 };
 
-OperatorTimes measure(OverlapRun& run, IndependentOperators& operators, int64_t size, int64_t& wrong) {
-  operators.set_size(size, run.plan.seed);
-  int64_t rounds[2] = {1, 1};
-  for (const auto way : kWays) {
-    wrong += operators.wrong_results(way);  // also the warm-up
-    const double once = operators.seconds(way, 3);
-    rounds[static_cast<int>(way)] = static_cast<int64_t>(std::clamp(kSeconds / once, 1.0, kMostRounds));
-  }
-  OperatorTimes times{.size = size, .one_after_another = {}, .side_by_side = {}};
-  for (int repetition = 0; run.report.takes_repetition(repetition, run.plan.repeat); ++repetition) {
-    times.one_after_another.push_back(operators.seconds(kWays[0], rounds[0]));
-    times.side_by_side.push_back(operators.seconds(kWays[1], rounds[1]));
-  }
-  return times;
-}
-
-std::string ways_of(const OverlapPlan& plan, const IndependentOperators& operators) {
-  const auto side = static_cast<int64_t>(operators.queues(OperatorWay::kSideBySide));
-  if (!plan.devices.front().is_cpu()) return fmt::format("one stream, or {} side by side", side);
-  const int cores = plan.threads * static_cast<int>(plan.devices.size());
-  return fmt::format("one thread whose operators may use {}, or {} side by side", counted(cores, "core"),
-                     counted(side, "thread"));
-}
-
-void check_operators(OverlapRun& run, int64_t wrong) {
-  run.report.check("matmuls", wrong == 0, counted(wrong, "result") + " unlike torch's");
-}
+using OperatorTimes = OperatorExercise::Times;
 
 std::vector<Column> operator_columns() {
   return {{.key = "size", .title = "size", .width = 6},
@@ -76,13 +98,6 @@ Json row_of(const OperatorTimes& times) {
           {"iqr", 100 * side.relative_iqr()},
           {"speed", or_null(times.speed())},
           {"repeats", side.repeats}};
-}
-
-int64_t at_once(IndependentOperators& operators, OperatorWay way, Trace* also_into) {
-  Trace trace;
-  operators.trace_once(way, trace);
-  if (also_into) operators.trace_once(way, *also_into);
-  return most_at_once(trace.events());
 }
 
 void answer_first(OverlapRun& run, const std::vector<OperatorTimes>& all, int64_t serially, int64_t side) {
@@ -104,10 +119,10 @@ void answer_first(OverlapRun& run, const std::vector<OperatorTimes>& all, int64_
 }  // namespace
 
 void exercise_independent_operators(OverlapRun& run) {
-  auto operators = operators_of(run.plan);
+  OperatorExercise operators(run);
   run.report.note(
       fmt::format("question   do the {} independent operators of one `run` overlap?", run.plan.iterations));
-  run.report.note("experiment issued to " + ways_of(run.plan, operators) +
+  run.report.note("experiment issued to " + operators.text() +
                   "; at once: the most that run at one moment in a trace");
   auto with_at_once = operator_columns();
   with_at_once.push_back({.key = "at_once", .title = "at once", .width = 8});
@@ -118,42 +133,38 @@ void exercise_independent_operators(OverlapRun& run) {
     sizes.insert(sizes.begin(), small);
   }
   std::vector<OperatorTimes> all;
-  int64_t wrong = 0, serially = 0, side = 0;
+  int64_t serially = 0, side = 0;
   for (const auto size : sizes) {
-    all.push_back(measure(run, operators, size, wrong));
-    const auto one = at_once(operators, OperatorWay::kOneAfterAnother, run.trace);
-    const auto more = at_once(operators, OperatorWay::kSideBySide, run.trace);
+    all.push_back(operators.measure(size));
+    auto row = row_of(all.back());
+    const auto [one, more] = operators.at_once();
     serially = std::max(serially, one);
     side = std::max(side, more);
-    auto row = row_of(all.back());
     row["at_once"] = one;
     row["at_once_side"] = more;
     run.report.row(std::move(row));
     run.report.stop_if_interrupted(fmt::format("after size {}", size));
   }
-  check_operators(run, wrong);
+  operators.check();
   answer_first(run, all, serially, side);
   if (all.back().speed() == std::nullopt) run.report.note(too_few_repeats(all.back().side_by_side.size()));
 }
 
 void exercise_small_operators(OverlapRun& run) {
   constexpr int64_t kSmallestSize = 8;
-  auto operators = operators_of(run.plan);
+  OperatorExercise operators(run);
   run.report.note(fmt::format("question   does it pay to run {} small operators side by side on one device?",
                               run.plan.iterations));
-  run.report.note("experiment issued to " + ways_of(run.plan, operators) + ", with sizes that double");
+  run.report.note("experiment issued to " + operators.text() + ", with sizes that double");
   run.report.table("small operators", operator_columns());
   std::vector<OperatorTimes> all;
-  int64_t wrong = 0;
   for (auto size = std::min(kSmallestSize, run.plan.size); size <= run.plan.size; size *= 2) {
-    all.push_back(measure(run, operators, size, wrong));
+    all.push_back(operators.measure(size));
     run.report.row(row_of(all.back()));
     run.report.stop_if_interrupted(fmt::format("after size {}", size));
   }
-  if (run.trace) {
-    for (const auto way : kWays) operators.trace_once(way, *run.trace);
-  }
-  check_operators(run, wrong);
+  if (run.trace) operators.at_once();  // adds to the trace
+  operators.check();
   if (!all.front().speed()) return run.report.note(too_few_repeats(all.front().side_by_side.size()));
   std::vector<int64_t> paying;
   for (const auto& times : all) {

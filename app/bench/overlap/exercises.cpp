@@ -1,10 +1,9 @@
-#include <lockstep/app/bench/overlap/exercises.h>
+#include <lockstep/app/bench/overlap/experiments.h>
 
 #include <fmt/format.h>
 
 #include <array>
 
-#include <lockstep/app/bench/overlap/experiments.h>
 #include <lockstep/app/bench/overlap/numbers.h>
 #include <lockstep/support/counted.h>
 
@@ -22,13 +21,13 @@ struct Seen {
   int64_t ahead = 0;            // copies that began before their matmul had ended
 };
 
-void trace_way(OverlapRun& run, const std::vector<OverlapDevice*>& devices, const CopyWay& way, int times,
-               Seen& seen) {
+void trace_way(OverlapRun& run, const OverlapDevices& devices, const CopyWay& way, int times, Seen& seen) {
   constexpr double kSlack = 50e-6;  // accuracy of comparing the clocks of two streams
   run.report.stop_if_interrupted("before tracing: " + way.name);
   Trace trace;
-  trace_copies(trace, run, devices, way, times);
-  if (run.trace && way.order == CopyOrder::kBeside) trace_copies(*run.trace, run, devices, way, times);
+  compute_and_copy(devices, way, run.plan.iterations, times, &trace);
+  if (run.trace && way.order == CopyOrder::kBeside)
+    compute_and_copy(devices, way, run.plan.iterations, times, run.trace);
   const auto events = trace.events();
   const auto ahead = copies_ahead(events, kSlack);
   seen.beside = computed_beside_a_copy(events);
@@ -50,7 +49,7 @@ void exercise_all_at_once(OverlapRun& run) {
   run.report.note(
       "           two-layer network of the chapter's figure: gradients are summed on the host, layer");
   run.report.note("           by layer, and weights come back (--devices cuda:0,cpu: a CPU and a GPU)");
-  auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
+  auto devices = make_overlap_devices(run.plan.list, run.plan.size, run.plan.seed);
   const auto hidden = compare_all_at_once(run, devices);
   run.report.stop_if_interrupted("after all at once");
   run_two_layer_network(run, devices);
@@ -65,11 +64,10 @@ void exercise_trace(OverlapRun& run) {
   run.report.note(
       "experiment each way to compute and copy is traced once on the first device; matmuls during");
   run.report.note("           which a copy was running are counted (--trace FILE keeps the last way)");
-  auto made =
-      make_overlap_devices({run.plan.devices.front()}, run.plan.threads, run.plan.size, run.plan.seed);
-  const std::vector<OverlapDevice*> devices = {made.front().get()};
+  const OverlapList first{.devices = {run.plan.list.devices.front()}, .threads = run.plan.list.threads};
+  const auto devices = make_overlap_devices(first, run.plan.size, run.plan.seed);
   const auto ways = copy_ways(!devices.front()->device().is_cpu());
-  const int times = copies_per_result(*devices.front());
+  const int times = copies_per_result(devices.front());
   explain_copies(run, devices, times);
   run.report.table("trace", {{.key = "way", .title = "compute and copy", .width = 27, .digits = kText},
                              {.key = "matmuls", .title = "matmuls", .width = 8},

@@ -19,10 +19,6 @@ bool side_by_side(const Trace::Event& a, const Trace::Event& b) {
 
 }  // namespace
 
-double hidden_part(double compute, double copy, double together) {
-  return (compute + copy - together) / std::min(compute, copy);
-}
-
 std::optional<double> hidden_part(const std::vector<double>& compute, const std::vector<double>& copy,
                                   const std::vector<double>& together) {
   if (compute.size() != together.size() || copy.size() != together.size()) {
@@ -32,7 +28,7 @@ std::optional<double> hidden_part(const std::vector<double>& compute, const std:
   if (together.size() < kRatioRepeats) return std::nullopt;
   std::vector<double> parts;
   for (size_t i = 0; i < together.size(); ++i) {
-    parts.push_back(hidden_part(compute[i], copy[i], together[i]));
+    parts.push_back((compute[i] + copy[i] - together[i]) / std::min(compute[i], copy[i]));
   }
   return median(parts);
 }
@@ -74,9 +70,9 @@ int64_t copies_ahead(const std::vector<Trace::Event>& events, double slack) {
   });
 }
 
-nlohmann::ordered_json timeline(const std::string& experiment, const std::vector<Trace::Event>& events,
-                                const std::vector<std::string>& processes) {
-  auto rows = nlohmann::ordered_json::array();
+Json timeline(const std::string& experiment, const std::vector<Trace::Event>& events,
+              const std::vector<std::string>& processes) {
+  auto rows = Json::array();
   double origin = std::numeric_limits<double>::infinity();
   for (const auto& event : events) origin = std::min(origin, event.begin);
   for (const auto& event : events) {

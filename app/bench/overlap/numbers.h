@@ -2,21 +2,18 @@
 // Without torch.
 #pragma once
 
-#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include <lockstep/app/files/json.h>
 #include <lockstep/parallel/timing/trace.h>
 
 namespace lockstep {
 
 // The part of the shorter of the two that cost no time because it ran during the longer: 0 if they ran one
-// after the other, 1 if both together took as long as the longer one. Seconds, all above 0.
-double hidden_part(double compute, double copy, double together);
-
-// The median of the hidden parts of all repetitions. Empty with fewer than three. Throws UsageError if the
-// sizes differ.
+// after the other, 1 if both together took as long as the longer one. Seconds by repetition, all above 0; the
+// median counts. Empty with fewer than three. Throws UsageError if the sizes differ.
 std::optional<double> hidden_part(const std::vector<double>& compute, const std::vector<double>& copy,
                                   const std::vector<double>& together);
 
@@ -34,7 +31,7 @@ int64_t copies_ahead(const std::vector<Trace::Event>& events, double slack);
 
 // [{"experiment", "track": "cpu:0 compute", "name", "begin", "end"}], in seconds since the first event began.
 // processes: a name for each rank.
-nlohmann::ordered_json timeline(const std::string& experiment, const std::vector<Trace::Event>& events,
-                                const std::vector<std::string>& processes);
+Json timeline(const std::string& experiment, const std::vector<Trace::Event>& events,
+              const std::vector<std::string>& processes);
 
 }  // namespace lockstep

@@ -1,19 +1,16 @@
-#include <lockstep/app/bench/overlap/overlap.h>
-
+// lockstep bench overlap: measures what devices and copies do at the same time, as the chapter on automatic
+// parallelism does, and answers its five exercises.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
-#include <memory>
 #include <optional>
 
-#include <lockstep/app/bench/overlap/exercises.h>
 #include <lockstep/app/bench/overlap/experiments.h>
-#include <lockstep/app/bench/overlap/plan.h>
 #include <lockstep/app/bench/overlap/run.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/files/distinct_files.h>
-#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/report/benchmark.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/timing/chrome_trace.h>
@@ -24,19 +21,43 @@
 namespace lockstep {
 namespace {
 
+void add_overlap_flags(CLI::App& overlap, BenchOverlapOptions& options) {
+  add_bench_flags(overlap, options.bench,
+                  "Two devices or more (default: the first two GPUs, cuda:0x2 or cpux2)");
+  constexpr int64_t kMaxCount = 1'000'000;
+  overlap
+      .add_option(
+          "--size", options.size,
+          fmt::format("Rows and columns of a matrix; exercise 2: the largest (default: {} on GPUs, {} with "
+                      "a CPU)",
+                      kChapterSize, kCpuSize))
+      ->check(positive_int(kMaxCount));
+  overlap
+      .add_option("--iterations", options.iterations,
+                  "Matmuls of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
+                  "5: passes (4)")
+      ->check(positive_int(kMaxCount));
+  overlap.add_option("--exercise", options.exercise, "Run one of the chapter's five exercises instead")
+      ->check(positive_int(kExercises));
+  overlap
+      .add_option("--trace", options.trace,
+                  "Write a trace to this file, for chrome://tracing or ui.perfetto.dev")
+      ->type_name("FILE");
+}
+
 Json settings_of(const OverlapPlan& plan) {
   Json devices = Json::array();
-  for (const auto device : plan.devices) devices.push_back(device.str());
+  for (const auto device : plan.list.devices) devices.push_back(device.str());
   return {{"devices", devices},
-          {"threads", plan.threads},
+          {"threads", plan.list.threads},
           {"size", plan.size},
           {"iterations", plan.iterations},
-          {"exercise", plan.exercise ? Json(*plan.exercise) : Json()}};
+          {"exercise", or_null(plan.exercise)}};
 }
 
 void introduce(const BenchReport& report, const OverlapPlan& plan) {
-  report.note(fmt::format("devices    {}; a CPU device has {}", to_string(plan.devices),
-                          counted(plan.threads, "thread")));
+  report.note(fmt::format("devices    {}; a CPU device has {}", to_string(plan.list.devices),
+                          counted(plan.list.threads, "thread")));
   if (plan.exercise) return;
   report.note(fmt::format(
       "run        {} matmuls of a {} x {} float matrix with itself{}", plan.iterations, plan.size, plan.size,
@@ -52,7 +73,7 @@ void introduce(const BenchReport& report, const OverlapPlan& plan) {
 }
 
 void run_experiments(OverlapRun& run) {
-  auto devices = make_overlap_devices(run.plan.devices, run.plan.threads, run.plan.size, run.plan.seed);
+  const auto devices = make_overlap_devices(run.plan.list, run.plan.size, run.plan.seed);
   compare_devices(run, devices);
   run.report.stop_if_interrupted("after the devices");
   compare_copies(run, devices);
@@ -64,41 +85,8 @@ void run_experiments(OverlapRun& run) {
   if (run.trace) run_two_layer_network(run, devices);
 }
 
-}  // namespace
-
-void setup_bench_overlap(CLI::App& bench) {
-  auto* overlap = bench.add_subcommand("overlap", "What devices and copies do at the same time");
-  auto options = std::make_shared<BenchOverlapOptions>();
-  add_bench_flags(*overlap, options->bench,
-                  "Two devices or more (default: the first two GPUs, cuda:0x2 or cpux2)");
-  constexpr int64_t kMaxCount = 1'000'000;
-  overlap
-      ->add_option(
-          "--size", options->size,
-          fmt::format("Rows and columns of a matrix; exercise 2: the largest (default: {} on GPUs, {} with "
-                      "a CPU)",
-                      kChapterSize, kCpuSize))
-      ->check(positive_int(kMaxCount));
-  overlap
-      ->add_option("--iterations", options->iterations,
-                   "Matmuls of one `run` (default: 50); exercises 1 and 2: independent ones (8); exercise "
-                   "5: passes (4)")
-      ->check(positive_int(kMaxCount));
-  overlap->add_option("--exercise", options->exercise, "Run one of the chapter's five exercises instead")
-      ->check(positive_int(kExercises));
-  overlap
-      ->add_option("--trace", options->trace,
-                   "Write a trace to this file, for chrome://tracing or ui.perfetto.dev")
-      ->type_name("FILE");
-  overlap->callback([options] {
-    refuse_several_processes("bench overlap");
-    run_bench_overlap(*options);
-  });
-}
-
-void run_bench_overlap(const BenchOverlapOptions& options) {
+void run_overlap(const BenchOverlapOptions& options) {
   const auto plan = plan_of(options);
-  need_memory(plan);
   check_distinct_files({{"--json", options.bench.json}, {"--trace", options.trace}});
   std::optional<AtomicFile> trace_file;
   if (options.trace) trace_file.emplace(*options.trace, options.bench.overwrite);
@@ -120,6 +108,13 @@ void run_bench_overlap(const BenchOverlapOptions& options) {
     }
     keep_trace();
   });
+}
+
+}  // namespace
+
+void setup_bench_overlap(CLI::App& bench) {
+  add_benchmark(bench, "overlap", "What devices and copies do at the same time", add_overlap_flags,
+                run_overlap);
 }
 
 }  // namespace lockstep

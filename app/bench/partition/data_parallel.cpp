@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/partition/data_parallel.h>
+#include <lockstep/app/bench/partition/scheme.h>
 
 #include <fmt/format.h>
 #include <torch/nn/module.h>
@@ -10,36 +10,6 @@
 
 namespace lockstep {
 namespace {
-
-// Counts the sums of an endpoint.
-class CountingEndpoint : public Endpoint {
- public:
-  CountingEndpoint(Endpoint& endpoint, Mesh& mesh) : endpoint_(endpoint), mesh_(mesh) {}
-
-  int rank() const override { return endpoint_.rank(); }
-  int world_size() const override { return endpoint_.world_size(); }
-  torch::Device device() const override { return endpoint_.device(); }
-
-  Work allreduce_sum(torch::Tensor tensor) override {
-    if (rank() == 0) {
-      const auto bytes = static_cast<int64_t>(tensor.nbytes());
-      mesh_.count({.bytes = 2 * (world_size() - 1) * bytes, .synchronisations = 1});
-    }
-    return endpoint_.allreduce_sum(tensor);
-  }
-  Work broadcast(torch::Tensor tensor, int root) override { return endpoint_.broadcast(tensor, root); }
-  Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
-    return endpoint_.all_gather(tensor, out);
-  }
-
-  void abort(std::exception_ptr error) override { endpoint_.abort(std::move(error)); }
-  std::exception_ptr error() const override { return endpoint_.error(); }
-  int64_t posted() const override { return endpoint_.posted(); }
-
- private:
-  Endpoint& endpoint_;
-  Mesh& mesh_;
-};
 
 class DataParallel : public PartitionScheme {
  public:
@@ -80,11 +50,7 @@ class DataParallel : public PartitionScheme {
 
   std::vector<Params> gradients() const override {
     std::vector<Params> copies;
-    for (const auto& replica : replicas_) {
-      Params gradients;
-      for (const auto& param : replica.params) gradients.push_back(param.grad().cpu().clone());
-      copies.push_back(std::move(gradients));
-    }
+    for (int rank = 0; rank < mesh().size(); ++rank) copies.push_back(host_gradients(rank));
     return copies;
   }
 
@@ -95,7 +61,6 @@ class DataParallel : public PartitionScheme {
     torch::Tensor X, y;  // its rows
     Params params;
     torch::nn::Module module;  // holds the parameters for GradientSync
-    std::unique_ptr<CountingEndpoint> endpoint;
     std::unique_ptr<GradientSync> sync;
     torch::Tensor loss;
   };
@@ -108,8 +73,14 @@ class DataParallel : public PartitionScheme {
     for (size_t i = 0; i < params.size(); ++i) {
       replica.module.register_parameter(fmt::format("parameter{}", i), replica.params[i]);
     }
-    replica.endpoint = std::make_unique<CountingEndpoint>(communicator_->endpoint(rank), mesh());
-    replica.sync = std::make_unique<GradientSync>(*replica.endpoint);
+    const auto count_and_sum = [this](Endpoint& endpoint, const GradientBucket& bucket) {
+      const auto bytes = static_cast<int64_t>(bucket.gradients.nbytes());
+      if (endpoint.rank() == 0)
+        mesh().count({.bytes = 2 * (mesh().size() - 1) * bytes, .synchronisations = 1});
+      return endpoint.allreduce_gradients(bucket.gradients);
+    };
+    replica.sync = std::make_unique<GradientSync>(communicator_->endpoint(rank),
+                                                  GradientSyncOptions{.hook = count_and_sum});
     replica.sync->attach(replica.module);
   }
 
@@ -123,7 +94,7 @@ class DataParallel : public PartitionScheme {
 
 }  // namespace
 
-std::unique_ptr<PartitionScheme> data_parallel(Mesh& mesh, const PartitionTask& task) {
+SchemePtr data_parallel(Mesh& mesh, const PartitionTask& task) {
   return std::make_unique<DataParallel>(mesh, task);
 }
 

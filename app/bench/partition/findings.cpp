@@ -1,11 +1,10 @@
-#include <lockstep/app/bench/partition/findings.h>
+#include <lockstep/app/bench/partition/figures.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 
-#include <lockstep/app/report/report.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep {

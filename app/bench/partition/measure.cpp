@@ -1,24 +1,19 @@
-#include <lockstep/app/bench/partition/measure.h>
-
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <functional>
-#include <memory>
 #include <numeric>
 #include <set>
 
-#include <lockstep/app/bench/partition/data_parallel.h>
-#include <lockstep/app/bench/partition/pipeline.h>
-#include <lockstep/app/bench/partition/scheme.h>
-#include <lockstep/app/bench/partition/tensor_parallel.h>
-#include <lockstep/app/report/bench_options.h>
+#include <lockstep/app/bench/partition/figures.h>
 #include <lockstep/data/synthetic.h>
 #include <lockstep/parallel/devices.h>
+#include <lockstep/parallel/get_params.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/support/counted.h>
+#include <lockstep/support/statistics.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
@@ -26,13 +21,12 @@ namespace {
 
 constexpr double kMeasurementSeconds = .05;  // target length of one measurement ...
 constexpr double kMostSteps = 50;            // ... which takes at most so many steps
-constexpr double kDifference =
-    1e-10;  // allowed between gradients in double, relative to the largest of the tensor
+constexpr double kDifference = 1e-10;  // allowed in double, relative to the largest gradient of the tensor
 enum SchemeName { kOne, kPipeline, kPipelineMicroBatches, kTensorParallel, kDataParallel };
 constexpr std::array kSchemeNames = {"one device", "pipeline parallel", "pipeline parallel, micro-batches",
                                      "tensor parallel", "data parallel"};
 
-using Schemes = std::vector<std::unique_ptr<PartitionScheme>>;  // in the order of SchemeName
+using Schemes = std::vector<SchemePtr>;  // in the order of SchemeName
 
 // The first `rows` synthetic images of this seed.
 PartitionTask make_task(const LayeredNetwork& network, uint64_t seed, int64_t rows, torch::ScalarType dtype) {
@@ -53,6 +47,36 @@ Schemes make_schemes(Mesh& mesh, const PartitionTask& task, const std::vector<si
   return schemes;
 }
 
+// Returns, for each layer, the seconds of its forward and backward pass on the whole batch on the mesh's
+// first device (medians).
+std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task) {
+  constexpr int kRepeats = 3;
+  const auto& layers = task.network.layers;
+  const auto offsets = parameter_offsets(layers);
+  std::vector<double> seconds;
+  mesh.run([&](int rank) {
+    if (rank != 0) return;
+    const auto params = get_params(task.params, mesh.device(0));
+    auto input = rows_for(task.batch.X, mesh.device(0));
+    for (size_t i = 0; i < layers.size(); ++i) {
+      if (i > 0) input.requires_grad_();
+      std::vector<double> repeats;
+      torch::Tensor output;
+      for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+        mesh.synchronize(rank);
+        Stopwatch watch;
+        output = run_layers(std::span(layers).subspan(i, 1), input, std::span(params).subspan(offsets[i]));
+        if (output.requires_grad()) output.backward(torch::ones_like(output));
+        mesh.synchronize(rank);
+        if (repeat > 0) repeats.push_back(watch.lap());  // the first is the warm-up
+      }
+      seconds.push_back(median(repeats));
+      input = output.detach();
+    }
+  });
+  return seconds;
+}
+
 double seconds_of_step(Mesh& mesh, PartitionScheme& scheme, int steps) {
   mesh.synchronize();
   Stopwatch watch;
@@ -61,23 +85,14 @@ double seconds_of_step(Mesh& mesh, PartitionScheme& scheme, int steps) {
   return watch.lap() / steps;
 }
 
-// Returns [scheme][repetition]: seconds per step. Every repetition begins with another scheme.
-std::vector<std::vector<double>> repeat_steps(Mesh& mesh, const Schemes& schemes, int repeat,
-                                              const std::function<bool()>& stop) {
-  std::vector<int> steps;
+std::vector<Seconds> time_steps_of(Mesh& mesh, const Schemes& schemes, const BenchReport& report) {
+  std::vector<std::function<double()>> cases;
   for (const auto& scheme : schemes) {
     const double once = seconds_of_step(mesh, *scheme, 1);
-    steps.push_back(static_cast<int>(std::clamp(kMeasurementSeconds / once, 1.0, kMostSteps)));
+    const auto steps = static_cast<int>(std::clamp(kMeasurementSeconds / once, 1.0, kMostSteps));
+    cases.emplace_back([&mesh, &scheme, steps] { return seconds_of_step(mesh, *scheme, steps); });
   }
-  std::vector<std::vector<double>> seconds(schemes.size());
-  for (size_t repetition = 0; repetition < static_cast<size_t>(repeat); ++repetition) {
-    if (repetition > 0 && stop()) break;
-    for (size_t i = 0; i < schemes.size(); ++i) {
-      const auto scheme = (repetition + i) % schemes.size();
-      seconds[scheme].push_back(seconds_of_step(mesh, *schemes[scheme], steps[scheme]));
-    }
-  }
-  return seconds;
+  return report.in_turns(cases);
 }
 
 // How many devices can work at the same time.
@@ -112,8 +127,8 @@ void describe_stages(PartitionFigures& figures, const LayeredNetwork& network,
 }  // namespace
 
 PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
-                                   const PartitionSettings& settings, const std::function<bool()>& stop) {
-  const auto task = make_task(network, settings.seed, settings.batch_size, torch::kFloat32);
+                                   const BenchPartitionOptions& options, const BenchReport& report) {
+  const auto task = make_task(network, options.bench.seed, options.batch_size, torch::kFloat32);
   const auto seconds_of_layers = layer_seconds(mesh, task);
   PartitionFigures figures{.network = network.name,
                            .devices = spec_of(mesh.devices()),
@@ -122,17 +137,17 @@ PartitionFigures measure_partition(Mesh& mesh, const LayeredNetwork& network,
                            .starts = balanced_stages(seconds_of_layers, static_cast<size_t>(mesh.size()))};
   describe_stages(figures, network, seconds_of_layers);
 
-  const auto schemes = make_schemes(mesh, task, figures.starts, settings.micro_batches);
+  const auto schemes = make_schemes(mesh, task, figures.starts, options.micro_batches);
   std::vector<StepCost> costs;
   for (const auto& scheme : schemes) {
     take_step(mesh, *scheme, kPartitionRate);  // warm-up
     costs.push_back(cost_of_step(mesh, *scheme, kPartitionRate));
   }
-  const auto seconds = repeat_steps(mesh, schemes, settings.repeat, stop);
+  const auto seconds = time_steps_of(mesh, schemes, report);
   const auto figures_of = [&](SchemeName scheme) {
     return SchemeFigures{.scheme = kSchemeNames[scheme],
-                         .micro_batches = scheme == kPipelineMicroBatches ? settings.micro_batches : 1,
-                         .seconds = quartiles_of(seconds[scheme]),
+                         .micro_batches = scheme == kPipelineMicroBatches ? options.micro_batches : 1,
+                         .seconds = seconds[scheme],
                          .over_one = paired_ratio(seconds[scheme], seconds[kOne]),
                          .cost = costs[scheme]};
   };
@@ -163,10 +178,10 @@ GradientCheck check_against(const std::string& name, const std::vector<Params>& 
 // that.
 std::vector<GradientCheck> check_gradients(Mesh& mesh, const LayeredNetwork& network,
                                            const std::vector<size_t>& starts,
-                                           const PartitionSettings& settings) {
-  const auto rows = std::max<int64_t>(settings.micro_batches, 2 * mesh.size() + 1);
-  const auto task = make_task(network, settings.seed, rows, torch::kFloat64);
-  const auto schemes = make_schemes(mesh, task, starts, settings.micro_batches);
+                                           const BenchPartitionOptions& options) {
+  const auto rows = std::max<int64_t>(options.micro_batches, 2 * mesh.size() + 1);
+  const auto task = make_task(network, options.bench.seed, rows, torch::kFloat64);
+  const auto schemes = make_schemes(mesh, task, starts, options.micro_batches);
   const auto expected = step_gradients(mesh, *schemes[kOne]).front();
   std::vector<GradientCheck> checks;
   for (const auto scheme : {kPipeline, kPipelineMicroBatches, kTensorParallel, kDataParallel}) {

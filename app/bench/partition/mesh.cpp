@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace {
 
-std::shared_ptr<c10::Event> event_now(torch::Device device) {
+// The end of the work that is now on the calling thread's stream.
+Work::Done event_now(torch::Device device) {
   if (device.is_cpu()) return nullptr;
   auto event = std::make_shared<c10::Event>(device.type());
   event->record(current_stream(device));
@@ -68,66 +69,61 @@ void Mesh::send(int from, int to, const torch::Tensor& tensor) {
   arrived_[static_cast<size_t>(to)].notify_one();
 }
 
-Mesh::Parcel Mesh::take(int to, int from) {
+torch::Tensor Mesh::take(int to, int from) {
   std::unique_lock lock(mutex_);
   auto& parcels = track(from, to);
   arrived_[static_cast<size_t>(to)].wait(lock, [&] { return error_ || !parcels.empty(); });
   if (error_) std::rethrow_exception(error_);
-  auto parcel = std::move(parcels.front());
+  const auto [tensor, ready] = std::move(parcels.front());
   parcels.pop_front();
   lock.unlock();
-  if (!parcel.ready) return parcel;
-  if (device(to).is_cpu()) {
-    parcel.ready->synchronize();  // a CPU has no stream that could wait
-    return parcel;
-  }
+  if (ready && device(to).is_cpu()) ready->synchronize();  // a CPU has no stream that could wait
+  if (!ready || device(to).is_cpu()) return tensor;
   // torch copies between two GPUs on the calling thread's stream of the source GPU. The sender's memory must
   // not be reused before both streams have passed the copy.
-  for (const auto reader : {parcel.tensor.device(), device(to)}) {
+  for (const auto reader : {tensor.device(), device(to)}) {
     const auto stream = current_stream(reader);
-    parcel.ready->block(stream);
-    parcel.tensor.record_stream(stream);
+    ready->block(stream);
+    tensor.record_stream(stream);
   }
-  return parcel;
+  return tensor;
 }
 
 torch::Tensor Mesh::receive(int to, int from) {
-  const auto parcel = take(to, from);
-  count({.bytes = bytes_of(parcel.tensor), .synchronisations = 1});
-  return torch::empty_like(parcel.tensor, parcel.tensor.options().device(device(to))).copy_(parcel.tensor);
+  const auto tensor = take(to, from);
+  count({.bytes = bytes_of(tensor), .synchronisations = 1});
+  return torch::empty_like(tensor, tensor.options().device(device(to))).copy_(tensor);
 }
 
-void Mesh::post_to_others(int rank, const torch::Tensor& tensor) {
+void Mesh::exchange(int rank, const torch::Tensor& own,
+                    const std::function<torch::Tensor(int other, const torch::Tensor& theirs)>& read) {
+  const torch::NoGradGuard no_grad;
   for (int other = 0; other < size(); ++other) {
-    if (other != rank) send(rank, other, tensor);
+    if (other != rank) send(rank, other, own);
   }
   if (rank == 0) count({.bytes = 0, .synchronisations = 1});
+  for (int other = 0; other < size(); ++other) {
+    const auto part = read(other, other == rank ? own : take(rank, other));
+    if (other != rank) count({.bytes = bytes_of(part), .synchronisations = 0});
+  }
 }
 
 torch::Tensor Mesh::gather(int rank, const torch::Tensor& own, std::span<const int64_t> sizes) {
-  const torch::NoGradGuard no_grad;
-  post_to_others(rank, own);
   auto shape = own.sizes().vec();
   shape[1] = begin_of(sizes, size());
-  auto all = torch::empty(shape, own.options(), own.suggest_memory_format());
-  for (int other = 0; other < size(); ++other) {
-    const auto theirs = other == rank ? own : take(rank, other).tensor;
-    if (other != rank) count({.bytes = bytes_of(theirs), .synchronisations = 0});
-    part_of(all, sizes, other).copy_(theirs);
-  }
+  const auto all = torch::empty(shape, own.options(), own.suggest_memory_format());
+  exchange(rank, own,
+           [&](int other, const torch::Tensor& theirs) { return part_of(all, sizes, other).copy_(theirs); });
   return all;
 }
 
 torch::Tensor Mesh::sum_own(int rank, const torch::Tensor& partial, std::span<const int64_t> sizes) {
-  const torch::NoGradGuard no_grad;
-  post_to_others(rank, partial);
   torch::Tensor sum;
-  for (int other = 0; other < size(); ++other) {
-    const auto whole = other == rank ? partial : take(rank, other).tensor;
+  exchange(rank, partial, [&](int, const torch::Tensor& whole) {
     const auto part = part_of(whole, sizes, rank).to(device(rank));
-    if (other != rank) count({.bytes = bytes_of(part), .synchronisations = 0});
     sum = sum.defined() ? sum.add_(part) : part.clone();
-  }
+    return part;
+  });
   return sum;
 }
 

@@ -1,7 +1,8 @@
 // Devices that exchange tensors and count the traffic. The schemes that partition a network are built on it.
+// Its threads are the library's. Its exchanges are its own: an Endpoint (parallel/communicator.h) neither
+// sends to one rank nor shares out a sum, and its ranks give tensors of one size.
 #pragma once
 
-#include <c10/core/Event.h>
 #include <torch/types.h>
 
 #include <atomic>
@@ -10,11 +11,11 @@
 #include <deque>
 #include <exception>
 #include <functional>
-#include <memory>
 #include <mutex>
 #include <span>
 #include <vector>
 
+#include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 
 namespace lockstep {
@@ -73,13 +74,17 @@ class Mesh {
  private:
   struct Parcel {
     torch::Tensor tensor;
-    std::shared_ptr<c10::Event> ready;  // null for a tensor on a CPU
+    Work::Done ready;
   };
 
   // Ends the current run: whoever waits now or later in it throws this error.
   void abort(std::exception_ptr error);
-  Parcel take(int to, int from);
-  void post_to_others(int rank, const torch::Tensor& tensor);
+  // The sender's tensor, when it may be read.
+  torch::Tensor take(int to, int from);
+  // A collective: calls read(other, tensor) with every rank's tensor, in the order of ranks. It returns what
+  // it has read.
+  void exchange(int rank, const torch::Tensor& own,
+                const std::function<torch::Tensor(int other, const torch::Tensor& theirs)>& read);
   std::deque<Parcel>& track(int from, int to) { return tracks_[static_cast<size_t>(from * size() + to)]; }
 
   ReplicaWorkers workers_;

@@ -32,9 +32,6 @@ Layer linear(int64_t inputs, int64_t outputs) {
 Layer relu() { return {.kind = LayerKind::kRelu}; }
 Layer pool() { return {.kind = LayerKind::kPool}; }
 
-// The dimension of the weight that counts outputs.
-int64_t output_dimension(const Layer& layer) { return layer.kind == LayerKind::kConvolution ? 0 : 1; }
-
 torch::Tensor run_layer(const Layer& layer, const torch::Tensor& h, std::span<const torch::Tensor> params) {
   switch (layer.kind) {
     case LayerKind::kConvolution:
@@ -129,43 +126,17 @@ torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& y, int
   return torch::cross_entropy_loss(logits, y, /*weight=*/{}, at::Reduction::Sum) / batch;
 }
 
-std::vector<int64_t> elements_per_row(const LayeredNetwork& network) {
+int64_t elements_per_row(const LayeredNetwork& network) {
   const torch::NoGradGuard no_grad;
   const auto params = initial_parameters(network, /*seed=*/0, torch::kFloat32);
   const auto offsets = parameter_offsets(network.layers);
-  std::vector<int64_t> elements;
   auto h = torch::zeros({1, 1, 28, 28});
+  int64_t elements = h.numel();
   for (size_t i = 0; i < network.layers.size(); ++i) {
     h = run_layer(network.layers[i], h, std::span(params).subspan(offsets[i]));
-    elements.push_back(h.numel());
+    elements += h.numel();
   }
   return elements;
-}
-
-std::vector<Block> blocks_of(const LayeredNetwork& network) {
-  std::vector<Block> blocks;
-  for (const auto& layer : network.layers) {
-    if (has_parameters(layer)) blocks.emplace_back();
-    if (blocks.empty()) {
-      throw UsageError(
-          fmt::format("{} begins with {}, which has no parameters to cut", network.name, describe(layer)));
-    }
-    blocks.back().layers.push_back(layer);
-  }
-  return blocks;
-}
-
-Params cut_within(const Layer& layer, std::span<const torch::Tensor> params, int64_t begin, int64_t size) {
-  return {params[0].narrow(output_dimension(layer), begin, size), params[1].narrow(0, begin, size)};
-}
-
-Params put_together(const Layer& layer, std::span<const Params> parts) {
-  std::vector<torch::Tensor> weights, biases;
-  for (const auto& part : parts) {
-    weights.push_back(part[0]);
-    biases.push_back(part[1]);
-  }
-  return {torch::cat(weights, output_dimension(layer)), torch::cat(biases)};
 }
 
 // best[s][i]: the lowest possible cost of the most expensive stage when the first i layers form s stages.

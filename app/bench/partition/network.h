@@ -57,23 +57,9 @@ std::vector<size_t> parameter_offsets(std::span<const Layer> layers);
 // classes), y (n) int64.
 torch::Tensor mean_loss(const torch::Tensor& logits, const torch::Tensor& y, int64_t batch);
 
-// The number of output elements of each layer for one row X (1, 1, 28, 28).
-std::vector<int64_t> elements_per_row(const LayeredNetwork& network);
-
-// A layer with parameters and the layers without parameters that follow it. Tensor parallelism cuts these.
-struct Block {
-  std::vector<Layer> layers;
-  int64_t outputs() const { return layers.front().outputs; }
-};
-
-// Throws UsageError if the first layer has no parameters.
-std::vector<Block> blocks_of(const LayeredNetwork& network);
-
-// Returns views of the layer's {weight, bias}: those of channels or units [begin, begin + size).
-Params cut_within(const Layer& layer, std::span<const torch::Tensor> params, int64_t begin, int64_t size);
-
-// The inverse of cut_within(): parts[i] are the parameters of device i.
-Params put_together(const Layer& layer, std::span<const Params> parts);
+// A whole network's activations of one row X (1, 1, 28, 28), in elements: the row itself and all layers'
+// outputs.
+int64_t elements_per_row(const LayeredNetwork& network);
 
 // Cuts layers of these costs into consecutive, non-empty stages such that the most expensive stage is as
 // cheap as possible. Returns the first layer of each stage, then the number of layers. Throws UsageError if

@@ -1,18 +1,14 @@
-#include <lockstep/app/bench/partition/partition.h>
-
+// lockstep bench partition: compares the chapter's three schemes that partition a network over devices.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
-#include <numeric>
 
-#include <lockstep/app/bench/partition/measure.h>
+#include <lockstep/app/bench/partition/figures.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/machine/need_memory.h>
-#include <lockstep/app/processes/one_process.h>
-#include <lockstep/app/report/report.h>
+#include <lockstep/app/report/benchmark.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -40,31 +36,25 @@ std::vector<Column> partition_columns() {
 void print_rows(BenchReport& report, const PartitionFigures& figures, int64_t batch) {
   for (const auto* scheme : {&figures.one, &figures.pipeline, &figures.pipeline_micro_batches,
                              &figures.tensor_parallel, &figures.data_parallel}) {
-    const auto& seconds = scheme->seconds;
-    report.row({{"model", figures.network},
-                {"scheme", scheme->scheme},
-                {"devices", figures.devices},
-                {"batch_size", batch},
-                {"micro_batches", scheme->micro_batches},
-                {"ms", seconds.median * 1e3},
-                {"iqr", seconds.relative_iqr() * 1e2},
-                {"over_one", or_null(scheme->over_one)},
-                {"bytes", scheme->cost.traffic.bytes},
-                {"synchronisations", scheme->cost.traffic.synchronisations},
-                {"parameter_bytes", scheme->cost.parameter_bytes},
-                {"activation_bytes", scheme->cost.activation_bytes},
-                {"repeats", seconds.repeats}});
+    Json row{{"model", figures.network},
+             {"scheme", scheme->scheme},
+             {"devices", figures.devices},
+             {"batch_size", batch},
+             {"micro_batches", scheme->micro_batches}};
+    row = times_row(std::move(row), scheme->seconds, kMilliseconds);
+    row["over_one"] = or_null(scheme->over_one);
+    row["bytes"] = scheme->cost.traffic.bytes;
+    row["synchronisations"] = scheme->cost.traffic.synchronisations;
+    row["parameter_bytes"] = scheme->cost.parameter_bytes;
+    row["activation_bytes"] = scheme->cost.activation_bytes;
+    report.row(std::move(row));
   }
 }
 
 void run_network(BenchReport& report, Mesh& mesh, const LayeredNetwork& network,
                  const BenchPartitionOptions& options) {
   report.stop_if_interrupted(fmt::format("before {} on {}", network.name, spec_of(mesh.devices())));
-  const PartitionSettings settings{.batch_size = options.batch_size,
-                                   .micro_batches = options.micro_batches,
-                                   .repeat = options.bench.repeat,
-                                   .seed = options.bench.seed};
-  const auto figures = measure_partition(mesh, network, settings, [&] { return report.interrupted(); });
+  const auto figures = measure_partition(mesh, network, options, report);
   print_rows(report, figures, options.batch_size);
   report.stop_if_interrupted(
       fmt::format("after the repetitions of {} on {}", network.name, spec_of(mesh.devices())));
@@ -72,7 +62,7 @@ void run_network(BenchReport& report, Mesh& mesh, const LayeredNetwork& network,
     finding.values.update({{"model", figures.network}, {"devices", figures.devices}});
     report.finding(finding.sentence, finding.values);
   }
-  for (const auto& check : check_gradients(mesh, network, figures.starts, settings)) {
+  for (const auto& check : check_gradients(mesh, network, figures.starts, options)) {
     report.check(check.name, check.ok, check.detail);
   }
 }
@@ -85,8 +75,7 @@ int64_t bytes_needed(const LayeredNetwork& network, const std::vector<torch::Dev
       std::count_if(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
   int64_t parameters = 0;
   for (const auto& param : initial_parameters(network, 0, torch::kFloat32)) parameters += param.numel();
-  const auto elements = elements_per_row(network);
-  const auto per_row = std::accumulate(elements.begin(), elements.end(), int64_t{28 * 28});
+  const auto per_row = elements_per_row(network);
   const auto size = static_cast<int64_t>(sizeof(float));
   return size * (parameters * (8 + 3 * on_cpu) + per_row * kCopies * batch * (1 + on_cpu));
 }
@@ -113,49 +102,32 @@ void check_fit(const std::vector<torch::Device>& devices, const LayeredNetwork& 
       "--batch-size");
 }
 
-void add_explanation(BenchReport& report) {
-  report.note(
-      "one device         the whole network on the first device, with as many threads as each device has");
-  report.note(
-      "pipeline parallel  consecutive layers on each device (the chapter: network-wise); m: micro-batches");
-  report.note(
-      "tensor parallel    channels and units of every layer shared out, outputs gathered (layer-wise)");
-  report.note(
-      "data parallel      rows shared out, gradients summed during backward, as lockstep does (data-wise)");
-  report.note(
-      "moved              bytes read from other devices' memory per step, over all devices, without the "
-      "batch; "
-      "a sum of gradients counts as 2 (n-1) x its size");
-  report.note(
-      "synchronisations   transfers between two devices, gathers and sums over all of them, per step");
-  report.note("parameters         values on the fullest device; gradients take as much again");
-  report.note("activations        what forward allocated and backward still finds, on the fullest device");
-}
+constexpr const char* kExplanation[] = {
+    "one device         the whole network on the first device, with as many threads as each device has",
+    "pipeline parallel  consecutive layers on each device (the chapter: network-wise); m: micro-batches",
+    "tensor parallel    channels and units of every layer shared out, outputs gathered (layer-wise)",
+    "data parallel      rows shared out, gradients summed during backward, as lockstep does (data-wise)",
+    "moved              bytes read from other devices' memory per step, over all devices, without the "
+    "batch; a sum of gradients counts as 2 (n-1) x its size",
+    "synchronisations   transfers between two devices, gathers and sums over all of them, per step",
+    "parameters         values on the fullest device; gradients take as much again",
+    "activations        what forward allocated and backward still finds, on the fullest device"};
 
-}  // namespace
-
-void setup_bench_partition(CLI::App& bench) {
-  auto* partition = bench.add_subcommand(
-      "partition", "Compare pipeline, tensor and data parallelism: time, traffic, memory");
-  auto options = std::make_shared<BenchPartitionOptions>();
-  add_bench_flags(*partition, options->bench,
+void add_partition_flags(CLI::App& partition, BenchPartitionOptions& options) {
+  add_bench_flags(partition, options.bench,
                   "Devices; repeat the flag to compare lists (default: two GPUs, cuda:0x2 or cpux2)");
-  partition->add_option("--model", options->models, "Network; repeat the flag for several (default: all)")
+  partition.add_option("--model", options.models, "Network; repeat the flag for several (default: all)")
       ->check(one_of(layered_network_names()))
       ->allow_extra_args(false)
       ->default_str("");
-  partition->add_option("--batch-size", options->batch_size, "Rows per step, over all devices")
+  partition.add_option("--batch-size", options.batch_size, "Rows per step, over all devices")
       ->check(positive_int(kMostRows));
   partition
-      ->add_option("--micro-batches", options->micro_batches, "Micro-batches per batch of pipeline parallel")
+      .add_option("--micro-batches", options.micro_batches, "Micro-batches per batch of pipeline parallel")
       ->check(positive_int(kMostRows));
-  partition->callback([options] {
-    refuse_several_processes("bench partition");
-    run_bench_partition(*options);
-  });
 }
 
-void run_bench_partition(const BenchPartitionOptions& options) {
+void run_partition(const BenchPartitionOptions& options) {
   const auto lists = device_lists(options.bench, {default_pair()});
   std::vector<LayeredNetwork> networks;
   for (const auto& name : options.models.empty() ? layered_network_names() : options.models) {
@@ -167,7 +139,7 @@ void run_bench_partition(const BenchPartitionOptions& options) {
   BenchReport report(
       "partition", options.bench,
       {{"batch_size", options.batch_size}, {"micro_batches", options.micro_batches}, {"lr", kPartitionRate}});
-  add_explanation(report);
+  for (const auto* line : kExplanation) report.note(line);
   for (const auto& devices : lists) {
     report.note(fmt::format("threads            {}: {} per device", spec_of(devices),
                             threads_for(options.bench, devices.size())));
@@ -179,6 +151,13 @@ void run_bench_partition(const BenchPartitionOptions& options) {
       for (const auto& network : networks) run_network(report, mesh, network, options);
     }
   });
+}
+
+}  // namespace
+
+void setup_bench_partition(CLI::App& bench) {
+  add_benchmark(bench, "partition", "Compare pipeline, tensor and data parallelism: time, traffic, memory",
+                add_partition_flags, run_partition);
 }
 
 }  // namespace lockstep

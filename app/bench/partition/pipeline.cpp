@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/partition/pipeline.h>
+#include <lockstep/app/bench/partition/scheme.h>
 
 #include <fmt/format.h>
 
@@ -6,8 +6,6 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/statistics.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
@@ -16,7 +14,7 @@ class PipelineParallel : public PartitionScheme {
  public:
   PipelineParallel(Mesh& mesh, const PartitionTask& task, const std::vector<size_t>& starts,
                    int micro_batches)
-      : PartitionScheme(mesh), batch_(task.batch.y.size(0)), stages_(static_cast<size_t>(mesh.size())) {
+      : PartitionScheme(mesh), batch_(task.batch.y.size(0)), stages_(starts.size() - 1) {
     if (micro_batches > batch_) {
       throw UsageError(
           fmt::format("{} cannot be cut into {} micro-batches", counted(batch_, "row"), micro_batches),
@@ -38,12 +36,13 @@ class PipelineParallel : public PartitionScheme {
   }
 
   void forward(int rank) override {
+    if (rank > last()) return;
     auto& stage = stages_[static_cast<size_t>(rank)];
     for (size_t k = 0; k < stage.inputs.size(); ++k) {
       auto& input = stage.inputs[k];
       input = rank == 0 ? rows_[k] : mesh().receive(rank, rank - 1).requires_grad_();
       auto output = run_layers(stage.layers, input, stage.params);
-      if (is_last(rank))
+      if (rank == last())
         output = mean_loss(output, labels_[k], batch_);
       else
         mesh().send(rank, rank + 1, output);
@@ -53,9 +52,10 @@ class PipelineParallel : public PartitionScheme {
 
   // Gradients of the micro-batches accumulate in .grad.
   void backward(int rank) override {
+    if (rank > last()) return;
     auto& stage = stages_[static_cast<size_t>(rank)];
     for (size_t k = 0; k < stage.inputs.size(); ++k) {
-      const auto gradient = is_last(rank) ? torch::Tensor() : mesh().receive(rank, rank + 1);
+      const auto gradient = rank == last() ? torch::Tensor() : mesh().receive(rank, rank + 1);
       stage.outputs[k].backward(gradient);
       if (rank > 0) mesh().send(rank, rank - 1, stage.inputs[k].grad());
       stage.outputs[k].reset();
@@ -63,12 +63,15 @@ class PipelineParallel : public PartitionScheme {
     }
   }
 
-  const Params& parameters(int rank) const override { return stages_[static_cast<size_t>(rank)].params; }
+  const Params& parameters(int rank) const override {
+    static const Params kNone;
+    return rank > last() ? kNone : stages_[static_cast<size_t>(rank)].params;
+  }
 
   std::vector<Params> gradients() const override {
     Params gradients;
-    for (const auto& stage : stages_) {
-      for (const auto& param : stage.params) gradients.push_back(param.grad().cpu().clone());
+    for (int rank = 0; rank <= last(); ++rank) {
+      for (auto& gradient : host_gradients(rank)) gradients.push_back(std::move(gradient));
     }
     return {gradients};
   }
@@ -82,11 +85,11 @@ class PipelineParallel : public PartitionScheme {
     std::vector<torch::Tensor> outputs;
   };
 
-  bool is_last(int rank) const { return rank + 1 == mesh().size(); }
+  int last() const { return static_cast<int>(stages_.size()) - 1; }
 
   void split_rows(const Inputs& batch, int micro_batches) {
     const auto X = rows_for(batch.X, mesh().device(0));
-    const auto y = batch.y.to(mesh().device(mesh().size() - 1));
+    const auto y = batch.y.to(mesh().device(last()));
     int64_t begin = 0;
     for (const auto rows : shard_sizes(batch_, micro_batches)) {
       rows_.push_back(X.narrow(0, begin, rows));
@@ -96,7 +99,7 @@ class PipelineParallel : public PartitionScheme {
   }
 
   const int64_t batch_;
-  std::vector<Stage> stages_;  // one per device
+  std::vector<Stage> stages_;  // one per device; devices without one idle
   // One per micro-batch: rows on the first device, labels on the last.
   std::vector<torch::Tensor> rows_;
   std::vector<torch::Tensor> labels_;
@@ -104,37 +107,9 @@ class PipelineParallel : public PartitionScheme {
 
 }  // namespace
 
-std::unique_ptr<PartitionScheme> pipeline_parallel(Mesh& mesh, const PartitionTask& task,
-                                                   std::vector<size_t> starts, int micro_batches) {
+SchemePtr pipeline_parallel(Mesh& mesh, const PartitionTask& task, std::vector<size_t> starts,
+                            int micro_batches) {
   return std::make_unique<PipelineParallel>(mesh, task, starts, micro_batches);
-}
-
-std::vector<double> layer_seconds(Mesh& mesh, const PartitionTask& task) {
-  constexpr int kRepeats = 3;
-  const auto& layers = task.network.layers;
-  const auto offsets = parameter_offsets(layers);
-  std::vector<double> seconds;
-  mesh.run([&](int rank) {
-    if (rank != 0) return;
-    const auto params = get_params(task.params, mesh.device(0));
-    auto input = rows_for(task.batch.X, mesh.device(0));
-    for (size_t i = 0; i < layers.size(); ++i) {
-      if (i > 0) input.requires_grad_();
-      std::vector<double> repeats;
-      torch::Tensor output;
-      for (int repeat = 0; repeat <= kRepeats; ++repeat) {
-        mesh.synchronize(rank);
-        Stopwatch watch;
-        output = run_layers(std::span(layers).subspan(i, 1), input, std::span(params).subspan(offsets[i]));
-        if (output.requires_grad()) output.backward(torch::ones_like(output));
-        mesh.synchronize(rank);
-        if (repeat > 0) repeats.push_back(watch.lap());  // the first is the warm-up
-      }
-      seconds.push_back(median(repeats));
-      input = output.detach();
-    }
-  });
-  return seconds;
 }
 
 }  // namespace lockstep

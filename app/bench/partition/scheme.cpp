@@ -8,46 +8,10 @@
 
 #include <lockstep/app/bench/partition/allocation_meter.h>
 #include <lockstep/parallel/chapter/sgd.h>
-#include <lockstep/parallel/get_params.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
-
-class OneDevice : public PartitionScheme {
- public:
-  OneDevice(Mesh& mesh, const PartitionTask& task)
-      : PartitionScheme(mesh),
-        layers_(task.network.layers),
-        X_(rows_for(task.batch.X, mesh.device(0))),
-        y_(task.batch.y.to(mesh.device(0))),
-        params_(get_params(task.params, mesh.device(0))) {}
-
-  void forward(int rank) override {
-    if (rank == 0) loss_ = mean_loss(run_layers(layers_, X_, params_), y_, y_.size(0));
-  }
-
-  void backward(int rank) override {
-    if (rank != 0) return;
-    loss_.backward();
-    loss_.reset();
-  }
-
-  const Params& parameters(int rank) const override { return rank == 0 ? params_ : none_; }
-
-  std::vector<Params> gradients() const override {
-    Params gradients;
-    for (const auto& param : params_) gradients.push_back(param.grad().cpu().clone());
-    return {gradients};
-  }
-
- private:
-  const std::vector<Layer> layers_;
-  const torch::Tensor X_, y_;
-  const Params params_;
-  const Params none_;
-  torch::Tensor loss_;
-};
 
 // Runs phases(rank) in every device's thread. If one throws, the scheme's waits end on all devices.
 void run_phases(Mesh& mesh, PartitionScheme& scheme, const std::function<void(int rank)>& phases) {
@@ -63,8 +27,10 @@ void run_phases(Mesh& mesh, PartitionScheme& scheme, const std::function<void(in
 
 }  // namespace
 
-std::unique_ptr<PartitionScheme> one_device(Mesh& mesh, const PartitionTask& task) {
-  return std::make_unique<OneDevice>(mesh, task);
+Params PartitionScheme::host_gradients(int rank) const {
+  Params gradients;
+  for (const auto& param : parameters(rank)) gradients.push_back(param.grad().cpu().clone());
+  return gradients;
 }
 
 // The gradients are those of the mean loss, so batch_size is 1.

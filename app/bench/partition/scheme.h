@@ -1,5 +1,4 @@
-// The interface of the schemes that partition a network over devices, and what a training step costs with
-// each.
+// The schemes that partition a network over devices, and what a training step costs with each.
 #pragma once
 
 #include <torch/types.h>
@@ -48,13 +47,42 @@ class PartitionScheme {
 
  protected:
   Mesh& mesh() const { return mesh_; }
+  // Copies of the gradients of this device's parameters, on the host.
+  Params host_gradients(int rank) const;
 
  private:
   Mesh& mesh_;
 };
 
+using SchemePtr = std::unique_ptr<PartitionScheme>;
+
+// Pipeline parallel (the chapter's network-wise): each device runs consecutive layers and sends their output
+// to the next device. Device i runs layers [starts[i], starts[i+1]); see balanced_stages(). The batch is cut
+// into micro-batches. All forward passes come first: device i works on one micro-batch while device i + 1
+// works on the one before. Then come all backward passes (GPipe: Y. Huang et al., NeurIPS 2019). With one
+// micro-batch, one device works at a time. Throws UsageError if there are more micro-batches than rows.
+SchemePtr pipeline_parallel(Mesh& mesh, const PartitionTask& task, std::vector<size_t> starts,
+                            int micro_batches);
+
 // The whole network on the mesh's first device: the reference for the other schemes.
-std::unique_ptr<PartitionScheme> one_device(Mesh& mesh, const PartitionTask& task);
+inline SchemePtr one_device(Mesh& mesh, const PartitionTask& task) {
+  return pipeline_parallel(mesh, task, {0, task.network.layers.size()}, /*micro_batches=*/1);
+}
+
+// Tensor parallel (the chapter's layer-wise): every layer's channels or units are shared out over all
+// devices. Forward, each device computes its channels of a convolution or its units of a linear layer, and
+// the ReLU and pooling that follow. Then all devices gather the whole output, which the next layer needs.
+// Backward, each device computes a partial gradient of the layer's whole input; these are summed, and each
+// device takes the channels that it computed. Every device computes the loss. Throws UsageError if a layer
+// has fewer channels or units than there are devices.
+SchemePtr tensor_parallel(Mesh& mesh, const PartitionTask& task);
+
+// Data parallel (the chapter's data-wise): every device holds the whole network and computes its share of the
+// rows. This is what lockstep does, with the library's split_batch() and GradientSync, and sums overlapped.
+// Single copies within a sum cannot be observed, so each sum counts as one synchronisation and as the
+// 2 (n-1) S bytes that root, two_shot and ring move for n devices and S bytes. NCCL may move another number.
+// A device without rows runs no layers.
+SchemePtr data_parallel(Mesh& mesh, const PartitionTask& task);
 
 // Forward, backward, update. Returns when all devices have finished; GPUs may only have queued their work. An
 // error on one device ends the step on all devices and is thrown.

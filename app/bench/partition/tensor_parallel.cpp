@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/partition/tensor_parallel.h>
+#include <lockstep/app/bench/partition/scheme.h>
 
 #include <fmt/format.h>
 
@@ -10,6 +10,44 @@
 
 namespace lockstep {
 namespace {
+
+// A layer with parameters and the layers without parameters that follow it.
+struct Block {
+  std::vector<Layer> layers;
+  int64_t outputs() const { return layers.front().outputs; }
+};
+
+// The dimension of the weight that counts outputs.
+int64_t output_dimension(const Layer& layer) { return layer.kind == LayerKind::kConvolution ? 0 : 1; }
+
+// Throws UsageError if the first layer has no parameters.
+std::vector<Block> blocks_of(const LayeredNetwork& network) {
+  std::vector<Block> blocks;
+  for (const auto& layer : network.layers) {
+    if (has_parameters(layer)) blocks.emplace_back();
+    if (blocks.empty()) {
+      throw UsageError(
+          fmt::format("{} begins with {}, which has no parameters to cut", network.name, describe(layer)));
+    }
+    blocks.back().layers.push_back(layer);
+  }
+  return blocks;
+}
+
+// Views of the layer's {weight, bias}: those of channels or units [begin, begin + size).
+Params cut_within(const Layer& layer, std::span<const torch::Tensor> params, int64_t begin, int64_t size) {
+  return {params[0].narrow(output_dimension(layer), begin, size), params[1].narrow(0, begin, size)};
+}
+
+// The inverse of cut_within(): parts[i] are the parameters of device i.
+Params put_together(const Layer& layer, std::span<const Params> parts) {
+  std::vector<torch::Tensor> weights, biases;
+  for (const auto& part : parts) {
+    weights.push_back(part[0]);
+    biases.push_back(part[1]);
+  }
+  return {torch::cat(weights, output_dimension(layer)), torch::cat(biases)};
+}
 
 class TensorParallel : public PartitionScheme {
  public:
@@ -71,12 +109,12 @@ class TensorParallel : public PartitionScheme {
   const Params& parameters(int rank) const override { return parts_[static_cast<size_t>(rank)].params; }
 
   std::vector<Params> gradients() const override {
+    std::vector<Params> devices;
+    for (int rank = 0; rank < mesh().size(); ++rank) devices.push_back(host_gradients(rank));
     Params gradients;
     for (size_t b = 0; b < blocks_.size(); ++b) {
       std::vector<Params> cuts;
-      for (const auto& part : parts_) {
-        cuts.push_back({part.params[2 * b].grad().cpu(), part.params[2 * b + 1].grad().cpu()});
-      }
+      for (const auto& own : devices) cuts.push_back({own[2 * b], own[2 * b + 1]});
       for (auto& gradient : put_together(blocks_[b].layers.front(), cuts)) gradients.push_back(gradient);
     }
     return {gradients};
@@ -106,7 +144,7 @@ class TensorParallel : public PartitionScheme {
 
 }  // namespace
 
-std::unique_ptr<PartitionScheme> tensor_parallel(Mesh& mesh, const PartitionTask& task) {
+SchemePtr tensor_parallel(Mesh& mesh, const PartitionTask& task) {
   return std::make_unique<TensorParallel>(mesh, task);
 }
 

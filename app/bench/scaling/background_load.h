@@ -2,14 +2,15 @@
 // as busy as they are when every core has a replica.
 #pragma once
 
-#include <condition_variable>
+#include <atomic>
 #include <cstdint>
-#include <exception>
+#include <memory>
 #include <mutex>
-#include <thread>
 #include <vector>
 
+#include <lockstep/app/report/timed_training.h>
 #include <lockstep/app/train/plan/plan.h>
+#include <lockstep/parallel/threads/worker_pool.h>
 
 namespace lockstep {
 
@@ -19,30 +20,19 @@ class BackgroundLoad {
  public:
   // Builds and warms up one training after another. plan: kept by reference. Rethrows a training's error.
   BackgroundLoad(const TrainPlan& plan, int count);
-  ~BackgroundLoad();
+  ~BackgroundLoad() { running_ = false; }
 
   void run();    // starts all trainings
   void pause();  // returns when all have finished their current step; rethrows a training's error
 
-  int64_t steps() const;  // of all trainings together, without the warm-up
-
-  BackgroundLoad(const BackgroundLoad&) = delete;
-  BackgroundLoad& operator=(const BackgroundLoad&) = delete;
+  int64_t steps() const { return steps_; }  // of all trainings together, without the warm-up
 
  private:
-  enum class State { kPause, kRun, kEnd };
-
-  void train(const TrainPlan& plan, const std::vector<int>& cores);       // body of a thread; keeps an error
-  void take_steps(const TrainPlan& plan, const std::vector<int>& cores);  // returns after kEnd
-  void set(State state);
-
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  State state_ = State::kPause;
-  int busy_ = 0;  // trainings that are being built or are in a step
-  int64_t steps_ = 0;
-  std::exception_ptr failure_;
-  std::vector<std::jthread> threads_;
+  std::vector<std::unique_ptr<TimedTraining>> trainings_;
+  std::mutex building_;
+  std::atomic<bool> running_ = false;
+  std::atomic<int64_t> steps_ = 0;
+  WorkerPool threads_;  // last: it uses the members above
 };
 
 }  // namespace lockstep

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <exception>
 #include <numeric>
-#include <utility>
 #include <vector>
 
 #include <lockstep/data/dataset.h>
@@ -22,40 +20,10 @@ using StepClock = StepTimestamps::Clock;
 constexpr int kWarmUp = 2;  // steps
 constexpr int kMeasured = 5;
 
-// Rank 0 of several. Notes when sums are posted, and takes no time for them.
-class RecordingEndpoint : public Endpoint {
- public:
-  struct Post {
-    StepClock::time_point when;
-    double bytes;
-  };
-
-  explicit RecordingEndpoint(torch::Device device) : device_(device) {}
-
-  int rank() const override { return 0; }
-  int world_size() const override { return 2; }
-  torch::Device device() const override { return device_; }
-
-  Work allreduce_sum(torch::Tensor tensor) override {
-    posts_.push_back({StepClock::now(), static_cast<double>(tensor.nbytes())});
-    return Work();
-  }
-  Work broadcast(torch::Tensor, int) override { return Work(); }
-  Work all_gather(torch::Tensor tensor, torch::Tensor out) override {
-    out.copy_(tensor.expand_as(out));
-    return Work();
-  }
-
-  void abort(std::exception_ptr error) override { error_ = std::move(error); }
-  std::exception_ptr error() const override { return error_; }
-  int64_t posted() const override { return static_cast<int64_t>(posts_.size()); }
-
-  std::vector<Post> take_posts() { return std::exchange(posts_, {}); }
-
- private:
-  const torch::Device device_;
-  std::vector<Post> posts_;
-  std::exception_ptr error_;
+// A sum that backward has posted.
+struct Post {
+  StepClock::time_point when;
+  double bytes;
 };
 
 double between(StepClock::time_point begin, StepClock::time_point end) {
@@ -63,7 +31,7 @@ double between(StepClock::time_point begin, StepClock::time_point end) {
 }
 
 // Shares of the step that has these timestamps.
-BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<RecordingEndpoint::Post>& posts) {
+BucketTimes bucket_times_of(const StepTimestamps& step, const std::vector<Post>& posts) {
   const double whole = between(step.start, step.update);
   BucketTimes times{.computed = between(step.start, step.compute) / whole};
   for (const auto& post : posts) {
@@ -108,19 +76,24 @@ BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows) {
   const auto model = plan.factory();
   const auto source = resident_sources(plan.data.set.train)(device);
   const auto lists = micro_batches(std::min(rows, plan.data.set.train.size()), plan.trainer.accumulate);
-  RecordingEndpoint endpoint(device);
+  std::vector<Post> posts;
+  auto options = plan.trainer.replica;
+  options.sync.hook = [&posts](Endpoint&, const GradientBucket& bucket) {
+    posts.push_back({StepClock::now(), static_cast<double>(bucket.gradients.nbytes())});
+    return Work();  // the sum takes no time
+  };
   std::vector<BucketTimes> steps;
+  const auto alone = make_communicator({.devices = {device}, .threads = plan.trainer.threads});
   ReplicaWorkers worker({device}, plan.trainer.threads);
-  worker.run([&](int) {
-    Replica replica(model, endpoint, source, plan.trainer.replica);
+  worker.run(*alone, [&](int, Endpoint& endpoint) {
+    Replica replica(model, endpoint, source, options);
     ReplicaStep step{.micro_batches = {}, .batch_rows = rows, .lr = plan.trainer.lr.lr};
     for (const auto& list : lists) {
       if (!list.empty()) step.micro_batches.emplace_back(list);
     }
-    endpoint.take_posts();
     for (; step.number < kWarmUp + kMeasured; ++step.number) {
+      posts.clear();
       const auto times = replica.step(step);
-      const auto posts = endpoint.take_posts();
       if (step.number >= kWarmUp) steps.push_back(bucket_times_of(times, posts));
     }
   });

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <functional>
 
 #include <lockstep/app/bench/scaling/background_load.h>
 #include <lockstep/app/processes/together.h>
@@ -106,27 +107,38 @@ double ScalingCase::rows() const {
   return static_cast<double>(std::min(plan.batch_size, plan.data.set.train.size()));
 }
 
-void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report,
-                   LargestOfAll& largest) {
+std::set<int> worlds_up_to(int most) {
+  std::set<int> worlds{most};
+  for (int n = 1; n < most; n *= 2) worlds.insert(n);
+  return worlds;
+}
+
+void measure_cases(std::vector<ScalingCase>& cases, const BenchScalingOptions& options,
+                   const BenchReport& report, LargestOfAll& largest) {
   std::vector<RunningCase> running;
   std::vector<int64_t> steps_of;
   for (const auto& each : cases) {
     report.stop_if_interrupted("while warming up " + each.devices);
-    running.push_back(begin_case(each, steps, largest));
+    running.push_back(begin_case(each, options.iterations, largest));
     steps_of.push_back(running.back().steps);
   }
-  report.note(fmt::format("repetitions: {}, of {} steps, list by list", repeat, fmt::join(steps_of, ", ")));
-  for (auto& each : running) {  // warm-up: idle cores are slower at first
-    seconds_of(each, largest);
-    if (each.training) take_sync(each);
-  }
-  for (int repetition = 0; report.takes_repetition(repetition, repeat); ++repetition) {
-    for (size_t i = 0; i < cases.size(); ++i) {
-      cases[i].seconds.push_back(seconds_of(running[i], largest));
+  report.note(fmt::format("repetitions: {}, of {} steps, list by list", options.bench.repeat,
+                          fmt::join(steps_of, ", ")));
+  std::vector<std::function<double()>> turns;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    turns.emplace_back([&, i] {
+      const double seconds = seconds_of(running[i], largest);
       if (running[i].training) cases[i].sync.push_back(take_sync(running[i]));
-    }
+      return seconds;
+    });
   }
-  for (size_t i = 0; i < cases.size(); ++i) finish_case(cases[i], running[i], largest);
+  for (const auto& turn : turns) turn();  // warm-up: idle cores are slower at first
+  for (auto& each : cases) each.sync.clear();
+  const auto seconds = report.in_turns(turns);
+  for (size_t i = 0; i < cases.size(); ++i) {
+    cases[i].seconds = seconds[i];
+    finish_case(cases[i], running[i], largest);
+  }
 }
 
 std::optional<double> speed_up(const ScalingCase& measured, const ScalingCase& reference) {

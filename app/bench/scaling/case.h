@@ -3,16 +3,24 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include <lockstep/app/bench/scaling/largest_of_all.h>
-#include <lockstep/app/bench/scaling/options.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/app/report/report.h>
 #include <lockstep/app/report/timed_training.h>
 
 namespace lockstep {
+
+struct BenchScalingOptions : BenchTrainOptions {
+  std::string scaling = "both";
+  int64_t iterations = 0;         // steps per repetition; 0: as many as take a third of a second
+  std::optional<int64_t> epochs;  // also train this long, for the accuracy
+  std::optional<int> predict;     // up to this many replicas
+  std::optional<std::string> link;
+};
 
 enum class Scaling {
   kStrong,  // the same global batch on n replicas: B
@@ -29,10 +37,10 @@ struct ScalingCase {
   bool trains = true;
   TrainPlan plan = {};
   int background_load = 0;  // one-replica trainings of the same plan that keep other cores busy meanwhile
-  std::vector<double> seconds = {};  // per step, by repetition; of the slowest process
-  // Exposed sync per step, as the host sees it, by repetition. On GPUs it is the time of queueing, unless
+  Seconds seconds = {};     // per step; of the slowest process
+  // Exposed sync per step, as the host sees it. On GPUs it is the time of queueing, unless
   // ReplicaOptions::wait_for_device.
-  std::vector<double> sync = {};
+  Seconds sync = {};
   bool agree = false;                // whether all replicas had the same weights at the end
   std::vector<int64_t> shares = {};  // rows per step of each replica at the end
   std::optional<double> accuracy = {};
@@ -49,11 +57,13 @@ TrainPlan scaling_plan(const BenchScalingOptions& options, Scaling scaling, cons
 // The modes of --scaling.
 std::vector<Scaling> scaling_modes(const BenchScalingOptions& options);
 
-// Measures every case `repeat` times, alternating between the cases. A measurement takes `steps` steps, or
-// about a third of a second if `steps` is 0. After Ctrl-C it ends with the current repetition. All cases are
-// in memory at once. Every process calls it with the same cases; those that train begin together.
-void measure_cases(std::vector<ScalingCase>& cases, int repeat, int64_t steps, const BenchReport& report,
-                   LargestOfAll& largest);
+// The sizes of worlds that are measured and predicted: 1, 2, 4, ... and `most` itself.
+std::set<int> worlds_up_to(int most);
+
+// Measures the cases in turns. All are in memory at once. Every process calls it with the same cases; those
+// that train begin together.
+void measure_cases(std::vector<ScalingCase>& cases, const BenchScalingOptions& options,
+                   const BenchReport& report, LargestOfAll& largest);
 
 // Ratio of images per second to the reference's, paired by repetition. Empty with fewer than three
 // repetitions.

@@ -4,7 +4,6 @@
 #include <cstddef>
 #include <utility>
 
-#include <lockstep/app/bench/scaling/worlds_up_to.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
 

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
-#include <lockstep/app/bench/scaling/options.h>
 #include <lockstep/app/report/bench_replicas.h>
 
 namespace lockstep {

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
 #include <lockstep/app/bench/scaling/bucket_times.h>
-#include <lockstep/app/bench/scaling/prediction_table.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/cuda/info.h>
@@ -17,6 +17,100 @@
 
 namespace lockstep {
 namespace {
+
+// The predicted steps: on n units, each a replica, or a process with the same number of replicas.
+struct PredictedSteps {
+  const std::vector<ScalingCase>& cases;  // measured; the first one is the reference, one replica
+  int most = 1;                           // units: 1, 2, 4, ... and `most` itself
+  bool of_processes = false;
+  int replicas_each = 1;  // in each unit
+  std::function<Prediction(Scaling mode, int n)> predict;
+  std::function<bool(const ScalingCase& measured, int n)> covers;  // whether the model holds for it
+};
+
+std::vector<Column> prediction_columns(bool of_processes) {
+  std::vector<Column> columns = {
+      {.key = "mode", .title = "mode", .width = 6, .digits = kText},
+      {.key = "replicas", .title = "replicas", .width = 8},
+      {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+      {.key = "ms", .title = "predicted", .unit = "ms", .width = 9, .digits = 3},
+      {.key = "compute_ms", .title = "compute", .unit = "ms", .width = 8, .digits = 3},
+      {.key = "exposed_ms", .title = "exposed", .unit = "ms", .width = 8, .digits = 3},
+      {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
+      {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
+      {.key = "measured_ms", .title = "measured", .unit = "ms", .width = 8, .digits = 3},
+      {.key = "error", .title = "error", .unit = "%", .width = 7, .digits = 1}};
+  if (of_processes)
+    columns.insert(columns.begin() + 1, {.key = "processes", .title = "processes", .width = 9});
+  return columns;
+}
+
+// Speed-up and efficiency against the reference: it has the whole batch (strong) or one of n batches (weak).
+Json predicted_row(const PredictedSteps& steps, Scaling mode, int n, const Prediction& predicted) {
+  const auto& reference = steps.cases.front();
+  const int replicas = n * steps.replicas_each;
+  const int times = mode == Scaling::kWeak ? replicas : 1;
+  Json row{{"mode", name_of(kScalingNames, mode)},
+           {"replicas", replicas},
+           {"processes", steps.of_processes ? n : 1},
+           {"batch_size", static_cast<int64_t>(reference.rows()) * times},
+           {"ms", 1e3 * predicted.step()},
+           {"compute_ms", 1e3 * predicted.compute},
+           {"exposed_ms", 1e3 * predicted.exposed}};
+  if (reference.seconds.size() < kRatioRepeats) return row;
+  const double speedup = median(reference.seconds) / predicted.step() * times;
+  row["speedup"] = speedup;
+  row["efficiency"] = 100 * speedup / replicas;
+  return row;
+}
+
+// Adds the measurement to the row. Returns the relative error of the prediction, or -1 with too few
+// repetitions.
+double add_error(Json& row, const Prediction& predicted, const std::vector<double>& seconds) {
+  row["measured_ms"] = 1e3 * median(seconds);
+  if (seconds.size() < kRatioRepeats) return -1;
+  const double error = predicted.step() / median(seconds) - 1;
+  row["error"] = 100 * error;
+  return std::abs(error);
+}
+
+// Prints a row for each mode that was measured and each number of units, with the measurements that exist and
+// their difference.
+void report_predicted_steps(BenchReport& report, const PredictedSteps& steps) {
+  report.table("prediction", prediction_columns(steps.of_processes));
+  double worst = -1;  // relative error
+  std::set<Scaling> modes;
+  for (const auto& each : steps.cases) modes.insert(each.scaling);
+  for (const auto mode : modes) {
+    for (const int n : worlds_up_to(steps.most)) {
+      const auto predicted = steps.predict(mode, n);
+      auto row = predicted_row(steps, mode, n, predicted);
+      const auto real = std::find_if(steps.cases.begin(), steps.cases.end(), [&](const auto& each) {
+        return each.scaling == mode && steps.covers(each, n);
+      });
+      if (real != steps.cases.end()) worst = std::max(worst, add_error(row, predicted, real->seconds));
+      report.row(std::move(row));
+    }
+  }
+  if (worst < 0) return;
+  report.finding(fmt::format("measured steps differ from the prediction by at most {:.1f} %", 100 * worst),
+                 {{"worst_error", worst}});
+}
+
+// The compute model that explains the measured steps of one unit with B, B/2 and B/4 rows.
+ComputeModel fit_fractions(const std::vector<ScalingCase>& fractions) {
+  std::vector<double> rows, seconds;
+  for (const auto& fraction : fractions) {
+    rows.push_back(fraction.rows());
+    seconds.push_back(median(fraction.seconds));
+  }
+  return fit_compute(rows, seconds);
+}
+
+int64_t bytes_of_gradients(const TrainPlan& plan) {
+  const bool in_double = plan.trainer.replica.precision == Precision::kFp64;
+  return plan.parameter_count * static_cast<int64_t>(in_double ? sizeof(double) : sizeof(float));
+}
 
 // Returns true if the model covers this case: devices of one kind, each replica on its own GPU or cores.
 bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
@@ -28,6 +122,18 @@ bool predictable(const ScalingCase& measured, torch::Device device, int cores) {
   std::set<int> gpus;
   for (const auto gpu : trainer.devices) gpus.insert(gpu.index());
   return gpus.size() == trainer.devices.size();
+}
+
+// The fields of the JSON that both models have.
+Json model_fields(const ComputeModel& compute, const Link& link) {
+  return {{"fixed_seconds", compute.fixed},
+          {"seconds_per_row", compute.per_row},
+          {"link", link.name},
+          {"alpha_2", link.alpha_2},
+          {"alpha_8", link.alpha_8},
+          {"beta_2", link.beta_2},
+          {"beta_8", link.beta_8},
+          {"overlaps", link.overlaps}};
 }
 
 void print_model(BenchReport& report, const ComputeModel& compute, int background_load, const Link& link,
@@ -44,26 +150,45 @@ void print_model(BenchReport& report, const ComputeModel& compute, int backgroun
   report.note(link.overlaps
                   ? "exposed = max(sum of the last bucket, sum - 2/3 compute): sums run during backward"
                   : "exposed = sum: the device that computes also sums");
-  report.keep("model", {{"fixed_seconds", compute.fixed},
-                        {"seconds_per_row", compute.per_row},
-                        {"background_load", background_load},
-                        {"link", link.name},
-                        {"alpha_2", link.alpha_2},
-                        {"alpha_8", link.alpha_8},
-                        {"beta_2", link.beta_2},
-                        {"beta_8", link.beta_8},
-                        {"overlaps", link.overlaps},
-                        {"gradient_bytes", bytes}});
+  auto model = model_fields(compute, link);
+  model["background_load"] = background_load;
+  model["gradient_bytes"] = bytes;
+  report.keep("model", std::move(model));
+}
+
+void print_process_model(BenchReport& report, const ComputeModel& compute, const BucketTimes& buckets,
+                         const Link& link, int processes) {
+  report.note(fmt::format(
+      "prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {} processes, each alone, at "
+      "the same time",
+      1e3 * compute.fixed, 1e3 * compute.per_row, processes));
+  report.note(
+      fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
+                  1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));
+  std::vector<std::string> times;
+  for (size_t i = 0; i < buckets.bytes.size(); ++i) {
+    times.push_back(fmt::format("{:.2f} MB at {:.0f} %", buckets.bytes[i] / 1e6, 100 * buckets.ready[i]));
+  }
+  report.note(fmt::format("gradients are ready after a part of the step: {}; backward ends at {:.0f} %",
+                          fmt::join(times, ", "), 100 * buckets.computed));
+  report.note(link.overlaps ? "exposed = what is left of the sums, one after the other, when backward ends"
+                            : "exposed = sums: the cores that compute also sum");
+  auto model = model_fields(compute, link);
+  model["bucket_bytes"] = buckets.bytes;
+  model["bucket_ready"] = buckets.ready;
+  model["backward_end"] = buckets.computed;
+  report.keep("model", std::move(model));
 }
 
 // Measures a tiny sum and one of all gradients, between n replicas or processes.
 Link link_between(AllreduceRanks& ranks, int64_t gradient_bytes, int n, bool overlaps) {
   constexpr double kMostIterations = 20;
-  constexpr double kSeconds = .2;  // of a repetition, about
+  constexpr double kRepetition = .2;  // of a repetition, about
   constexpr int kRepeats = 5;
   const auto seconds_of = [&](int64_t bytes) {
     ranks.set_count(bytes / static_cast<int64_t>(sizeof(float)));
-    const auto iterations = static_cast<int>(std::clamp(kSeconds / ranks.seconds(0, 1), 1., kMostIterations));
+    const auto iterations =
+        static_cast<int>(std::clamp(kRepetition / ranks.seconds(0, 1), 1., kMostIterations));
     std::vector<double> seconds;
     seconds.reserve(kRepeats);
     for (int i = 0; i < kRepeats; ++i) seconds.push_back(ranks.seconds(0, iterations));
@@ -84,36 +209,6 @@ Link measure_process_link(const TrainPlan& plan) {
   leave_together(plan.world);  // before the first process closes its connections
   link.name = fmt::format("measured between {} processes", place.processes);
   return link;
-}
-
-void print_process_model(BenchReport& report, const ComputeModel& compute, const BucketTimes& buckets,
-                         const Link& link, int processes) {
-  report.note(fmt::format(
-      "prediction: compute(b) = {:.3f} ms + {:.5f} ms x b, fitted to steps of {} processes, each alone, at "
-      "the same time",
-      1e3 * compute.fixed, 1e3 * compute.per_row, processes));
-  report.note(
-      fmt::format("sum(S, n) = {:.1f} us + 2 (n-1)/n x S / {:.2f} GB/s between two processes (link: {})",
-                  1e6 * link.alpha_2, link.beta_2 / 1e9, link.name));
-  std::vector<std::string> times;
-  for (size_t i = 0; i < buckets.bytes.size(); ++i) {
-    times.push_back(fmt::format("{:.2f} MB at {:.0f} %", buckets.bytes[i] / 1e6, 100 * buckets.ready[i]));
-  }
-  report.note(fmt::format("gradients are ready after a part of the step: {}; backward ends at {:.0f} %",
-                          fmt::join(times, ", "), 100 * buckets.computed));
-  report.note(link.overlaps ? "exposed = what is left of the sums, one after the other, when backward ends"
-                            : "exposed = sums: the cores that compute also sum");
-  report.keep("model", {{"fixed_seconds", compute.fixed},
-                        {"seconds_per_row", compute.per_row},
-                        {"link", link.name},
-                        {"alpha_2", link.alpha_2},
-                        {"alpha_8", link.alpha_8},
-                        {"beta_2", link.beta_2},
-                        {"beta_8", link.beta_8},
-                        {"overlaps", link.overlaps},
-                        {"bucket_bytes", buckets.bytes},
-                        {"bucket_ready", buckets.ready},
-                        {"backward_end", buckets.computed}});
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
-#include <lockstep/app/bench/scaling/scaling.h>
-
+// lockstep bench scaling: measures a training on 1, 2, 4, ... replicas and predicts it on more.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -12,17 +11,14 @@
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
-#include <lockstep/app/bench/scaling/findings.h>
 #include <lockstep/app/bench/scaling/lists.h>
 #include <lockstep/app/bench/scaling/prediction.h>
-#include <lockstep/app/bench/scaling/rows.h>
+#include <lockstep/app/bench/scaling/table.h>
 #include <lockstep/app/cli/validators.h>
 #include <lockstep/app/processes/assemble.h>
-#include <lockstep/app/processes/join_world.h>
-#include <lockstep/app/processes/process_flags.h>
 #include <lockstep/app/processes/together.h>
 #include <lockstep/app/report/bench_replicas.h>
-#include <lockstep/app/report/report.h>
+#include <lockstep/app/report/benchmark.h>
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/app/train/run.h>
@@ -118,7 +114,7 @@ void measure(BenchReport& report, const BenchScalingOptions& options, std::vecto
   const TrainPlan all = cases.back().plan;  // every process trains
   LargestOfAll largest(all.world.process_group.get());
   cases.insert(cases.end(), fractions.begin(), fractions.end());
-  measure_cases(cases, options.bench.repeat, options.iterations, report, largest);
+  measure_cases(cases, options, report, largest);
   fractions.assign(cases.begin() + count, cases.end());
   cases.resize(static_cast<size_t>(count));
   print_rows(report, options, cases, largest);
@@ -207,70 +203,61 @@ void print_notes(const BenchReport& report, const Prepared& prepared) {
   report.note("           fewer processes are the first ones; the others wait");
 }
 
-}  // namespace
-
-void setup_bench_scaling(CLI::App& bench) {
-  auto* scaling =
-      bench.add_subcommand("scaling", "Time a training on 1, 2, 4, ... replicas, and predict more");
-  auto options = std::make_shared<BenchScalingOptions>();
-  add_setting_flags(*scaling, kBench, options->train);
+void add_scaling_flags(CLI::App& scaling, BenchScalingOptions& options) {
+  add_setting_flags(scaling, kBench, options.train);
   scaling
-      ->add_option(
-          "--scaling", options->scaling,
+      .add_option(
+          "--scaling", options.scaling,
           "strong: one batch for all replicas; weak: one batch for each, at n times the learning rate")
       ->check(one_of({"strong", "weak", "both"}));
   scaling
-      ->add_option("--split", options->train.split,
-                   "As for train; auto also says whether mixing devices pays")
+      .add_option("--split", options.train.split, "As for train; auto also says whether mixing devices pays")
       ->type_name("SHARES");
   scaling
-      ->add_option("--iterations", options->iterations,
-                   "Steps per repetition (default: about a third of a second)")
+      .add_option("--iterations", options.iterations,
+                  "Steps per repetition (default: about a third of a second)")
       ->check(positive_int())
       ->default_str("");
   scaling
-      ->add_option("--epochs", options->epochs,
-                   "Also train this many epochs on each list, for the test accuracy")
+      .add_option("--epochs", options.epochs,
+                  "Also train this many epochs on each list, for the test accuracy")
       ->check(positive_int(kMaxEpochs));
   scaling
-      ->add_option(
-          "--predict", options->predict,
+      .add_option(
+          "--predict", options.predict,
           "Also predict the time of a step on up to N devices, or in up to N processes if there are several")
       ->check(positive_int(kMostReplicas));
   scaling
-      ->add_option(
-          "--link", options->link,
+      .add_option(
+          "--link", options.link,
           "Link that --predict assumes: nvlink4, pcie5 or alpha,beta in us and GB/s (default: measured)")
       ->type_name("LINK");
-  add_bench_flags(*scaling, options->bench,
+  add_bench_flags(scaling, options.bench,
                   "Replicas that train; repeat the flag to compare lists (default: 1, 2, 4, ... up to all)");
-  const auto processes = std::make_shared<ProcessFlags>();
-  add_process_flags(*scaling, *processes);
-  group_bench_flags(*scaling);
-  set_group(*scaling, HelpGroup::kTask, {"--epochs", "--seed"});
-  set_group(*scaling, HelpGroup::kReplicas, {"--split"});
-  set_group(*scaling, HelpGroup::kMeasuring, {"--scaling", "--iterations", "--predict", "--link"});
-  scaling->callback([options, processes] {
-    in_joined_world(*processes, BenchReport::kAwaited,
-                    [&](TrainWorld& world) { run_bench_scaling(*options, world); });
-  });
+  group_bench_flags(scaling);
+  set_group(scaling, HelpGroup::kTask, {"--epochs", "--seed"});
+  set_group(scaling, HelpGroup::kReplicas, {"--split"});
+  set_group(scaling, HelpGroup::kMeasuring, {"--scaling", "--iterations", "--predict", "--link"});
 }
 
-void run_bench_scaling(const BenchScalingOptions& options, TrainWorld& world) {
+void run_scaling(const BenchScalingOptions& options, TrainWorld& world) {
   const auto prepared = prepare(options, world);
   const auto& all = prepared.cases.back().plan;
   world.devices = all.world.devices;  // errors name the ranks
-  std::optional<BenchReport> report;
-  together(world, [&] {
-    auto settings = shared_fields(kInBench, options.train, all);
-    settings["scaling"] = options.scaling;
-    settings["threads"] = prepared.threads;
-    settings["processes"] = world.place.processes;
-    report.emplace("scaling", options.bench, std::move(settings), world);
-    return Json();
-  });
-  print_notes(*report, prepared);
-  report->run([&] { measure(*report, options, prepared.cases, prepared.fractions); });
+  auto settings = shared_fields(kInBench, options.train, all);
+  settings["scaling"] = options.scaling;
+  settings["threads"] = prepared.threads;
+  settings["processes"] = world.place.processes;
+  BenchReport report("scaling", options.bench, std::move(settings), world);
+  print_notes(report, prepared);
+  report.run([&] { measure(report, options, prepared.cases, prepared.fractions); });
+}
+
+}  // namespace
+
+void setup_bench_scaling(CLI::App& bench) {
+  add_benchmark(bench, "scaling", "Time a training on 1, 2, 4, ... replicas, and predict more",
+                add_scaling_flags, run_scaling);
 }
 
 }  // namespace lockstep

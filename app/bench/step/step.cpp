@@ -1,18 +1,17 @@
-#include <lockstep/app/bench/step/step.h>
-
+// lockstep bench step: the time of a training step and of its phases.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <memory>
 
-#include <lockstep/app/bench/step/layer_report.h>
+#include <lockstep/app/bench/step/layers.h>
 #include <lockstep/app/bench/step/peak.h>
 #include <lockstep/app/bench/step/phases.h>
 #include <lockstep/app/cli/validators.h>
-#include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/report/benchmark.h>
 #include <lockstep/app/report/report.h>
+#include <lockstep/app/report/timed_training.h>
 #include <lockstep/app/train/plan/flags.h>
 #include <lockstep/app/train/plan/plan_memory.h>
 #include <lockstep/app/train/settings/settings.h>
@@ -27,9 +26,13 @@ namespace {
 constexpr double kRepetitionSeconds = .5;  // of one repetition
 constexpr int64_t kMostTraced = 5'000;     // steps of all replicas together: a Trace holds their events
 
+struct BenchStepOptions : BenchTrainOptions {
+  int64_t iterations = 0;  // steps per repetition; 0: as many as take half a second
+};
+
 struct Measured {
   TrainPlan plan;
-  Quartiles seconds;  // per step
+  Seconds seconds;  // per step
   TracedPhases phases;
   double peak = 0;  // operations per second
   bool agree = false;
@@ -40,16 +43,13 @@ int64_t steps_of(const BenchStepOptions& options, TimedTraining& training) {
   return options.iterations > 0 ? options.iterations : fitting;
 }
 
-Quartiles time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
-                     bool& agree) {
+Seconds time_steps(const BenchReport& report, const BenchStepOptions& options, const TrainPlan& plan,
+                   bool& agree) {
   TimedTraining training(plan);
   const auto steps = steps_of(options, training);
-  std::vector<double> seconds;
-  for (int repetition = 0; report.takes_repetition(repetition, options.bench.repeat); ++repetition) {
-    seconds.push_back(training.seconds_per_step(steps));
-  }
+  const auto seconds = report.in_turns({[&] { return training.seconds_per_step(steps); }}).front();
   agree = replicas_agree(training);
-  return quartiles_of(seconds);
+  return seconds;
 }
 
 // Takes steps of its own, because with a trace a GPU does not replay whole steps.
@@ -104,7 +104,7 @@ std::vector<Column> step_columns() {
 int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.size()); }
 
 double images_per_second(const Measured& measured) {
-  return static_cast<double>(rows_of(measured.plan)) / measured.seconds.median;
+  return static_cast<double>(rows_of(measured.plan)) / median(measured.seconds);
 }
 
 double operations_per_second(const Measured& measured) {
@@ -113,27 +113,24 @@ double operations_per_second(const Measured& measured) {
 
 // Percent of the measured peak. Empty with too few repetitions.
 std::optional<double> mfu(const Measured& measured) {
-  if (measured.seconds.repeats < static_cast<int>(kRatioRepeats)) return std::nullopt;
+  if (measured.seconds.size() < kRatioRepeats) return std::nullopt;
   return 100 * operations_per_second(measured) / measured.peak;
 }
 
 Json step_row(const Measured& measured) {
   const auto& plan = measured.plan;
-  return {{"devices", spec_of(plan.trainer.devices)},
-          {"threads", replica_threads(plan.trainer)},
-          {"model", plan.model},
-          {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
-          {"batch_size", rows_of(plan)},
-          {"lr", plan.trainer.lr.lr},
-          {"ms", 1e3 * measured.seconds.median},
-          {"low_ms", 1e3 * measured.seconds.low},
-          {"high_ms", 1e3 * measured.seconds.high},
-          {"repeats", measured.seconds.repeats},
-          {"iqr", 100 * measured.seconds.relative_iqr()},
-          {"images_per_second", static_cast<int64_t>(images_per_second(measured))},
-          {"gflops", operations_per_second(measured) / 1e9},
-          {"peak_gflops", measured.peak / 1e9},
-          {"mfu", or_null(mfu(measured))}};
+  auto row = times_row({{"devices", spec_of(plan.trainer.devices)},
+                        {"threads", replica_threads(plan.trainer)},
+                        {"model", plan.model},
+                        {"precision", name_of(kPrecisionNames, plan.trainer.replica.precision)},
+                        {"batch_size", rows_of(plan)},
+                        {"lr", plan.trainer.lr.lr}},
+                       measured.seconds, kMilliseconds);
+  row["images_per_second"] = static_cast<int64_t>(images_per_second(measured));
+  row["gflops"] = operations_per_second(measured) / 1e9;
+  row["peak_gflops"] = measured.peak / 1e9;
+  row["mfu"] = or_null(mfu(measured));
+  return row;
 }
 
 std::vector<Column> phase_columns() {
@@ -158,22 +155,15 @@ void compare_in_flight(BenchReport& report, const BenchStepOptions& options, Tra
   plan.trainer.in_flight = 2;
   TimedTraining one(waiting), two(plan);
   const auto steps = std::max(steps_of(options, one), steps_of(options, two));
-  std::vector<double> seconds_of_one, seconds_of_two;
-  for (int repetition = 0; report.takes_repetition(repetition, options.bench.repeat); ++repetition) {
-    seconds_of_one.push_back(one.seconds_per_step(steps));
-    seconds_of_two.push_back(two.seconds_per_step(steps));
-  }
+  const auto seconds = report.in_turns(
+      {[&] { return one.seconds_per_step(steps); }, [&] { return two.seconds_per_step(steps); }});
   const auto devices = spec_of(plan.trainer.devices);
-  const auto ratio = paired_ratio(seconds_of_two, seconds_of_one);
-  const Json values{{"devices", devices},
-                    {"one_ms", 1e3 * median(seconds_of_one)},
-                    {"two_ms", 1e3 * median(seconds_of_two)},
-                    {"two_over_one", or_null(ratio)}};
+  const auto ratio = paired_ratio(seconds[1], seconds[0]);
+  const double one_ms = 1e3 * median(seconds[0]), two_ms = 1e3 * median(seconds[1]);
   report.finding(
       fmt::format("{}: {:.2f} ms per step if the host waits for each, {:.2f} ms with two in flight{}",
-                  devices, 1e3 * median(seconds_of_one), 1e3 * median(seconds_of_two),
-                  ratio ? fmt::format(" ({:.3f} x the time)", *ratio) : ""),
-      values);
+                  devices, one_ms, two_ms, ratio ? fmt::format(" ({:.3f} x the time)", *ratio) : ""),
+      {{"devices", devices}, {"one_ms", one_ms}, {"two_ms", two_ms}, {"two_over_one", or_null(ratio)}});
 }
 
 void report_phases(BenchReport& report, const Measured& measured) {
@@ -207,32 +197,24 @@ void report_all_layers(BenchReport& report, const std::vector<Measured>& all) {
   if (std::none_of(all.begin(), all.end(), only_cpus)) return;
   report.table("layers", layer_columns());
   for (const auto& measured : all) {
-    if (only_cpus(measured)) report_layers(report, measured.plan, measured.seconds.median);
+    if (only_cpus(measured)) report_layers(report, measured.plan, median(measured.seconds));
   }
 }
 
-}  // namespace
-
-void setup_bench_step(CLI::App& bench) {
-  auto* step = bench.add_subcommand("step", "A training step: its time, its phases, its share of the peak");
-  auto options = std::make_shared<BenchStepOptions>();
-  add_setting_flags(*step, kBench, options->train);
-  step->add_option("--iterations", options->iterations,
-                   "Steps per repetition (default: as many as take half a second)")
+void add_step_flags(CLI::App& step, BenchStepOptions& options) {
+  add_setting_flags(step, kBench, options.train);
+  step.add_option("--iterations", options.iterations,
+                  "Steps per repetition (default: as many as take half a second)")
       ->check(positive_int())
       ->default_str("");
-  add_bench_flags(*step, options->bench,
+  add_bench_flags(step, options.bench,
                   "Replicas that train; repeat the flag to compare lists (default: auto)");
-  group_bench_flags(*step);
-  set_group(*step, HelpGroup::kTask, {"--seed"});
-  set_group(*step, HelpGroup::kMeasuring, {"--iterations"});
-  step->callback([options] {
-    refuse_several_processes("bench step");
-    run_bench_step(*options);
-  });
+  group_bench_flags(step);
+  set_group(step, HelpGroup::kTask, {"--seed"});
+  set_group(step, HelpGroup::kMeasuring, {"--iterations"});
 }
 
-void run_bench_step(const BenchStepOptions& options) {
+void run_step(const BenchStepOptions& options) {
   // Plan all lists first, so that errors come before anything is measured.
   std::vector<TrainPlan> plans;
   for (const auto& devices : device_lists(options.bench, {"auto"})) {
@@ -266,6 +248,13 @@ void run_bench_step(const BenchStepOptions& options) {
       report.stop_if_interrupted("after the steps in flight that are shown");
     }
   });
+}
+
+}  // namespace
+
+void setup_bench_step(CLI::App& bench) {
+  add_benchmark(bench, "step", "A training step: its time, its phases, its share of the peak", add_step_flags,
+                run_step);
 }
 
 }  // namespace lockstep

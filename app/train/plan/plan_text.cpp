@@ -10,6 +10,7 @@
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/models/costs.h>
+#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/collectives/nccl_version.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/parallel/split_batch.h>
@@ -110,21 +111,14 @@ std::string gloo_text(const TrainPlan& plan) {
 }
 
 std::string allreduce_text(const TrainPlan& plan) {
-  switch (plan.trainer.allreduce) {
-    case Allreduce::kRoot:
-      return "on the first replica (root)";
-    case Allreduce::kRing:
-      return "around a ring (ring)";
-    case Allreduce::kNccl:
-      return fmt::format("by NCCL {} (nccl)", nccl_version());
-    case Allreduce::kGloo:
-      return fmt::format("in each process, then between them ({})", gloo_text(plan));
-    case Allreduce::kTwoShot:
-      return "each replica sums one part (two_shot)";
-    case Allreduce::kAuto:
-      break;  // a plan has another one
+  const auto allreduce = plan.trainer.allreduce;
+  if (allreduce == Allreduce::kNccl) return fmt::format("by NCCL {} (nccl)", nccl_version());
+  if (allreduce == Allreduce::kGloo) {
+    return fmt::format("in each process, then between them ({})", gloo_text(plan));
   }
-  return "auto";
+  const auto* local = find_local_algorithm(allreduce);
+  const auto name = name_of(kAllreduceNames, allreduce);
+  return local ? fmt::format("{} ({})", local->text, name) : std::string(name);
 }
 
 std::string gradients_text(const TrainPlan& plan) {

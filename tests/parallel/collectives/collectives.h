@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/support/error.h>
 
@@ -21,8 +22,13 @@ namespace lockstep::testing {
 
 using Tensors = std::vector<torch::Tensor>;  // one per rank
 
-inline constexpr Allreduce kAlgorithms[] = {Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing,
-                                            Allreduce::kAuto};
+// The algorithms of one process, and kAuto.
+inline const std::vector<Allreduce> kAlgorithms = [] {
+  std::vector<Allreduce> all;
+  for (const auto& local : local_algorithms()) all.push_back(local.allreduce);
+  all.push_back(Allreduce::kAuto);
+  return all;
+}();
 
 inline std::unique_ptr<Communicator> cpu_communicator(int world, Allreduce algorithm = Allreduce::kTwoShot,
                                                       Trace* trace = nullptr) {

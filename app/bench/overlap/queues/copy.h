@@ -29,21 +29,17 @@ struct CopySeconds {
   double together = 0;
 };
 
-// Each device computes `iterations` matmuls and copies each result `times` times, all devices at once.
-CopySeconds compute_and_copy(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
-                             int64_t iterations, int times);
+// Each device computes `iterations` matmuls and copies each result `times` times, all devices at once. trace:
+// gets an event for each; may be null.
+CopySeconds compute_and_copy(const OverlapDevices& devices, const CopyWay& way, int64_t iterations, int times,
+                             Trace* trace = nullptr);
 
 // Returns how often each result must be copied so that the copies take at least a quarter of the matmuls'
 // time (measured; the aim is a third). 1 on a GPU, whose link is slow enough.
-int copies_per_result(OverlapDevice& device);
+int copies_per_result(const std::shared_ptr<OverlapDevice>& device);
 
 // Fills everything with NaN, uses every slot once, and returns the number of slots that are wrong, such as
-// results that were copied before they were computed. expected: one result per device.
-int64_t wrong_slots(const std::vector<OverlapDevice*>& devices, const CopyWay& way,
-                    const std::vector<torch::Tensor>& expected);
-
-// All queues of these devices. trace_to() traces their work from now on; null ends it.
-std::vector<WorkQueue*> queues_of(const std::vector<OverlapDevice*>& devices);
-void trace_to(Trace* trace, const std::vector<OverlapDevice*>& devices);
+// results that were copied before they were computed.
+int64_t wrong_slots(const OverlapDevices& devices, const CopyWay& way);
 
 }  // namespace lockstep

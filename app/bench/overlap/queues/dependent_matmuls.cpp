@@ -1,7 +1,5 @@
 #include <lockstep/app/bench/overlap/queues/dependent_matmuls.h>
 
-#include <ATen/CPUGeneratorImpl.h>
-
 #include <limits>
 
 namespace lockstep {
@@ -9,8 +7,7 @@ namespace {
 
 // Uniform in [0, 1/size), so that matrix products of results stay small.
 torch::Tensor small_random(int64_t size, uint64_t seed, torch::Device device) {
-  auto random = at::make_generator<at::CPUGeneratorImpl>(seed);
-  return torch::rand({size, size}, random).div_(static_cast<double>(size)).to(device);
+  return random_matrix(size, seed, torch::kCPU).div_(static_cast<double>(size)).to(device);
 }
 
 }  // namespace
@@ -56,12 +53,6 @@ void DependentMatmuls::fill_with_nan() {
   // The fills are not in the queues, so wait for them here.
   if (!f_.is_cpu()) f_.flatten()[0].item();
   if (!e_.is_cpu()) e_.flatten()[0].item();
-}
-
-// The first device holds two graphs: one whole, and its part of the one on two devices.
-int64_t dependent_matmuls_bytes(int64_t size) {
-  constexpr int64_t kAlone = 8, kShare = 7;
-  return (kAlone + kShare) * size * size * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace lockstep

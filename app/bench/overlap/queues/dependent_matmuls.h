@@ -35,6 +35,8 @@ class DependentMatmuls {
   TaskGraph graph_;
 };
 
-int64_t dependent_matmuls_bytes(int64_t size);  // on the device that needs more
+// Bytes on the first device, which holds two graphs: one whole (8 matrices), and its part of the one on two
+// devices (7).
+inline int64_t dependent_matmuls_bytes(int64_t size) { return matrix_bytes(size, 8 + 7); }
 
 }  // namespace lockstep

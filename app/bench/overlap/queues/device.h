@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/bench/overlap/queues/work_queue.h>
+#include <lockstep/app/bench/overlap/queues/task_graph.h>
 
 namespace lockstep {
 
@@ -17,15 +17,10 @@ namespace lockstep {
 // results always go to plain memory.
 enum class HostMemory { kPageable, kPinned };
 
-struct OverlapDeviceOptions {
-  torch::Device device = torch::kCPU;
-  std::string name = {};  // "cpu:1"
-  int rank = 0;           // place in the list of devices
+// The devices of one run. A CPU device has `threads` threads.
+struct OverlapList {
+  std::vector<torch::Device> devices;
   int threads = 1;
-  std::vector<int> compute_cores = {};
-  std::vector<int> copy_cores = {};
-  int64_t size = 0;
-  uint64_t seed = 0;
 };
 
 // Two queues, one for matmuls and one for copies: streams of a GPU, or threads on different cores. Results
@@ -35,25 +30,31 @@ class OverlapDevice {
  public:
   static constexpr int64_t kSlots = 4;
 
-  explicit OverlapDevice(const OverlapDeviceOptions& options);
+  // rank: the device's place in the list. size: rows and columns of a matrix.
+  OverlapDevice(const OverlapList& list, int rank, int64_t size, uint64_t seed);
 
-  torch::Device device() const { return options_.device; }
-  const std::string& name() const { return options_.name; }
-  int64_t result_bytes() const { return options_.size * options_.size * static_cast<int64_t>(sizeof(float)); }
+  torch::Device device() const { return compute_.device(); }
+  const std::string& name() const { return name_; }  // "cpu:1"
+  int64_t result_bytes() const { return matrix_bytes(size_, 1); }
   const torch::Tensor& input() const { return input_; }  // (size, size) float, uniform in [0, 1)
 
-  WorkQueue& compute() { return *compute_; }
-  WorkQueue& copier() { return *copier_; }
-  std::vector<WorkQueue*> queues() { return {compute_.get(), copier_.get()}; }
+  WorkQueue& compute() { return compute_; }
+  WorkQueue& copier() { return copier_; }
 
-  void queue_matmul(int64_t i);
-  // Copies the i-th result to the host `times` times, in this queue of the device.
-  void queue_copy(WorkQueue& queue, int64_t i, HostMemory memory, int times);
-  // Copies another device's i-th result over this device's, in the compute queue.
-  void queue_receive(const OverlapDevice& from, int64_t i);
+  // Add a task to a graph, and return it. The i-th matmul; a copy of its result to the host, `times` times,
+  // in this queue of the device; a copy of another device's i-th result over this device's, in the compute
+  // queue.
+  using Tasks = std::vector<TaskGraph::Task>;
+  TaskGraph::Task add_matmul(TaskGraph& graph, int64_t i, const Tasks& after = {});
+  TaskGraph::Task add_copy(TaskGraph& graph, WorkQueue& queue, int64_t i, HostMemory memory, int times,
+                           const Tasks& after = {});
+  TaskGraph::Task add_receive(TaskGraph& graph, const OverlapDevice& from, int64_t i);
 
   // Fills all results and copies with NaN, to reveal what is not written afterwards.
   void fill_with_nan();
+
+  // The result of a matmul as plain torch computes it, on the host.
+  torch::Tensor expected_result() const;
 
   // How many of the first `slots` slots have a result that differs from `expected` by more than rounding, a
   // copy with other bits than the result, or other bits than another device's result.
@@ -66,16 +67,20 @@ class OverlapDevice {
   static size_t slot(int64_t i) { return static_cast<size_t>(i % kSlots); }
   const Ring& host(HostMemory memory) const { return memory == HostMemory::kPinned ? pinned_ : pageable_; }
 
-  const OverlapDeviceOptions options_;
+  const std::string name_;
+  const int64_t size_;
   torch::Tensor input_;
   Ring results_;
   Ring pageable_;
   Ring pinned_;  // the same as pageable_ on a CPU
-  std::unique_ptr<WorkQueue> compute_;
-  std::unique_ptr<WorkQueue> copier_;
+  WorkQueue compute_;
+  WorkQueue copier_;
 };
 
-using OverlapDevices = std::vector<std::unique_ptr<OverlapDevice>>;
+// Experiments take some of the devices.
+using OverlapDevices = std::vector<std::shared_ptr<OverlapDevice>>;
+
+OverlapDevices make_overlap_devices(const OverlapList& list, int64_t size, uint64_t seed);
 
 // The devices' names in tables and traces: "cuda:1". A device that is listed more than once is named with its
 // place in the list: "cpu:0", "cuda:0/1".
@@ -86,9 +91,6 @@ std::vector<int> copier_cores(const std::vector<int>& allowed, int index, int de
 
 // Returns true if the copies use cores on which the device itself computes.
 bool copier_shares_cores(const std::vector<int>& allowed, int index, int devices, int threads);
-
-OverlapDevices make_overlap_devices(const std::vector<torch::Device>& devices, int threads, int64_t size,
-                                    uint64_t seed);
 
 // Bytes of a device's input and results, and of their copies on the host.
 int64_t overlap_device_bytes(int64_t size);

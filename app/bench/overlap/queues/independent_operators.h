@@ -11,50 +11,42 @@
 
 namespace lockstep {
 
-enum class OperatorWay { kOneAfterAnother, kSideBySide };
+// The j-th operator multiplies its own matrix by itself. (size, size) float.
+struct Operands {
+  std::vector<torch::Tensor> inputs;
+  std::vector<torch::Tensor> results;
+};
+Operands make_operands(torch::Device device, int64_t operators, int64_t size, uint64_t seed);
 
 // One after another: one stream; on a CPU one thread, whose operators use all cores. Side by side: several
 // streams; on a CPU several threads, each with its own cores.
 class IndependentOperators {
  public:
   // cores: how many a CPU device may use.
-  IndependentOperators(torch::Device device, int cores, int64_t operators);
+  IndependentOperators(torch::Device device, int cores, int64_t operators, bool side_by_side);
 
-  // The j-th operator multiplies its own (size, size) float matrix by itself.
-  void set_size(int64_t size, uint64_t seed);
+  void use(const Operands& operands) { operands_ = operands; }
 
   // Runs all operators `rounds` times. Returns the seconds per round.
-  double seconds(OperatorWay way, int64_t rounds);
+  double seconds(int64_t rounds);
 
   // Runs all operators once and adds one event per operator to the trace.
-  void trace_once(OperatorWay way, Trace& trace);
+  void trace_once(Trace& trace);
 
   // Fills the results with NaN, runs all operators once, and returns how many results differ from torch's by
   // more than rounding.
-  int64_t wrong_results(OperatorWay way);
+  int64_t wrong_results();
 
-  int64_t operators() const { return operators_; }
-  size_t queues(OperatorWay way) const { return of(way).size(); }
+  size_t queues() const { return queues_.size(); }
 
  private:
-  const std::vector<WorkQueue*>& of(OperatorWay way) const {
-    return way == OperatorWay::kOneAfterAnother ? one_ : side_;
-  }
-  void multiply(int64_t j) {
-    at::mm_out(results_[static_cast<size_t>(j)], inputs_[static_cast<size_t>(j)],
-               inputs_[static_cast<size_t>(j)]);
-  }
-  void queue_each(OperatorWay way);
+  void multiply(size_t j) { at::mm_out(operands_.results[j], operands_.inputs[j], operands_.inputs[j]); }
+  std::vector<WorkQueue*> pointers() const;
+  void queue_each();
 
   const torch::Device device_;
-  const int64_t operators_;
-  std::vector<torch::Tensor> inputs_;   // per operator: (size, size) float
-  std::vector<torch::Tensor> results_;  // per operator: (size, size) float
+  Operands operands_;
   std::vector<std::unique_ptr<WorkQueue>> queues_;
-  std::vector<WorkQueue*> one_;
-  std::vector<WorkQueue*> side_;
 };
-
-int64_t independent_operators_bytes(int64_t size, int64_t operators);
 
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 namespace lockstep {
 
 TaskGraph::Task TaskGraph::add(std::string name, WorkQueue& queue, std::vector<Task> after,
-                               WorkQueue::Work work) {
+                               WorkQueue::Task work) {
   for (const auto task : after) {
     if (task >= size()) {
       throw UsageError(
@@ -18,22 +18,30 @@ TaskGraph::Task TaskGraph::add(std::string name, WorkQueue& queue, std::vector<T
     }
   }
   if (std::find(queues_.begin(), queues_.end(), &queue) == queues_.end()) queues_.push_back(&queue);
+  for (const auto task : after) tasks_[task].awaited |= tasks_[task].queue != &queue;
   tasks_.push_back(
       {.name = std::move(name), .queue = &queue, .after = std::move(after), .work = std::move(work)});
   return size() - 1;
 }
 
-double TaskGraph::run() {
-  return run_queued(queues_, [this] {
-    std::vector<WorkQueue::Mark> done;
-    for (const auto& task : tasks_) {
-      for (const auto input : task.after) {
-        if (tasks_[input].queue != task.queue) task.queue->wait_for(done[input]);
+double TaskGraph::run(Trace* trace) {
+  const auto trace_to = [this](Trace* into) {
+    for (auto* queue : queues_) queue->trace_to(into);
+  };
+  if (trace) trace_to(trace);
+  const double seconds = run_queued(queues_, [this] {
+    std::vector<WorkQueue::Mark> done(size());
+    for (size_t task = 0; task < size(); ++task) {
+      const auto& node = tasks_[task];
+      for (const auto input : node.after) {
+        if (tasks_[input].queue != node.queue) node.queue->wait_for(done[input]);
       }
-      task.queue->queue(task.name, task.work);
-      done.push_back(task.queue->mark());
+      node.queue->queue(node.name, node.work);
+      if (node.awaited) done[task] = node.queue->mark();
     }
   });
+  if (trace) trace_to(nullptr);
+  return seconds;
 }
 
 std::vector<double> TaskGraph::run_serially() {

@@ -20,11 +20,12 @@ class TaskGraph {
 
   // after: earlier tasks whose results the task reads or whose inputs it overwrites. The queue outlives the
   // graph. Throws UsageError if a task in `after` was not added.
-  Task add(std::string name, WorkQueue& queue, std::vector<Task> after, WorkQueue::Work work);
+  Task add(std::string name, WorkQueue& queue, std::vector<Task> after, WorkQueue::Task work);
 
   // Queues all tasks at once. Tasks of one queue run in the order of add(); each starts when the tasks in its
-  // `after` are done. Returns the seconds until all tasks are done.
-  double run();
+  // `after` are done. The host does not wait. Returns the seconds until all tasks are done. trace: gets an
+  // event per task; may be null.
+  double run(Trace* trace = nullptr);
 
   // Runs one task after another, in the order of add(). Returns the seconds of each.
   std::vector<double> run_serially();
@@ -34,14 +35,14 @@ class TaskGraph {
   double critical_path(const std::vector<double>& seconds) const;
 
   size_t size() const { return tasks_.size(); }
-  const std::string& name(Task task) const { return tasks_.at(task).name; }
 
  private:
   struct Node {
     std::string name;
     WorkQueue* queue;
     std::vector<Task> after;
-    WorkQueue::Work work;
+    WorkQueue::Task work;
+    bool awaited = false;  // by a task of another queue
   };
 
   std::vector<Node> tasks_;

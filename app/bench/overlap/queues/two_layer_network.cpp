@@ -17,13 +17,9 @@ torch::Tensor normal(int64_t rows, int64_t columns, uint64_t seed) {
   return torch::randn({rows, columns}, at::make_generator<at::CPUGeneratorImpl>(seed));
 }
 
-double difference(const torch::Tensor& a, const torch::Tensor& b) {
-  return ((a - b).abs().max() / b.abs().max()).item<double>();
-}
-
 }  // namespace
 
-TwoLayerNetwork::TwoLayerNetwork(OverlapDevices& devices, WorkQueue& host, int64_t width, uint64_t seed)
+TwoLayerNetwork::TwoLayerNetwork(const OverlapDevices& devices, WorkQueue& host, int64_t width, uint64_t seed)
     : rows_(std::max<int64_t>(1, width / 2)),
       width_(width),
       outputs_(std::max<int64_t>(1, width / 4)),
@@ -144,8 +140,8 @@ TwoLayerNetwork::Error TwoLayerNetwork::error() const {
       weight[layer] = weight[layer].detach() - kRate * gradient[layer];
     }
   }
-  return {.gradients = worse(difference(sum_[0], gradient[0]), difference(sum_[1], gradient[1])),
-          .weights = worse(difference(weight_[0], weight[0]), difference(weight_[1], weight[1]))};
+  return {.gradients = worse(relative_error(sum_[0], gradient[0]), relative_error(sum_[1], gradient[1])),
+          .weights = worse(relative_error(weight_[0], weight[0]), relative_error(weight_[1], weight[1]))};
 }
 
 int64_t TwoLayerNetwork::differing_weights() const {
@@ -156,19 +152,6 @@ int64_t TwoLayerNetwork::differing_weights() const {
     }
   }
   return differing;
-}
-
-// In units of width x width: weights and gradients 2.5; a half each for input, before, hidden,
-// before_gradient and a temporary; an eighth for each tensor of outputs.
-int64_t two_layer_device_bytes(int64_t width) {
-  constexpr int64_t kSquares = 6;
-  return kSquares * width * width * static_cast<int64_t>(sizeof(float));
-}
-
-// Weights, initial weights, sums, the check's tensors, and each device's gradients.
-int64_t two_layer_host_bytes(int64_t width, int64_t devices) {
-  const int64_t squares = 8 + 2 * devices;
-  return squares * width * width * static_cast<int64_t>(sizeof(float));
 }
 
 }  // namespace lockstep

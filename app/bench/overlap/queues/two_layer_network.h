@@ -22,7 +22,7 @@ class TwoLayerNetwork {
 
   // Computes and copies in the devices' queues; sums and updates in `host`. Devices and host outlive this
   // object.
-  TwoLayerNetwork(OverlapDevices& devices, WorkQueue& host, int64_t width, uint64_t seed);
+  TwoLayerNetwork(const OverlapDevices& devices, WorkQueue& host, int64_t width, uint64_t seed);
 
   // kSteps of gradient descent. Call reset() before each run.
   TaskGraph& graph() { return graph_; }
@@ -64,7 +64,7 @@ class TwoLayerNetwork {
   TaskGraph::Task add_update(int layer, const std::vector<Tasks>& tasks);
 
   const int64_t rows_, width_, outputs_;
-  OverlapDevices& devices_;
+  const OverlapDevices devices_;
   WorkQueue& host_;
   torch::Tensor first_weight_[2];  // initial: (width, width), (width, outputs)
   torch::Tensor weight_[2];        // on the host
@@ -73,8 +73,12 @@ class TwoLayerNetwork {
   TaskGraph graph_;
 };
 
-// Bytes on a device, and on the host for this many devices.
-int64_t two_layer_device_bytes(int64_t width);
-int64_t two_layer_host_bytes(int64_t width, int64_t devices);
+// Bytes on a device, in squares of the width: weights and gradients 2.5; a half each for input, before,
+// hidden, before_gradient and a temporary; an eighth for each tensor of outputs.
+inline int64_t two_layer_device_bytes(int64_t width) { return matrix_bytes(width, 6); }
+// On the host: weights, initial weights, sums, the check's tensors, and each device's gradients.
+inline int64_t two_layer_host_bytes(int64_t width, int64_t devices) {
+  return matrix_bytes(width, 8 + 2 * devices);
+}
 
 }  // namespace lockstep

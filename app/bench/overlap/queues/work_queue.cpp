@@ -1,150 +1,91 @@
 #include <lockstep/app/bench/overlap/queues/work_queue.h>
 
-#include <c10/core/Event.h>
+#include <ATen/CPUGeneratorImpl.h>
 #include <c10/core/GradMode.h>
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
-#include <torch/types.h>
 
-#include <condition_variable>
 #include <cstring>
-#include <exception>
-#include <mutex>
-#include <optional>
+#include <memory>
 #include <utility>
 
 #include <lockstep/parallel/threads/cpu_cores.h>
 #include <lockstep/parallel/threads/replica_thread.h>
-#include <lockstep/parallel/threads/task_thread.h>
-#include <lockstep/parallel/timing/phase_span.h>
 #include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
-namespace {
 
-class ThreadMark final : public WorkMark {
- public:
-  void wait() override {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return passed_; });
+WorkQueue::WorkQueue(const WorkQueueOptions& options) : options_(options) {
+  if (!device().is_cpu()) {
+    stream_ = c10::impl::VirtualGuardImpl(device().type()).getStreamFromGlobalPool(device());
+    return;
   }
-  void hold(const c10::Stream&) override { wait(); }
-  void pass() {
-    const std::lock_guard lock(mutex_);
-    passed_ = true;
-    changed_.notify_all();
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool passed_ = false;
-};
-
-class EventMark final : public WorkMark {
- public:
-  explicit EventMark(const c10::Stream& stream) : event_(stream.device_type()) { event_.record(stream); }
-  void wait() override { event_.synchronize(); }
-  void hold(const c10::Stream& later) override { event_.block(later); }
-
- private:
-  c10::Event event_;
-};
-
-void set_up_thread(const WorkQueueOptions& options) {
-  set_intra_op_threads(options.threads);
-  c10::GradMode::set_enabled(false);
-  // Before the first parallel region, whose threads inherit the cores.
-  if (!options.cores.empty()) pin_to_cores(options.cores);
+  thread_.emplace([this] {
+    set_intra_op_threads(options_.threads);
+    c10::GradMode::set_enabled(false);
+    // Before the first parallel region, whose threads inherit the cores.
+    if (!options_.cores.empty()) pin_to_cores(options_.cores);
+  });
 }
 
-class ThreadQueue final : public WorkQueue {
- public:
-  explicit ThreadQueue(const WorkQueueOptions& options)
-      : WorkQueue(options), thread_([options] { set_up_thread(options); }) {}
+void WorkQueue::in_order(Task task) { thread_ ? thread_->post(std::move(task)) : task(); }
 
-  void queue(std::string name, Work work) override {
-    thread_.post([this, trace = trace_, name = std::move(name), work = std::move(work)] {
-      if (error_) return;
-      const Trace::Span span(trace, name, options_.rank, track());
-      try {
-        work();
-      } catch (...) {
-        error_ = std::current_exception();
-      }
-    });
-  }
-
-  Mark mark() override {
-    auto mark = std::make_shared<ThreadMark>();
-    thread_.post([mark] { mark->pass(); });
-    return mark;
-  }
-
-  void wait_for(const Mark& mark) override {
-    thread_.post([mark] { mark->wait(); });
-  }
-
-  void finish() override {
-    mark()->wait();
-    if (const auto error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
-  }
-
-  void trace_to(Trace* trace) override { trace_ = trace; }
-
- private:
-  Trace* trace_ = nullptr;
-  std::exception_ptr error_;  // written by the thread; read by the caller after a mark
-  TaskThread thread_;         // last: it uses the members above
-};
-
-c10::Stream new_stream(torch::Device device) {
-  return c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+void WorkQueue::queue(std::string name, Task work) {
+  in_order([this, trace = trace_, name = std::move(name), work = std::move(work)] {
+    if (error_) return;
+    try {
+      run(trace, name, work);
+    } catch (...) {
+      error_ = std::current_exception();
+    }
+  });
 }
 
-class StreamQueue final : public WorkQueue {
- public:
-  explicit StreamQueue(const WorkQueueOptions& options)
-      : WorkQueue(options), stream_(new_stream(options.device)) {}
-
-  void queue(std::string name, Work work) override {
-    const c10::StreamGuard current(stream_);
-    const ProfilerRange range(name);
-    const auto begin = clock_ ? clock_->mark() : DeviceClock::Mark{};
-    work();
-    if (clock_) clock_->add_span(std::move(name), options_.rank, track(), begin, clock_->mark());
+void WorkQueue::run(Trace* trace, const std::string& name, const Task& work) {
+  if (!stream_) {
+    const Trace::Span span(trace, name, options_.rank, track());
+    return work();
   }
+  const c10::StreamGuard current(*stream_);
+  const ProfilerRange range(name);
+  const auto begin = clock_ ? clock_->mark() : DeviceClock::Mark{};
+  work();
+  if (clock_) clock_->add_span(name, options_.rank, track(), begin, clock_->mark());
+}
 
-  Mark mark() override { return std::make_shared<EventMark>(stream_); }
-  void wait_for(const Mark& mark) override { mark->hold(stream_); }
+WorkQueue::Mark WorkQueue::mark() {
+  const auto passed = std::make_shared<std::promise<Work::Done>>();
+  in_order([this, passed] {
+    const auto event = stream_ ? std::make_shared<c10::Event>(stream_->device_type()) : nullptr;
+    if (event) event->record(*stream_);
+    passed->set_value(event);
+  });
+  return passed->get_future().share();
+}
 
-  void finish() override {
-    stream_.synchronize();
-    if (trace_) trace_->resolve();
-  }
+void WorkQueue::wait_for(const Mark& mark) {
+  in_order([this, mark] {
+    const auto event = mark.get();
+    if (!event) return;
+    stream_ ? event->block(*stream_) : event->synchronize();
+  });
+}
 
-  void trace_to(Trace* trace) override {
-    clock_.reset();
-    trace_ = trace;
-    if (trace_) clock_.emplace(stream_, *trace_);
-  }
+void WorkQueue::finish() {
+  if (const auto event = mark().get()) event->synchronize();
+  if (trace_) trace_->resolve();
+  if (const auto error = std::exchange(error_, nullptr)) std::rethrow_exception(error);
+}
 
- private:
-  const c10::Stream stream_;
-  Trace* trace_ = nullptr;
-  std::optional<DeviceClock> clock_;
-};
-
-}  // namespace
+void WorkQueue::trace_to(Trace* trace) {
+  clock_.reset();
+  trace_ = trace;
+  if (trace_ && stream_) clock_.emplace(*stream_, *trace_);
+}
 
 Trace::Track WorkQueue::track() const {
   if (device().is_cpu()) return options_.copies ? Trace::Track::kCommunication : Trace::Track::kCompute;
   return options_.copies ? Trace::Track::kDeviceCommunication : Trace::Track::kDeviceCompute;
-}
-
-std::unique_ptr<WorkQueue> make_work_queue(const WorkQueueOptions& options) {
-  if (options.device.is_cpu()) return std::make_unique<ThreadQueue>(options);
-  return std::make_unique<StreamQueue>(options);
 }
 
 double run_queued(const std::vector<WorkQueue*>& queues, const std::function<void()>& queue_work) {
@@ -170,6 +111,18 @@ void copy_bytes(const torch::Tensor& to, const torch::Tensor& from) {
   } else {
     to.copy_(from, /*non_blocking=*/true);
   }
+}
+
+torch::Tensor random_matrix(int64_t size, uint64_t seed, torch::Device device) {
+  return torch::rand({size, size}, at::make_generator<at::CPUGeneratorImpl>(seed)).to(device);
+}
+
+int64_t matrix_bytes(int64_t size, int64_t count) {
+  return count * size * size * static_cast<int64_t>(sizeof(float));
+}
+
+double relative_error(const torch::Tensor& result, const torch::Tensor& expected) {
+  return ((result.cpu() - expected).abs().max() / expected.abs().max()).item<double>();
 }
 
 }  // namespace lockstep

@@ -10,24 +10,18 @@
 
 #include <c10/core/Stream.h>
 
+#include <exception>
 #include <functional>
-#include <memory>
+#include <future>
+#include <optional>
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/timing/trace.h>
+#include <lockstep/parallel/communicator.h>
+#include <lockstep/parallel/threads/task_thread.h>
+#include <lockstep/parallel/timing/phase_span.h>
 
 namespace lockstep {
-
-// A position in a queue. It is passed when all work queued before it is done. Thread-safe.
-class WorkMark {
- public:
-  virtual ~WorkMark() = default;
-  virtual void wait() = 0;  // blocks the calling thread
-  // Work queued on `later` from now on waits for the mark. The calling thread waits only if the mark belongs
-  // to a ThreadQueue.
-  virtual void hold(const c10::Stream& later) = 0;
-};
 
 struct WorkQueueOptions {
   torch::Device device = torch::kCPU;
@@ -40,34 +34,40 @@ struct WorkQueueOptions {
 // Not thread-safe: one thread at a time calls it.
 class WorkQueue {
  public:
-  using Work = std::function<void()>;
-  using Mark = std::shared_ptr<WorkMark>;
+  using Task = std::function<void()>;
+  // A position in a queue, passed when all work queued before it is done. get() waits for the thread of a
+  // CPU's queue, and returns the event of a GPU's.
+  using Mark = std::shared_future<Work::Done>;
 
-  virtual ~WorkQueue() = default;
+  explicit WorkQueue(const WorkQueueOptions& options);
 
   torch::Device device() const { return options_.device; }
 
   // On a CPU `work` runs later, in the queue's thread. On a GPU it runs at once, with the queue's stream as
   // the current one, and what it launches runs later. If work throws, later work is skipped until finish().
-  virtual void queue(std::string name, Work work) = 0;
-  virtual Mark mark() = 0;
-  virtual void wait_for(const Mark& mark) = 0;
+  void queue(std::string name, Task work);
+  Mark mark();
+  // Work queued from now on waits for the mark. So does the calling thread where a stream waits for a thread.
+  void wait_for(const Mark& mark);
 
   // Waits until all work is done. Rethrows its error.
-  virtual void finish() = 0;
+  void finish();
 
   // Adds an event per work queued from now on to the trace, which outlives finish(). null ends tracing.
-  virtual void trace_to(Trace* trace) = 0;
+  void trace_to(Trace* trace);
 
- protected:
-  explicit WorkQueue(WorkQueueOptions options) : options_(std::move(options)) {}
-  // The trace's track of this queue's work.
+ private:
+  void in_order(Task task);
+  void run(Trace* trace, const std::string& name, const Task& work);
   Trace::Track track() const;
 
   const WorkQueueOptions options_;
+  Trace* trace_ = nullptr;
+  std::optional<c10::Stream> stream_;  // of a GPU
+  std::optional<DeviceClock> clock_;   // of a traced stream
+  std::exception_ptr error_;           // written by the work; read after a mark
+  std::optional<TaskThread> thread_;   // of a CPU; last: it uses the members above
 };
-
-std::unique_ptr<WorkQueue> make_work_queue(const WorkQueueOptions& options);
 
 // Calls queue_work(), which queues work on these queues, and waits until all of it is done. Returns the
 // seconds. Rethrows the first error, after all queues have finished.
@@ -76,5 +76,15 @@ double run_queued(const std::vector<WorkQueue*>& queues, const std::function<voi
 // Copies a contiguous tensor to another of the same number of bytes: in the calling thread if both are on the
 // host, otherwise on the current stream, without waiting if the memory allows it.
 void copy_bytes(const torch::Tensor& to, const torch::Tensor& from);
+
+// (size, size) float, uniform in [0, 1), drawn on the host, so that all kinds of devices get the same
+// numbers.
+torch::Tensor random_matrix(int64_t size, uint64_t seed, torch::Device device);
+
+// Bytes of so many (size, size) float matrices.
+int64_t matrix_bytes(int64_t size, int64_t count);
+
+// The largest difference, relative to the largest element of `expected`, which is on the host.
+double relative_error(const torch::Tensor& result, const torch::Tensor& expected);
 
 }  // namespace lockstep

@@ -58,6 +58,8 @@ TEST_CASE("bench allreduce over processes: process 0 prints, and rows count the 
     CHECK(row.at("ranks") == 3);
     CHECK(row.at("processes") == 2);
     CHECK(row.at("algorithm") == "gloo");
+    CHECK(row.at("count") == bytes / 4);
+    CHECK(row.at("algbw").get<double>() == Approx(bytes / seconds / 1e9));
     CHECK(row.at("busbw").get<double>() == Approx(bytes / seconds / 1e9 * 4 / 3));
     CHECK(row.at("wrong") == 0);
     CHECK(row.at("repeats") == 3);

@@ -17,7 +17,6 @@
 #include <vector>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
-#include <lockstep/app/bench/allreduce/rows.h>
 #include <lockstep/app/bench/allreduce/sent_bytes.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/parallel/collectives/channel.h>
@@ -204,20 +203,4 @@ TEST_CASE("the first lists of all processes are measured together, then the seco
   CHECK(specs[0] == std::vector<std::string>{"cpux2+cpu", "cpu+cpux3"});
   CHECK(specs[1] == specs[0]);
   CHECK(own_replicas == std::vector<size_t>{1, 3});
-}
-
-TEST_CASE("a row of several processes counts the replicas of all") {
-  const BenchReplicas replicas{.world = world_with(1, {2, 1}), .devices = cpus(1)};
-  const auto row = allreduce_row(replicas, Allreduce::kGloo, 3000, {.threads = 1, .wire_bytes = 3100},
-                                 {1e-3, 1e-3, 1e-3}, {5e-4, 5e-4, 5e-4});
-  CHECK(row.at("devices") == "cpux2+cpu");
-  CHECK(row.at("ranks") == 3);
-  CHECK(row.at("processes") == 2);
-  CHECK(row.at("algorithm") == "gloo");
-  CHECK(row.at("count") == 750);
-  CHECK(row.at("algbw").get<double>() == Approx(3e-3));
-  CHECK(row.at("busbw").get<double>() == Approx(4e-3));  // x 2 x 2/3
-  CHECK(row.at("over_copy").get<double>() == Approx(2));
-  CHECK(row.at("wire_bytes") == 3100);
-  CHECK(allreduce_columns(replicas.world).size() == allreduce_columns({}).size() + 1);
 }

@@ -23,19 +23,22 @@ Trace::Event copy(const char* name, double begin, double end, int rank = 0) {
 }  // namespace
 
 TEST_CASE("hidden_part() is the part of the shorter one that cost no time") {
-  CHECK(hidden_part(4, 1, 4) == 1);
-  CHECK(hidden_part(4, 1, 5) == 0);
-  CHECK(hidden_part(4, 1, 4.25) == .75);
-  CHECK(hidden_part(1, 4, 4.25) == .75);  // whichever is the shorter
-  CHECK(hidden_part(4, 1, 6) == -1);      // slower than one after the other
-  CHECK(hidden_part(2, 2, 3) == .5);
+  const auto part = [](double compute, double copy, double together) {
+    return hidden_part({compute, compute, compute}, {copy, copy, copy}, {together, together, together});
+  };
+  CHECK(part(4, 1, 4) == 1);
+  CHECK(part(4, 1, 5) == 0);
+  CHECK(part(4, 1, 4.25) == .75);
+  CHECK(part(1, 4, 4.25) == .75);  // whichever is the shorter
+  CHECK(part(4, 1, 6) == -1);      // slower than one after the other
+  CHECK(part(2, 2, 3) == .5);
 }
 
 TEST_CASE("hidden_part() of repetitions is their median and needs three") {
   // The parts are 1, .5 and 0. The medians 4, 1 and 5 would give 0.
   const std::vector<double> compute = {4, 8, 2}, copy = {1, 2, 1}, together = {4, 9, 3};
   CHECK(hidden_part(compute, copy, together) == .5);
-  CHECK(hidden_part(std::vector<double>{4, 8}, {1, 2}, {4, 9}) == std::nullopt);
+  CHECK(hidden_part({4, 8}, {1, 2}, {4, 9}) == std::nullopt);
   CHECK_THROWS_AS(hidden_part(compute, {1, 2}, together), UsageError);
   CHECK_THROWS_AS(hidden_part({4}, copy, together), UsageError);
 }

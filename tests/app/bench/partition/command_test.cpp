@@ -1,17 +1,12 @@
 // `lockstep bench partition` as users run it.
 #include <lockstep/tests/catch.h>
-#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include <lockstep/tests/app/bench/bench_process.h>
 
 using namespace lockstep::testing;
-using Catch::Matchers::ContainsSubstring;
-using lockstep::testing::TempFolder;
 
 namespace {
-
-Process partition(const Words& words) { return program(Words{"bench", "partition"} + words); }
 
 // Runs the command, which must succeed, and returns its --json file.
 nlohmann::json json_of(const Words& words) {
@@ -67,29 +62,4 @@ TEST_CASE("bench partition: more devices than cores, both models, no ratio from 
   for (const auto& row : rows) CHECK(row.at("over_one").is_null());
   CHECK(content.at("checks").size() == 8);
   CHECK(content.at("findings").size() == 2 * 4);  // no findings on time
-}
-
-TEST_CASE("bench partition refuses wrong flags") {
-  CHECK_THAT(refusal(partition({"--devices", "cpu"}), 2),
-             ContainsSubstring("needs 2 devices") && ContainsSubstring("cpux2"));
-  CHECK_THAT(refusal(partition({"--devices", "cpux6", "--model", "mlp"}), 2),
-             ContainsSubstring("mlp has 5 layers") && ContainsSubstring("6 devices") &&
-                 ContainsSubstring("at most 5"));
-  CHECK_THAT(refusal(partition({"--batch-size", "3"}), 2),
-             ContainsSubstring("--batch-size 3") && ContainsSubstring("--micro-batches 4"));
-  CHECK_THAT(refusal(partition({"--batch-size", "0"}), 2), ContainsSubstring("at least 1, got 0"));
-  CHECK_THAT(refusal(partition({"--micro-batches", "0"}), 2), ContainsSubstring("at least 1, got 0"));
-  CHECK_THAT(refusal(partition({"--batch-size", "100000000"}), 8),
-             ContainsSubstring("GB of memory") && ContainsSubstring("--batch-size"));
-  CHECK_THAT(refusal(partition({"--model", "resnet18"}), 2), ContainsSubstring("lenet or mlp"));
-}
-
-TEST_CASE("bench partition: an output file is refused before anything is measured") {
-  const TempFolder folder;
-  const auto file = (folder / "there.json").string();
-  std::ofstream(file) << "mine\n";
-  CHECK_THAT(refusal(partition({"--json", file}), 7), ContainsSubstring("--overwrite"));
-  std::string line;
-  std::getline(std::ifstream(file) >> std::ws, line);
-  CHECK(line == "mine");
 }

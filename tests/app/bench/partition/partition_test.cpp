@@ -3,9 +3,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <lockstep/app/bench/partition/allocation_meter.h>
-#include <lockstep/app/bench/partition/data_parallel.h>
-#include <lockstep/app/bench/partition/pipeline.h>
-#include <lockstep/app/bench/partition/tensor_parallel.h>
+#include <lockstep/app/bench/partition/scheme.h>
 #include <lockstep/models/lenet.h>
 #include <lockstep/support/error.h>
 #include <lockstep/tests/support/compare.h>

@@ -4,9 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include <lockstep/app/bench/scaling/largest_of_all.h>
+#include <lockstep/app/bench/scaling/case.h>
 #include <lockstep/app/bench/scaling/model.h>
-#include <lockstep/app/bench/scaling/worlds_up_to.h>
 #include <lockstep/tests/support/thread_processes.h>
 
 using namespace lockstep;

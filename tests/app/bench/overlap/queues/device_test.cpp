@@ -1,5 +1,6 @@
 // Devices of `bench overlap` on the CPU: what they compute and copy, and in which order.
 #include <lockstep/tests/catch.h>
+#include <functional>
 #include <map>
 
 #include <lockstep/app/bench/overlap/numbers.h>
@@ -14,15 +15,19 @@ namespace {
 
 using Cores = std::vector<int>;
 
-std::vector<OverlapDevice*> pointers(const OverlapDevices& devices) {
-  std::vector<OverlapDevice*> all;
-  for (const auto& device : devices) all.push_back(device.get());
-  return all;
+OverlapDevices cpus(int count, int64_t size, uint64_t seed) {
+  return make_overlap_devices({.devices = parse_devices("cpux" + std::to_string(count))}, size, seed);
 }
 
-std::vector<torch::Tensor> squares(const std::vector<OverlapDevice*>& devices) {
+void run_one(const std::function<void(TaskGraph& graph)>& add) {
+  TaskGraph graph;
+  add(graph);
+  graph.run();
+}
+
+std::vector<torch::Tensor> squares(const OverlapDevices& devices) {
   std::vector<torch::Tensor> results;
-  for (const auto* device : devices) {
+  for (const auto& device : devices) {
     const auto exact = device->input().to(torch::kFloat64);
     results.push_back(exact.mm(exact).to(torch::kFloat32));
   }
@@ -57,13 +62,12 @@ TEST_CASE("copier_cores() are idle cores, or else the next device's") {
 }
 
 TEST_CASE("every way computes each device's results and copies all of them") {
-  auto devices = make_overlap_devices(parse_devices("cpux3"), 1, 23, 5);
-  const auto all = pointers(devices);
+  const auto all = cpus(3, 23, 5);
   const auto expected = squares(all);
   CHECK_FALSE(torch::allclose(expected[0], expected[1]));
   for (const auto& way : copy_ways(false)) {
     INFO(way.name);
-    CHECK(wrong_slots(all, way, expected) == 0);
+    CHECK(wrong_slots(all, way) == 0);
     compute_and_copy(all, way, 9, 2);
     for (size_t d = 0; d < all.size(); ++d) {
       CHECK(all[d]->wrong_results(expected[d]) == 0);
@@ -75,21 +79,18 @@ TEST_CASE("every way computes each device's results and copies all of them") {
   all[0]->fill_with_nan();
   CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots);
   CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots);
-  run_queued(all[0]->queues(), [&] { all[0]->queue_matmul(1); });
+  run_one([&](TaskGraph& graph) { all[0]->add_matmul(graph, 1); });
   CHECK(all[0]->wrong_results(expected[0]) == OverlapDevice::kSlots - 1);
-  run_queued(all[0]->queues(), [&] { all[0]->queue_copy(all[0]->copier(), 1, HostMemory::kPageable, 1); });
+  run_one([&](TaskGraph& graph) { all[0]->add_copy(graph, all[0]->copier(), 1, HostMemory::kPageable, 1); });
   CHECK(all[0]->wrong_copies(HostMemory::kPageable) == OverlapDevice::kSlots - 1);
 }
 
 TEST_CASE("overlapped copies follow their matmuls, and matmuls the copies of the results they overwrite") {
   constexpr int kIterations = 11;
-  auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 40, 1);
-  const auto all = pointers(devices);
+  const auto all = cpus(2, 40, 1);
   for (int round = 0; round < 20; ++round) {
     Trace trace;
-    trace_to(&trace, all);
-    compute_and_copy(all, copy_ways(false).back(), kIterations, 2);
-    trace_to(nullptr, all);
+    compute_and_copy(all, copy_ways(false).back(), kIterations, 2, &trace);
     const auto events = by_name(trace);
     REQUIRE(events.size() == 2 * 2 * kIterations);
     REQUIRE(copies_ahead(trace.events(), 0) == 0);
@@ -108,27 +109,25 @@ TEST_CASE("overlapped copies follow their matmuls, and matmuls the copies of the
 }
 
 TEST_CASE("a device receives the other's results") {
-  auto devices = make_overlap_devices(parse_devices("cpux2"), 1, 16, 3);
-  const auto all = pointers(devices);
+  const auto all = cpus(2, 16, 3);
   compute_and_copy(all, copy_ways(false).front(), OverlapDevice::kSlots, 1);
   CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots);
-  run_queued(all[1]->queues(), [&] { all[1]->queue_receive(*all[0], 2); });
+  run_one([&](TaskGraph& graph) { all[1]->add_receive(graph, *all[0], 2); });
   CHECK(all[0]->differing_results(*all[1]) == OverlapDevice::kSlots - 1);
 }
 
 TEST_CASE("independent operators are right in both ways and use the stated queues") {
-  IndependentOperators operators(torch::kCPU, 2, 5);
-  operators.set_size(19, 4);
-  CHECK(operators.queues(OperatorWay::kOneAfterAnother) == 1);
-  CHECK(operators.queues(OperatorWay::kSideBySide) == 2);
-  for (const auto way : {OperatorWay::kOneAfterAnother, OperatorWay::kSideBySide}) {
-    CHECK(operators.wrong_results(way) == 0);
-    CHECK(operators.seconds(way, 2) > 0);
+  const auto operands = make_operands(torch::kCPU, 5, 19, 4);
+  for (const bool side : {false, true}) {
+    IndependentOperators operators(torch::kCPU, 2, 5, side);
+    operators.use(operands);
+    CHECK(operators.queues() == (side ? 2 : 1));
+    CHECK(operators.wrong_results() == 0);
+    CHECK(operators.seconds(2) > 0);
     Trace trace;
-    operators.trace_once(way, trace);
+    operators.trace_once(trace);
     const auto events = by_name(trace);
     REQUIRE(events.size() == 5);
-    const bool side = way == OperatorWay::kSideBySide;
     for (int j = 0; j < 5; ++j) CHECK(events.count({side ? j % 2 : 0, "matmul " + std::to_string(j)}) == 1);
     if (!side) CHECK(most_at_once(trace.events()) == 1);
   }
@@ -136,9 +135,8 @@ TEST_CASE("independent operators are right in both ways and use the stated queue
 
 TEST_CASE("the two-layer network on several devices agrees with autograd on one") {
   const auto count = GENERATE(2, 3);
-  auto devices = make_overlap_devices(parse_devices("cpux" + std::to_string(count)), 1, 4, 1);
-  const auto host = make_work_queue({.rank = count});
-  TwoLayerNetwork network(devices, *host, 26, 9);
+  WorkQueue host({.rank = count});
+  TwoLayerNetwork network(cpus(count, 4, 1), host, 26, 9);
   for (const bool serially : {false, true, false}) {
     network.reset();
     CHECK(network.error().weights > 1e-3);  // no step was taken

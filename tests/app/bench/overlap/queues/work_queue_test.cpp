@@ -36,7 +36,7 @@ class Journal {
 };
 
 std::unique_ptr<WorkQueue> queue_on(torch::Device device, int rank = 0, bool copies = false) {
-  return make_work_queue({.device = device, .rank = rank, .copies = copies});
+  return std::make_unique<WorkQueue>(WorkQueueOptions{.device = device, .rank = rank, .copies = copies});
 }
 
 // Adds work that ends when the gate is opened: in the thread, or on the queue's stream.
@@ -95,18 +95,18 @@ TEST_CASE("queued work runs later and in order, and a queue waits for another's 
 
 TEST_CASE("a CPU queue has its own thread, with its cores and number of threads") {
   const int core = allowed_cores().back();
-  const auto queue = make_work_queue({.threads = 3, .cores = {core}});
+  WorkQueue queue({.threads = 3, .cores = {core}});
   std::thread::id id;
   int threads = 0;
   std::vector<int> cores;
   bool gradients = true;
-  queue->queue("look", [&] {
+  queue.queue("look", [&] {
     id = std::this_thread::get_id();
     threads = at::get_num_threads();
     cores = allowed_cores();
     gradients = at::GradMode::is_enabled();
   });
-  queue->finish();
+  queue.finish();
   CHECK(id != std::this_thread::get_id());
   CHECK(threads == 3);
   CHECK(cores == std::vector<int>{core});
@@ -118,7 +118,7 @@ TEST_CASE("finish() rethrows an error; later work is skipped, but marks are pass
   bool done = false;
   queue->queue("throws", [] { throw std::runtime_error("of the work"); });
   queue->queue("behind", [&] { done = true; });
-  queue->mark()->wait();
+  queue->mark().wait();
   CHECK_THROWS_WITH(queue->finish(), "of the work");
   CHECK_FALSE(done);
   queue->queue("again", [&] { done = true; });

@@ -1,4 +1,4 @@
-#include <lockstep/app/bench/scaling/findings.h>
+#include <lockstep/app/bench/scaling/table.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,6 +15,40 @@ constexpr double kRounding = 1e-9;
 constexpr double kMargin = .03;  // a smaller gain or loss is noise
 
 }  // namespace
+
+std::vector<Column> scaling_columns(bool of_processes) {
+  return {{.key = "mode", .title = "mode", .width = 6, .digits = kText},
+          {.key = "devices", .title = "devices", .width = of_processes ? 18 : 12, .digits = kText},
+          {.key = "batch_size", .title = "batch", .unit = "images", .width = 8},
+          {.key = "ms", .title = "step", .unit = "ms", .width = 8, .digits = 2},
+          {.key = "iqr", .title = "IQR", .unit = "%", .width = 6, .digits = 1},
+          {.key = "seconds_per_epoch", .title = "epoch", .unit = "s", .width = 7, .digits = 1},
+          {.key = "speedup", .title = "speed-up", .width = 8, .digits = 2},
+          {.key = "efficiency", .title = "efficiency", .unit = "%", .digits = 1},
+          {.key = "exposed_sync", .title = "exposed sync", .unit = "%", .digits = 2},
+          {.key = "accuracy", .title = "test acc", .width = 8, .digits = 3}};
+}
+
+Json scaling_row(const ScalingCase& measured, const ScalingCase& reference) {
+  const auto faster = speed_up(measured, reference);
+  const auto exposed = paired_ratio(measured.sync, measured.seconds);
+  const auto& plan = measured.plan;
+  auto row = times_row({{"mode", measured.replicas() == 1 ? "one" : name_of(kScalingNames, measured.scaling)},
+                        {"devices", measured.devices},
+                        {"replicas", measured.replicas()},
+                        {"processes", plan.world.place.processes},
+                        {"threads", replica_threads(plan.trainer)},
+                        {"model", plan.model},
+                        {"batch_size", static_cast<int64_t>(measured.rows())},
+                        {"lr", plan.trainer.lr.lr}},
+                       measured.seconds, kMilliseconds);
+  row["seconds_per_epoch"] = median(measured.seconds) * static_cast<double>(plan.steps_per_epoch);
+  row["speedup"] = or_null(faster);
+  row["efficiency"] = faster ? Json(100 * *faster / measured.replicas()) : Json();
+  row["exposed_sync"] = exposed ? Json(100 * *exposed) : Json();
+  row["accuracy"] = or_null(measured.accuracy);
+  return row;
+}
 
 void check_case(BenchReport& report, const ScalingCase& measured, const ScalingCase& reference,
                 const TrainPlan& all, LargestOfAll& largest) {

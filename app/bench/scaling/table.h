@@ -1,12 +1,16 @@
-// The checks of `bench scaling`'s measurements, and the conclusions from them.
+// The rows of `bench scaling`, the checks of its measurements, and the conclusions from them.
 #pragma once
 
 #include <vector>
 
 #include <lockstep/app/bench/scaling/case.h>
-#include <lockstep/app/report/report.h>
 
 namespace lockstep {
+
+std::vector<Column> scaling_columns(bool of_processes);
+
+// measured: a case in which this process trains.
+Json scaling_row(const ScalingCase& measured, const ScalingCase& reference);
 
 // Checks that all replicas agree, and that their update is that of one device with the same batch, unless
 // each replica has batch-norm statistics of its own. all: the plan in which every process trains. Every
