@@ -140,11 +140,18 @@ inline std::vector<nlohmann::json> events_named(const std::string& name,
   return result;
 }
 
+// Runs a process that must end with this exit code.
+inline ProcessResult run_ending(int exit_code, const Process& process) {
+  auto result = run_process(process);
+  INFO(result.err);
+  CHECK(result.exit_code == exit_code);
+  return result;
+}
+
 // The command must print nothing to standard output, end with this exit code, and print one error of at most
 // two lines. Returns the error.
 inline std::string refusal(const Process& process, int exit_code) {
-  const auto result = run_process(process);
-  CHECK(result.exit_code == exit_code);
+  const auto result = run_ending(exit_code, process);
   CHECK(result.out.empty());
   CHECK(result.err.rfind("lockstep: error: ", 0) == 0);
   CHECK(lines(result.err).size() <= 2);

@@ -6,6 +6,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/models/factory.h>
@@ -45,12 +46,6 @@ void take_step(Trainer& trainer, const Run& run) {
   trainer.step(rows);
 }
 
-bool same_weights(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& one, const auto& other) {
-    return one.name == other.name && one.tensor.equal(other.tensor);
-  });
-}
-
 // Goes on from the state after each of the steps `from`; compares the weights of every replica three steps on
 // and, every thirteenth time, at the end.
 void check_goes_on(const Run& run, std::span<const int> from) {
@@ -82,11 +77,11 @@ void check_goes_on(const Run& run, std::span<const int> from) {
       if (step != begin + 3 && step != end) continue;
       const auto found = all_weights(*trainer);
       for (size_t local = 0; local < found.size(); ++local) {
-        CHECK(same_weights(found[local], weights.at(step)[local]));
+        CHECK(same_tensors(found[local], weights.at(step)[local]));
       }
     }
   }
-  CHECK_FALSE(same_weights(weights.at(1)[0], weights.at(2)[0]));
+  CHECK_FALSE(same_tensors(weights.at(1)[0], weights.at(2)[0]));
 }
 
 const std::vector<int> kResNet18Steps = {0, 1, 4, 9};
@@ -96,14 +91,16 @@ const std::vector<int> kResNet18Steps = {0, 1, 4, 9};
 TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][slow]") {
   std::vector<int> every(40);
   for (int step = 0; step < 40; ++step) every[static_cast<size_t>(step)] = step;
-  for (const int world : {1, 2, 4}) {
-    for (const auto optimizer : {OptimizerKind::kSgd, OptimizerKind::kAdamW}) {
-      for (const auto precision : {Precision::kFp32, Precision::kBf16}) {
-        check_goes_on(
-            {.model = "lenet", .steps = 40, .world = world, .optimizer = optimizer, .precision = precision},
-            every);
-      }
-    }
+  // Each optimizer and precision, each number of replicas.
+  using enum OptimizerKind;
+  const std::tuple<int, OptimizerKind, Precision> ways[] = {{1, kSgd, Precision::kFp32},
+                                                            {1, kAdamW, Precision::kBf16},
+                                                            {2, kAdamW, Precision::kFp32},
+                                                            {4, kSgd, Precision::kBf16}};
+  for (const auto& [world, optimizer, precision] : ways) {
+    check_goes_on(
+        {.model = "lenet", .steps = 40, .world = world, .optimizer = optimizer, .precision = precision},
+        every);
   }
 }
 

@@ -21,8 +21,8 @@
 #include <lockstep/parallel/threads/replica_thread.h>
 #include <lockstep/parallel/threads/task_thread.h>
 #include <lockstep/parallel/trainer_options.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/support/process.h>
+#include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/variable.h>
 
 using namespace lockstep;
@@ -84,12 +84,7 @@ class Uneven {
   using Task = std::function<void(int local, Endpoint& endpoint)>;
 
   std::string error_of(const Task& task) {
-    try {
-      workers_.run(*communicator_, task);
-    } catch (const UsageError& error) {
-      return error.message();
-    }
-    return "";
+    return testing::refusal_of([&] { workers_.run(*communicator_, task); });
   }
 
   void start(const Task& task) { workers_.start(*communicator_, task); }
@@ -155,15 +150,6 @@ int exit_code_of_case(const std::string& name, const std::map<std::string, std::
   return result.exit_code;
 }
 
-std::string refusal_of(const std::function<void()>& make) {
-  try {
-    make();
-  } catch (const UsageError& error) {
-    return error.message() + "; " + error.hint();
-  }
-  return "";
-}
-
 }  // namespace
 
 TEST_CASE("OMP_THREAD_LIMIT bounds the threads of each replica alone") {
@@ -176,13 +162,13 @@ TEST_CASE("limited to two threads of OpenMP", "[.]") {
   CHECK(granted_threads(3) == 2);
   CHECK(default_threads(1) == std::min<int>(2, static_cast<int>(allowed_cores().size())));
   const std::string text =
-      "a replica cannot have 3 threads: OMP_THREAD_LIMIT grants it 2; give it 2, or unset "
+      "a replica cannot have 3 threads: OMP_THREAD_LIMIT grants it 2 | give it 2, or unset "
       "OMP_THREAD_LIMIT";
-  CHECK(refusal_of([] { ReplicaWorkers({torch::kCPU}, 3); }) == text);
+  CHECK(testing::refusal_and_hint([] { ReplicaWorkers({torch::kCPU}, 3); }) == text);
   TrainerOptions options;
   options.devices = {torch::kCPU};
   options.threads = 3;
-  CHECK(refusal_of([&] { options.validate(); }) == text);
+  CHECK(testing::refusal_and_hint([&] { options.validate(); }) == text);
   options.threads = 2;
   options.validate();
   ReplicaWorkers both(std::vector<torch::Device>(2, torch::kCPU), 2);
@@ -208,19 +194,19 @@ TEST_CASE("threads that OpenMP does not start are an error before torch waits fo
   std::promise<std::string> refused;
   thread.post([&] {
     set_intra_op_threads(2);
-    auto refusal = refusal_of([] { check_threads_started(2); });
+    auto refusal = testing::refusal_and_hint([] { check_threads_started(2); });
     set_intra_op_threads(1);
-    refused.set_value(refusal + refusal_of([] { check_threads_started(2); }));
+    refused.set_value(refusal + testing::refusal_and_hint([] { check_threads_started(2); }));
   });
   CHECK(refused.get_future().get() ==
-        "a replica has 2 threads, but OpenMP starts 1; unset the variables of OpenMP: OMP_..., GOMP_... and "
+        "a replica has 2 threads, but OpenMP starts 1 | unset the variables of OpenMP: OMP_..., GOMP_... and "
         "KMP_...");
 }
 
 TEST_CASE("a stack with which OpenMP's threads cannot start is an error") {
   const auto refusal = [](const std::string& name, const std::string& value, int threads) {
     const testing::Variable variable(name, value);
-    return refusal_of([&] { ReplicaWorkers({torch::kCPU}, threads); });
+    return testing::refusal_and_hint([&] { ReplicaWorkers({torch::kCPU}, threads); });
   };
   // More than the address space.
   CHECK_THAT(refusal("OMP_STACKSIZE", "1000000g", 2),

@@ -8,47 +8,37 @@
 #include <lockstep/parallel/optimizer/flat_sgd.h>
 #include <lockstep/parallel/training/graphs/step_graph.h>
 #include <lockstep/support/cuda/info.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/skip.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
+using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
-
-namespace {
-
-// The DeviceError that `action` throws: message and hint.
-template <class Action>
-std::string device_error(const Action& action) {
-  try {
-    action();
-  } catch (const DeviceError& error) {
-    return error.message() + " | " + error.hint();
-  }
-  return "no DeviceError";
-}
-
-}  // namespace
 
 TEST_CASE("a build without CUDA says so wherever CUDA would be needed") {
   if (cuda_build() != "without CUDA") SKIP_CASE("this build has CUDA");
   const std::vector<torch::Device> two{{torch::kCUDA, 0}, {torch::kCUDA, 1}};
   const std::string expected = "this lockstep was built without CUDA";
-  CHECK_THAT(device_error([] { StepGraph graph([] {}); }),
+  CHECK_THAT(refusal_and_hint<DeviceError>([] { StepGraph graph([] {}); }),
              ContainsSubstring(expected) && ContainsSubstring("LOCKSTEP_BUILD_CUDA=on"));
   CHECK_FALSE(StepGraph::available(two.front()));
-  CHECK_THAT(device_error([] { gather_images(nullptr, nullptr, nullptr, 1, 1, nullptr, nullptr, nullptr); }),
+  CHECK_THAT(refusal_and_hint<DeviceError>(
+                 [] { gather_images(nullptr, nullptr, nullptr, 1, 1, nullptr, nullptr, nullptr); }),
              ContainsSubstring(expected));
-  CHECK_THAT(device_error([] { flat_sgd(FlatSgdBuffers<float>{.size = 1}, {}, nullptr, nullptr, nullptr); }),
+  CHECK_THAT(refusal_and_hint<DeviceError>(
+                 [] { flat_sgd(FlatSgdBuffers<float>{.size = 1}, {}, nullptr, nullptr, nullptr); }),
              ContainsSubstring(expected));
   CHECK_FALSE(batch_norm_kernels_take(/*on_gpu=*/true));
 
   const std::string nccl = "this lockstep was built without NCCL";
   CHECK(nccl_version().empty());
-  CHECK_THAT(device_error([] { make_nccl_id(); }),
+  CHECK_THAT(refusal_and_hint<DeviceError>([] { make_nccl_id(); }),
              ContainsSubstring(nccl) && ContainsSubstring("use allreduce two_shot"));
-  CHECK_THAT(device_error([&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
+  CHECK_THAT(refusal_and_hint<DeviceError>(
+                 [&] { make_nccl_communicator({.devices = two, .world_size = 2, .id = {}}); }),
              ContainsSubstring(nccl));
-  CHECK_THAT(device_error([&] { choose_allreduce(Allreduce::kNccl, two); }), ContainsSubstring(nccl));
+  CHECK_THAT(refusal_and_hint<DeviceError>([&] { choose_allreduce(Allreduce::kNccl, two); }),
+             ContainsSubstring(nccl));
   const std::vector<torch::Device> cpus(2, torch::kCPU);
   CHECK_THROWS_WITH(choose_allreduce(Allreduce::kNccl, cpus),
                     "NCCL works on GPUs only, but the devices include cpu");

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <vector>
@@ -10,6 +11,7 @@
 #include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/tests/catch.h>
 #include <lockstep/tests/support/mishap.h>
 #include <lockstep/tests/support/whole_batch.h>
 
@@ -39,12 +41,42 @@ inline Trainer make_trainer(const ModelFactory& factory, const TrainerOptions& o
 
 inline ModelFactory lenet_factory() { return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32); }
 
+using Loss = std::function<Outcome(const Inputs&)>;
+
+// A LeNet whose outcomes are those of change(rows, the usual loss, number of the replica).
+inline ModelFactory lenet_with(
+    const std::function<Outcome(const Inputs&, const Loss&, int replica)>& change) {
+  return [change, built = std::make_shared<int>(0)] {
+    auto model = lenet_factory()();
+    model.loss_sum = [change, loss = model.loss_sum, replica = (*built)++](const Inputs& rows) {
+      return change(rows, loss, replica);
+    };
+    return model;
+  };
+}
+
 inline ModelFactory small_residual_factory(bool batch_norm = false) {
   ResNet18Options options;
   options.width = 8;
   options.batch_norm = batch_norm;
   options.initialization = Initialization::kTorch;
   return model_factory<ResNet18Impl>(options);
+}
+
+inline bool same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
+  if (a.size() != b.size()) return false;
+  for (size_t i = 0; i < a.size(); ++i) {
+    if (a[i].name != b[i].name || !a[i].tensor.equal(b[i].tensor)) return false;
+  }
+  return true;
+}
+
+inline void check_same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
+  REQUIRE(a.size() == b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    INFO(a[i].name);
+    CHECK(a[i].tensor.equal(b[i].tensor));
+  }
 }
 
 }  // namespace lockstep::testing

@@ -1,11 +1,11 @@
 // The Trainer in several processes, with gradients that travel as bf16 or fp16.
 #include <lockstep/tests/catch.h>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <string>
 
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
@@ -46,19 +46,6 @@ std::vector<CompressedRun> train_compressed(const Layout& layout, Compress compr
       for (const auto& param : trainer.model(local).module->parameters()) params.push_back(param.clone());
     }
     return run;
-  });
-}
-
-// The messages by process; empty where the Trainer accepts the options.
-std::vector<std::string> refusals(const Layout& layout, const TrainerOptions& options) {
-  return in_processes(layout, options, [](int, const TrainerOptions& own) -> std::string {
-    const auto rows = source(std::make_shared<RowSource>(4));
-    try {
-      Trainer(two_layers(), rows, rows, own);
-    } catch (const UsageError& error) {
-      return error.hint().empty() ? "no hint" : error.message();
-    }
-    return "";
   });
 }
 
@@ -121,21 +108,25 @@ TEST_CASE("a gradient that does not fit into fp16 shows in the loss, and fits in
 }
 
 TEST_CASE("options that compress nothing, or should not, are refused") {
-  TrainerOptions options;
-  options.compress = Compress::kBf16;
-  CHECK_THAT(refusals({2}, options)[0], ContainsSubstring("compress is bf16, but this process is alone"));
-  for (const auto& text : refusals({1, 1}, options)) CHECK(text.empty());
-  auto other = options;
-  other.replica.precision = Precision::kFp64;
-  for (const auto& text : refusals({1, 1}, other))
-    CHECK_THAT(text, ContainsSubstring("the gradients are fp64"));
-  other = options;
-  other.replica.invariant = true;
-  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("invariant"));
-  other = options;
-  other.replica.sync.hook = bf16_hook();
-  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("sync.hook decides"));
-  other = options;
-  other.allreduce = Allreduce::kNccl;
-  for (const auto& text : refusals({1, 1}, other)) CHECK_THAT(text, ContainsSubstring("NCCL"));
+  struct Case {
+    const char* words;  // empty: they are accepted
+    std::function<void(TrainerOptions&)> change;
+    Layout layout = {1, 1};
+  };
+  const Case cases[] = {
+      {"compress is bf16, but this process is alone", [](auto&) {}, {2}},
+      {"", [](auto&) {}},
+      {"the gradients are fp64", [](auto& options) { options.replica.precision = Precision::kFp64; }},
+      {"invariant", [](auto& options) { options.replica.invariant = true; }},
+      {"sync.hook decides", [](auto& options) { options.replica.sync.hook = bf16_hook(); }},
+      {"NCCL", [](auto& options) { options.allreduce = Allreduce::kNccl; }}};
+  for (const auto& [words, change, layout] : cases) {
+    TrainerOptions options;
+    options.compress = Compress::kBf16;
+    change(options);
+    for (const auto& text : trainer_refusals(layout, options, two_layers())) {
+      CHECK_THAT(text, ContainsSubstring(words));
+      CHECK(text.empty() == (*words == 0));
+    }
+  }
 }

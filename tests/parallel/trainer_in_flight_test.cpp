@@ -12,6 +12,21 @@ using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 
+namespace {
+
+// Two replicas with two steps in flight, which compute when the latch is open.
+Trainer waiting_trainer(std::latch& open) {
+  auto options = options_for(2);
+  options.in_flight = 2;
+  return make_trainer(lenet_with([&open](const Inputs& rows, const Loss& loss, int) {
+                        open.wait();
+                        return loss(rows);
+                      }),
+                      options);
+}
+
+}  // namespace
+
 TEST_CASE("with two steps in flight training gives the same sums and weights") {
   const auto trained = [](int in_flight) {
     auto options = options_for(3);
@@ -31,25 +46,12 @@ TEST_CASE("with two steps in flight training gives the same sums and weights") {
   const auto [losses, weights] = trained(1);
   const auto [two_losses, two_weights] = trained(2);
   CHECK(losses == two_losses);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    INFO(weights[i].name);
-    CHECK(torch::equal(weights[i].tensor, two_weights[i].tensor));
-  }
+  check_same_tensors(two_weights, weights);
 }
 
 TEST_CASE("with two steps in flight step() returns while the replicas compute") {
   std::latch returned(1);  // no replica computes before step() has returned
-  const ModelFactory waiting = [&] {
-    auto model = lenet_factory()();
-    model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
-      returned.wait();
-      return loss(rows);
-    };
-    return model;
-  };
-  auto options = options_for(2);
-  options.in_flight = 2;
-  auto trainer = make_trainer(waiting, options);
+  auto trainer = waiting_trainer(returned);
   Rows batch = kBatches[0];
   trainer.step(batch);
   batch.assign(16, 99);  // not rows of the data: the trainer has copied the batch
@@ -61,17 +63,7 @@ TEST_CASE("with two steps in flight step() returns while the replicas compute") 
 
 TEST_CASE("model() waits for the steps in flight, so that what is then done to the module is between steps") {
   std::latch returned(1);
-  const ModelFactory waiting = [&] {
-    auto model = lenet_factory()();
-    model.loss_sum = [&returned, loss = model.loss_sum](const Inputs& rows) {
-      returned.wait();
-      return loss(rows);
-    };
-    return model;
-  };
-  auto options = options_for(2);
-  options.in_flight = 2;
-  auto trainer = make_trainer(waiting, options);
+  auto trainer = waiting_trainer(returned);
   const auto param = trainer.model(1).module->parameters().front();
   const auto before = param.detach().clone();
   trainer.step(kBatches[0]);
@@ -86,11 +78,8 @@ TEST_CASE(
   leave_cores_to_replicas();  // otherwise torch would start a thread for this one and keep it
   const auto before = thread_count();
   {
-    const ModelFactory failing = [] {
-      auto model = lenet_factory()();
-      model.loss_sum = [](const Inputs&) -> Outcome { throw Mishap("in flight"); };
-      return model;
-    };
+    const auto failing =
+        lenet_with([](const Inputs&, const Loss&, int) -> Outcome { throw Mishap("in flight"); });
     auto options = options_for(3);
     options.in_flight = 2;
     auto trainer = make_trainer(failing, options);

@@ -9,6 +9,7 @@
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/compare.h>
@@ -18,13 +19,6 @@ using namespace lockstep;
 using namespace lockstep::testing;
 
 namespace {
-
-// Full, uneven, fewer rows than replicas, a single row.
-const std::vector<Batch> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
-                                     {30, 29, 7, 3, 1},
-                                     {17},
-                                     {2, 4, 8},
-                                     {9, 8, 7, 6, 5, 4, 3}};
 
 // All replicas' parameters, from the first local one on.
 std::vector<Params> params_of(Trainer& trainer) {
@@ -36,14 +30,6 @@ std::vector<Params> params_of(Trainer& trainer) {
     for (const auto& param : trainer.model(local).module->parameters()) params.push_back(param.clone());
   }
   return all;
-}
-
-void check_same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
-  REQUIRE(a.size() == b.size());
-  for (size_t i = 0; i < a.size(); ++i) {
-    INFO(a[i].name);
-    CHECK(a[i].tensor.equal(b[i].tensor));
-  }
 }
 
 // With a batch norm. Its numbers are the same whenever and wherever it is built, although torch's layers draw
@@ -162,7 +148,7 @@ TEST_CASE("replicas in several processes train as the whole batch on one device,
       check_same_sums(own.first, in_one[0].first);
       check_same_sums(own.rest, found[0].rest);
       CHECK(own.rest.top1 == in_one[0].rest.top1);
-      CHECK(own.rest.rows == 5 + 1 + 3 + 7);
+      CHECK(own.rest.rows == 5 + 1 + 16 + 7);
       CHECK(own.first.loss + own.rest.loss == Approx(expected.loss).epsilon(1e-9));
       CHECK_FALSE(own.rest.bad);
       check_same_evaluation(own.evaluation, found[0].evaluation);
@@ -305,7 +291,7 @@ TEST_CASE("auto_split gives the same shares in all processes, after every step")
     }
     return result;
   });
-  const size_t world = static_cast<size_t>(std::accumulate(layout.begin(), layout.end(), 0));
+  const size_t world = static_cast<size_t>(world_of(layout));
   for (const auto& own : found) {
     CHECK(own.shares == found[0].shares);
     CHECK(own.settled == found[0].settled);

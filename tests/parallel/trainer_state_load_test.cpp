@@ -7,7 +7,6 @@
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
@@ -156,12 +155,7 @@ TEST_CASE("a state of another model, precision or optimizer is refused, and noth
     auto bad = good;
     bad.model.pop_back();
     auto trainer = make_trainer(factory, own);
-    std::string error;
-    try {
-      trainer.load(process == 0 ? bad : TrainState{});
-    } catch (const WeightsError& refusal) {
-      error = refusal.message();
-    }
+    const auto error = refusal_of<WeightsError>([&] { trainer.load(process == 0 ? bad : TrainState{}); });
     trainer.load(process == 0 ? good : TrainState{});  // can still be used
     trainer.step(kBatches[2]);
     return error;

@@ -43,14 +43,6 @@ inline std::unique_ptr<Trainer> new_trainer(const ModelFactory& factory, const T
       new Trainer(make_trainer(factory, options, std::make_shared<RowSource>(kRows))));
 }
 
-inline bool same_tensors(const std::vector<NamedTensor>& a, const std::vector<NamedTensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].name != b[i].name || !a[i].tensor.equal(b[i].tensor)) return false;
-  }
-  return true;
-}
-
 // The state of a new trainer after the first `steps` of kBatches.
 inline TrainState state_after(int steps, const ModelFactory& factory, const TrainerOptions& options) {
   torch::manual_seed(7);

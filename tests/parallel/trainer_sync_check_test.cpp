@@ -4,14 +4,13 @@
 
 #include <lockstep/tests/catch.h>
 #include <cstdint>
-#include <numeric>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/classification.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/batch_norm/normed_layers.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
@@ -41,6 +40,12 @@ void apply(const Change& change, Trainer& trainer) {
   }
 }
 
+// The message of an OutOfSyncError, which must have a hint.
+std::string told_by(const std::function<void()>& call) {
+  const auto words = refusal_and_hint<OutOfSyncError>(call);
+  return words.ends_with(" | ") ? words + "without a hint" : words.substr(0, words.find(" | "));
+}
+
 // Returns what the processes of a layout tell of a training of five steps, with these changes after the first
 // one. "" where the training ends well.
 std::vector<std::string> told(const Layout& layout, int64_t check_sync, const std::vector<Change>& changes,
@@ -50,18 +55,14 @@ std::vector<std::string> told(const Layout& layout, int64_t check_sync, const st
   return in_processes(layout, options, [&](int, const TrainerOptions& own) -> std::string {
     const auto rows = source(std::make_shared<RowSource>(32));
     Trainer trainer(factory, rows, rows, own);
-    try {
+    return told_by([&] {
       for (const int64_t count : {16, 5, 1, 3, 32}) {
         trainer.step(first_rows(count));
         trainer.synchronize();
-        if (trainer.steps_taken() == 1) {
-          for (const auto& change : changes) apply(change, trainer);
-        }
+        if (trainer.steps_taken() > 1) continue;
+        for (const auto& change : changes) apply(change, trainer);
       }
-    } catch (const OutOfSyncError& error) {
-      return error.message() + std::string(error.hint().empty() ? " without a hint" : "");
-    }
-    return "";
+    });
   });
 }
 
@@ -110,7 +111,7 @@ TEST_CASE("one changed element of one replica is named in every process") {
   layouts.push_back({3});
   layouts.push_back({1, 1, 1});
   for (const auto& layout : layouts) {
-    const int world = std::accumulate(layout.begin(), layout.end(), 0);
+    const int world = world_of(layout);
     for (int rank = 0; rank < world; ++rank) {
       const auto usual = rank == 0 ? "1" : "0";
       INFO(text_of(layout) << ", rank " << rank);
@@ -181,12 +182,7 @@ TEST_CASE(
       trainer.check_sync();
       apply({.rank = 2, .tensor = "outer", .element = 1, .by = 1e-3}, trainer);
       for (int step = 0; step < 5; ++step) trainer.step(first_rows(7));
-      try {
-        trainer.check_sync();
-      } catch (const OutOfSyncError& error) {
-        return error.message();
-      }
-      return std::string();
+      return told_by([&] { trainer.check_sync(); });
     });
     check_all_tell(errors,
                    "after step 5 the replicas differ: outer of rank 2 (cpu of process 1) is not that "
@@ -201,12 +197,7 @@ TEST_CASE("a sign of zero is a difference") {
     if (trainer.first_rank() == 1) {
       trainer.model(0).module->named_parameters()["outer_bias"].detach()[4].fill_(-0.0);
     }
-    try {
-      trainer.check_sync();
-    } catch (const OutOfSyncError& error) {
-      return error.message();
-    }
-    return std::string();
+    return told_by([&] { trainer.check_sync(); });
   });
   check_all_tell(errors,
                  "after step 0 the replicas differ: outer_bias of rank 1 (cpu of process 1) is not "

@@ -13,13 +13,13 @@
 #include <mutex>
 #include <string_view>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/parallel/main_thread.h>
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
-#include <lockstep/tests/parallel/trainer_states.h>
+#include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/threads.h>
 
 using namespace lockstep;
@@ -27,7 +27,7 @@ using namespace lockstep::testing;
 
 TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") {
   const int world = GENERATE(2, 3, 8);
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kAuto);
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
   auto options = options_for(world);
   options.allreduce = allreduce;
   options.replica.optimizer.momentum = .9;
@@ -38,51 +38,39 @@ TEST_CASE("replicas stay bit-identical, and the same steps give the same bits") 
     b.step(batch);
     const auto first = a.weights(0);
     for (int rank = 0; rank < world; ++rank) {
-      const auto others = a.weights(rank), again = b.weights(rank);
-      for (size_t i = 0; i < first.size(); ++i) {
-        INFO("rank " << rank << ", " << first[i].name);
-        CHECK(others[i].tensor.equal(first[i].tensor));
-        CHECK(again[i].tensor.equal(first[i].tensor));
-      }
+      INFO("rank " << rank);
+      check_same_tensors(a.weights(rank), first);
+      check_same_tensors(b.weights(rank), first);
     }
   }
 }
 
 TEST_CASE("a trainer without a model or data is refused") {
   const auto rows = source(std::make_shared<RowSource>(8));
-  const auto refusal = [&](const ModelFactory& model, const SourceFactory& train, const SourceFactory& test) {
-    try {
-      Trainer trainer(model, train, test, options_for(1));
-    } catch (const UsageError& error) {
-      return error.message();
-    }
-    return std::string();
-  };
   const auto of = [&](bool module, bool loss) {
     auto model = lenet_factory()();
     if (!module) model.module = nullptr;
     if (!loss) model.loss_sum = nullptr;
     return [model] { return model; };
   };
-  CHECK(refusal(of(true, true), rows, rows).empty());
-  CHECK(refusal({}, rows, rows) == "the model factory is empty");
-  CHECK(refusal(of(false, true), rows, rows) == "the model factory returned a model without module");
-  CHECK(refusal(of(true, false), rows, rows) == "the model factory returned a model without loss_sum");
-  const auto nothing = [](torch::Device) { return std::shared_ptr<const BatchSource>(); };
-  CHECK(refusal(lenet_factory(), {}, rows) == "the factory of the training set is empty");
-  CHECK(refusal(lenet_factory(), rows, {}) == "the factory of the test set is empty");
-  CHECK(refusal(lenet_factory(), nothing, rows) == "a factory of the data returned null on cpu");
-  CHECK(refusal(lenet_factory(), rows, nothing) == "a factory of the data returned null on cpu");
+  const SourceFactory nothing = [](torch::Device) { return std::shared_ptr<const BatchSource>(); };
+  const std::tuple<ModelFactory, SourceFactory, SourceFactory, const char*> cases[] = {
+      {of(true, true), rows, rows, ""},
+      {{}, rows, rows, "the model factory is empty"},
+      {of(false, true), rows, rows, "the model factory returned a model without module"},
+      {of(true, false), rows, rows, "the model factory returned a model without loss_sum"},
+      {lenet_factory(), {}, rows, "the factory of the training set is empty"},
+      {lenet_factory(), rows, {}, "the factory of the test set is empty"},
+      {lenet_factory(), nothing, rows, "a factory of the data returned null on cpu"},
+      {lenet_factory(), rows, nothing, "a factory of the data returned null on cpu"}};
+  for (const auto& [model, train, test, words] : cases) {
+    CHECK(refusal_of([&, &m = model, &a = train, &b = test] { Trainer(m, a, b, options_for(1)); }) == words);
+  }
 }
 
 TEST_CASE("a factory that returns one module twice, or models with a part in common, is refused") {
   const auto refused = [](const ModelFactory& factory, int world) {
-    try {
-      make_trainer(factory, options_for(world));
-    } catch (const UsageError& error) {
-      return error.message();
-    }
-    return std::string();
+    return refusal_of([&] { make_trainer(factory, options_for(world)); });
   };
   const auto one = lenet_factory()();
   const torch::nn::Linear encoder(784, 10);
@@ -235,18 +223,11 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
   leave_cores_to_replicas();  // otherwise torch would start a thread for this one and keep it
   const auto before = thread_count();
   {
-    int built = 0;
     std::atomic<int> calls = 0;
-    const ModelFactory failing = [&] {
-      auto model = lenet_factory()();
-      if (built++ != guilty) return model;
-      auto loss = model.loss_sum;
-      model.loss_sum = [&calls, loss](const Inputs& rows) {
-        if (++calls == 2) throw Mishap("in the second step");
-        return loss(rows);
-      };
-      return model;
-    };
+    const auto failing = lenet_with([&](const Inputs& rows, const Loss& loss, int replica) {
+      if (replica == guilty && ++calls == 2) throw Mishap("in the second step");
+      return loss(rows);
+    });
     auto options = options_for(3);
     options.replica.sync.mode = mode;
     auto trainer = make_trainer(failing, options);
@@ -260,19 +241,12 @@ TEST_CASE("an error in one replica ends the step on all, is thrown once, and lea
 }
 
 TEST_CASE("a loss that is not finite is reported with its step and replica") {
-  int built = 0;
-  const ModelFactory poisoned = [&] {
-    auto model = lenet_factory()();
-    if (built++ != 1) return model;
-    auto loss = model.loss_sum;
-    auto calls = std::make_shared<int>(0);
-    model.loss_sum = [loss, calls](const Inputs& rows) {
-      auto outcome = loss(rows);
-      if (++*calls == 3) outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
-      return outcome;
-    };
-    return model;
-  };
+  std::atomic<int> calls = 0;
+  const auto poisoned = lenet_with([&](const Inputs& rows, const Loss& loss, int replica) {
+    auto outcome = loss(rows);
+    if (replica == 1 && ++calls == 3) outcome.loss = outcome.loss * std::numeric_limits<double>::quiet_NaN();
+    return outcome;
+  });
   auto trainer = make_trainer(poisoned, options_for(2));
   for (int step = 0; step < 5; ++step) trainer.step(kBatches[0]);
   const auto sums = trainer.take_sums();
@@ -337,12 +311,7 @@ TEST_CASE("in bf16 a model gets bf16 weights if it can use them, with the same b
     expected.step(rows);
     found.step(rows);
   }
-  const auto weights = found.weights(0);
-  const auto expected_weights = expected.weights(0);
-  for (size_t i = 0; i < weights.size(); ++i) {
-    INFO(weights[i].name);
-    CHECK(weights[i].tensor.equal(expected_weights[i].tensor));
-  }
+  check_same_tensors(found.weights(0), expected.weights(0));
   const auto params = found.model(0).module->parameters();
   REQUIRE(bf16_weights[0].size() == params.size());
   for (size_t i = 0; i < params.size(); ++i) CHECK(bf16_weights[0][i].equal(params[i].to(torch::kBFloat16)));

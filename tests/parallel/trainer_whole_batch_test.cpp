@@ -50,9 +50,10 @@ void check_against_whole_batch(const ModelFactory& factory, TrainerOptions optio
 }
 
 void check_every_pair(const ModelFactory& factory) {
-  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing, Allreduce::kAuto);
+  // On CPUs auto is two_shot.
+  const auto allreduce = GENERATE(Allreduce::kRoot, Allreduce::kTwoShot, Allreduce::kRing);
   const auto sync = GENERATE(SyncMode::kParameterwise, SyncMode::kBucketed, SyncMode::kOverlapped);
-  for (const int world : {1, 2, 3, 4, 8}) {
+  for (const int world : {1, 2, 3, 8}) {
     INFO(world << " replicas, " << name_of(kAllreduceNames, allreduce) << ", "
                << name_of(kSyncModeNames, sync));
     auto options = options_for(world);

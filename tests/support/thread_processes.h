@@ -1,6 +1,6 @@
 // Processes that are threads of one test, so that a test sees what several processes do.
 //
-//   run_processes(2, [](int process, const std::shared_ptr<ProcessGroup>& group) {
+//   run_processes(2, [](int process, const Group& group) {
 //     const auto communicator = make_communicator({.devices = {torch::kCPU}, .process_group = group});
 //     ...  // collect here and assert afterwards: Catch2's assertions are not thread-safe
 //   });
@@ -13,6 +13,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -23,9 +24,11 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -36,9 +39,11 @@
 
 namespace lockstep::testing {
 
+using Group = std::shared_ptr<ProcessGroup>;
+
 // One ProcessGroup per process; for one process a null, as from join_process_group(). Use each from a thread
 // of its own.
-std::vector<std::shared_ptr<ProcessGroup>> thread_process_groups(int count);
+std::vector<Group> thread_process_groups(int count);
 
 // From now on the process of this group is gone: every wait of every process, now and later, ends with a
 // PeerError that names it. What the process still does has no effect on the others. Thread-safe.
@@ -50,7 +55,24 @@ void await_posts(ProcessGroup& group, int count);
 
 // Runs task(process, its group) in one thread per process, and returns when all have ended. A process
 // whose task throws vanishes. Rethrows the first error.
-void run_processes(int count, const std::function<void(int, const std::shared_ptr<ProcessGroup>&)>& task);
+void run_processes(int count, const std::function<void(int, const Group&)>& task);
+
+// As run_processes(); returns the results of task(process, its group) by process.
+template <class Task>
+auto by_process(int count, const Task& task) {
+  std::vector<std::invoke_result_t<const Task&, int, const Group&>> results(static_cast<size_t>(count));
+  run_processes(count, [&](int process, const Group& group) {
+    results[static_cast<size_t>(process)] = task(process, group);
+  });
+  return results;
+}
+
+// The number of replicas of each process.
+using Layout = std::vector<int>;
+
+inline int world_of(const Layout& layout) { return std::accumulate(layout.begin(), layout.end(), 0); }
+inline int processes_of(const Layout& layout) { return static_cast<int>(layout.size()); }
+inline std::string text_of(const Layout& layout) { return fmt::format("{}", fmt::join(layout, " + ")); }
 
 namespace detail {
 
@@ -284,10 +306,10 @@ class ThreadProcessGroup : public ProcessGroup {
 
 }  // namespace detail
 
-inline std::vector<std::shared_ptr<ProcessGroup>> thread_process_groups(int count) {
+inline std::vector<Group> thread_process_groups(int count) {
   if (count == 1) return {nullptr};
   const auto shared = std::make_shared<detail::ThreadWorld>(count);
-  std::vector<std::shared_ptr<ProcessGroup>> all;
+  std::vector<Group> all;
   for (int process = 0; process < count; ++process) {
     all.push_back(std::make_shared<detail::ThreadProcessGroup>(shared, process, count));
   }
@@ -300,8 +322,7 @@ inline void await_posts(ProcessGroup& group, int count) {
   dynamic_cast<detail::ThreadProcessGroup&>(group).await_posts(count);
 }
 
-inline void run_processes(int count,
-                          const std::function<void(int, const std::shared_ptr<ProcessGroup>&)>& task) {
+inline void run_processes(int count, const std::function<void(int, const Group&)>& task) {
   const auto world = thread_process_groups(count);
   std::mutex mutex;
   std::exception_ptr first;

@@ -75,16 +75,14 @@ TEST_CASE("output flags that name the same file are refused before any work") {
   CHECK(read_file(folder / "c.toml") == "epochs = 1\n");
   auto process = train({"--metrics", a, "--overwrite"});
   process.stdout_path = a;
-  const auto result = run_process(process);
-  CHECK(result.exit_code == 2);
+  const auto result = run_ending(2, process);
   CHECK_THAT(result.err, ContainsSubstring("standard output"));
 }
 
 TEST_CASE("if the trace cannot be written, the weights are still written") {
   const TempFolder folder;
   const auto weights = (folder / "w").string();
-  const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--trace", "/dev/full"}));
-  CHECK(result.exit_code == 7);
+  const auto result = run_ending(7, train(kTwoSteps + Words{"--save", weights, "--trace", "/dev/full"}));
   CHECK_THAT(result.err, ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
   CHECK(fs::file_size(weights) > 200'000);
 }
@@ -93,8 +91,8 @@ TEST_CASE("if the trace does not fit on the disk, the old one is kept") {
   const TempFolder folder;
   const auto trace = (folder / "trace").string();
   write_file(trace, "old");
-  const auto result = run_process(limited("500", train(kTwoSteps + Words{"--trace", trace, "--overwrite"})));
-  CHECK(result.exit_code == 7);
+  const auto result =
+      run_ending(7, limited("500", train(kTwoSteps + Words{"--trace", trace, "--overwrite"})));
   CHECK_THAT(result.err, ContainsSubstring("trace") && ContainsSubstring("File too large"));
   CHECK(read_file(trace) == "old");
   CHECK(files_in(folder) == 1);
@@ -103,8 +101,7 @@ TEST_CASE("if the trace does not fit on the disk, the old one is kept") {
 TEST_CASE("a run whose metrics cannot be written stops before it trains") {
   const TempFolder folder;
   const auto weights = (folder / "w").string();
-  const auto result = run_process(train(kTwoSteps + Words{"--save", weights, "--metrics", "/dev/full"}));
-  CHECK(result.exit_code == 7);
+  const auto result = run_ending(7, train(kTwoSteps + Words{"--save", weights, "--metrics", "/dev/full"}));
   CHECK_THAT(result.err, ContainsSubstring("/dev/full"));
   CHECK_FALSE(fs::exists(weights));
 }
@@ -137,8 +134,7 @@ TEST_CASE("a run whose standard output can no longer be written stops, and keeps
     CHECK(read_file(folder / "code") == "141\n");  // SIGPIPE's
   }
   SECTION("its file has reached its size limit") {
-    const auto result = run_process(into_full_file(folder / "out", 4000, run));
-    CHECK(result.exit_code == 7);
+    const auto result = run_ending(7, into_full_file(folder / "out", 4000, run));
     CHECK_THAT(result.err, ContainsSubstring("standard output"));
   }
   CHECK(fs::file_size(weights) > 200'000);
@@ -172,8 +168,7 @@ TEST_CASE("the JSON file of a benchmark is complete or absent") {
   }
   SECTION("the file would exceed its size limit") {
     write_file(file, "old");
-    const auto result = run_process(limited("300", run));
-    CHECK(result.exit_code == 7);
+    const auto result = run_ending(7, limited("300", run));
     CHECK(read_file(file) == "old");
     CHECK(files_in(folder) == 1);
   }
@@ -187,9 +182,7 @@ TEST_CASE("every command writes its files where paths are not UTF-8") {
   fs::create_directory_symlink(data.folder(), data_link);
   const auto path = [&](const std::string& name) { return (folder / (name + "\xfc.json")).string(); };
   const auto run = [](const Process& process) {
-    const auto result = run_process(process);
-    INFO(result.err);
-    CHECK(result.exit_code == 0);
+    const auto result = run_ending(0, process);
     return result.out;
   };
   const auto command_in = [](const std::string& text) {

@@ -36,8 +36,7 @@ TEST_CASE("a failed process ends the others, and launch ends with its code") {
   const int rank = GENERATE(0, 1, 2);
   const auto number = std::to_string(rank);
   const Script script(only_second_argument() + "echo \"last words\tof $RANK\"; exit 7\n");
-  const auto result = run_process(script.launch(3, {}, {number}));
-  CHECK(result.exit_code == 7);
+  const auto result = run_ending(7, script.launch(3, {}, {number}));
   CHECK_THAT(result.err, ContainsSubstring("lockstep: error: process " + number + " ended with code 7\n") &&
                              ContainsSubstring("hint: the output of processes 1 to 2 is in " +
                                                script.temporary().string()));
@@ -55,8 +54,7 @@ TEST_CASE("a failed process ends the others, and launch ends with its code") {
 
 TEST_CASE("a process that a signal ends is a lost peer") {
   const Script script(only_second_argument() + "kill -KILL $$\n");
-  const auto result = run_process(script.launch(3, {}, {"2"}));
-  CHECK(result.exit_code == 10);
+  const auto result = run_ending(10, script.launch(3, {}, {"2"}));
   CHECK_THAT(result.err, ContainsSubstring("error: process 2 was ended by signal 9 (Killed)\n"));
   for (const auto* name : {"pid.0", "pid.1"}) CHECK_FALSE(is_running(script.number_in(name)));
 }
@@ -66,8 +64,7 @@ TEST_CASE("the failed process's last twenty lines are shown") {
       "[ $RANK = 1 ] || exec sleep 1000\n"
       "i=1; while [ $i -le 30 ]; do printf 'line %s\\033\\n' $i; i=$((i + 1)); done >&2\n"
       "printf 'no line break'; exit 3\n");
-  const auto result = run_process(script.launch(2));
-  CHECK(result.exit_code == 3);
+  const auto result = run_ending(3, script.launch(2));
   const auto all = lines(result.err);
   REQUIRE(all.size() == 22);
   for (size_t i = 0; i < 19; ++i) CHECK(all[i] == "process 1: line " + std::to_string(12 + i) + "?");
@@ -79,8 +76,7 @@ TEST_CASE("the failed process's last twenty lines are shown") {
 
 TEST_CASE("one process alone fails with its code, and keeps nothing") {
   const Script script("exit 42\n");
-  const auto result = run_process(script.launch(1));
-  CHECK(result.exit_code == 42);
+  const auto result = run_ending(42, script.launch(1));
   CHECK(result.err == "lockstep: error: process 0 ended with code 42\n");
   CHECK(std::filesystem::is_empty(script.temporary()));
 }
@@ -89,8 +85,7 @@ TEST_CASE("an error of the subcommand's usage is shown, and ends launch with cod
   auto process = program({"launch", "-n", "2", "--max-restarts", "5", "--", "train", "--epoch", "3"});
   const TempFolder temporary;
   process.environment["TMPDIR"] = temporary.path().string();
-  const auto result = run_process(process);
-  CHECK(result.exit_code == 2);
+  const auto result = run_ending(2, process);
   const auto told = lines(result.err);  // once, although both processes have this error
   REQUIRE(told.size() == 3);
   CHECK(told[0] == "lockstep: error: unknown flag '--epoch' for 'lockstep train'");
@@ -101,9 +96,9 @@ TEST_CASE("an error of the subcommand's usage is shown, and ends launch with cod
 
 TEST_CASE("a rank that is given beside the launcher's is refused") {
   for (const Words& words : {Words{"--rank", "0"}, {"--world-size", "2"}}) {
-    const auto result = run_process(
+    const auto result = run_ending(
+        2,
         program(Words{"launch", "-n", "2", "--", "train", "--dry-run", "--master", "127.0.0.1:1"} + words));
-    CHECK(result.exit_code == 2);
     CHECK_THAT(result.err,
                ContainsSubstring("the " + std::string(words[0] == "--rank" ? "rank" : "world size") +
                                  " is given, but lockstep launch has started this process and gives it\n"
@@ -113,8 +108,7 @@ TEST_CASE("a rank that is given beside the launcher's is refused") {
 
 TEST_CASE("SIGPIPE of process 0 is a failure like others while somebody reads") {
   const Script script("[ $RANK = 0 ] || exec sleep 1000\nkill -PIPE $$\n");
-  const auto result = run_process(script.launch(2));
-  CHECK(result.exit_code == 10);
+  const auto result = run_ending(10, script.launch(2));
   CHECK_THAT(result.err, ContainsSubstring("process 0 was ended by signal 13"));
 }
 
@@ -127,8 +121,7 @@ TEST_CASE(
   process.environment["TMPDIR"] = temporary.path().string();
   process.command = Words{"/bin/bash", "-c", "\"$@\" | head -20 > /dev/null; exit ${PIPESTATUS[0]}", "bash"} +
                     process.command;
-  const auto result = run_process(process);
-  CHECK(result.exit_code == 128 + SIGPIPE);
+  const auto result = run_ending(128 + SIGPIPE, process);
   CHECK(result.err.empty());
   CHECK(std::filesystem::is_empty(temporary.path()));
 }
@@ -136,8 +129,7 @@ TEST_CASE(
 TEST_CASE("where programs end with code 2 their output is kept") {
   const Script script("echo \"reason of $RANK\"; echo > \"$1/said.$RANK\"\n" + await_file("said.1") +
                       "exit 2\n");
-  const auto result = run_process(script.launch(2));
-  CHECK(result.exit_code == 2);
+  const auto result = run_ending(2, script.launch(2));
   CHECK(read_file(kept_folder(script) / "process-1.log") == "reason of 1\n");
 }
 
@@ -163,8 +155,7 @@ TEST_CASE("after a failure all processes start again, with a count and a fresh s
       "[ $TORCHELASTIC_RESTART_COUNT = 2 ] && exit 0\n"
       "[ $RANK = 1 ] || exec sleep 1000\n" +
       await_file("starts.0") + await_file("starts.2") + "echo oh; exit 5\n");
-  const auto result = run_process(script.launch(3, {"--max-restarts", "2"}));
-  CHECK(result.exit_code == 0);
+  const auto result = run_ending(0, script.launch(3, {"--max-restarts", "2"}));
   const auto warning = "lockstep: warning: process 1 ended with code 5; 3 processes start again (restart ";
   CHECK(lines(result.err) == Words{"process 1: oh", std::string(warning) + "1 of 2)", "process 1: oh",
                                    std::string(warning) + "2 of 2)", alone_warning(3)});
@@ -179,8 +170,7 @@ TEST_CASE("after a failure all processes start again, with a count and a fresh s
 
 TEST_CASE("the last restart's failure counts") {
   const Script script("echo x >> \"$1/starts.$RANK\"; exit $((5 + TORCHELASTIC_RESTART_COUNT))\n");
-  const auto result = run_process(script.launch(1, {"--max-restarts", "1"}));
-  CHECK(result.exit_code == 6);
+  const auto result = run_ending(6, script.launch(1, {"--max-restarts", "1"}));
   CHECK(lines(read_file(script.file("starts.0"))).size() == 2);
 }
 

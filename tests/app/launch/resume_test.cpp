@@ -41,12 +41,11 @@ TEST_CASE("a launch that may be started again leaves the folder of another run a
   const TempFolder folder;
   const auto run = folder / "run";
   const Words words = {"--devices", "cpu", "--limit-test", "64", "--output", run.string()};
-  REQUIRE(run_process(train(words + Words{"--epochs", "1"})).exit_code == 0);
+  run_ending(0, train(words + Words{"--epochs", "1"}));
   const auto metrics = read_file(run / "metrics.jsonl"), config = read_file(run / "config.toml");
-  const auto result = run_process(program(
-      Words{"launch", "-n", "2", "--max-restarts", "2", "--"} + train(words + Words{"--epochs", "2"}).command,
-      {{"TMPDIR", folder.path().string()}}));
-  CHECK(result.exit_code == 7);
+  const auto result = run_ending(7, program(Words{"launch", "-n", "2", "--max-restarts", "2", "--"} +
+                                                train(words + Words{"--epochs", "2"}).command,
+                                            {{"TMPDIR", folder.path().string()}}));
   CHECK_THAT(result.err,
              ContainsSubstring("(restart 2 of 2)") && ContainsSubstring("already exists and is not empty"));
   CHECK(read_file(run / "metrics.jsonl") == metrics);

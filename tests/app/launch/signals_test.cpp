@@ -4,6 +4,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <filesystem>
+#include <functional>
 #include <string>
 
 #include <lockstep/tests/app/launch/script.h>
@@ -28,17 +29,23 @@ bool ready(const Script& script) {
          script.number_in("pid.2") > 0;
 }
 
+// Launches three processes of the script, and calls `then` with the launcher when all are ready.
+ProcessResult signalled(const Script& script, Process process, const std::function<void(pid_t)>& then) {
+  process.on_start = [&](pid_t launcher) {
+    CHECK(wait_until([&] { return ready(script); }));
+    then(launcher);
+  };
+  return run_process(process);
+}
+
+const auto kTerminate = [](pid_t launcher) { ::kill(launcher, SIGTERM); };
+
 }  // namespace
 
 TEST_CASE("a signal is passed on, and launch waits for the processes and ends with its code") {
   const int signal = GENERATE(SIGINT, SIGTERM, SIGHUP);
   const Script script(on_signal("exit 0"));
-  auto process = script.launch(3);
-  process.on_start = [&](pid_t launcher) {
-    CHECK(wait_until([&] { return ready(script); }));
-    ::kill(launcher, signal);
-  };
-  const auto result = run_process(process);
+  const auto result = signalled(script, script.launch(3), [&](pid_t launcher) { ::kill(launcher, signal); });
   CHECK(result.exit_code == 128 + signal);
   CHECK(result.out.empty());
   const std::string name = signal == SIGINT ? "INT" : signal == SIGTERM ? "TERM" : "HUP";
@@ -55,24 +62,14 @@ TEST_CASE("a signal is passed on, and launch waits for the processes and ends wi
 
 TEST_CASE("a signal that is passed on is not a failure, and nothing starts again") {
   const Script script("echo $$ > \"$1/pid.$RANK\"; exec sleep 1000\n");
-  auto process = script.launch(3, {"--max-restarts", "3"});
-  process.on_start = [&](pid_t launcher) {
-    CHECK(wait_until([&] { return ready(script); }));
-    ::kill(launcher, SIGTERM);
-  };
-  const auto result = run_process(process);
+  const auto result = signalled(script, script.launch(3, {"--max-restarts", "3"}), kTerminate);
   CHECK(result.exit_code == 143);
   CHECK_THAT(result.err, !ContainsSubstring("process 1") && !ContainsSubstring("restart"));
 }
 
 TEST_CASE("a process that fails after a signal is named, and its output is kept") {
   const Script script(on_signal("echo cannot save; [ $RANK = 1 ] && exit 7; exit 143"));
-  auto process = script.launch(3);
-  process.on_start = [&](pid_t launcher) {
-    CHECK(wait_until([&] { return ready(script); }));
-    ::kill(launcher, SIGTERM);
-  };
-  const auto result = run_process(process);
+  const auto result = signalled(script, script.launch(3), kTerminate);
   CHECK(result.exit_code == 143);
   CHECK_THAT(
       result.err,
@@ -83,14 +80,12 @@ TEST_CASE("a process that fails after a signal is named, and its output is kept"
 
 TEST_CASE("a second signal kills the processes") {
   const Script script(on_signal(":"));
-  auto process = script.launch(3);
-  process.on_start = [&](pid_t launcher) {
-    CHECK(wait_until([&] { return ready(script); }));
-    ::kill(launcher, SIGTERM);
+  const auto result = signalled(script, script.launch(3), [&](pid_t launcher) {
+    kTerminate(launcher);
     CHECK(wait_until([&] { return script.has_all("noted", 3); }));
-    ::kill(launcher, SIGTERM);
-  };
-  CHECK(run_process(process).exit_code == 143);
+    kTerminate(launcher);
+  });
+  CHECK(result.exit_code == 143);
   for (const auto* name : {"pid.0", "pid.1", "pid.2"}) CHECK_FALSE(is_running(script.number_in(name)));
 }
 
@@ -99,12 +94,10 @@ TEST_CASE("under nohup the end of the terminal is not passed on") {
   const Script script(on_signal("exit 0"));
   const auto command = "trap '' HUP; exec " LOCKSTEP_PROGRAM " launch -n 3 -- " + script.path() + " " +
                        script.files().string();
-  Process process{.command = {"/bin/sh", "-c", command}};
-  process.on_start = [&](pid_t launcher) {
-    CHECK(wait_until([&] { return ready(script); }));
+  const auto result = signalled(script, {.command = {"/bin/sh", "-c", command}}, [](pid_t launcher) {
     ::kill(launcher, SIGHUP);
-    ::kill(launcher, SIGTERM);
-  };
-  CHECK(run_process(process).exit_code == 143);
+    kTerminate(launcher);
+  });
+  CHECK(result.exit_code == 143);
   for (const auto* file : {"noted.0", "noted.1", "noted.2"}) CHECK(read_file(script.file(file)) == "TERM\n");
 }

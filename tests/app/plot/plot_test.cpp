@@ -45,14 +45,11 @@ TEST_CASE("the folder of a run is drawn as its metrics are, and gives the pictur
   const TempFolder folder;
   const SmallData data(64, 32);
   const auto run = folder / "runs/first.1";
-  REQUIRE(run_process(train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs",
-                             "2", "--output", run.string(), "--quiet"}))
-              .exit_code == 0);
+  run_ending(0, train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs", "2",
+                       "--output", run.string(), "--quiet"}));
   const auto drawn = [&](const std::string& named, const fs::path& in, const std::string& picture) {
     const InFolder here(in);
-    const auto result = run_process(program({"plot", named, "--overwrite"}));
-    INFO(result.err);
-    CHECK(result.exit_code == 0);
+    const auto result = run_ending(0, program({"plot", named, "--overwrite"}));
     CHECK(result.out == picture + ": test accuracy and losses of 1 run\n");
     return read_file(in / picture);
   };
@@ -70,19 +67,15 @@ TEST_CASE("a run and a benchmark that lockstep has just written become pictures"
   const TempFolder folder;
   const SmallData data(64, 32);
   const auto metrics = (folder / "run.jsonl").string(), figures = (folder / "all.json").string();
-  REQUIRE(run_process(train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs",
-                             "2", "--log-every", "2", "--metrics", metrics, "--quiet"}))
-              .exit_code == 0);
-  REQUIRE(run_process(program({"bench", "allreduce", "--devices", "cpux2", "--max-bytes", "128", "--repeat",
-                               "1", "--iterations", "1", "--json", figures}))
-              .exit_code == 0);
+  run_ending(0, train({"--data", data.folder(), "--limit-train", "64", "--batch-size", "16", "--epochs", "2",
+                       "--log-every", "2", "--metrics", metrics, "--quiet"}));
+  run_ending(0, program({"bench", "allreduce", "--devices", "cpux2", "--max-bytes", "128", "--repeat", "1",
+                         "--iterations", "1", "--json", figures}));
   for (const auto& [file, picture, says] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {metrics, "run.png", "test accuracy and losses of 1 run"},
            {figures, "all.svg", "bus bandwidth against size, 3 lines"}}) {
     const auto output = (folder / picture).string();
-    const auto result = run_process(program({"plot", file, "--output", output}));
-    INFO(result.err);
-    CHECK(result.exit_code == 0);
+    const auto result = run_ending(0, program({"plot", file, "--output", output}));
     CHECK(result.out == output + ": " + says + "\n");
     CHECK(result.err.empty());
   }
@@ -97,9 +90,7 @@ TEST_CASE("without --output the picture is an SVG in the current folder, named a
   const auto file = written(there / "my.sweep.json", kSweep);
   Process process;
   process.command = {"/usr/bin/env", "-C", here.path().string(), LOCKSTEP_PROGRAM, "plot", file};
-  const auto result = run_process(process);
-  INFO(result.err);
-  CHECK(result.exit_code == 0);
+  const auto result = run_ending(0, process);
   CHECK(result.out == "my.sweep.svg: test accuracy against learning rate, 1 line\n");
   CHECK(fs::exists(here / "my.sweep.svg"));
   CHECK(files_in(there) == 1);
@@ -195,8 +186,7 @@ TEST_CASE("a run that is still writing is drawn without its incomplete last line
   const auto file = written(folder / "run.jsonl", R"({"event":"plan","steps_per_epoch":4}
 {"event":"step","epoch":1,"step":2,"loss":2.5}
 {"event":"step","epoch":1,"st)");
-  const auto result = run_process(program({"plot", file, "--output", (folder / "run.svg").string()}));
-  CHECK(result.exit_code == 0);
+  const auto result = run_ending(0, program({"plot", file, "--output", (folder / "run.svg").string()}));
   CHECK_THAT(result.out, ContainsSubstring("losses while training of 1 run"));
   CHECK_THAT(result.err, ContainsSubstring("warning: the last line of '" + file + "' is incomplete"));
 }
@@ -215,8 +205,7 @@ TEST_CASE("the ending of --output decides between SVG and PNG") {
 }
 
 TEST_CASE("the help shows that plot takes files") {
-  const auto result = run_process(program({"plot", "--help"}));
-  CHECK(result.exit_code == 0);
+  const auto result = run_ending(0, program({"plot", "--help"}));
   CHECK_THAT(result.out, ContainsSubstring("Usage: lockstep plot FILE... [FLAGS]") &&
                              ContainsSubstring("\nArguments:\n  FILE...  "));
 }

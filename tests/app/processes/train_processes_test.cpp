@@ -27,6 +27,16 @@ std::vector<Process> endless(const Words& words) {
                      {on_devices("cpu"), on_devices("cpu")});
 }
 
+// Runs all processes, each of which must end with this exit code.
+std::vector<ProcessResult> run_all_ending(int exit_code, std::vector<Process> processes) {
+  auto results = run_all(std::move(processes));
+  for (const auto& result : results) {
+    INFO(result.err);
+    CHECK(result.exit_code == exit_code);
+  }
+  return results;
+}
+
 void change_last_byte(const std::filesystem::path& path) {
   auto bytes = read_file(path);
   bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -42,10 +52,8 @@ TEST_CASE("1 x 4, 2 x 2 and 3 + 1 replicas give the same weights, and process 0 
   const std::vector<std::pair<Words, std::string>> worlds = {{{"cpux2", "cpux2"}, "[cpu, cpu] + [cpu, cpu]"},
                                                              {{"cpux3", "cpu"}, "[cpu x 3] + [cpu]"}};
   for (const auto& [lists, text] : worlds) {
-    const auto results = run_all(small_world(common, {on_devices(lists[0]), on_devices(lists[1])}));
-    INFO(text << "\n" << results[0].err << results[1].err);
-    REQUIRE(results[0].exit_code == 0);
-    CHECK(results[1].exit_code == 0);
+    INFO(text);
+    const auto results = run_all_ending(0, small_world(common, {on_devices(lists[0]), on_devices(lists[1])}));
     CHECK(hash_in(results[0].out) == hash_in(alone.out));
     CHECK(hash_in(alone.out).size() == 64);
     CHECK_THAT(results[0].out, ContainsSubstring("\n  processes  2, 4 replicas: " + text + "\n") &&
@@ -59,8 +67,8 @@ TEST_CASE("1 x 4, 2 x 2 and 3 + 1 replicas give the same weights, and process 0 
 
 // The channels between the processes are opened after the data are read.
 TEST_CASE("an address on which process 0 cannot listen ends both with code 5, before the data are read") {
-  const auto results = run_all(small_world({"--data", "/nonexistent"}, {{"--listen", "192.0.2.1"}, {}}));
-  for (const auto& result : results) CHECK(result.exit_code == 5);
+  const auto results =
+      run_all_ending(5, small_world({"--data", "/nonexistent"}, {{"--listen", "192.0.2.1"}, {}}));
   const std::string error = "cannot listen on 192.0.2.1: Cannot assign requested address\n";
   CHECK_THAT(results[0].err, ContainsSubstring("process 0: " + error));
   CHECK_THAT(results[1].err, ContainsSubstring("process 1: process 0 cannot start: " + error));
@@ -68,9 +76,8 @@ TEST_CASE("an address on which process 0 cannot listen ends both with code 5, be
 
 TEST_CASE("process 0 warns of a master whose name does not resolve") {
   const auto result =
-      run_process(train({"--rank", "0", "--world-size", "2", "--master",
-                         "no-such-host.invalid:" + std::to_string(free_port()), "--timeout", "1"}));
-  CHECK(result.exit_code == 5);
+      run_ending(5, train({"--rank", "0", "--world-size", "2", "--master",
+                           "no-such-host.invalid:" + std::to_string(free_port()), "--timeout", "1"}));
   CHECK_THAT(result.err, ContainsSubstring("warning: the master's name 'no-such-host.invalid' does not "
                                            "resolve on this host\n"));
 }
@@ -78,12 +85,9 @@ TEST_CASE("process 0 warns of a master whose name does not resolve") {
 TEST_CASE("process 0 writes the files that all were asked for, and its --log-every counts") {
   const TempFolder folder;
   const auto metrics = (folder / "run.jsonl").string(), weights = (folder / "w").string();
-  const auto results = run_all(
-      small_world({"--epochs", "1", "--metrics", metrics, "--save", weights},
-                  {on_devices("cpux2") + Words{"--log-every", "2"}, on_devices("cpu") + Words{"--quiet"}}));
-  INFO(results[0].err << results[1].err);
-  CHECK(results[0].exit_code == 0);
-  CHECK(results[1].exit_code == 0);
+  run_all_ending(0, small_world({"--epochs", "1", "--metrics", metrics, "--save", weights},
+                                {on_devices("cpux2") + Words{"--log-every", "2"},
+                                 on_devices("cpu") + Words{"--quiet"}}));
   CHECK(files_in(folder) == 2);
   const auto events = metrics_in(metrics);
   CHECK(events.front().at("processes") == 2);
@@ -98,10 +102,9 @@ TEST_CASE("process 0 writes the files that all were asked for, and its --log-eve
 TEST_CASE("processes with different settings are refused in all of them, and nothing is written") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();
-  const auto results =
-      run_all(small_world({"--metrics", file, "--devices", "cpu"}, {{"--lr", ".2"}, {"--lr", ".1"}}));
+  const auto results = run_all_ending(
+      2, small_world({"--metrics", file, "--devices", "cpu"}, {{"--lr", ".2"}, {"--lr", ".1"}}));
   for (const auto& result : results) {
-    CHECK(result.exit_code == 2);
     CHECK(result.out.empty());
     CHECK_THAT(result.err, ContainsSubstring("process 1 has lr 0.1 where process 0 has lr 0.2\n"));
   }
@@ -113,14 +116,10 @@ TEST_CASE("processes with different settings are refused in all of them, and not
 TEST_CASE("--check-sync compares the replicas of all processes, and changes no weight") {
   const Words common = {"--epochs", "1", "--print-weights-hash"};
   const std::vector<Words> lists = {on_devices("cpux2"), on_devices("cpu")};
-  const auto plain = run_all(small_world(common, lists));
-  const auto checked = run_all(small_world(common + Words{"--check-sync", "1"}, lists));
+  const auto plain = run_all_ending(0, small_world(common, lists));
+  const auto checked = run_all_ending(0, small_world(common + Words{"--check-sync", "1"}, lists));
   for (const auto& results : {plain, checked}) {
-    INFO(results[0].err << results[1].err);
-    CHECK(results[0].exit_code == 0);
-    CHECK(results[1].exit_code == 0);
-    CHECK(results[0].err.empty());
-    CHECK(results[1].err.empty());
+    for (const auto& result : results) CHECK(result.err.empty());
   }
   CHECK(hash_in(plain[0].out).size() == 64);
   CHECK(hash_in(checked[0].out) == hash_in(plain[0].out));
@@ -128,12 +127,14 @@ TEST_CASE("--check-sync compares the replicas of all processes, and changes no w
   CHECK_THAT(checked[0].out, ContainsSubstring("\n  checks     replicas are compared after every step\n"));
 }
 
-TEST_CASE("processes that would compare their replicas after other steps are refused") {
-  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--check-sync", "7"}}));
-  for (const auto& result : results) {
-    CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err,
-               ContainsSubstring("process 1 has check sync 7 where process 0 has check sync 0\n"));
+TEST_CASE("processes that compare their replicas after other steps, or compress differently, are refused") {
+  for (const auto& [flags, words] :
+       {std::pair{Words{"--check-sync", "7"},
+                  "process 1 has check sync 7 where process 0 has check sync 0\n"},
+        {Words{"--compress", "bf16"}, "process 1 has compress bf16 where process 0 has compress none\n"}}) {
+    for (const auto& result : run_all_ending(2, small_world({"--devices", "cpu"}, {{}, flags}))) {
+      CHECK_THAT(result.err, ContainsSubstring(words));
+    }
   }
 }
 
@@ -160,10 +161,7 @@ TEST_CASE("--compress changes what travels, and nothing of the rest") {
     const auto file = (folder / "run.jsonl").string();
     const Words common = {"--epochs",  "1", "--print-weights-hash", "--log-every", "1", "--check-sync", "1",
                           "--metrics", file};
-    const auto results = run_all(small_world(common + words, {on_devices("cpux2"), on_devices("cpu")}));
-    INFO(results[0].err << results[1].err);
-    REQUIRE(results[0].exit_code == 0);
-    CHECK(results[1].exit_code == 0);
+    run_all_ending(0, small_world(common + words, {on_devices("cpux2"), on_devices("cpu")}));
     return metrics_in(file);
   };
   const auto plain = events_of({}), same = events_of({"--compress", "none"});
@@ -183,13 +181,7 @@ TEST_CASE("--compress changes what travels, and nothing of the rest") {
   }
 }
 
-TEST_CASE("processes that compress differently are refused, and one process that would compress") {
-  const auto results = run_all(small_world({"--devices", "cpu"}, {{}, {"--compress", "bf16"}}));
-  for (const auto& result : results) {
-    CHECK(result.exit_code == 2);
-    CHECK_THAT(result.err,
-               ContainsSubstring("process 1 has compress bf16 where process 0 has compress none\n"));
-  }
+TEST_CASE("one process that would compress is refused") {
   CHECK_THAT(refusal(train({"--compress", "bf16", "--devices", "cpux2"}), 2),
              ContainsSubstring("--compress bf16 rounds what travels between processes, but this process is "
                                "alone\nhint: "));
@@ -200,11 +192,9 @@ TEST_CASE("processes that compress differently are refused, and one process that
 TEST_CASE("bad input of one process ends all, with its exit code and its reason") {
   const TempFolder folder;
   const auto missing = (folder / "missing").string();
-  const auto results = run_all(small_world({"--devices", "cpux2"}, {{}, {"--data", missing}}));
-  CHECK(results[0].exit_code == 3);
+  const auto results = run_all_ending(3, small_world({"--devices", "cpux2"}, {{}, {"--data", missing}}));
   CHECK_THAT(results[0].err, ContainsSubstring("ranks 0-1 (process 0): process 1 cannot start: ") &&
                                  ContainsSubstring(missing) && ContainsSubstring("\nhint: "));
-  CHECK(results[1].exit_code == 3);
   CHECK_THAT(results[1].err,
              ContainsSubstring("ranks 2-3 (process 1): ") && !ContainsSubstring("cannot start"));
 }
@@ -224,10 +214,9 @@ TEST_CASE("processes whose data differ in one image or label are refused, with b
     std::filesystem::copy(data.folder(), folder.path(), std::filesystem::copy_options::recursive);
     change_last_byte(folder / each.file);
     const auto results =
-        run_all(small_world({"--epochs", "1", "--devices", "cpu"},
-                            {{"--data", data.folder()}, {"--data", folder.path().string()}}));
+        run_all_ending(2, small_world({"--epochs", "1", "--devices", "cpu"},
+                                      {{"--data", data.folder()}, {"--data", folder.path().string()}}));
     for (const auto& result : results) {
-      CHECK(result.exit_code == 2);
       const auto hashes = std::regex(fmt::format(
           "process 1 has {0} ([0-9a-f]{{32}}) where process 0 has {0} (?!\\1)[0-9a-f]{{32}}\n", each.hash));
       CHECK(std::regex_search(result.err, hashes));
@@ -296,11 +285,10 @@ TEST_CASE("when a process is lost, the other one ends with code 10 and says who 
 }
 
 TEST_CASE("metrics that cannot be written end all processes") {
-  const auto results = run_all(
+  const auto results = run_all_ending(
+      7,
       small_world({"--epochs", "1", "--devices", "cpu", "--metrics", "/dev/full", "--overwrite"}, {{}, {}}));
-  CHECK(results[0].exit_code == 7);
   CHECK_THAT(results[0].err, ContainsSubstring("rank 0 (process 0): ") && ContainsSubstring("/dev/full"));
-  CHECK(results[1].exit_code == 7);
   CHECK_THAT(results[1].err, ContainsSubstring("rank 1 (process 1): ") &&
                                  ContainsSubstring("process 0 cannot write its output"));
 }

@@ -33,6 +33,14 @@ ModelFactory residual(int64_t width) {
   return model_factory<ResNet18Impl>(options);
 }
 
+TrainerOptions in_double(int world) {
+  TrainerOptions options;
+  options.devices.assign(static_cast<size_t>(world), torch::kCPU);
+  options.lr = {.lr = .1};
+  options.replica.precision = Precision::kFp64;
+  return options;
+}
+
 }  // namespace
 
 TEST_CASE(
@@ -69,11 +77,8 @@ TEST_CASE(
 TEST_CASE("two replicas with batch norm match two halves computed by hand, with either policy") {
   const auto policy = GENERATE(BnPolicy::kRoot, BnPolicy::kAverage);
   const auto rows = std::make_shared<RowSource>(12);
-  TrainerOptions options;
-  options.devices = {torch::kCPU, torch::kCPU};
-  options.lr = {.lr = .1};
+  auto options = in_double(2);
   options.bn = policy;
-  options.replica.precision = Precision::kFp64;
   Trainer trainer(residual(8), source(rows), source(rows), options);
 
   std::vector<Model> halves = {residual(8)(), residual(8)()};
@@ -122,11 +127,7 @@ TEST_CASE("two replicas with batch norm match two halves computed by hand, with 
 
 TEST_CASE("after a stopped evaluation each replica has its own statistics again") {
   const auto rows = std::make_shared<RowSource>(12);
-  TrainerOptions options;
-  options.devices = {torch::kCPU, torch::kCPU};
-  options.lr = {.lr = .1};
-  options.replica.precision = Precision::kFp64;
-  Trainer trainer(residual(8), source(rows), source(rows), options);
+  Trainer trainer(residual(8), source(rows), source(rows), in_double(2));
   trainer.step(std::vector<int64_t>{0, 1, 2, 3, 4, 5, 6, 7});
   const auto mean = trainer.model(1).module->named_buffers()["1.running_mean"];
   trainer.synchronize();
@@ -160,10 +161,7 @@ TEST_CASE("batch norms that are set to eval() stay so in every step, also after 
     freeze(*model.module);
     return model;
   };
-  TrainerOptions options;
-  options.devices.assign(static_cast<size_t>(world), torch::kCPU);
-  options.lr = {.lr = .1};
-  options.replica.precision = Precision::kFp64;
+  auto options = in_double(world);
   options.replica.invariant = invariant;
   Trainer trainer(by_factory ? frozen : residual(8), source(rows), source(rows), options);
   for (int local = 0; local < world && !by_factory; ++local) freeze(*trainer.model(local).module);
@@ -185,26 +183,19 @@ TEST_CASE("batch norms that are set to eval() stay so in every step, also after 
 
 TEST_CASE("a whole model in eval mode is set to training when a trainer takes it") {
   const auto rows = std::make_shared<RowSource>(12);
-  TrainerOptions options;
-  options.devices = {torch::kCPU};
-  options.replica.precision = Precision::kFp64;
   const ModelFactory factory = [] {
     auto model = residual(8)();
     model.module->eval();
     return model;
   };
-  Trainer trainer(factory, source(rows), source(rows), options);
+  Trainer trainer(factory, source(rows), source(rows), in_double(1));
   trainer.step(std::vector<int64_t>{0, 1, 2, 3});
   CHECK(trainer.model(0).module->named_buffers()["1.num_batches_tracked"].item<int64_t>() == 1);
 }
 
 TEST_CASE("one replica with batch norm matches plain torch, and evaluation uses the running averages") {
   const auto rows = std::make_shared<RowSource>(12);
-  TrainerOptions options;
-  options.devices = {torch::kCPU};
-  options.lr = {.lr = .1};
-  options.replica.precision = Precision::kFp64;
-  Trainer trainer(residual(8), source(rows), source(rows), options);
+  Trainer trainer(residual(8), source(rows), source(rows), in_double(1));
   WholeBatch whole(residual(8), torch::optim::SGDOptions(.1));
   const std::vector<int64_t> batch = {0, 1, 2, 3, 4, 5, 6};
   for (int step = 0; step < 3; ++step) {

@@ -2,7 +2,8 @@
 #include <torch/types.h>
 
 #include <lockstep/tests/catch.h>
-#include <numeric>
+#include <cmath>
+#include <tuple>
 
 #include <lockstep/parallel/allreduce.h>
 #include <lockstep/parallel/chapter/sgd.h>
@@ -14,29 +15,29 @@
 using namespace lockstep;
 using Catch::Matchers::ContainsSubstring;
 
-TEST_CASE("device lists") {
-  const auto list = [](std::string_view spec, int gpus) {
-    const auto devices = parse_devices(spec, gpus);
-    return to_string(devices);
+TEST_CASE("device lists, which count three or more equal ones in a row") {
+  struct Case {
+    const char* spec;
+    int gpus;
+    const char* list;
   };
-  CHECK(list("auto", 0) == "[cpu]");
-  CHECK(list("auto", 2) == "[cuda:0]");
-  CHECK(list("cpu", 2) == "[cpu]");
-  CHECK(list("cpux4", 0) == "[cpu x 4]");
-  CHECK(list("cuda", 3) == "[cuda:0, cuda:1, cuda:2]");
-  CHECK(list("cuda:0,cuda:1", 2) == "[cuda:0, cuda:1]");
-  CHECK(list("cuda:1x2", 2) == "[cuda:1, cuda:1]");
-  CHECK(list("cuda:0,cpux2", 1) == "[cuda:0, cpu, cpu]");
-  CHECK(list("cuda,cpu", 2) == "[cuda:0, cuda:1, cpu]");
-}
-
-TEST_CASE("a list of devices counts three or more equal ones in a row") {
-  const auto list = [](std::string_view spec) { return to_string(parse_devices(spec, 2)); };
-  CHECK(list("cpux2") == "[cpu, cpu]");
-  CHECK(list("cpux3") == "[cpu x 3]");
-  CHECK(list("cpux64") == "[cpu x 64]");
-  CHECK(list("cuda:0x3,cuda:1x2,cpux4") == "[cuda:0 x 3, cuda:1, cuda:1, cpu x 4]");
-  CHECK(list("cpu,cuda:0,cpux2") == "[cpu, cuda:0, cpu, cpu]");
+  const Case cases[] = {{"auto", 0, "[cpu]"},
+                        {"auto", 2, "[cuda:0]"},
+                        {"cpu", 2, "[cpu]"},
+                        {"cpux2", 2, "[cpu, cpu]"},
+                        {"cpux3", 2, "[cpu x 3]"},
+                        {"cpux64", 0, "[cpu x 64]"},
+                        {"cuda", 3, "[cuda:0, cuda:1, cuda:2]"},
+                        {"cuda:0,cuda:1", 2, "[cuda:0, cuda:1]"},
+                        {"cuda:1x2", 2, "[cuda:1, cuda:1]"},
+                        {"cuda:0,cpux2", 1, "[cuda:0, cpu, cpu]"},
+                        {"cuda,cpu", 2, "[cuda:0, cuda:1, cpu]"},
+                        {"cuda:0x3,cuda:1x2,cpux4", 2, "[cuda:0 x 3, cuda:1, cuda:1, cpu x 4]"},
+                        {"cpu,cuda:0,cpux2", 2, "[cpu, cuda:0, cpu, cpu]"}};
+  for (const auto& [spec, gpus, list] : cases) {
+    INFO(spec << " on " << gpus << " GPUs");
+    CHECK(to_string(parse_devices(spec, gpus)) == list);
+  }
 }
 
 TEST_CASE("what is not a device list is a usage error that shows it") {
@@ -64,14 +65,11 @@ TEST_CASE("spec_of() names a list of devices in the syntax of --devices") {
 }
 
 TEST_CASE("any_gpu() and any_cpu() say what a list of devices has") {
-  const auto cpus = parse_devices("cpux3", 2), gpus = parse_devices("cuda", 2),
-             both = parse_devices("cuda:1,cpu", 2);
-  CHECK(any_cpu(cpus));
-  CHECK_FALSE(any_gpu(cpus));
-  CHECK_FALSE(any_cpu(gpus));
-  CHECK(any_gpu(gpus));
-  CHECK(any_cpu(both));
-  CHECK(any_gpu(both));
+  for (const auto& [spec, cpu, gpu] :
+       {std::tuple{"cpux3", true, false}, {"cuda", false, true}, {"cuda:1,cpu", true, true}}) {
+    CHECK(any_cpu(parse_devices(spec, 2)) == cpu);
+    CHECK(any_gpu(parse_devices(spec, 2)) == gpu);
+  }
   CHECK_FALSE(any_cpu({}));
   CHECK_FALSE(any_gpu({}));
 }

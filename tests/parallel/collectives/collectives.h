@@ -17,16 +17,16 @@
 #include <lockstep/parallel/collectives/allreduce/local_algorithms.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
 
 namespace lockstep::testing {
 
 using Tensors = std::vector<torch::Tensor>;  // one per rank
 
-// The algorithms of one process, and kAuto.
+// The algorithms of one process. (On CPUs auto is two_shot.)
 inline const std::vector<Allreduce> kAlgorithms = [] {
   std::vector<Allreduce> all;
   for (const auto& local : local_algorithms()) all.push_back(local.allreduce);
-  all.push_back(Allreduce::kAuto);
   return all;
 }();
 
@@ -135,6 +135,26 @@ inline void allreduce_gradients_all(Communicator& communicator, const Tensors& t
              [&](Endpoint& endpoint, size_t rank) { return endpoint.allreduce_gradients(tensors[rank]); });
 }
 
+inline void broadcast_all(Communicator& communicator, const Tensors& tensors, int root) {
+  run_on_all(communicator,
+             [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(tensors[rank], root); });
+}
+
+inline void gather_all(Communicator& communicator, const Tensors& tensors, const Tensors& gathered) {
+  run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
+    return endpoint.all_gather(tensors[rank], gathered[rank]);
+  });
+}
+
+// For each rank a tensor that takes all of these, filled with something else.
+inline Tensors room_for(const Tensors& tensors, double value = 77) {
+  Tensors room;
+  for (size_t rank = 0; rank < tensors.size(); ++rank) {
+    room.push_back(torch::full_like(torch::stack(tensors), value));
+  }
+  return room;
+}
+
 // The exception of wait(); null if there is none.
 inline std::exception_ptr error_of(Work& work) {
   try {
@@ -147,12 +167,9 @@ inline std::exception_ptr error_of(Work& work) {
 
 // The message of wait()'s UsageError, which must have a hint.
 inline std::string usage_error(Work& work) {
-  try {
-    work.wait();
-  } catch (const UsageError& error) {
-    return error.hint().empty() ? "no hint" : error.message();
-  }
-  return "no UsageError";
+  const auto words = refusal_and_hint([&] { work.wait(); });
+  if (words.empty()) return "no UsageError";
+  return words.ends_with(" | ") ? "no hint" : words.substr(0, words.find(" | "));
 }
 
 }  // namespace lockstep::testing

@@ -4,6 +4,7 @@
 #include <stdexcept>
 #include <string>
 #include <thread>
+#include <utility>
 
 #include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/collectives/collectives.h>
@@ -12,52 +13,54 @@
 using namespace lockstep;
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
-using torch::kFloat32;
 using torch::kFloat64;
 
+namespace {
+
+Post sum_of(const torch::Tensor& tensor) {
+  return [=](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(tensor); };
+}
+Post copy_of(const torch::Tensor& tensor, int root) {
+  return [=](Endpoint& endpoint, size_t) { return endpoint.broadcast(tensor, root); };
+}
+Post gather_of(const torch::Tensor& tensor, const torch::Tensor& out) {
+  return [=](Endpoint& endpoint, size_t) { return endpoint.all_gather(tensor, out); };
+}
+
+// Of a tensor of each rank's own.
+Work new_sum(Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({100})); }
+
+}  // namespace
+
 TEST_CASE("ranks that call different collectives all get an error that names both") {
-  struct Calls {
-    Post usual;
-    Post odd;
-    std::string usual_name;
-    std::string odd_name;
+  struct Call {
+    Post post;
+    std::string name;
   };
-  const auto sum = [](int64_t n, torch::ScalarType dtype) -> Post {
-    return [=](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({n}, dtype)); };
-  };
-  const auto copy = [](int root) -> Post {
-    return [=](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({5}), root); };
-  };
-  const auto gather = [](Endpoint& endpoint, size_t) {
-    return endpoint.all_gather(torch::zeros({5}), torch::zeros({endpoint.world_size(), 5}));
-  };
-  const std::vector<Calls> cases{
-      {sum(5, kFloat32), sum(6, kFloat32), "allreduce of 5 elements of Float",
-       "allreduce of 6 elements of Float"},
-      {sum(5, kFloat32), sum(5, kFloat64), "allreduce of 5 elements of Float",
-       "allreduce of 5 elements of Double"},
-      {sum(5, kFloat32), copy(0), "allreduce of 5 elements of Float",
-       "broadcast from 0 of 5 elements of Float"},
-      {copy(0), copy(1), "broadcast from 0 of 5 elements of Float",
-       "broadcast from 1 of 5 elements of Float"},
-      {sum(5, kFloat32), gather, "allreduce of 5 elements of Float", "all_gather of 5 elements of Float"},
-  };
-  for (const auto& calls : cases) {
+  const Call sum{sum_of(torch::zeros({5})), "allreduce of 5 elements of Float"},
+      longer{sum_of(torch::zeros({6})), "allreduce of 6 elements of Float"},
+      doubles{sum_of(torch::zeros({5}, kFloat64)), "allreduce of 5 elements of Double"},
+      copy{copy_of(torch::zeros({5}), 0), "broadcast from 0 of 5 elements of Float"},
+      other_root{copy_of(torch::zeros({5}), 1), "broadcast from 1 of 5 elements of Float"},
+      gather{gather_of(torch::zeros({5}), torch::zeros({3, 5})), "all_gather of 5 elements of Float"};
+  const std::pair<Call, Call> cases[] = {
+      {sum, longer}, {sum, doubles}, {sum, copy}, {copy, other_root}, {sum, gather}};
+  for (const auto& [usual, other] : cases) {
     for (size_t odd = 0; odd < 3; ++odd) {
       const auto communicator = cpu_communicator(3, kAlgorithms[odd]);
-      auto works = post_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-        return rank == odd ? calls.odd(endpoint, rank) : calls.usual(endpoint, rank);
-      });
+      auto works =
+          post_on_all(*communicator, [&, &usual = usual, &other = other](Endpoint& endpoint, size_t rank) {
+            return (rank == odd ? other : usual).post(endpoint, rank);
+          });
       const auto message = usage_error(works[0]);
-      CHECK_THAT(message,
-                 ContainsSubstring("rank 0 called " + (odd == 0 ? calls.odd_name : calls.usual_name)));
+      CHECK_THAT(message, ContainsSubstring("rank 0 called " + (odd == 0 ? other : usual).name));
       // The error names the first rank that differs from rank 0.
       CHECK_THAT(message, ContainsSubstring("rank " + std::to_string(odd == 2 ? 2 : 1) + " called " +
-                                            (odd == 0 ? calls.usual_name : calls.odd_name)));
+                                            (odd == 0 ? usual : other).name));
       CHECK(usage_error(works[1]) == message);
       CHECK(usage_error(works[2]) == message);
       // Later collectives fail with the same error, though all ranks agree again.
-      for (auto& work : post_on_all(*communicator, sum(5, kFloat32))) CHECK(usage_error(work) == message);
+      for (auto& work : post_on_all(*communicator, sum.post)) CHECK(usage_error(work) == message);
     }
   }
 }
@@ -83,8 +86,7 @@ TEST_CASE("the same collectives in different orders are an error, whatever was p
     }
     const std::string expected =
         "replicas disagree: rank 0 called allreduce of 3 elements of Float, rank 3 called allreduce of 4 "
-        "elements of "
-        "Float";
+        "elements of Float";
     std::vector<std::string> wanted(28, expected);
     wanted.front() = "no UsageError";
     for (const auto& of_rank : messages) REQUIRE(of_rank == wanted);
@@ -92,81 +94,36 @@ TEST_CASE("the same collectives in different orders are an error, whatever was p
 }
 
 TEST_CASE("a wrong tensor is an error on every rank") {
-  struct Wrong {
-    Post post;
-    std::string found;
-  };
-  const std::vector<Wrong> cases{
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.allreduce_sum(torch::zeros({4, 6}).t());
-       },
-       "allreduce with a tensor of shape [6, 4] and strides [1, 6]"},
-      {[](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({24}, torch::kMeta)); },
-       "allreduce with a tensor on meta"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.broadcast(torch::zeros({48}).slice(0, 0, 48, 2), 0);
-       },
-       "broadcast from 0 with a tensor of shape [24] and strides [2]"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.allreduce_sum(torch::zeros({24}, torch::kComplexFloat).conj());
-       },
-       "allreduce with a tensor that is another one's conjugate or negative"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.broadcast(torch::zeros({24}, torch::kComplexFloat).conj(), 0);
-       },
-       "broadcast from 0 with a tensor that is another one's conjugate or negative"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.all_gather(torch::_neg_view(torch::zeros({24})),
-                                    torch::zeros({endpoint.world_size(), 24}));
-       },
-       "all_gather with a tensor that is another one's conjugate or negative"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.all_gather(torch::zeros({4, 6}).t(), torch::zeros({endpoint.world_size(), 24}));
-       },
-       "all_gather with a tensor of shape [6, 4] and strides [1, 6]"},
-      {[](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({24}), -1); },
-       "broadcast from -1"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.broadcast(torch::zeros({24}), endpoint.world_size());
-       },
-       "in a world of "},
-      {[](Endpoint& endpoint, size_t) { return endpoint.all_gather(torch::zeros({24}), torch::zeros({7})); },
-       "all_gather of 24 elements of Float from "},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.all_gather(torch::zeros({24}), torch::zeros({endpoint.world_size(), 24}, kFloat64));
-       },
-       " elements of Double"},
-      {[](Endpoint& endpoint, size_t) {
-         return endpoint.all_gather(
-             torch::zeros({24}),
-             torch::zeros({24, endpoint.world_size() + 1}).narrow(1, 0, endpoint.world_size()));
-       },
-       "and strides ["},
-  };
+  const auto complex = torch::zeros({24}, torch::kComplexFloat), one = torch::zeros({24});
+  const std::string negative = " with a tensor that is another one's conjugate or negative";
   for (const int world : {1, 3}) {
-    for (const auto& wrong : cases) {
+    const auto out = torch::zeros({world, 24});
+    const std::pair<Post, std::string> cases[] = {
+        {sum_of(torch::zeros({4, 6}).t()), "allreduce with a tensor of shape [6, 4] and strides [1, 6]"},
+        {sum_of(torch::zeros({24}, torch::kMeta)), "allreduce with a tensor on meta"},
+        {copy_of(torch::zeros({48}).slice(0, 0, 48, 2), 0),
+         "broadcast from 0 with a tensor of shape [24] and strides [2]"},
+        {sum_of(complex.conj()), "allreduce" + negative},
+        {copy_of(complex.conj(), 0), "broadcast from 0" + negative},
+        {gather_of(torch::_neg_view(one), out), "all_gather" + negative},
+        {gather_of(torch::zeros({4, 6}).t(), out),
+         "all_gather with a tensor of shape [6, 4] and strides [1, 6]"},
+        {copy_of(one, -1), "broadcast from -1"},
+        {copy_of(one, world), "in a world of "},
+        {gather_of(one, torch::zeros({7})), "all_gather of 24 elements of Float from "},
+        {gather_of(one, torch::zeros({world, 24}, kFloat64)), " elements of Double"},
+        {gather_of(one, torch::zeros({24, world + 1}).narrow(1, 0, world)), "and strides ["}};
+    for (const auto& [wrong, words] : cases) {
+      INFO("world " << world << ": " << words);
       const auto communicator = cpu_communicator(world);
-      auto before = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
-        return endpoint.allreduce_sum(torch::zeros({3}));
+      auto before = post_on_all(*communicator, new_sum);
+      auto works = post_on_all(*communicator, [&, &post = wrong](Endpoint& endpoint, size_t rank) {
+        return static_cast<int>(rank) == world - 1 ? post(endpoint, rank)
+                                                   : endpoint.allreduce_sum(torch::zeros({24}));
       });
-      auto works = post_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-        if (static_cast<int>(rank) == world - 1) return wrong.post(endpoint, rank);
-        return endpoint.allreduce_sum(torch::zeros({24}));
-      });
-      INFO("world " << world << ": " << wrong.found);
       for (auto& work : before) CHECK(error_of(work) == nullptr);  // earlier collectives succeed
-      for (auto& work : works) {
-        try {
-          work.wait();
-          FAIL_CHECK("no error");
-        } catch (const UsageError& error) {
-          CHECK_THAT(error.message(), ContainsSubstring(wrong.found));
-        }
-      }
-      auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
-        return endpoint.allreduce_sum(torch::zeros({3}));
-      });
-      for (auto& work : later) CHECK(error_of(work) != nullptr);
+      for (auto& work : works) CHECK_THAT(refusal_of([&] { work.wait(); }), ContainsSubstring(words));
+      for (auto& work : post_on_all(*communicator, new_sum)) CHECK(error_of(work) != nullptr);
     }
   }
 }
@@ -194,10 +151,7 @@ TEST_CASE("abort ends the wait for a rank that never comes, with abort's error")
     for (const auto& error : seen) CHECK(error == given);
 
     communicator->endpoint(0).abort(std::make_exception_ptr(std::runtime_error("a later one")));
-    auto later = post_on_all(*communicator, [](Endpoint& endpoint, size_t) {
-      return endpoint.allreduce_sum(torch::zeros({100}));
-    });
-    for (auto& work : later) CHECK(error_of(work) == given);
+    for (auto& work : post_on_all(*communicator, new_sum)) CHECK(error_of(work) == given);
   }
   CHECK(thread_count_down_to(threads_before) == threads_before);
 }
@@ -236,9 +190,7 @@ TEST_CASE("tensors of collectives posted after an aborted one stay unchanged") {
   constexpr int64_t kElements = 200'000;  // enough for some rank to be working when the abort comes
   const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
   const auto given = std::make_exception_ptr(std::runtime_error("stop"));
-  Tensors first;
-  Tensors second;
-  Tensors before;
+  Tensors first, second, before;
   for (int rank = 0; rank < kWorld; ++rank) {
     first.push_back(torch::zeros({kElements}));
     second.push_back(torch::full({kElements}, rank));

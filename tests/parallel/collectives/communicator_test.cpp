@@ -1,39 +1,69 @@
-// Results of collectives between replicas of one process. communicator_errors_test.cpp tests
-// their errors.
+// Results of collectives between the replicas of one process, and of several processes, which are threads.
+// posting_test.cpp tests when they are posted; communicator_errors_test.cpp and processes_errors_test.cpp
+// test their errors.
 #include <lockstep/tests/catch.h>
-#include <chrono>
-#include <cmath>
-#include <limits>
-#include <random>
-#include <thread>
+#include <algorithm>
+#include <numeric>
 
-#include <lockstep/parallel/timing/trace.h>
 #include <lockstep/support/error.h>
-#include <lockstep/tests/parallel/collectives/collectives.h>
+#include <lockstep/tests/parallel/collectives/between_processes.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::StartsWith;
 using torch::kBFloat16;
 using torch::kFloat32;
 using torch::kFloat64;
 using torch::kInt64;
 using torch::Tensor;
 
-TEST_CASE(
-    "allreduce: every world, size, dtype and algorithm gives the exact sum, with the same bits everywhere") {
-  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
-  for (int world = 1; world <= 8; ++world) {
-    const auto communicator = cpu_communicator(world, algorithm);
-    CHECK(communicator->world_size() == world);
-    for (const int64_t n : {0, 1, world - 1, world, 7, 997, 1'000'000}) {
-      for (const auto dtype : {kFloat32, kFloat64, kBFloat16}) {
-        const auto tensors = inputs(world, n, dtype);
-        const auto expected = exact_sum(tensors);
-        allreduce_all(*communicator, tensors);
-        INFO(name_of(kAllreduceNames, algorithm) << ", world " << world << ", " << n << " of " << dtype);
-        CHECK(all_are(expected, tensors));
-      }
+namespace {
+
+// One collective: the tensors of all ranks of all processes, and what each rank must get.
+struct Case {
+  Tensors tensors;
+  Tensor expected;
+  int root = 0;
+  Tensors gathered = {};
+
+  std::string text() const {
+    return fmt::format("{} of {} from {}", tensors[0].numel(), torch::toString(tensors[0].scalar_type()),
+                       root);
+  }
+};
+
+std::vector<Tensors> tensors_of_all_types(int world, const std::vector<int64_t>& sizes) {
+  std::vector<Tensors> all;
+  for (const auto n : sizes) {
+    for (const auto dtype : {kFloat32, kFloat64, kBFloat16, kInt64}) all.push_back(inputs(world, n, dtype));
+  }
+  return all;
+}
+
+// One process, and several.
+std::vector<Layout> all_layouts() {
+  std::vector<Layout> all{{1}, {2}, {3}, {5}, {8}};
+  all.insert(all.end(), kLayouts.begin(), kLayouts.end());
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("every layout, size, dtype and algorithm gives the exact sum, with the same bits on every rank") {
+  for (const auto& setup : setups_of({{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}})) {
+    const int world = world_of(setup.layout);
+    std::vector<Case> cases;
+    for (auto& tensors : tensors_of_all_types(world, {0, 1, world - 1, world, 7, 997, 100'000})) {
+      const auto sum = exact_sum(tensors);
+      cases.push_back({std::move(tensors), sum});
+    }
+    in_processes(setup.layout,
+                 [&](int, Communicator& communicator) {
+                   for (const auto& one : cases) allreduce_all(communicator, one.tensors);
+                 },
+                 {.devices = {}, .algorithm = setup.algorithm});
+    for (const auto& one : cases) {
+      INFO(setup.text() << ", " << one.text());
+      CHECK(all_are(one.expected, one.tensors));
     }
   }
 }
@@ -70,16 +100,13 @@ TEST_CASE("broadcast and all_gather move the bytes of every dtype") {
       tensors.push_back(any_bytes(rank, 7, dtype));
       gathered.push_back(torch::empty({3, 7}, dtype));
     }
-    const auto all = torch::cat(
-        {tensors[0].view(torch::kByte), tensors[1].view(torch::kByte), tensors[2].view(torch::kByte)});
-    run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-      return endpoint.all_gather(tensors[rank], gathered[rank]);
-    });
-    run_on_all(*communicator,
-               [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(tensors[rank], 2); });
+    gather_all(*communicator, tensors, gathered);
+    broadcast_all(*communicator, tensors, 2);
     INFO(dtype);
     CHECK(all_are(any_bytes(2, 7, dtype), tensors));
-    for (const auto& found : gathered) CHECK(same_bits(found.view({-1}).view(torch::kByte), all));
+    for (const auto& found : gathered) {
+      for (int rank = 0; rank < 3; ++rank) CHECK(same_bits(found[rank], any_bytes(rank, 7, dtype)));
+    }
   };
   for (const auto dtype : kSummedTypes) check(dtype);
   for (const auto dtype : kCopiedTypes) check(dtype);
@@ -102,72 +129,89 @@ TEST_CASE("the comparison detects a wrong sum on one rank, in one element, in on
   CHECK_FALSE(all_are(torch::tensor({0.F}), {torch::tensor({-0.F})}));
 }
 
-TEST_CASE("endpoints know their rank, world and device") {
-  const auto communicator = cpu_communicator(3);
-  CHECK(communicator->local_size() == 3);
-  CHECK(communicator->first_rank() == 0);
-  for (int rank = 0; rank < 3; ++rank) {
-    CHECK(communicator->endpoint(rank).rank() == rank);
-    CHECK(communicator->endpoint(rank).world_size() == 3);
-    CHECK(communicator->endpoint(rank).device() == torch::Device(torch::kCPU));
+TEST_CASE("broadcast from every rank reaches every rank of every process") {
+  for (const auto& layout : all_layouts()) {
+    const int world = world_of(layout);
+    std::vector<Case> cases;
+    for (int root = 0; root < world; ++root) {
+      for (auto& tensors : tensors_of_all_types(world, {0, 1, world - 1, 997})) {
+        const auto of_root = tensors[static_cast<size_t>(root)].clone();
+        cases.push_back({std::move(tensors), of_root, root});
+      }
+    }
+    in_processes(layout, [&](int, Communicator& communicator) {
+      for (const auto& one : cases) broadcast_all(communicator, one.tensors, one.root);
+    });
+    for (const auto& one : cases) {
+      INFO(text_of(layout) << " replicas, " << one.text());
+      CHECK(all_are(one.expected, one.tensors));
+    }
+  }
+}
+
+TEST_CASE("all_gather gives every rank of every process the tensors of all ranks, in order") {
+  for (const auto& layout : all_layouts()) {
+    const int world = world_of(layout);
+    std::vector<Case> cases;
+    for (const std::vector<int64_t>& shape :
+         std::vector<std::vector<int64_t>>{{}, {0}, {1}, {2}, {7, 143}, {10'007}}) {
+      for (auto& tensors : tensors_of_all_types(world, {torch::empty(shape).numel()})) {
+        for (auto& tensor : tensors) tensor = tensor.view(shape);
+        const auto stacked = torch::stack(tensors);  // (world, ...shape)
+        auto& one = cases.emplace_back(Case{std::move(tensors), stacked});
+        for (int rank = 0; rank < world; ++rank) one.gathered.push_back(torch::full_like(stacked, 77));
+      }
+    }
+    in_processes(layout, [&](int, Communicator& communicator) {
+      for (const auto& one : cases) gather_all(communicator, one.tensors, one.gathered);
+    });
+    for (const auto& one : cases) {
+      INFO(text_of(layout) << " replicas, " << one.text());
+      CHECK(all_are(one.expected, one.gathered));
+    }
+  }
+}
+
+TEST_CASE("ranks are counted over the processes in order, and each process drives its own") {
+  for (const auto& layout : all_layouts()) {
+    std::vector<std::vector<int>> ranks(layout.size());  // [process]
+    std::vector<int> first_ranks(layout.size()), wrong(layout.size());
+    in_processes(layout, [&](int process, Communicator& communicator) {
+      const auto p = static_cast<size_t>(process);
+      first_ranks[p] = communicator.first_rank();
+      wrong[p] += communicator.world_size() != world_of(layout);
+      for (int local = 0; local < communicator.local_size(); ++local) {
+        const auto& endpoint = communicator.endpoint(local);
+        ranks[p].push_back(endpoint.rank());
+        wrong[p] +=
+            endpoint.world_size() != world_of(layout) || endpoint.device() != torch::Device(torch::kCPU);
+      }
+    });
+    INFO(text_of(layout) << " replicas");
+    CHECK(wrong == std::vector<int>(layout.size()));
+    int next = 0;
+    for (size_t p = 0; p < layout.size(); ++p) {
+      CHECK(first_ranks[p] == next);
+      std::vector<int> expected(static_cast<size_t>(layout[p]));
+      std::iota(expected.begin(), expected.end(), next);
+      CHECK(ranks[p] == expected);
+      next += layout[p];
+    }
   }
   CHECK_THROWS_AS(cpu_communicator(0), UsageError);
-}
-
-TEST_CASE("broadcast from every root") {
-  for (const int world : {1, 2, 3, 5, 8}) {
-    const auto communicator = cpu_communicator(world);
-    for (int root = 0; root < world; ++root) {
-      for (const int64_t n : {0, 1, world - 1, 997}) {
-        for (const auto dtype : {kFloat32, kFloat64, kBFloat16, kInt64}) {
-          const auto tensors = inputs(world, n, dtype);
-          run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-            return endpoint.broadcast(tensors[rank], root);
-          });
-          INFO("world " << world << " from " << root << ", " << n << " of " << dtype);
-          CHECK(all_are(whole_numbers(root, n, dtype).to(dtype), tensors));
-        }
-      }
-    }
-  }
-}
-
-TEST_CASE("all_gather gives every rank the tensors of all ranks, in order") {
-  for (const int world : {1, 2, 3, 5, 8}) {
-    const auto communicator = cpu_communicator(world);
-    for (const std::vector<int64_t>& sizes :
-         std::vector<std::vector<int64_t>>{{}, {0}, {1}, {world - 1}, {7, 143}}) {
-      for (const auto dtype : {kFloat32, kFloat64, kBFloat16, kInt64}) {
-        const auto n = torch::empty(sizes).numel();
-        auto tensors = inputs(world, n, dtype);
-        for (auto& tensor : tensors) tensor = tensor.view(sizes);
-        const auto expected = torch::stack(tensors);  // (world, ...sizes)
-        Tensors gathered;
-        for (int rank = 0; rank < world; ++rank) gathered.push_back(torch::full_like(expected, 77));
-        run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-          return endpoint.all_gather(tensors[rank], gathered[rank]);
-        });
-        INFO("world " << world << ", " << n << " of " << dtype);
-        CHECK(all_are(expected, gathered));
-      }
-    }
-  }
 }
 
 TEST_CASE(
     "a collective touches its own part of a larger buffer alone, and parameters may require gradients") {
   const auto communicator = cpu_communicator(3);
-  Tensors buffers;
-  Tensors params;
+  Tensors buffers, parts, params;
   for (int rank = 0; rank < 3; ++rank) {
     buffers.push_back(torch::full({100}, rank, kFloat32));
+    parts.push_back(buffers.back().narrow(0, 40, 20));
     params.push_back(torch::full({5}, rank, kFloat32).requires_grad_());
   }
-  run_on_all(*communicator, [&](Endpoint& endpoint, size_t rank) {
-    return endpoint.allreduce_sum(buffers[rank].narrow(0, 40, 20));
-  });
-  run_on_all(*communicator,
-             [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(params[rank], 2); });
+  allreduce_all(*communicator, parts);
+  broadcast_all(*communicator, params, 2);
   for (int rank = 0; rank < 3; ++rank) {
     auto expected = torch::full({100}, rank, kFloat32);
     expected.narrow(0, 40, 20).fill_(3);  // 0 + 1 + 2
@@ -177,169 +221,44 @@ TEST_CASE(
   CHECK(all_are(torch::full({5}, 2, kFloat32), params));
 }
 
-TEST_CASE("a finished collective does not hold its tensors") {
-  const auto communicator = cpu_communicator(3);
-  const auto tensors = inputs(3, 10, kFloat32);
-  allreduce_all(*communicator, tensors);
-  for (const auto& tensor : tensors) {
-    // The communication thread releases the tensor shortly after it has reported the end.
-    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(30);
-    while (tensor.storage().use_count() > 1 && std::chrono::steady_clock::now() < deadline) {
-      std::this_thread::yield();
-    }
-    CHECK(tensor.storage().use_count() == 1);
-  }
-}
-
-TEST_CASE("many collectives can be posted before the first wait, and waited for in any order") {
-  constexpr int kWorld = 4;
-  constexpr int kRounds = 10;
-  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
-  const auto communicator = cpu_communicator(kWorld, algorithm);
-  std::vector<Tensors> sums, halves, copies, gathered;  // [round][rank]
-  for (int round = 0; round < kRounds; ++round) {
-    sums.push_back(inputs(kWorld, round * 37, kFloat32));
-    halves.push_back(inputs(kWorld, round * 11, kBFloat16));
-    copies.push_back(inputs(kWorld, round * 5, kFloat64));
-    gathered.emplace_back();
-    for (int rank = 0; rank < kWorld; ++rank) {
-      gathered.back().push_back(torch::zeros({kWorld, round * 5}, kFloat64));
-    }
-  }
-  std::vector<Work> works;
-  for (int rank = 0; rank < kWorld;
-       ++rank) {  // the first ranks post all their collectives before the last one begins
-    auto& endpoint = communicator->endpoint(rank);
-    const auto i = static_cast<size_t>(rank);
-    for (size_t round = 0; round < kRounds; ++round) {
-      works.push_back(endpoint.allreduce_sum(sums[round][i]));
-      works.push_back(endpoint.broadcast(copies[round][i], static_cast<int>(round) % kWorld));
-      works.push_back(endpoint.allreduce_sum(halves[round][i]));
-      works.push_back(endpoint.all_gather(copies[round][i], gathered[round][i]));  // the broadcast tensors
-    }
-  }
-  for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
-  for (int round = 0; round < kRounds; ++round) {
-    INFO("round " << round);
-    const auto r = static_cast<size_t>(round);
-    CHECK(all_are(exact_sum(inputs(kWorld, round * 37, kFloat32)), sums[r]));
-    CHECK(all_are(exact_sum(inputs(kWorld, round * 11, kBFloat16)), halves[r]));
-    const auto from_root = whole_numbers(round % kWorld, round * 5, kFloat64).to(kFloat64);
-    CHECK(all_are(from_root, copies[r]));
-    CHECK(all_are(from_root.expand({kWorld, -1}), gathered[r]));
-  }
-}
-
-TEST_CASE("each rank can post from its own thread, at its own pace") {
-  constexpr int kWorld = 4;
-  constexpr int kRounds = 50;
-  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
-  const auto communicator = cpu_communicator(kWorld, algorithm);
-  const auto expected = exact_sum(inputs(kWorld, 997, kFloat32));
-  std::vector<int> wrong(kWorld);  // Catch2's assertions are not thread-safe
-  {
-    std::vector<std::jthread> threads;
-    for (int rank = 0; rank < kWorld; ++rank) {
-      threads.emplace_back([&, rank] {
-        for (int round = 0; round < kRounds; ++round) {
-          const auto tensor = whole_numbers(rank, 997, kFloat32).to(kFloat32);
-          auto work = communicator->endpoint(rank).allreduce_sum(tensor);
-          for (int i = 0; i < rank * round; ++i) std::this_thread::yield();
-          work.wait();
-          work.wait();  // a second wait does nothing
-          wrong[static_cast<size_t>(rank)] += !same_bits(tensor, expected);
-        }
-      });
-    }
-  }
-  CHECK(wrong == std::vector<int>(kWorld));
-}
-
-// Order of summation: floats of different magnitudes that use all their bits, so that each sum is rounded.
 namespace {
 
-constexpr int64_t kChunk = 100;  // elements; tensors have one for each rank, so that chunks are equal
+constexpr int64_t kChunk = 150;  // elements; tensors have one for each rank, so that chunks are equal
 
-std::vector<std::vector<float>> wild_numbers(size_t world) {  // [rank][world * kChunk]
-  std::mt19937 random(7);
-  std::vector<std::vector<float>> numbers(world, std::vector<float>(world * kChunk));
-  for (auto& of_rank : numbers) {
-    for (auto& number : of_rank) {
-      const auto mantissa = static_cast<float>(random() % (1 << 24)) - (1 << 23);  // all bits of a float
-      number = std::ldexp(mantissa, static_cast<int>(random() % 4));
-    }
-  }
-  return numbers;
-}
-
-// Sums element by element in the order first, first + 1, ..., first - 1 (cyclic).
-float sum_from(const std::vector<std::vector<float>>& numbers, size_t first, size_t element) {
-  float sum = numbers[first][element];
-  for (size_t i = 1; i < numbers.size(); ++i) sum += numbers[(first + i) % numbers.size()][element];
-  return sum;
-}
-
-Tensor expected_sum(const std::vector<std::vector<float>>& numbers, Allreduce algorithm) {
+// A ring sums chunk c in the order c, c + 1, ..., c - 1. The others add the replicas of each process in the
+// order of their ranks, then the processes in order, as the channels of these tests do.
+Tensor sums_in_order(const Numbers& numbers, const Setup& setup) {
   std::vector<float> sums;
-  for (size_t element = 0; element < numbers.front().size(); ++element) {
-    const auto chunk = element / kChunk;  // the ring sums chunk c in the order c, c + 1, ..., c - 1
-    sums.push_back(sum_from(numbers, algorithm == Allreduce::kRing ? chunk : 0, element));
+  for (size_t i = 0; i < numbers.front().size(); ++i) {
+    const auto first = setup.algorithm == Allreduce::kRing ? i / kChunk : 0;
+    auto turned = numbers;
+    std::rotate(turned.begin(), turned.begin() + static_cast<int64_t>(first), turned.end());
+    const auto parts = sums_of_processes(turned, setup.layout, i);
+    sums.push_back(std::accumulate(parts.begin() + 1, parts.end(), parts.front()));
   }
   return torch::tensor(sums);
 }
 
 }  // namespace
 
-TEST_CASE("sums are taken in the documented order") {
-  const auto algorithm = GENERATE(from_range(std::begin(kAlgorithms), std::end(kAlgorithms)));
-  for (const int world : {3, 4, 5, 8}) {
-    INFO(name_of(kAllreduceNames, algorithm) << ", world " << world);
-    const auto numbers = wild_numbers(static_cast<size_t>(world));
-    const auto expected = expected_sum(numbers, algorithm);
-    const auto communicator = cpu_communicator(world, algorithm);
-    for (int repeat = 0; repeat < 10; ++repeat) {
-      Tensors tensors;
-      for (const auto& of_rank : numbers) tensors.push_back(torch::tensor(of_rank));
-      allreduce_all(*communicator, tensors);
+TEST_CASE("sums are taken in the documented order, and all ranks get the same bits") {
+  for (const auto& setup : setups_of({{3}, {4}, {5}, {8}})) {
+    INFO(setup.text());
+    const int world = world_of(setup.layout);
+    const auto numbers = rounded_numbers(world, world * kChunk);
+    const auto expected = sums_in_order(numbers, setup);
+    for (int repeat = 0; repeat < 5; ++repeat) {
+      const auto tensors = tensors_of(numbers);
+      in_processes(setup.layout,
+                   [&](int, Communicator& communicator) { allreduce_all(communicator, tensors); },
+                   {.devices = {}, .algorithm = setup.algorithm});
       REQUIRE(all_are(expected, tensors));
     }
-    // Check the test itself: another order gives other sums.
-    const auto other =
-        expected_sum(numbers, algorithm == Allreduce::kRing ? Allreduce::kRoot : Allreduce::kRing);
-    CHECK((expected != other).sum().item<int64_t>() > expected.numel() / 20);
   }
-}
-
-TEST_CASE("a default Work has nothing to wait for") {
-  Work work;
-  work.wait();
-  work.wait();
-}
-
-TEST_CASE("the trace has one span per collective and rank, and they overlap") {
-  constexpr int kWorld = 3;
-  Trace trace;
-  const auto communicator = cpu_communicator(kWorld, Allreduce::kRing, &trace);
-  run_on_all(*communicator,
-             [](Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({1'000'000})); });
-  run_on_all(*communicator,
-             [](Endpoint& endpoint, size_t) { return endpoint.broadcast(torch::zeros({3}), 1); });
-  const auto events = trace.events();
-  REQUIRE(events.size() == 2 * kWorld);
-  for (size_t collective = 0; collective < 2; ++collective) {
-    std::vector<int> ranks;
-    int64_t last_begin = 0;
-    int64_t first_end = std::numeric_limits<int64_t>::max();
-    for (size_t i = 0; i < kWorld; ++i) {
-      const auto& event = events[collective * kWorld + i];
-      CHECK_THAT(event.name, StartsWith(collective == 0 ? "allreduce 4.000 MB" : "broadcast from 1"));
-      CHECK(event.track == Trace::Track::kCommunication);
-      ranks.push_back(event.rank);
-      last_begin = std::max(last_begin, event.begin_order);
-      first_end = std::min(first_end, event.end_order);
-    }
-    std::sort(ranks.begin(), ranks.end());
-    CHECK(ranks == std::vector<int>{0, 1, 2});
-    CHECK(last_begin < first_end);  // no span ends before all have begun
+  // Check the test itself: another order gives other sums.
+  const auto numbers = rounded_numbers(4, 4 * kChunk);
+  const auto usual = sums_in_order(numbers, {{4}});
+  for (const auto& other : {Setup{{4}, Allreduce::kRing}, Setup{{2, 2}}}) {
+    CHECK((usual != sums_in_order(numbers, other)).sum().item<int64_t>() > usual.numel() / 20);
   }
 }

@@ -1,20 +1,17 @@
 // Sums of gradients that travel between processes as bf16 or fp16.
 #include <lockstep/tests/catch.h>
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <random>
 
 #include <lockstep/parallel/collectives/channel.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/collectives/between_processes.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
-using Catch::Matchers::ContainsSubstring;
 using torch::kFloat32;
 using torch::kFloat64;
 using torch::Tensor;
@@ -44,41 +41,11 @@ float rounded(double number, const Format& format) {
                                             : static_cast<float>(nearest);
 }
 
-using Gradients = std::vector<std::vector<float>>;  // [rank][element]
-
-// Floats that use all their bits, of both signs and different sizes.
-Gradients gradients_of(int world, int64_t n) {
-  std::mt19937 random(11);
-  Gradients gradients(static_cast<size_t>(world), std::vector<float>(static_cast<size_t>(n)));
-  for (auto& of_rank : gradients) {
-    for (auto& number : of_rank) {
-      const auto mantissa = static_cast<float>(random() % (1 << 24)) - (1 << 23);
-      number = std::ldexp(mantissa, -20 - static_cast<int>(random() % 8));
-    }
-  }
-  return gradients;
-}
-
-Tensors tensors_of(const Gradients& gradients) {
-  Tensors tensors;
-  for (const auto& of_rank : gradients) tensors.push_back(torch::tensor(of_rank));
-  return tensors;
-}
-
-// The sum of each process for one element, its replicas in the order of their ranks.
-std::vector<float> sums_of_processes(const Gradients& gradients, const Layout& layout, size_t element) {
-  std::vector<float> sums;
-  size_t rank = 0;
-  for (const int replicas : layout) {
-    float sum = gradients[rank++][element];
-    for (int replica = 1; replica < replicas; ++replica) sum += gradients[rank++][element];
-    sums.push_back(sum);
-  }
-  return sums;
-}
+// Of both signs and different sizes.
+Numbers gradients_of(int world, int64_t n) { return rounded_numbers(world, n, -27, 8); }
 
 // Each process's sum rounded, these added in float in the order of processes, the total rounded.
-Tensor sums_by_hand(const Gradients& gradients, const Layout& layout, const Format& format) {
+Tensor sums_by_hand(const Numbers& gradients, const Layout& layout, const Format& format) {
   std::vector<float> totals;
   for (size_t i = 0; i < gradients.front().size(); ++i) {
     float total = 0;
@@ -88,17 +55,11 @@ Tensor sums_by_hand(const Gradients& gradients, const Layout& layout, const Form
   return torch::tensor(totals);
 }
 
-void compressing_processes(const Layout& layout, Compress compress,
-                           const std::function<void(Communicator&)>& task) {
-  run_processes(processes_of(layout), [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    task(*communicator_of(layout, process, group, nullptr, compress));
-  });
-}
-
 // The results by rank.
 Tensors summed(const Layout& layout, Compress compress, Tensors tensors) {
-  compressing_processes(layout, compress,
-                        [&](Communicator& communicator) { allreduce_gradients_all(communicator, tensors); });
+  in_processes(layout,
+               [&](int, Communicator& communicator) { allreduce_gradients_all(communicator, tensors); },
+               {.devices = {}, .compress = compress});
   return tensors;
 }
 
@@ -108,15 +69,17 @@ TEST_CASE("a compressed sum rounds each process's sum and the total, and nothing
   for (const auto& format : kFormats) {
     for (const auto& layout : kLayouts) {
       const int world = world_of(layout), processes = processes_of(layout);
-      std::vector<Gradients> cases;
+      std::vector<Numbers> cases;
       for (const int64_t n : {1, processes - 1, processes, world + 1, 7, 997, 20'000}) {
         cases.push_back(gradients_of(world, n));
       }
       std::vector<Tensors> results;
       for (const auto& one : cases) results.push_back(tensors_of(one));
-      compressing_processes(layout, format.compress, [&](Communicator& communicator) {
-        for (const auto& tensors : results) allreduce_gradients_all(communicator, tensors);
-      });
+      in_processes(layout,
+                   [&](int, Communicator& communicator) {
+                     for (const auto& tensors : results) allreduce_gradients_all(communicator, tensors);
+                   },
+                   {.devices = {}, .compress = format.compress});
       for (size_t i = 0; i < cases.size(); ++i) {
         INFO(text_of(layout) << " replicas, " << cases[i][0].size() << " in "
                              << name_of(kCompressNames, format.compress));
@@ -146,12 +109,6 @@ TEST_CASE("no elements are a sum, too") {
   }
 }
 
-// Let x_i be process i's sum, X = |x_0| + |x_1| + ..., and u = format.unit(). Rounding x_i is off by at most
-// u |x_i|, and all of them together by u X. Their sum is at most (1 + u) X, so rounding it is off by at most
-// u (1 + u) X: together (2 u + u^2) X, which is below 2.005 u X. The additions in float, of the processes and
-// within one, are each off by at most 2^-24 of a number of at most about X': the sum of all ranks' |x|. With
-// six ranks that is below .0015 u X'. Hence 2.01 u X', as X' is no less than X. A number below 2^-14 is off
-// by up to 2^-25 in fp16, with or without digits to lose: (processes + 1) 2^-25.
 TEST_CASE("the memory of a compressed sum: 2 bytes to send and to receive, and a part in float") {
   CHECK(compressed_sum_bytes(12, 2) == 2 * 2 * 12 + 4 * 6);
   CHECK(compressed_sum_bytes(10, 3) == 2 * 2 * 12 + 4 * 4);  // filled up to three parts of four
@@ -159,6 +116,12 @@ TEST_CASE("the memory of a compressed sum: 2 bytes to send and to receive, and a
   CHECK(compressed_sum_bytes(0, 4) == 0);
 }
 
+// Let x_i be process i's sum, X = |x_0| + |x_1| + ..., and u = format.unit(). Rounding x_i is off by at most
+// u |x_i|, and all of them together by u X. Their sum is at most (1 + u) X, so rounding it is off by at most
+// u (1 + u) X: together (2 u + u^2) X, which is below 2.005 u X. The additions in float, of the processes and
+// within one, are each off by at most 2^-24 of a number of at most about X': the sum of all ranks' |x|. With
+// six ranks that is below .0015 u X'. Hence 2.01 u X', as X' is no less than X. A number below 2^-14 is off
+// by up to 2^-25 in fp16, with or without digits to lose: (processes + 1) 2^-25.
 TEST_CASE("the error of a compressed sum has a bound, whatever the number of processes") {
   constexpr int64_t kElements = 50'021;
   for (const auto& format : kFormats) {
@@ -197,17 +160,15 @@ TEST_CASE("without compression gradients are summed exactly, and with it everyth
                   summed(layout, Compress::kBf16, inputs(world, 997, dtype))));
   }
   const auto sums = inputs(world, 997, kFloat32), copies = inputs(world, 997, kFloat32);
-  Tensors gathered;
-  for (int rank = 0; rank < world; ++rank) gathered.push_back(torch::zeros({world, 997}));
+  const auto gathered = room_for(copies);
   const auto all = torch::stack(copies), first = copies[1].clone();
-  compressing_processes(layout, Compress::kBf16, [&](Communicator& communicator) {
-    allreduce_all(communicator, sums);
-    run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
-      return endpoint.all_gather(copies[rank], gathered[rank]);
-    });
-    run_on_all(communicator,
-               [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(copies[rank], 1); });
-  });
+  in_processes(layout,
+               [&](int, Communicator& communicator) {
+                 allreduce_all(communicator, sums);
+                 gather_all(communicator, copies, gathered);
+                 broadcast_all(communicator, copies, 1);
+               },
+               {.devices = {}, .compress = Compress::kBf16});
   CHECK(all_are(exact, sums));
   CHECK(all_are(all, gathered));
   CHECK(all_are(first, copies));
@@ -216,8 +177,8 @@ TEST_CASE("without compression gradients are summed exactly, and with it everyth
 TEST_CASE("what does not fit into fp16 becomes infinite, and no number stays none, on every rank") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   //                         too large   the total is  largest  too small       not finite
-  const Gradients gradients{{70'000, -1e30F, 50'000, 65'504, 0x1p-26F, 0x1p-24F, kInfinity, nan, kInfinity},
-                            {1, 2, 50'000, 0, 0x1p-26F, 0, 1, 1, -kInfinity}};
+  const Numbers gradients{{70'000, -1e30F, 50'000, 65'504, 0x1p-26F, 0x1p-24F, kInfinity, nan, kInfinity},
+                          {1, 2, 50'000, 0, 0x1p-26F, 0, 1, 1, -kInfinity}};
   const Layout layout{1, 1};
   const auto in_fp16 = summed(layout, Compress::kFp16, tensors_of(gradients));
   const auto in_bf16 = summed(layout, Compress::kBf16, tensors_of(gradients));
@@ -237,25 +198,27 @@ TEST_CASE("compressed sums and others can be posted before the first wait") {
   constexpr size_t kRounds = 8;
   const Layout layout{1, 3, 2};
   const int world = world_of(layout);
-  std::vector<Gradients> gradients;
+  std::vector<Numbers> gradients;
   std::vector<Tensors> compressed, exact;  // [round][rank]
   for (size_t round = 0; round < kRounds; ++round) {
     gradients.push_back(gradients_of(world, 31 * static_cast<int64_t>(round) + 1));
     compressed.push_back(tensors_of(gradients.back()));
     exact.push_back(inputs(world, 50, kFloat32));
   }
-  compressing_processes(layout, Compress::kBf16, [&](Communicator& communicator) {
-    std::vector<Work> works;
-    for (int local = 0; local < communicator.local_size(); ++local) {
-      auto& endpoint = communicator.endpoint(local);
-      const auto rank = static_cast<size_t>(endpoint.rank());
-      for (size_t round = 0; round < kRounds; ++round) {
-        works.push_back(endpoint.allreduce_gradients(compressed[round][rank]));
-        works.push_back(endpoint.allreduce_sum(exact[round][rank]));
-      }
-    }
-    for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
-  });
+  in_processes(layout,
+               [&](int, Communicator& communicator) {
+                 std::vector<Work> works;
+                 for (int local = 0; local < communicator.local_size(); ++local) {
+                   auto& endpoint = communicator.endpoint(local);
+                   const auto rank = static_cast<size_t>(endpoint.rank());
+                   for (size_t round = 0; round < kRounds; ++round) {
+                     works.push_back(endpoint.allreduce_gradients(compressed[round][rank]));
+                     works.push_back(endpoint.allreduce_sum(exact[round][rank]));
+                   }
+                 }
+                 for (auto work = works.rbegin(); work != works.rend(); ++work) work->wait();
+               },
+               {.devices = {}, .compress = Compress::kBf16});
   for (size_t round = 0; round < kRounds; ++round) {
     INFO("round " << round);
     CHECK(all_are(sums_by_hand(gradients[round], layout, kBf16), compressed[round]));
@@ -266,7 +229,7 @@ TEST_CASE("compressed sums and others can be posted before the first wait") {
 TEST_CASE("a compressed sum ends when another process is gone, also between its two exchanges") {
   for (const bool halfway : {false, true}) {
     std::string error;
-    run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    run_processes(2, [&](int process, const Group& group) {
       const auto channel = open_channel(*group);
       if (process == 1) {
         const auto parts = torch::zeros({2, 5}, torch::kBFloat16);
@@ -274,13 +237,10 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
         return vanish(*group);
       }
       CompressedSum sum(*channel, 2, Compress::kBf16, torch::ones({10}));
-      try {
+      error = refusal_of<PeerError>([&] {
         sum.send_total();
-        if (!halfway) return;  // without an error
-        sum.total();
-      } catch (const PeerError& lost) {
-        error = lost.message();
-      }
+        if (halfway) sum.total();  // else it ends without an error
+      });
     });
     CHECK(error == "process 1 is gone");
   }
@@ -288,9 +248,10 @@ TEST_CASE("a compressed sum ends when another process is gone, also between its 
 
 TEST_CASE("a trace names compressed sums") {
   Trace trace;
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const auto communicator =
-        communicator_of({1, 1}, process, group, process == 0 ? &trace : nullptr, Compress::kFp16);
+  run_processes(2, [&](int process, const Group& group) {
+    const auto communicator = communicator_of(
+        {1, 1}, process, group,
+        {.devices = {}, .compress = Compress::kFp16, .trace = process == 0 ? &trace : nullptr});
     allreduce_gradients_all(*communicator, inputs(2, 10, kFloat32));
     allreduce_all(*communicator, inputs(2, 10, kFloat32));
   });
@@ -302,13 +263,10 @@ TEST_CASE("a trace names compressed sums") {
 TEST_CASE("compression without other processes, and different ones in each, are refused") {
   CHECK_THROWS_WITH(make_communicator({.devices = {torch::kCPU, torch::kCPU}, .compress = Compress::kBf16}),
                     "compress bf16 rounds what travels between processes, but this process is alone");
-  std::array<std::string, 2> found;
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    try {
-      communicator_of({1, 1}, process, group, nullptr, process == 0 ? Compress::kNone : Compress::kFp16);
-    } catch (const UsageError& error) {
-      found[static_cast<size_t>(process)] = error.message();
-    }
+  const auto found = by_process(2, [&](int process, const Group& group) {
+    const CommunicatorOptions options{.devices = {},
+                                      .compress = process == 0 ? Compress::kNone : Compress::kFp16};
+    return refusal_of([&] { communicator_of({1, 1}, process, group, options); });
   });
   for (const auto& text : found) {
     CHECK(text == "the communicators differ: process 1 has compress fp16 where process 0 has compress none");

@@ -27,16 +27,11 @@ namespace {
 
 using Errors = std::vector<std::exception_ptr>;  // one per rank
 
-// The message of a PeerError; "none" without an error.
+// The message of a PeerError; empty without an error.
 std::string peer_error(const std::exception_ptr& error) {
-  if (!error) return "none";
-  try {
-    std::rethrow_exception(error);
-  } catch (const PeerError& lost) {
-    return lost.message();
-  } catch (const std::exception& other) {
-    return std::string("another error: ") + other.what();
-  }
+  return refusal_of<PeerError>([&] {
+    if (error) std::rethrow_exception(error);
+  });
 }
 
 Work sum_of_zeros(Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({1000})); }
@@ -95,14 +90,8 @@ TEST_CASE("wrong arguments are checked against the world of all processes") {
         if (wrong == 1) return endpoint.all_gather(torch::zeros({5}), torch::zeros({2, 5}));
         return endpoint.allreduce_sum(torch::zeros({4, 6}).t());
       });
-      auto& own = messages[static_cast<size_t>(process)];
       for (auto& work : works) {
-        try {
-          work.wait();
-          own.emplace_back("no error");
-        } catch (const UsageError& error) {
-          own.emplace_back(error.message());
-        }
+        messages[static_cast<size_t>(process)].push_back(refusal_of([&] { work.wait(); }));
       }
     });
   }
@@ -120,7 +109,7 @@ TEST_CASE("abort ends the wait for another process, with abort's error") {
   for (const auto& waiting : kWaiting) {
     Errors during(4), later(4);
     Barrier over(3);  // a process that leaves would end the others' waits, too
-    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    run_processes(3, [&](int process, const Group& group) {
       const auto communicator = communicator_of({2, 1, 1}, process, group);
       if (process == 2) return over.arrive_and_wait();  // it never posts
       auto works = post_on_all(*communicator, waiting.post);
@@ -143,7 +132,7 @@ TEST_CASE("a process that vanishes ends every collective of the others with a Pe
   for (const auto& waiting : kWaiting) {
     Errors before(4), during(4), later(4);
     std::vector<std::promise<void>> posted(2);
-    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    run_processes(3, [&](int process, const Group& group) {
       const auto communicator = communicator_of({2, 1, 1}, process, group);
       auto works = post_on_all(*communicator, sum_of_zeros);
       collect(*communicator, works, before);
@@ -159,7 +148,7 @@ TEST_CASE("a process that vanishes ends every collective of the others with a Pe
       collect(*communicator, works, later);
     });
     for (size_t rank = 0; rank < 3; ++rank) {
-      CHECK(peer_error(before[rank]) == "none");
+      CHECK(peer_error(before[rank]).empty());
       CHECK(peer_error(during[rank]) == "process 2 is gone");
       CHECK(peer_error(later[rank]) == "process 2 is gone");
     }
@@ -170,7 +159,7 @@ TEST_CASE("a process may vanish at any moment") {
   const auto threads_before = thread_count();
   for (int repeat = 0; repeat < 50; ++repeat) {
     Errors errors(4);
-    run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+    run_processes(3, [&](int process, const Group& group) {
       const auto communicator = communicator_of({1, 2, 1}, process, group);
       std::atomic<int> posted = 0;
       std::jthread end;
@@ -200,7 +189,7 @@ TEST_CASE("destroying a communicator ends replicas that wait for another process
   const auto threads_before = thread_count();
   Errors errors(3);
   std::promise<void> over;
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(2, [&](int process, const Group& group) {
     auto communicator = communicator_of({2, 1}, process, group);
     if (process == 1) return over.get_future().wait();  // it never posts
     auto works = post_on_all(*communicator, sum_of_zeros);
@@ -220,42 +209,34 @@ namespace {
 
 // The algorithm, or message and hint of the UsageError, that each process gets from choose_allreduce().
 std::vector<std::string> choices(const std::vector<Allreduce>& wanted) {
-  std::vector<std::string> found(wanted.size());
-  run_processes(static_cast<int>(wanted.size()),
-                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-                  const auto p = static_cast<size_t>(process);
-                  const std::vector<torch::Device> devices(1 + p, torch::kCPU);
-                  try {
-                    found[p] = name_of(kAllreduceNames, choose_allreduce(wanted[p], devices, group.get()));
-                  } catch (const UsageError& error) {
-                    found[p] = error.message() + " | " + error.hint();
-                  }
-                });
-  return found;
+  return by_process(static_cast<int>(wanted.size()), [&](int process, const Group& group) {
+    const auto p = static_cast<size_t>(process);
+    std::string chosen;
+    const auto refusal = refusal_and_hint([&] {
+      const std::vector<torch::Device> devices(1 + p, torch::kCPU);
+      chosen = name_of(kAllreduceNames, choose_allreduce(wanted[p], devices, group.get()));
+    });
+    return chosen + refusal;
+  });
 }
 
 }  // namespace
 
 TEST_CASE("between processes on CPUs auto is gloo, and algorithms of one process are refused") {
   using enum Allreduce;
-  for (const auto& choice : choices({kAuto, kAuto, kAuto})) CHECK(choice == "gloo");
-  for (const auto& choice : choices({kGloo, kGloo})) CHECK(choice == "gloo");
-  for (const auto algorithm : {kRoot, kTwoShot, kRing}) {
-    for (const auto& choice : choices({algorithm, algorithm})) {
-      CHECK(choice == fmt::format("allreduce {} sums within one process, but there are 2 processes | "
-                                  "use allreduce gloo or auto",
-                                  name_of(kAllreduceNames, algorithm)));
-    }
-  }
-  for (const auto& choice : choices({kNccl, kNccl})) {
-    CHECK(choice ==
-          "NCCL cannot join process 0: NCCL works on GPUs only, but the devices include cpu | "
-          "use allreduce gloo, which works on any devices");
-  }
-  for (const auto& choice : choices({kAuto, kAuto, kRing})) {
-    CHECK_THAT(choice,
-               StartsWith("the communicators differ: process 2 has allreduce ring where process 0 has "
-                          "allreduce auto | "));
+  const std::pair<std::vector<Allreduce>, const char*> cases[] = {
+      {{kAuto, kAuto, kAuto}, "gloo"},
+      {{kGloo, kGloo}, "gloo"},
+      {{kRoot, kRoot},
+       "allreduce root sums within one process, but there are 2 processes | use allreduce gloo"},
+      {{kTwoShot, kTwoShot}, "allreduce two_shot sums within one process, but there are 2 processes"},
+      {{kRing, kRing}, "allreduce ring sums within one process, but there are 2 processes"},
+      {{kNccl, kNccl},
+       "NCCL cannot join process 0: NCCL works on GPUs only, but the devices include cpu | use "},
+      {{kAuto, kAuto, kRing},
+       "the communicators differ: process 2 has allreduce ring where process 0 has allreduce auto | "}};
+  for (const auto& [wanted, words] : cases) {
+    for (const auto& choice : choices(wanted)) CHECK_THAT(choice, StartsWith(words));
   }
 }
 
@@ -272,32 +253,25 @@ TEST_CASE("processes that call different things at the start get an error that s
       {[](ProcessGroup& group) { group.gather("[1]"); }, "\"[1]\""},
       {[](ProcessGroup& group) { gather_values(&group, "progress", 1); }, "its progress"}};
   for (const auto& [call, told] : calls) {
-    std::string found;
-    run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-      try {
-        process == 0 ? call(*group) : static_cast<void>(communicator_of({1, 1}, 1, group));
-      } catch (const UsageError& error) {
-        if (process == 1) found = error.message();
-      }
+    const auto found = by_process(2, [&, &first = call](int process, const Group& group) {
+      return refusal_of([&] { process == 0 ? first(*group) : void(communicator_of({1, 1}, 1, group)); });
     });
-    CHECK(found == fmt::format("process 0 told {} where process 1 told its communicator", told));
+    CHECK(found[1] == fmt::format("process 0 told {} where process 1 told its communicator", told));
   }
 }
 
 TEST_CASE("processes tell each other values of any kind, and compare lines") {
   std::vector<std::vector<nlohmann::json>> told(2);
   std::vector<std::string> errors(3);
-  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(3, [&](int process, const Group& group) {
     const auto p = static_cast<size_t>(process);
     const nlohmann::json values[] = {nullptr, "a\nb\"", {1, 2.5}};
     const auto all = gather_values(group.get(), "value", values[p]);
     if (p < 2) told[p] = all;
     agree(group.get(), "options", {"a 1", "b \xff"}, "");
-    try {
+    errors[p] = refusal_and_hint([&] {
       agree(group.get(), "options", process == 1 ? Lines{"a 1"} : Lines{"a 1", "b 2"}, "give the same");
-    } catch (const UsageError& error) {
-      errors[p] = error.message() + " | " + error.hint();
-    }
+    });
   });
   CHECK(told[0] == std::vector<nlohmann::json>{nullptr, "a\nb\"", {1, 2.5}});
   CHECK(told[1] == told[0]);

@@ -38,16 +38,15 @@ Tensors on_devices(const Tensors& host) {
 
 // Runs task(communicator) in each process, and waits for its GPUs.
 void on_gpus(const std::function<void(Communicator&)>& task, Compress compress = Compress::kNone) {
-  run_processes(static_cast<int>(kDevices.size()),
-                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-                  const auto& devices = kDevices[static_cast<size_t>(process)];
-                  const auto communicator =
-                      make_communicator({.devices = devices, .process_group = group, .compress = compress});
-                  task(*communicator);
-                  for (const auto& device : devices) {
-                    if (!device.is_cpu()) current_stream(device).synchronize();
-                  }
-                });
+  run_processes(static_cast<int>(kDevices.size()), [&](int process, const Group& group) {
+    const auto& devices = kDevices[static_cast<size_t>(process)];
+    const auto communicator =
+        make_communicator({.devices = devices, .process_group = group, .compress = compress});
+    task(*communicator);
+    for (const auto& device : devices) {
+      if (!device.is_cpu()) current_stream(device).synchronize();
+    }
+  });
 }
 
 }  // namespace
@@ -57,35 +56,21 @@ TEST_CASE("GPUs of several processes sum, broadcast and gather through the host"
   break_gpus(0);
   for (const int64_t n : {0, 1, 5, 997, 20'011}) {
     INFO(n << " elements");
-    const auto sums = inputs(kWorld, n, torch::kFloat32);
-    const auto expected = exact_sum(sums);
-    const auto copies = inputs(kWorld, n, torch::kFloat32);
-    const auto from_gpu = copies[2].clone();
-    const auto sources = inputs(kWorld, n, torch::kFloat32);
-    Tensors gathered;
-    for (int rank = 0; rank < kWorld; ++rank) gathered.push_back(torch::full({kWorld, n}, 77.F));
-    const auto more_copies = inputs(kWorld, n, torch::kFloat32);
-    const auto from_cpu = more_copies[4].clone();
-
-    const auto gpu_sums = on_devices(sums);
-    const auto gpu_copies = on_devices(copies);
-    const auto gpu_more_copies = on_devices(more_copies);
-    const auto gpu_sources = on_devices(sources);
-    const auto gpu_gathered = on_devices(gathered);
-    on_gpus([&](Communicator& communicator) {
+    const auto new_inputs = [&] { return inputs(kWorld, n, torch::kFloat32); };
+    const auto sums = new_inputs(), from_2 = new_inputs(), from_4 = new_inputs(), sources = new_inputs();
+    const auto gathered = room_for(sources);
+    const auto expected = exact_sum(sums), of_gpu = from_2[2].clone(), of_cpu = from_4[4].clone();
+    on_gpus([&, gpu_sums = on_devices(sums), gpu_2 = on_devices(from_2), gpu_4 = on_devices(from_4),
+             gpu_sources = on_devices(sources),
+             gpu_gathered = on_devices(gathered)](Communicator& communicator) {
       allreduce_all(communicator, gpu_sums);
-      run_on_all(communicator,
-                 [&](Endpoint& endpoint, size_t rank) { return endpoint.broadcast(gpu_copies[rank], 2); });
-      run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
-        return endpoint.broadcast(gpu_more_copies[rank], 4);
-      });
-      run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
-        return endpoint.all_gather(gpu_sources[rank], gpu_gathered[rank]);
-      });
+      broadcast_all(communicator, gpu_2, 2);
+      broadcast_all(communicator, gpu_4, 4);
+      gather_all(communicator, gpu_sources, gpu_gathered);
     });
     CHECK(all_are(expected, sums));
-    CHECK(all_are(from_gpu, copies));
-    CHECK(all_are(from_cpu, more_copies));
+    CHECK(all_are(of_gpu, from_2));
+    CHECK(all_are(of_cpu, from_4));
     CHECK(all_are(torch::stack(sources), gathered));
   }
 }
@@ -123,7 +108,7 @@ TEST_CASE("a sum through the host waits for the GPU's stream, and what follows w
   break_gpus(0);
   const Tensors host{torch::zeros({500}), torch::zeros({500})};
   Tensors seen(2);
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(2, [&](int process, const Group& group) {
     const auto p = static_cast<size_t>(process);
     const auto gpu = fake_gpu(process);
     const auto communicator = make_communicator(

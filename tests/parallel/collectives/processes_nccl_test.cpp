@@ -17,18 +17,14 @@ using DeviceLists = std::vector<std::vector<torch::Device>>;  // by process
 
 // The algorithm, or message and hint of the UsageError, that each process gets.
 std::vector<std::string> chosen(Allreduce wanted, const DeviceLists& devices) {
-  std::vector<std::string> found(devices.size());
-  run_processes(static_cast<int>(devices.size()),
-                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-                  const auto p = static_cast<size_t>(process);
-                  try {
-                    const auto algorithm = choose_allreduce(wanted, devices[p], group.get());
-                    found[p] = std::string(name_of(kAllreduceNames, algorithm));
-                  } catch (const UsageError& error) {
-                    found[p] = error.message() + " | " + error.hint();
-                  }
-                });
-  return found;
+  return by_process(static_cast<int>(devices.size()), [&](int process, const Group& group) {
+    std::string name;
+    const auto refusal = refusal_and_hint([&] {
+      name = name_of(kAllreduceNames,
+                     choose_allreduce(wanted, devices[static_cast<size_t>(process)], group.get()));
+    });
+    return name + refusal;
+  });
 }
 
 }  // namespace
@@ -57,7 +53,7 @@ TEST_CASE("NCCL joins the GPUs of several processes, also uneven numbers of them
   Tensors tensors;
   for (int rank = 0; rank < 4; ++rank) tensors.push_back(on_fake_gpu(host[static_cast<size_t>(rank)], rank));
   std::vector<int> worlds(3);
-  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(3, [&](int process, const Group& group) {
     const auto p = static_cast<size_t>(process);
     const auto communicator = make_communicator({.devices = devices[p], .process_group = group});
     worlds[p] = communicator->world_size();
@@ -69,18 +65,16 @@ TEST_CASE("NCCL joins the GPUs of several processes, also uneven numbers of them
 }
 
 TEST_CASE("NCCL does not compress: who asks for both gets an error, and gloo works") {
-  std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const std::vector<torch::Device> devices{fake_gpu(process)};
-    try {
-      make_communicator({.devices = devices, .process_group = group, .compress = Compress::kBf16});
-    } catch (const UsageError& error) {
-      found[static_cast<size_t>(process)] = error.message() + " | " + error.hint();
-    }
-    make_communicator({.devices = devices,
-                       .algorithm = Allreduce::kGloo,
-                       .process_group = group,
-                       .compress = Compress::kBf16});
+  const auto found = by_process(2, [](int process, const Group& group) {
+    const auto make = [&](Allreduce algorithm) {
+      make_communicator({.devices = {fake_gpu(process)},
+                         .algorithm = algorithm,
+                         .process_group = group,
+                         .compress = Compress::kBf16});
+    };
+    const auto refusal = refusal_and_hint([&] { make(Allreduce::kAuto); });
+    make(Allreduce::kGloo);
+    return refusal;
   });
   for (const auto& text : found) {
     CHECK(text ==

@@ -34,13 +34,12 @@ torch::Tensor number(int value) { return torch::full({3}, value, torch::kFloat32
 }  // namespace
 
 TEST_CASE("thread processes: gather gives everybody the texts of all, by process, every time") {
-  std::vector<std::vector<std::string>> found(3);
-  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  const auto found = by_process(3, [](int process, const Group& group) {
+    std::vector<std::string> texts;
     for (int round = 0; round < 100; ++round) {
-      for (auto& text : group->gather(std::to_string(10 * process + round))) {
-        found[static_cast<size_t>(process)].push_back(std::move(text));
-      }
+      for (auto& text : group->gather(std::to_string(10 * process + round))) texts.push_back(std::move(text));
     }
+    return texts;
   });
   std::vector<std::string> expected;
   for (int round = 0; round < 100; ++round) {
@@ -56,7 +55,7 @@ TEST_CASE("thread processes: gather gives everybody the texts of all, by process
 
 TEST_CASE("thread processes: channels sum, broadcast, gather and deal, each in its own order") {
   std::vector<std::vector<torch::Tensor>> results(3);
-  run_processes(3, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(3, [&](int process, const Group& group) {
     const auto channels = open_channels(*group, 2);
     const auto sum = number(1 << process);
     const auto copy = number(process);
@@ -103,21 +102,16 @@ TEST_CASE("thread processes: abort ends the waits of one process, a closed chann
 }
 
 TEST_CASE("thread processes: what differs or breaks the rules is a logic_error") {
-  std::vector<std::string> found(2);
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-    const auto channel = open_channel(*group);
-    found[static_cast<size_t>(process)] = thrown_by(channel->allreduce_sum(torch::zeros({3 + process})));
-  });
-  for (const auto& error : found) {
+  for (const auto& error : by_process(2, [](int process, const Group&group) {
+         return thrown_by(open_channel(*group)->allreduce_sum(torch::zeros({3 + process})));
+       })) {
     CHECK(error == "logic_error: processes disagree: allreduce of 3 Float and allreduce of 4 Float");
   }
+  CHECK_THROWS_AS(
+      run_processes(2, [](int process, const Group& group) { open_channels(*group, 1 + process); }),
+      std::logic_error);
   CHECK_THROWS_AS(run_processes(2,
-                                [](int process, const std::shared_ptr<ProcessGroup>& group) {
-                                  open_channels(*group, 1 + process);
-                                }),
-                  std::logic_error);
-  CHECK_THROWS_AS(run_processes(2,
-                                [](int, const std::shared_ptr<ProcessGroup>& group) {
+                                [](int, const Group& group) {
                                   const auto channel = open_channel(*group);
                                   channel->allreduce_sum(torch::zeros({4, 3}).t());
                                 }),
@@ -126,12 +120,12 @@ TEST_CASE("thread processes: what differs or breaks the rules is a logic_error")
 
 TEST_CASE("thread processes: the first error of a task ends all waits and is thrown; one process has none") {
   CHECK_THROWS_WITH(run_processes(3,
-                                  [](int process, const std::shared_ptr<ProcessGroup>& group) {
+                                  [](int process, const Group& group) {
                                     if (process == 1) throw std::runtime_error("mine");
                                     group->gather("");  // would wait for ever
                                   }),
                     "mine");
-  run_processes(1, [](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(1, [](int process, const Group& group) {
     if (process != 0 || group) throw std::logic_error("one process needs no group");
   });
 }

@@ -84,10 +84,11 @@ TEST_CASE("the formulas of docs/scaling-out.md say what each process sends") {
       const int most = *std::max_element(layout.begin(), layout.end());
       const auto tensors = inputs(world, kElements, torch::kFloat32);
       std::vector<int64_t> sums(layout.size()), gathers(layout.size());
-      run_processes(count, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+      run_processes(count, [&](int process, const Group& group) {
         const auto p = static_cast<size_t>(process);
         const auto counting = std::make_shared<CountingProcessGroup>(group);
-        const auto communicator = communicator_of(layout, process, counting, nullptr, compress);
+        const auto communicator =
+            communicator_of(layout, process, counting, {.devices = {}, .compress = compress});
         counting->take_sent();
         allreduce_gradients_all(*communicator, tensors);
         sums[p] = counting->take_sent();

@@ -98,8 +98,7 @@ TEST_CASE("a sparse or quantized buffer is refused by name") {
 // The gradient of b is a share of each rank: 1 and 2, which add up to 3, and 1 - .1 x 3 = .7.
 TEST_CASE("a parameter that is unfrozen is summed after another attach(), which keeps values and buffers") {
   const auto mode = GENERATE_COPY(from_range(kModes));
-  std::vector<std::vector<float>> found(2);
-  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+  const auto found = by_rank(2, [&](int rank, Endpoint& endpoint) -> std::vector<float> {
     PairImpl net;
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 1});
     sync.attach(net);
@@ -114,14 +113,14 @@ TEST_CASE("a parameter that is unfrozen is summed after another attach(), which 
     step();  // a: .5 - .1 x 3
     net.b.requires_grad_(true);
     sync.attach(net);
-    if (sync.names() != std::vector<std::string>{"a", "b"}) return;
+    if (sync.names() != std::vector<std::string>{"a", "b"}) return {};
     step();  // a: .2 - .1 x (.9 x 3 + 3); b: 1 - .1 x 3
     const float grad = value_of(net.b.grad());
     net.a.requires_grad_(false);
     sync.attach(net);
-    if (net.a.grad().defined()) return;
+    if (net.a.grad().defined()) return {};
     step();  // a stays, despite its momentum; b: .7 - .1 x (.9 x 3 + 3)
-    found[static_cast<size_t>(rank)] = {grad, value_of(net.a), value_of(net.b), value_of(net.seen)};
+    return {grad, value_of(net.a), value_of(net.b), value_of(net.seen)};
   });
   for (int rank = 0; rank < 2; ++rank) {
     const auto& own = found[static_cast<size_t>(rank)];
@@ -169,32 +168,31 @@ TEST_CASE("wait() and allreduce_all() name a parameter that has changed since at
 
 TEST_CASE(
     "attach() again is refused for another module, between backward and wait(), and where ranks differ") {
-  auto errors = refusals(2, [](int, Endpoint& endpoint) {
-    PairImpl net, other;
-    GradientSync sync(endpoint);
-    sync.attach(net);
-    sync.attach(other);
-  });
-  for (const auto& error : errors) CHECK(error == "this GradientSync is attached to a module already");
-  errors = refusals(2, [](int, Endpoint& endpoint) {
-    PairImpl net;
-    GradientSync sync(endpoint, {.mode = SyncMode::kBucketed});
-    sync.attach(net);
-    net.a.sum().backward();
-    sync.attach(net);
-  });
-  for (const auto& error : errors) {
-    CHECK_THAT(error, ContainsSubstring("attach() was called between a backward pass and wait()"));
-  }
-  errors = refusals(3, [](int rank, Endpoint& endpoint) {
-    PairImpl net;
-    GradientSync sync(endpoint);
-    sync.attach(net);
-    if (rank < 2) net.b.requires_grad_(true);
-    sync.attach(net);
-  });
-  for (const auto& error : errors) {
-    CHECK(error == "the models differ: rank 2 has b [1] Float, frozen where rank 0 has b [1] Float");
+  using Task = std::function<void(int rank, GradientSync&, PairImpl& net)>;
+  const std::pair<Task, const char*> cases[] = {
+      {[](int, auto& sync, auto&) {
+         PairImpl other;
+         sync.attach(other);
+       },
+       "this GradientSync is attached to a module already"},
+      {[](int, auto& sync, auto& net) {
+         net.a.sum().backward();
+         sync.attach(net);
+       },
+       "attach() was called between a backward pass and wait()"},
+      {[](int rank, auto& sync, auto& net) {
+         if (rank < 2) net.b.requires_grad_(true);
+         sync.attach(net);
+       },
+       "the models differ: rank 2 has b [1] Float, frozen where rank 0 has b [1] Float"}};
+  for (const auto& [task, words] : cases) {
+    const auto errors = refusals(3, [&, &again = task](int rank, Endpoint& endpoint) {
+      PairImpl net;
+      GradientSync sync(endpoint, {.mode = SyncMode::kBucketed});
+      sync.attach(net);
+      again(rank, sync, net);
+    });
+    for (const auto& error : errors) CHECK_THAT(error, ContainsSubstring(words));
   }
 }
 
@@ -204,44 +202,29 @@ TEST_CASE("attach() again is refused while gradients of micro-batches have not b
     const auto no_sync = sync.no_sync();
     net.a.sum().backward();
   };
+  const Action dropped = [](auto& net, auto&) { net.zero_grad(); };
+  const Action zeroed = [](auto& net, auto&) { net.zero_grad(/*set_to_none=*/false); };
+  const Action summed = [](auto& net, auto& sync) {
+    net.a.sum().backward();
+    sync.wait();
+  };
   struct Case {
     std::string name;
-    Action action;
+    std::vector<Action> actions;
     bool refused;
   };
-  const std::vector<Case> cases = {{"not summed", micro_batch, true},
-                                   {"not summed, in tensors of their own",
-                                    [&](auto& net, auto& sync) {
-                                      net.zero_grad();
-                                      micro_batch(net, sync);
-                                    },
-                                    true},
-                                   {"dropped",
-                                    [&](auto& net, auto& sync) {
-                                      micro_batch(net, sync);
-                                      net.zero_grad();
-                                    },
-                                    false},
-                                   {"zeroed",
-                                    [&](auto& net, auto& sync) {
-                                      micro_batch(net, sync);
-                                      net.zero_grad(/*set_to_none=*/false);
-                                    },
-                                    false},
-                                   {"summed",
-                                    [&](auto& net, auto& sync) {
-                                      micro_batch(net, sync);
-                                      net.a.sum().backward();
-                                      sync.wait();
-                                    },
-                                    false}};
+  const Case cases[] = {{"not summed", {micro_batch}, true},
+                        {"not summed, in tensors of their own", {dropped, micro_batch}, true},
+                        {"dropped", {micro_batch, dropped}, false},
+                        {"zeroed", {micro_batch, zeroed}, false},
+                        {"summed", {micro_batch, summed}, false}};
   for (const auto& one : cases) {
     INFO(one.name);
     const auto errors = refusals(2, [&](int, Endpoint& endpoint) {
       PairImpl net;
       GradientSync sync(endpoint);
       sync.attach(net);
-      one.action(net, sync);
+      for (const auto& action : one.actions) action(net, sync);
       sync.attach(net);
     });
     for (const auto& error : errors) {
@@ -253,8 +236,8 @@ TEST_CASE("attach() again is refused while gradients of micro-batches have not b
 
 TEST_CASE("a layer that is registered twice has one gradient, under its first name") {
   const auto mode = GENERATE_COPY(from_range(kModes));
-  std::vector<std::string> wrong(2);
-  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [&](int rank, Endpoint& endpoint) {
+    std::string what;
     torch::nn::Module net;
     const torch::nn::Linear layer(2, 2);
     net.register_module("enc", layer.ptr());
@@ -262,7 +245,6 @@ TEST_CASE("a layer that is registered twice has one gradient, under its first na
     net.register_buffer("mean", torch::full({1}, rank));
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 1});
     sync.attach(net);
-    auto& what = wrong[static_cast<size_t>(rank)];
     if (sync.names() != std::vector<std::string>{"enc.weight", "enc.bias"}) what += "other names; ";
     torch::nn::Linear plain(2, 2);  // the same in plain torch, over both ranks
     {
@@ -279,6 +261,7 @@ TEST_CASE("a layer that is registered twice has one gradient, under its first na
     for (int other = 0; other < 2; ++other) loss(plain, other).backward();
     if (!layer->weight.grad().allclose(plain->weight.grad())) what += "another weight gradient; ";
     if (!layer->bias.grad().allclose(plain->bias.grad())) what += "another bias gradient; ";
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }

@@ -62,9 +62,8 @@ bool equal_tensors(const std::vector<torch::Tensor>& a, const std::vector<torch:
 TEST_CASE("broadcast_buffers gives all replicas one replica's buffers, of any dtype, and no parameters") {
   const int world_size = GENERATE(1, 2, 3, 4);
   const int root = GENERATE_COPY(filter([=](int rank) { return rank < world_size; }, values({0, 1, 3})));
-  SyncWorld world(world_size);
-  std::vector<std::string> wrong(static_cast<size_t>(world_size));
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(world_size, [&](int rank, Endpoint& endpoint) {
+    std::string what;
     BufferedImpl net, expected;
     fill_buffers(net, rank);
     fill_buffers(expected, root);
@@ -73,11 +72,11 @@ TEST_CASE("broadcast_buffers gives all replicas one replica's buffers, of any dt
       net.linear->bias.fill_(rank);
     }
     const auto parameters = copies_of(net.parameters());
-    auto& what = wrong[static_cast<size_t>(rank)];
     if (equal_tensors(net.buffers(), expected.buffers()) != (rank == root)) what += "too early; ";
     broadcast_buffers(net, endpoint, root);
     if (!equal_tensors(net.buffers(), expected.buffers())) what += "buffers; ";
     if (!equal_tensors(net.parameters(), parameters)) what += "parameters";
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(static_cast<size_t>(world_size)));
 }
@@ -91,9 +90,7 @@ TEST_CASE("broadcast_buffers before each forward pass gives all replicas the ave
   SyncWorld(1).run([&](int, Endpoint&) {  // as many threads as a replica has: bits depend on them
     for (int step = 0; step < 4; ++step) alone.forward(rows_of(0, step));
   });
-  SyncWorld world(kWorld);
-  std::vector<int> as_alone(kWorld);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto as_alone = by_rank(kWorld, [&](int rank, Endpoint& endpoint) {
     BufferedImpl net;
     GradientSync sync(endpoint);
     sync.attach(net);
@@ -104,7 +101,7 @@ TEST_CASE("broadcast_buffers before each forward pass gives all replicas the ave
       sync.wait();
     }
     if (broadcasts) broadcast_buffers(net, endpoint);
-    as_alone[static_cast<size_t>(rank)] = equal_tensors(net.buffers(), alone.buffers());
+    return int{equal_tensors(net.buffers(), alone.buffers())};
   });
   CHECK(as_alone == (broadcasts ? std::vector<int>{1, 1, 1} : std::vector<int>{1, 0, 0}));
 }

@@ -58,6 +58,18 @@ Params whole_gradients(int64_t rows) {
   return gradients;
 }
 
+// One replica with an attached network, for what it refuses.
+std::string refusal_alone(const std::function<void(NetImpl& net, GradientSync& sync)>& task) {
+  return refusals(1, [&](int, Endpoint& endpoint) {
+    NetImpl net;
+    GradientSync sync(endpoint);
+    sync.attach(net);
+    task(net, sync);
+  })[0];
+}
+
+const auto kAll = [](size_t) { return true; };
+
 }  // namespace
 
 TEST_CASE("in a loop with a torch optimizer replicas train as one, with either kind of zero_grad()") {
@@ -75,9 +87,7 @@ TEST_CASE("in a loop with a torch optimizer replicas train as one, with either k
     whole_sgd.step();
   }
 
-  SyncWorld world(kWorld);
-  std::vector<Params> trained(kWorld);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto trained = by_rank(kWorld, [&](int rank, Endpoint& endpoint) {
     NetImpl net(static_cast<uint64_t>(rank));  // attach() gives all of them rank 0's weights
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
     sync.attach(net);
@@ -89,7 +99,7 @@ TEST_CASE("in a loop with a torch optimizer replicas train as one, with either k
       sync.wait();
       sgd.step();
     }
-    trained[static_cast<size_t>(rank)] = net.parameters();
+    return net.parameters();
   });
   for (const auto& params : trained) {
     for (size_t i = 0; i < params.size(); ++i) {
@@ -102,9 +112,7 @@ TEST_CASE("in a loop with a torch optimizer replicas train as one, with either k
 TEST_CASE("a replica without rows and a replica with micro-batches give the whole batch's gradients") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const auto expected = whole_gradients(9);
-  SyncWorld world(3);
-  std::vector<Params> gradients(3);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto gradients = by_rank(3, [&](int rank, Endpoint& endpoint) {
     NetImpl net;
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
     sync.attach(net);
@@ -126,7 +134,9 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
       loss_of(net, inputs(9).slice(0, 8, 9), 9).backward();
       sync.wait();
     }
-    for (const auto& param : net.parameters()) gradients[static_cast<size_t>(rank)].push_back(param.grad());
+    Params own;
+    for (const auto& param : net.parameters()) own.push_back(param.grad());
+    return own;
   });
   for (const auto& replica : gradients) {
     for (size_t i = 0; i < expected.size(); ++i) {
@@ -139,19 +149,13 @@ TEST_CASE("a replica without rows and a replica with micro-batches give the whol
 TEST_CASE("a parameter without a gradient is an error that names it, and no replica hangs") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const int careless = GENERATE(0, 1, -1);  // -1: all of them
-  SyncWorld world(2);
-  std::vector<std::string> errors(2);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto errors = refusals(2, [&](int rank, Endpoint& endpoint) {
     NetImpl net;
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 4096});
     sync.attach(net);
     net.use_second = rank != careless && careless != -1;
     loss_of(net, inputs(4), 4).backward();
-    try {
-      sync.wait();
-    } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.message();
-    }
+    sync.wait();
   });
   for (const auto& error : errors) {
     CHECK_THAT(error, ContainsSubstring("second.weight, second.bias") && ContainsSubstring("4 of 6") &&
@@ -159,60 +163,38 @@ TEST_CASE("a parameter without a gradient is an error that names it, and no repl
   }
 }
 
-TEST_CASE("two backward passes without a wait() between them are an error") {
-  SyncWorld world(1);
-  world.run([&](int, Endpoint& endpoint) {
-    NetImpl net;
-    GradientSync sync(endpoint);
-    sync.attach(net);
-    loss_of(net, inputs(4), 4).backward();
-    std::string what;
-    try {
-      loss_of(net, inputs(4), 4).backward();
-    } catch (const UsageError& error) {
-      what = error.message();
-    }
-    if (what.find("came twice") == std::string::npos) throw std::runtime_error("not refused: " + what);
-  });
-}
-
-TEST_CASE("wait() without a backward pass, and within a no_sync(), is refused") {
-  SyncWorld world(1);
-  world.run([](int, Endpoint& endpoint) {
-    NetImpl net;
-    GradientSync sync(endpoint);
-    sync.attach(net);
-    const auto no_sync = sync.no_sync();
-    loss_of(net, inputs(4), 4).backward();
-    CHECK_THROWS_WITH(sync.wait(), "replica 0: wait() was called while a no_sync() is alive");
-  });
-  SyncWorld other(1);
-  other.run([](int, Endpoint& endpoint) {
-    NetImpl net;
-    GradientSync sync(endpoint);
-    sync.attach(net);
-    loss_of(net, inputs(4), 4).backward();
-    sync.wait();
-    CHECK_THROWS_WITH(
-        sync.wait(),
-        "replica 0: no backward pass outside a no_sync() has reached a parameter since attach() or the "
-        "last wait()");
-  });
+TEST_CASE("backward twice, and wait() without a backward pass or within a no_sync(), are refused") {
+  const auto backward = [](NetImpl& net) { loss_of(net, inputs(4), 4).backward(); };
+  CHECK_THAT(refusal_alone([&](auto& net, auto&) {
+               backward(net);
+               backward(net);
+             }),
+             ContainsSubstring("came twice"));
+  CHECK(refusal_alone([&](auto& net, auto& sync) {
+          const auto no_sync = sync.no_sync();
+          backward(net);
+          sync.wait();
+        }) == "replica 0: wait() was called while a no_sync() is alive");
+  CHECK_THAT(refusal_alone([&](auto& net, auto& sync) {
+               backward(net);
+               sync.wait();
+               sync.wait();
+             }),
+             ContainsSubstring("replica 0: no backward pass outside a no_sync() has reached a parameter"));
 }
 
 TEST_CASE("a replica without rows adds zeros, also after zero_grad() has dropped its gradients") {
   const bool dropped = GENERATE(true, false);
-  const auto all = [](size_t) { return true; };
   SyncWorld world(2);
   std::vector<WholeGradientsImpl> nets(2);
   world.run([&](int rank, Endpoint& endpoint) {
     auto& net = nets[static_cast<size_t>(rank)];
     GradientSync sync(endpoint);
     sync.attach(net);
-    net.backward(rank, 0, all);
+    net.backward(rank, 0, kAll);
     sync.wait();
     net.zero_grad(dropped);
-    if (rank == 0) net.backward(0, 1, all);
+    if (rank == 0) net.backward(0, 1, kAll);
     rank == 0 ? sync.wait() : sync.allreduce_all();
   });
   for (const auto& net : nets) {
@@ -226,14 +208,13 @@ TEST_CASE("a replica without rows adds zeros, also after zero_grad() has dropped
 TEST_CASE("gradients that a replayed graph has written are summed, also after zero_grad()") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const bool dropped = GENERATE(true, false);
-  const auto all = [](size_t) { return true; };
   SyncWorld world(2);
   std::vector<WholeGradientsImpl> nets(2);
   world.run([&](int rank, Endpoint& endpoint) {
     auto& net = nets[static_cast<size_t>(rank)];
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256});
     sync.attach(net);
-    net.backward(rank, 0, all);
+    net.backward(rank, 0, kAll);
     sync.wait();
     Params of_graph;
     for (const auto& param : net.params()) of_graph.push_back(param.grad());
@@ -301,27 +282,24 @@ TEST_CASE("the largest bucket is known from the sizes of the parameters") {
 }
 
 TEST_CASE("frozen parameters have no gradient, and wait() does not need one") {
-  SyncWorld world(2);
-  std::vector<std::string> wrong(
-      2);  // not vector<bool>, whose elements share a byte: replicas write at the same time
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [](int, Endpoint& endpoint) {
+    std::string what;
     NetImpl net;
     net.second->weight.requires_grad_(false);
     GradientSync sync(endpoint);
     sync.attach(net);
     loss_of(net, inputs(4), 8).backward();
     sync.wait();
-    auto& what = wrong[static_cast<size_t>(rank)];
     if (net.second->weight.grad().defined()) what += "a gradient ";
     if (sync.parameters().size() != 5) what += "waited for";
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }
 
 TEST_CASE("gradients keep the memory format of their parameters") {
-  SyncWorld world(2);
-  std::vector<std::string> wrong(2);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [](int, Endpoint& endpoint) {
+    std::string what;
     ResNet18Options options;
     options.width = 8;
     ResNet18Impl net(options);
@@ -332,8 +310,9 @@ TEST_CASE("gradients keep the memory format of their parameters") {
     for (const auto& item : net.named_parameters()) {
       const auto& grad = item->grad();
       const bool view = grad.is_alias_of(sync.flat_gradients());
-      if (!view || grad.strides() != item->strides()) wrong[static_cast<size_t>(rank)] += item.key() + " ";
+      if (!view || grad.strides() != item->strides()) what += item.key() + " ";
     }
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }
@@ -361,8 +340,8 @@ TEST_CASE("in overlapped mode reductions run during backward: by the order of ev
       return event.rank == rank && event.name.starts_with("allreduce");
     });
   };
-  std::vector<int64_t> seen(2, -1);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto seen = by_rank(world, [&](int rank, Endpoint& endpoint) {
+    int64_t count = -1;
     NetImpl net;
     net.on_hidden = [&, rank](torch::Tensor& h) {
       h.register_hook([&, rank](torch::Tensor) {  // before the first layer's gradients
@@ -370,7 +349,7 @@ TEST_CASE("in overlapped mode reductions run during backward: by the order of ev
         while (overlapped && reductions(rank) == 0 && std::chrono::steady_clock::now() < deadline) {
           std::this_thread::yield();
         }
-        seen[static_cast<size_t>(rank)] = reductions(rank);
+        count = reductions(rank);
       });
     };
     GradientSync sync(endpoint,
@@ -383,6 +362,7 @@ TEST_CASE("in overlapped mode reductions run during backward: by the order of ev
       loss_of(net, inputs(4), 8).backward();
     }
     sync.wait();
+    return count;
   });
   for (const auto count : seen) CHECK((overlapped ? count >= 1 : count == 0));
   // The same from the trace: some reduction ended before its replica's backward did.

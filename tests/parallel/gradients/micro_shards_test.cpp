@@ -15,8 +15,8 @@ using namespace lockstep::testing;
 
 namespace {
 
-Trainer make_trainer(const ModelFactory& factory, int world, bool invariant, std::shared_ptr<RowSource> rows,
-                     Precision precision = Precision::kFp32) {
+Trainer trainer_of(const ModelFactory& factory, int world, bool invariant, std::shared_ptr<RowSource> rows,
+                   Precision precision = Precision::kFp32) {
   TrainerOptions options;
   options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
   options.threads = 1;
@@ -31,7 +31,7 @@ Trainer make_trainer(const ModelFactory& factory, int world, bool invariant, std
 // The weights after `steps` batches of 67 rows and one ragged batch of 5, which leaves micro-shards empty.
 std::vector<NamedTensor> trained(const ModelFactory& factory, int world, bool invariant, int steps) {
   const auto rows = std::make_shared<RowSource>(134);
-  auto trainer = make_trainer(factory, world, invariant, rows);
+  auto trainer = trainer_of(factory, world, invariant, rows);
   std::vector<int64_t> order(134);
   std::iota(order.begin(), order.end(), 0);
   for (int step = 0; step + 1 < steps; ++step) {
@@ -78,7 +78,7 @@ TEST_CASE("invariant: batch-norm statistics do not depend on the number of repli
 TEST_CASE("an invariant step is the same as the whole batch's step") {
   const auto rows = std::make_shared<RowSource>(67);
   auto trainer =
-      make_trainer(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), 2, true, rows, Precision::kFp64);
+      trainer_of(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), 2, true, rows, Precision::kFp64);
   WholeBatch whole(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), torch::optim::SGDOptions(.1));
   std::vector<int64_t> batch(67);
   std::iota(batch.begin(), batch.end(), 0);
@@ -99,7 +99,7 @@ TEST_CASE("invariant: running averages take the micro-shards in order") {
   options.width = 8;
   options.dtype = torch::kFloat64;
   const auto factory = model_factory<ResNet18Impl>(options);
-  auto trainer = make_trainer(factory, 4, true, rows, Precision::kFp64);
+  auto trainer = trainer_of(factory, 4, true, rows, Precision::kFp64);
   std::vector<int64_t> batch(20);
   std::iota(batch.begin(), batch.end(), 0);
   trainer.step(batch);
@@ -122,7 +122,7 @@ TEST_CASE("invariant: running averages take the micro-shards in order") {
 
 TEST_CASE("invariant: a number of replicas that does not divide eight is refused") {
   const int world = GENERATE(3, 5, 6, 7);
-  CHECK_THROWS_AS(make_trainer(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), world, true,
-                               std::make_shared<RowSource>(4)),
+  CHECK_THROWS_AS(trainer_of(model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32), world, true,
+                             std::make_shared<RowSource>(4)),
                   UsageError);
 }

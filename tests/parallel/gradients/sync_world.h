@@ -8,12 +8,13 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/gradient_sync.h>
 #include <lockstep/parallel/replica_workers.h>
-#include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
 
 namespace lockstep::testing {
 
@@ -36,19 +37,25 @@ struct SyncWorld {
   std::unique_ptr<Communicator> communicator;
 };
 
-// The UsageErrors of the ranks.
+// The results of task(rank, endpoint), by rank.
+template <class Task>
+auto by_rank(SyncWorld& world, const Task& task) {
+  // No vector<bool>, whose elements share a byte: replicas write at the same time.
+  std::vector<std::invoke_result_t<const Task&, int, Endpoint&>> results(world.devices.size());
+  world.run([&](int rank, Endpoint& endpoint) { results[static_cast<size_t>(rank)] = task(rank, endpoint); });
+  return results;
+}
+template <class Task>
+auto by_rank(int world_size, const Task& task) {
+  SyncWorld world(world_size);
+  return by_rank(world, task);
+}
+
+// The UsageErrors of the ranks; empty where there is none.
 inline std::vector<std::string> refusals(int world_size,
                                          const std::function<void(int rank, Endpoint&)>& task) {
-  std::vector<std::string> errors(static_cast<size_t>(world_size));
-  SyncWorld world(world_size);
-  world.run([&](int rank, Endpoint& endpoint) {
-    try {
-      task(rank, endpoint);
-    } catch (const UsageError& error) {
-      errors[static_cast<size_t>(rank)] = error.message();
-    }
-  });
-  return errors;
+  return by_rank(world_size,
+                 [&](int rank, Endpoint& endpoint) { return refusal_of([&] { task(rank, endpoint); }); });
 }
 
 // Six parameters. A loss reaches those that it is told to. Their gradients are whole numbers below 50

@@ -1,7 +1,6 @@
 // Parameters that a step does not reach, with UnusedParameters::kZero.
 #include <lockstep/tests/catch.h>
 
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/gradients/sync_world.h>
 
 using namespace lockstep;
@@ -90,9 +89,8 @@ TEST_CASE("with kZero every replica gets the sum over the replicas that have rea
       INFO(world_size << " replicas, " << name_of(kSyncModeNames, mode)
                       << (to_none ? ", gradients dropped" : ", gradients zeroed")
                       << (micro_batches ? ", micro-batches" : ""));
-      std::vector<std::string> wrong(static_cast<size_t>(world_size));
-      world.run([&](int rank, Endpoint& endpoint) {
-        wrong[static_cast<size_t>(rank)] = wrong_gradients(rank, endpoint, mode, to_none, micro_batches);
+      const auto wrong = by_rank(world, [&](int rank, Endpoint& endpoint) {
+        return wrong_gradients(rank, endpoint, mode, to_none, micro_batches);
       });
       CHECK(wrong == std::vector<std::string>(static_cast<size_t>(world_size)));
     }
@@ -102,18 +100,12 @@ TEST_CASE("with kZero every replica gets the sum over the replicas that have rea
 TEST_CASE("without kZero each of these steps is an error on every replica") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   for (int pattern = 1; pattern < kPatterns; ++pattern) {
-    SyncWorld world(2);
-    std::vector<std::string> errors(2);
-    world.run([&](int rank, Endpoint& endpoint) {
+    const auto errors = refusals(2, [&](int rank, Endpoint& endpoint) {
       WholeGradientsImpl net;
       GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256});
       sync.attach(net);
-      try {
-        backward_pass(net, rank, pattern);
-        sync.wait();
-      } catch (const UsageError& error) {
-        errors[static_cast<size_t>(rank)] = error.message();
-      }
+      backward_pass(net, rank, pattern);
+      sync.wait();
     });
     for (const auto& error : errors) {
       CHECK_THAT(error, ContainsSubstring("of 6 parameters; no gradient for p") ||
@@ -124,9 +116,8 @@ TEST_CASE("without kZero each of these steps is an error on every replica") {
 
 // One bucket per parameter, and p5's is the first.
 TEST_CASE("in overlapped mode the buckets before an unreached parameter are still posted during backward") {
-  SyncWorld world(2);
-  std::vector<std::string> wrong(2);
-  world.run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [](int rank, Endpoint& endpoint) {
+    std::string what;
     std::vector<int> posted;
     GradientSyncOptions options{.bucket_bytes = 1, .unused = UnusedParameters::kZero};
     options.hook = [&posted](Endpoint& own, const GradientBucket& bucket) {
@@ -138,10 +129,10 @@ TEST_CASE("in overlapped mode the buckets before an unreached parameter are stil
     sync.attach(net);
     const size_t unreached = rank == 0 ? 2 : 4;
     net.backward(rank, 0, [&](size_t param) { return param != unreached; });
-    auto& what = wrong[static_cast<size_t>(rank)];
     if (posted.size() != 5 - unreached) what += std::to_string(posted.size()) + " during backward; ";
     sync.wait();
     if (posted != std::vector<int>{0, 1, 2, 3, 4, 5}) what += "another order";
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }

@@ -23,12 +23,11 @@ TEST_CASE("gradients of backward(create_graph) are summed without their graphs, 
   const auto mode = GENERATE_COPY(from_range(kModes));
   const bool to_none = GENERATE(true, false);
   const bool micro_batches = GENERATE(false, true);
-  std::vector<std::string> wrong(2);
-  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [&](int rank, Endpoint& endpoint) {
+    std::string what;
     WholeGradientsImpl net;
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 256});
     sync.attach(net);
-    auto& what = wrong[static_cast<size_t>(rank)];
     for (int step = 0; step < 3; ++step) {
       net.zero_grad(to_none);
       std::weak_ptr<int> graph;
@@ -58,6 +57,7 @@ TEST_CASE("gradients of backward(create_graph) are summed without their graphs, 
         if (!grad.eq(expected).all().item<bool>()) what += "a wrong sum; ";
       }
     }
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }
@@ -66,8 +66,8 @@ TEST_CASE("gradients of backward(create_graph) are summed without their graphs, 
 // others.
 TEST_CASE("gradients of backward(create_graph) within a no_sync() lose their graphs, too") {
   const bool replayed = GENERATE(false, true);
-  std::vector<std::string> wrong(2);
-  SyncWorld(2).run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(2, [&](int rank, Endpoint& endpoint) {
+    std::string what;
     WholeGradientsImpl net;
     GradientSync sync(endpoint, {.unused = UnusedParameters::kZero});
     sync.attach(net);
@@ -78,13 +78,13 @@ TEST_CASE("gradients of backward(create_graph) within a no_sync() lose their gra
       loss.backward({}, /*retain_graph=*/true, /*create_graph=*/true);
     }
     replayed ? sync.allreduce_all() : sync.wait();
-    auto& what = wrong[static_cast<size_t>(rank)];
     if (sync.flat_gradients().requires_grad()) what += "the flat gradients have a graph; ";
     for (size_t i = 0; i < WholeGradientsImpl::kParams; ++i) {
       const auto& grad = net.params()[i].grad();
       if (grad.requires_grad()) what += "a gradient has a graph; ";
       if (!grad.eq(i == 0 ? 6 : 0).all().item<bool>()) what += "a wrong sum; ";  // 2 x (1 + 2)
     }
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(2));
 }

@@ -161,15 +161,14 @@ TEST_CASE("complex parameters train in several processes") {
 TEST_CASE("in an own loop a complex gradient is the sum over the ranks, in every mode") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const auto dtype = GENERATE(torch::kComplexFloat, torch::kComplexDouble);
-  std::vector<std::string> wrong(3);
-  SyncWorld(3).run([&](int rank, Endpoint& endpoint) {
+  const auto wrong = by_rank(3, [&](int rank, Endpoint& endpoint) {
+    std::string what;
     torch::nn::Module net;
     const auto p = net.register_parameter("p", torch::full({7}, c10::complex<double>(rank, 1), dtype));
     const auto sized_for_half = torch::full({3}, rank + 1, c10::toRealValueType(dtype));
     const auto q = net.register_parameter("q", sized_for_half);
     GradientSync sync(endpoint, {.mode = mode, .bucket_bytes = 1});
     sync.attach(net);
-    auto& what = wrong[static_cast<size_t>(rank)];
     const auto zeros = torch::zeros({7}, dtype);
     if (!p.equal(zeros + c10::complex<double>(0, 1))) what += "not rank 0's; ";
     for (const bool to_none : {true, false}) {
@@ -181,6 +180,7 @@ TEST_CASE("in an own loop a complex gradient is the sum over the ranks, in every
       if (!q.grad().eq(12).all().item<bool>()) what += "another real sum; ";
       if (!p.grad().is_alias_of(sync.flat_gradients())) what += "no view; ";
     }
+    return what;
   });
   CHECK(wrong == std::vector<std::string>(3));
 }

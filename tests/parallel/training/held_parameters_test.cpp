@@ -10,10 +10,10 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -41,16 +41,6 @@ void replace_one(torch::nn::Module& module) {
 void reshape_one(torch::nn::Module& module) {
   auto param = module.named_parameters()["outer"];
   param.set_data(param.detach().view({-1}));  // in the same memory
-}
-
-// The UsageError of a call; empty if there is none.
-std::string refusal(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.message();
-  }
-  return {};
 }
 
 struct Way {
@@ -97,7 +87,7 @@ TEST_CASE("every call that would use a replaced parameter names it, on whichever
         trainer.step(kBatches[0]);
         trainer.synchronize();
         action(*trainer.model(world - 1).module);
-        const auto what = refusal([&, &use = call] { use(trainer); });
+        const auto what = refusal_of([&, &use = call] { use(trainer); });
         CHECK_THAT(what, ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter " + param +
                                            " has other memory"));
       }
@@ -115,7 +105,7 @@ TEST_CASE("a parameter that is replaced while another one is frozen is named, an
   }
   replace_one(*trainer.model(world - 1).module);
   CHECK_THAT(
-      refusal([&] { trainer.step(kBatches[1]); }),
+      refusal_of([&] { trainer.step(kBatches[1]); }),
       ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter outer has other memory"));
 }
 
@@ -140,7 +130,7 @@ TEST_CASE("a parameter that a forward pass replaces ends that step, though torch
       auto trainer = make_trainer(factory, options);
       module = trainer.model(0).module.get();
       // With two in flight the next call reports it, as all errors of steps.
-      const auto what = refusal([&] { trainer.step(kBatches[0]), trainer.synchronize(); });
+      const auto what = refusal_of([&] { trainer.step(kBatches[0]), trainer.synchronize(); });
       CHECK_THAT(what, ContainsSubstring("parameter " + param + " has other memory"));
     }
   }
@@ -159,7 +149,7 @@ TEST_CASE("a layer that is registered after the trainer was built, in whatever s
       auto trainer = make_trainer(two_layers(), options);
       step(trainer);
       action(*trainer.model(world - 1).module);
-      CHECK_THAT(refusal([&] { step(trainer); }),
+      CHECK_THAT(refusal_of([&] { step(trainer); }),
                  ContainsSubstring("replica " + std::to_string(world - 1) + ": parameter " + name +
                                    " was registered after"));
     }
@@ -172,7 +162,7 @@ TEST_CASE("a layer that is registered after the trainer was built, in whatever s
       return model;
     };
     auto trainer = make_trainer(lazy, options);
-    CHECK_THAT(refusal([&] { step(trainer); }),
+    CHECK_THAT(refusal_of([&] { step(trainer); }),
                ContainsSubstring("parameter extra.weight was registered after"));
   }
 }
@@ -198,8 +188,7 @@ TEST_CASE("weights that are written in place are trained from there") {
     expected.step(batch);
   }
   trainer.check_sync();
-  const auto found = trainer.weights(1), wanted = expected.weights(1);
-  for (size_t i = 0; i < wanted.size(); ++i) CHECK(found[i].tensor.equal(wanted[i].tensor));
+  check_same_tensors(trainer.weights(1), expected.weights(1));
 }
 
 TEST_CASE("zero_grad() between two steps, or in each forward pass, changes no step") {
@@ -230,7 +219,7 @@ TEST_CASE("a trainer refuses sparse buffers by name") {
       model.module->register_buffer("graph", buffer.clone());
       return model;
     };
-    CHECK_THAT(refusal([&] { make_trainer(factory, options_for(world)); }),
+    CHECK_THAT(refusal_of([&] { make_trainer(factory, options_for(world)); }),
                ContainsSubstring("graph is a sparse tensor"));
   }
 }
@@ -277,7 +266,7 @@ class TwoWeightsImpl : public torch::nn::Module {
 
 TEST_CASE("a trainer refuses trained parameters that share memory with other tensors, with both names") {
   const auto refused = [](const std::function<void(TwoWeightsImpl&)>& tie) {
-    return refusal([&] { make_trainer(model_factory<TwoWeightsImpl>(tie), options_for(2)); });
+    return refusal_of([&] { make_trainer(model_factory<TwoWeightsImpl>(tie), options_for(2)); });
   };
   const auto share = [](TwoWeightsImpl& net) { net.b->weight.set_data(net.a->weight.data()); };
   CHECK(refused([](auto&) {}).empty());
@@ -329,5 +318,6 @@ TEST_CASE("a trainer refuses trained parameters that share memory with other ten
                               }),
                               options_for(1));
   trainer.model(0).module->named_parameters()["b.weight"].requires_grad_();
-  CHECK_THAT(refusal([&] { trainer.step(kBatches[0]); }), ContainsSubstring("a.weight and b.weight are two"));
+  CHECK_THAT(refusal_of([&] { trainer.step(kBatches[0]); }),
+             ContainsSubstring("a.weight and b.weight are two"));
 }

@@ -7,25 +7,18 @@
 #include <memory>
 #include <numeric>
 #include <string>
-#include <type_traits>
 #include <vector>
 
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/tests/catch.h>
+#include <lockstep/tests/support/refusal.h>
 #include <lockstep/tests/support/thread_processes.h>
+#include <lockstep/tests/support/whole_batch.h>
 
 namespace lockstep::testing {
 
 using Batch = std::vector<int64_t>;
-using Layout = std::vector<int>;  // number of replicas of each process
-
 inline const std::vector<Layout> kLayouts = {{4}, {2, 2}, {3, 1}, {1, 3}, {1, 1, 1, 1}};
-
-inline std::string text_of(const Layout& layout) {
-  std::string text;
-  for (const int replicas : layout) text += (text.empty() ? "" : " + ") + std::to_string(replicas);
-  return text;
-}
 
 inline Batch first_rows(int64_t count) {
   Batch rows(static_cast<size_t>(count));
@@ -47,17 +40,22 @@ inline std::vector<double> mean_losses(Trainer& trainer, int steps, const Batch&
 // Calls task(process, options of this process) in every process. Returns the results by process.
 template <class Task>
 auto in_processes(const Layout& layout, const TrainerOptions& options, const Task& task) {
-  std::vector<std::invoke_result_t<const Task&, int, const TrainerOptions&>> results(layout.size());
-  run_processes(static_cast<int>(layout.size()),
-                [&](int process, const std::shared_ptr<ProcessGroup>& group) {
-                  const auto p = static_cast<size_t>(process);
-                  auto own = options;
-                  own.threads = own.threads.value_or(1);  // in every layout
-                  own.devices.assign(static_cast<size_t>(layout[p]), torch::Device(torch::kCPU));
-                  own.process_group = group;
-                  results[p] = task(process, own);
-                });
-  return results;
+  return by_process(processes_of(layout), [&](int process, const Group& group) {
+    auto own = options;
+    own.threads = own.threads.value_or(1);  // in every layout
+    own.devices.assign(static_cast<size_t>(layout[static_cast<size_t>(process)]), torch::kCPU);
+    own.process_group = group;
+    return task(process, own);
+  });
+}
+
+// The UsageError of each process's trainer of this model; empty: none.
+inline std::vector<std::string> trainer_refusals(const Layout& layout, const TrainerOptions& options,
+                                                 const ModelFactory& model) {
+  return in_processes(layout, options, [&](int, const TrainerOptions& own) {
+    const auto rows = source(std::make_shared<RowSource>(8));
+    return refusal_of([&] { Trainer(model, rows, rows, own); });
+  });
 }
 
 inline void check_same_sums(const TrainSums& a, const TrainSums& b) {

@@ -17,6 +17,7 @@
 #include <lockstep/parallel/trainer.h>
 #include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
 #include <lockstep/tests/support/mishap.h>
@@ -62,7 +63,6 @@ bool holds(const Found& found) {  // E, or an error with E nested
   return false;
 }
 
-using Loss = std::function<Outcome(const Inputs&)>;
 using Change = std::function<Outcome(const Inputs&, const Loss& loss)>;
 
 // A model whose outcomes are changed; evaluation: only those of evaluations, else only those of training.

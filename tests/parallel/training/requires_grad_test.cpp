@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/support/error.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/trainer_states.h>
 #include <lockstep/tests/parallel/training/layouts.h>
@@ -19,6 +18,8 @@
 
 using namespace lockstep;
 using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+using Catch::Matchers::StartsWith;
 
 namespace {
 
@@ -196,16 +197,12 @@ TEST_CASE(
   saved.step(kBatches[0]);
   const auto state = saved.state();
   auto trainer = make_trainer(here, options);
-  std::string what, hint;
-  try {
-    trainer.load(state);
-  } catch (const WeightsError& error) {
-    what = error.message();
-    hint = error.hint();
-  }
-  CHECK(what == (frozen_here ? "parameter inner was trained when the state was saved, but is frozen here"
-                             : "parameter inner was frozen when the state was saved, but is trained here"));
-  CHECK(hint.find("before load() call requires_grad_()") != std::string::npos);
+  CHECK_THAT(
+      refusal_and_hint<WeightsError>([&] { trainer.load(state); }),
+      StartsWith(frozen_here
+                     ? "parameter inner was trained when the state was saved, but is frozen here | "
+                     : "parameter inner was frozen when the state was saved, but is trained here | ") &&
+          ContainsSubstring("before load() call requires_grad_()"));
   for (int local = 0; local < 2; ++local) {
     trainer.model(local).module->named_parameters()["inner"].requires_grad_(frozen_here);
   }
@@ -216,14 +213,7 @@ TEST_CASE(
 }
 
 TEST_CASE("replicas whose requires_grad has changed differently get one error that names the parameter") {
-  const auto refusal = [](Trainer& trainer) {
-    try {
-      trainer.step(kBatches[0]);
-    } catch (const UsageError& error) {
-      return error.message();
-    }
-    return std::string();
-  };
+  const auto refusal = [](Trainer& trainer) { return refusal_of([&] { trainer.step(kBatches[0]); }); };
   const std::string expected =
       "the models differ: rank 1 has inner [784, 6] Float, frozen where rank 0 has inner [784, 6] Float";
   auto trainer = make_trainer(frozen_layers(), options_for(3));

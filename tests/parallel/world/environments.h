@@ -2,33 +2,31 @@
 // MPI 4.1, MPICH 4.0 and SLURM 22.05 were printed by `env` under them, without what does not matter.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <map>
 #include <ostream>
 #include <string>
-#include <tuple>
 #include <utility>
+#include <vector>
 
 #include <lockstep/parallel/world/host_names.h>
 #include <lockstep/parallel/world/world.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
 
 namespace lockstep {
 
-inline auto fields_of(const World& world) {
-  return std::tie(world.process, world.processes, world.local_process, world.local_processes,
-                  world.master_host, world.master_port, world.store_runs, world.run, world.launch,
-                  world.restart, world.max_restarts, world.launcher);
+// All of its fields in one line: "1/2, on its host 0/1, at node7:29511, run night/0/, ...".
+inline std::string text_of(const World& world) {
+  return fmt::format("{}/{}, on its host {}/{}, at {}:{}{}, run {}, launch {}, restart {}/{}, by {}",
+                     world.process, world.processes, world.local_process, world.local_processes,
+                     world.master_host, world.master_port, world.store_runs ? " served" : "", world.run,
+                     world.launch, world.restart, world.max_restarts, world.launcher);
 }
 
-inline bool operator==(const World& a, const World& b) { return fields_of(a) == fields_of(b); }
-
-inline std::ostream& operator<<(std::ostream& out, const World& world) {
-  return out << world.process << " of " << world.processes << ", on its host " << world.local_process
-             << " of " << world.local_processes << ", at '" << world.master_host << "' port "
-             << world.master_port << (world.store_runs ? " (served)" : "") << ", run '" << world.run
-             << "', launch '" << world.launch << "', restart " << world.restart << " of "
-             << world.max_restarts << ", launcher '" << world.launcher << "'";
-}
+inline bool operator==(const World& a, const World& b) { return text_of(a) == text_of(b); }
+inline std::ostream& operator<<(std::ostream& out, const World& world) { return out << text_of(world); }
 
 namespace testing {
 
@@ -46,8 +44,8 @@ inline Variables with(Variables variables, const Variables& others) {
   return variables;
 }
 
-inline Variables without(Variables variables, const std::string& name) {
-  variables.erase(name);
+inline Variables without(Variables variables, const std::vector<std::string>& names) {
+  for (const auto& name : names) variables.erase(name);
   return variables;
 }
 
@@ -61,19 +59,9 @@ inline World world_in(const Variables& variables, const GivenWorld& flags = {},
 }
 
 // The error and the hint; empty if nothing is thrown.
-template <typename Call>
-std::string refusal_by(const Call& call) {
-  try {
-    call();
-  } catch (const UsageError& error) {
-    return error.message() + " | " + error.hint();
-  }
-  return {};
-}
-
 inline std::string refusal(const Variables& variables, const GivenWorld& flags = {},
                            const HostResolves& resolves = all_resolve) {
-  return refusal_by([&] { world_in(variables, flags, resolves); });
+  return refusal_and_hint([&] { world_in(variables, flags, resolves); });
 }
 
 // Process 5 of 6: two hosts with four and two processes.
@@ -103,6 +91,10 @@ inline Variables open_mpi_variables() {
 inline Variables mpich_variables() {
   return {{"PMI_RANK", "1"},        {"PMI_SIZE", "2"}, {"MPI_LOCALRANKID", "1"},
           {"MPI_LOCALNRANKS", "2"}, {"PMI_FD", "8"},   {"HYDI_CONTROL_FD", "7"}};
+}
+
+inline Variables mpich_on_two_hosts() {
+  return with(mpich_variables(), {{"MPI_LOCALNRANKS", "1"}, {"MPI_LOCALRANKID", "0"}});
 }
 
 // Process 3 of 4: two hosts with two processes each.

@@ -2,6 +2,7 @@
 #include <lockstep/tests/catch.h>
 
 #include <random>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,16 @@ namespace {
 
 using Hosts = std::vector<std::string>;
 using Tasks = std::vector<int>;
+
+// The texts between these bars, each of which the call must refuse.
+template <typename Read>
+void check_refused(const std::string& texts, const Read& read) {
+  std::istringstream lines(texts);
+  for (std::string text; std::getline(lines, text, '|');) {
+    INFO("'" << text << "'");
+    CHECK_THROWS_AS(read(text), UsageError);
+  }
+}
 
 std::string random_text(std::mt19937& random, const std::string& alphabet) {
   std::string text(random() % 16, ' ');
@@ -64,48 +75,11 @@ TEST_CASE("hosts of SLURM: several brackets multiply, the last one fastest") {
 }
 
 TEST_CASE("what is no list of SLURM's hosts is refused") {
-  for (const std::string text : {"",
-                                 ",",
-                                 "a,",
-                                 ",a",
-                                 "a,,b",
-                                 "n[]",
-                                 "n[,]",
-                                 "n[1,]",
-                                 "n[,1]",
-                                 "n[-]",
-                                 "n[1-]",
-                                 "n[-1]",
-                                 "n[--1]",
-                                 "n[1--2]",
-                                 "n[1-2-3]",
-                                 "n[3-1]",
-                                 "n[1",
-                                 "n1]",
-                                 "n[[1]]",
-                                 "n[1]]",
-                                 "n]1[",
-                                 "n[1]2,3]",
-                                 "[",
-                                 "]",
-                                 "n[1,[2]]",
-                                 "n[a]",
-                                 "n[1a]",
-                                 "n[ 1]",
-                                 "n[1-2 ]",
-                                 "n[+1]",
-                                 "n 1",
-                                 "n1, n2",
-                                 " n1",
-                                 "n1\n",
-                                 "n[1.5]",
-                                 "n[2147483648]",
-                                 "n[0-99999999999]",
-                                 "a/b",
-                                 "n:1"}) {
-    INFO("'" << text << "'");
-    CHECK_THROWS_AS(slurm_hosts(text), UsageError);
-  }
+  check_refused(
+      "|,|a,|,a|a,,b|n[]|n[,]|n[1,]|n[,1]|n[-]|n[1-]|n[-1]|n[--1]|n[1--2]|n[1-2-3]|n[3-1]|n[1|n1]|n[[1]]|n[1]"
+      "]|n]1[|n[1]2,3]|[|]|n[1,[2]]|n[a]|n[1a]|n[ 1]|n[1-2 ]|n[+1]|n 1|n1, n2| "
+      "n1|n1\n|n[1.5]|n[2147483648]|n[0-99999999999]|a/b|n:1",
+      slurm_hosts);
 }
 
 TEST_CASE("up to 65,536 hosts of SLURM, each with a name of up to 255 characters") {
@@ -147,39 +121,10 @@ TEST_CASE("tasks of SLURM's hosts") {
 }
 
 TEST_CASE("what is no list of SLURM's tasks is refused") {
-  for (const std::string text : {"",
-                                 ",",
-                                 "1,",
-                                 ",1",
-                                 "a",
-                                 "2(x",
-                                 "2(x)",
-                                 "(x3)",
-                                 "(x)",
-                                 "2(3)",
-                                 "2(x3",
-                                 "2x3",
-                                 "2(x3)4",
-                                 "2(x3))",
-                                 "2 (x3)",
-                                 "2(x 3)",
-                                 "2(x-1)",
-                                 "2(x0)",
-                                 "-1",
-                                 "-1(x2)",
-                                 "1.5",
-                                 "1 ",
-                                 " 1",
-                                 "[1,2]",
-                                 "1(x2)(x2)",
-                                 "2147483648",
-                                 "1(x65537)",
-                                 "1(x2147483647)",
-                                 "1(x99999999999)",
-                                 "1(x65536),1"}) {
-    INFO("'" << text << "'");
-    CHECK_THROWS_AS(slurm_tasks(text), UsageError);
-  }
+  check_refused(
+      "|,|1,|,1|a|2(x|2(x)|(x3)|(x)|2(3)|2(x3|2x3|2(x3)4|2(x3))|2 (x3)|2(x 3)|2(x-1)|2(x0)|-1|-1(x2)|1.5|1 | "
+      "1|[1,2]|1(x2)(x2)|2147483648|1(x65537)|1(x2147483647)|1(x99999999999)|1(x65536),1",
+      slurm_tasks);
 }
 
 TEST_CASE("any text is a list of SLURM or is refused") {

@@ -6,9 +6,10 @@
 
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/support/cuda/info.h>
-#include <lockstep/support/error.h>
+#include <lockstep/tests/support/refusal.h>
 
 using namespace lockstep;
+using namespace lockstep::testing;
 
 namespace {
 
@@ -31,11 +32,10 @@ Allreduce automatic(const std::vector<AllreduceSupport>& all) {
 
 // The algorithm, or message and hint of the UsageError.
 std::string chosen(Allreduce wanted, const std::vector<AllreduceSupport>& all) {
-  try {
-    return std::string(name_of(kAllreduceNames, choose_for_all(wanted, all)));
-  } catch (const UsageError& error) {
-    return error.message() + " | " + error.hint();
-  }
+  std::string name;
+  const auto refusal =
+      refusal_and_hint([&] { name = name_of(kAllreduceNames, choose_for_all(wanted, all)); });
+  return name + refusal;
 }
 
 }  // namespace

@@ -19,9 +19,7 @@ namespace {
 std::vector<std::exception_ptr> over_gloo(const Layout& layout, const std::vector<World>& worlds,
                                           const std::function<void(int, Communicator&)>& task) {
   return run_worlds(worlds, [&](int process, ProcessGroup& group) {
-    const std::shared_ptr<ProcessGroup> shared(&group, [](ProcessGroup*) {});
-    const auto communicator = communicator_of(layout, process, shared);
-    task(process, *communicator);
+    task(process, *communicator_of(layout, process, shared(group)));
   });
 }
 
@@ -34,53 +32,61 @@ Tensors any_bytes_of(int world, int64_t n, torch::ScalarType dtype) {
 Work sum(Endpoint& endpoint, int64_t n, torch::ScalarType dtype = torch::kFloat32) {
   return endpoint.allreduce_sum(torch::zeros({n}, dtype));
 }
-Work copy(Endpoint& endpoint, int root) { return endpoint.broadcast(torch::zeros({5}), root); }
-Work gather(Endpoint& endpoint, int64_t n) {
-  return endpoint.all_gather(torch::zeros({n}), torch::zeros({endpoint.world_size(), n}));
+
+using PostOne = std::function<Work(Endpoint&)>;
+
+PostOne sum_of(int64_t n, torch::ScalarType dtype = torch::kFloat32) {
+  return [=](Endpoint& endpoint) { return sum(endpoint, n, dtype); };
 }
-
-using PostAll = std::function<std::vector<Work>(Endpoint&)>;
-
-struct Different {
-  const char* what;
-  PostAll first, second;  // of the replicas of process 0 and of process 1
-  std::string first_text, second_text;
-};
-
-template <typename... Posts>
-PostAll calls(Posts... posts) {
+PostOne copy_from(int root) {
+  return [=](Endpoint& endpoint) { return endpoint.broadcast(torch::zeros({5}), root); };
+}
+PostOne gather_of(int64_t n) {
   return [=](Endpoint& endpoint) {
-    std::vector<Work> works;
-    (works.push_back(posts(endpoint)), ...);
-    return works;
+    return endpoint.all_gather(torch::zeros({n}), torch::zeros({endpoint.world_size(), n}));
   };
 }
 
-const auto sum_of = [](int64_t n, torch::ScalarType dtype = torch::kFloat32) {
-  return [=](Endpoint& endpoint) { return sum(endpoint, n, dtype); };
+struct Different {
+  const char* what;
+  std::vector<PostOne> first, second;  // of the replicas of process 0 and of process 1
+  std::string first_text, second_text;
 };
-const auto copy_from = [](int root) { return [=](Endpoint& endpoint) { return copy(endpoint, root); }; };
-const auto gather_of = [](int64_t n) { return [=](Endpoint& endpoint) { return gather(endpoint, n); }; };
 
 const std::vector<Different> kDifferent{
-    {"kind", calls(sum_of(5)), calls(copy_from(0)), "allreduce 0 of 5 float32",
-     "broadcast 0 from rank 0 of 5 float32"},
-    {"kind of the same bytes", calls(copy_from(0)), calls(gather_of(5)),
-     "broadcast 0 from rank 0 of 5 float32", "all_gather 0 of 5 float32"},
-    {"numbers", calls(sum_of(5)), calls(sum_of(1000)), "allreduce 0 of 5 float32",
-     "allreduce 0 of 1,000 float32"},
-    {"one number beside chunks", calls(sum_of(1)), calls(sum_of(2)), "allreduce 0 of 1 float32",
+    {"kind", {sum_of(5)}, {copy_from(0)}, "allreduce 0 of 5 float32", "broadcast 0 from rank 0 of 5 float32"},
+    {"kind of the same bytes",
+     {copy_from(0)},
+     {gather_of(5)},
+     "broadcast 0 from rank 0 of 5 float32",
+     "all_gather 0 of 5 float32"},
+    {"numbers", {sum_of(5)}, {sum_of(1000)}, "allreduce 0 of 5 float32", "allreduce 0 of 1,000 float32"},
+    {"one number beside chunks",
+     {sum_of(1)},
+     {sum_of(2)},
+     "allreduce 0 of 1 float32",
      "allreduce 0 of 2 float32"},
-    {"no numbers", calls(sum_of(0), sum_of(5)), calls(sum_of(5), sum_of(5)), "allreduce 0 of 0 float32",
+    {"no numbers",
+     {sum_of(0), sum_of(5)},
+     {sum_of(5), sum_of(5)},
+     "allreduce 0 of 0 float32",
      "allreduce 0 of 5 float32"},
-    {"rows", calls(gather_of(3)), calls(gather_of(4)), "all_gather 0 of 3 float32",
-     "all_gather 0 of 4 float32"},
-    {"dtype of the same bytes", calls(sum_of(6)), calls(sum_of(6, torch::kInt32)), "allreduce 0 of 6 float32",
+    {"rows", {gather_of(3)}, {gather_of(4)}, "all_gather 0 of 3 float32", "all_gather 0 of 4 float32"},
+    {"dtype of the same bytes",
+     {sum_of(6)},
+     {sum_of(6, torch::kInt32)},
+     "allreduce 0 of 6 float32",
      "allreduce 0 of 6 int32"},
-    {"root", calls(copy_from(0)), calls(copy_from(1)), "broadcast 0 from rank 0 of 5 float32",
+    {"root",
+     {copy_from(0)},
+     {copy_from(1)},
+     "broadcast 0 from rank 0 of 5 float32",
      "broadcast 0 from rank 1 of 5 float32"},
-    {"one call fewer", calls(sum_of(5), sum_of(6), sum_of(7)), calls(sum_of(5), sum_of(7)),
-     "allreduce 1 of 6 float32", "allreduce 1 of 7 float32"}};
+    {"one call fewer",
+     {sum_of(5), sum_of(6), sum_of(7)},
+     {sum_of(5), sum_of(7)},
+     "allreduce 1 of 6 float32",
+     "allreduce 1 of 7 float32"}};
 
 }  // namespace
 
@@ -88,43 +94,36 @@ TEST_CASE("over Gloo sums of every dtype are exact, and copies move the bytes of
   struct Case {
     torch::ScalarType dtype;
     int64_t n;
-    Tensors summed, copied, given, gathered;  // by rank
+    Tensors summed, copied = {}, given = {}, gathered = {};  // by rank
+    torch::Tensor sum = {};
   };
   for (const Layout& layout : {Layout{1, 1}, Layout{2, 1}}) {
     const int world = world_of(layout);
     std::vector<Case> cases;
     for (const int64_t n : {0, 1, 997}) {
-      for (const auto dtype : kSummedTypes) cases.push_back({dtype, n, inputs(world, n, dtype), {}, {}, {}});
-      for (const auto dtype : kCopiedTypes) cases.push_back({dtype, n, {}, {}, {}, {}});
+      for (const auto dtype : kSummedTypes) cases.push_back({dtype, n, inputs(world, n, dtype)});
+      for (const auto dtype : kCopiedTypes) cases.push_back({dtype, n, {}});
     }
     for (auto& one : cases) {
       one.copied = any_bytes_of(world, one.n, one.dtype);
       one.given = any_bytes_of(world, one.n, one.dtype);
-      for (int rank = 0; rank < world; ++rank) {
+      for (int rank = 0; rank < world; ++rank)
         one.gathered.push_back(torch::empty({world, one.n}, one.dtype));
-      }
+      if (!one.summed.empty()) one.sum = exact_sum(one.summed);
     }
-    auto expected = std::vector<torch::Tensor>();
-    for (const auto& one : cases)
-      expected.push_back(one.summed.empty() ? torch::Tensor() : exact_sum(one.summed));
-    for (const auto& error :
-         over_gloo(layout, worlds_of(processes_of(layout)), [&](int, Communicator& communicator) {
-           for (const auto& one : cases) {
-             if (!one.summed.empty()) allreduce_all(communicator, one.summed);
-             run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
-               return endpoint.broadcast(one.copied[rank], 1);
-             });
-             run_on_all(communicator, [&](Endpoint& endpoint, size_t rank) {
-               return endpoint.all_gather(one.given[rank], one.gathered[rank]);
-             });
-           }
-         })) {
+    const auto task = [&](int, Communicator& communicator) {
+      for (const auto& one : cases) {
+        if (!one.summed.empty()) allreduce_all(communicator, one.summed);
+        broadcast_all(communicator, one.copied, 1);
+        gather_all(communicator, one.given, one.gathered);
+      }
+    };
+    for (const auto& error : over_gloo(layout, worlds_of(processes_of(layout)), task)) {
       CHECK(message_of<Error>(error) == "no error");
     }
-    for (size_t i = 0; i < cases.size(); ++i) {
-      const auto& one = cases[i];
+    for (const auto& one : cases) {
       INFO(text_of(layout) << " replicas, " << one.n << " of " << one.dtype);
-      CHECK((one.summed.empty() || all_are(expected[i], one.summed)));
+      CHECK((one.summed.empty() || all_are(one.sum, one.summed)));
       CHECK(all_are(any_bytes(1, one.n, one.dtype), one.copied));
       for (const auto& found : one.gathered) {
         for (int rank = 0; rank < world; ++rank) {
@@ -144,8 +143,10 @@ std::vector<std::string> messages_of(const Different& different, const Layout& l
   over_gloo(layout, worlds, [&](int process, Communicator& communicator) {
     std::vector<std::vector<Work>> posted;
     for (int local = 0; local < communicator.local_size(); ++local) {
-      auto& endpoint = communicator.endpoint(local);
-      posted.push_back(process == 0 ? different.first(endpoint) : different.second(endpoint));
+      auto& works = posted.emplace_back();
+      for (const auto& post : process == 0 ? different.first : different.second) {
+        works.push_back(post(communicator.endpoint(local)));
+      }
     }
     for (int local = 0; local < communicator.local_size(); ++local) {
       messages[static_cast<size_t>(communicator.first_rank() + local)] = message_of<PeerError>([&] {
@@ -187,14 +188,11 @@ TEST_CASE("processes that wait in different communicators or gather learn at the
     std::function<void(ProcessGroup&, Communicator&)> second;  // what process 1 does meanwhile
     std::string second_waits;
   };
-  const auto shared = [](ProcessGroup& group) {
-    return std::shared_ptr<ProcessGroup>(&group, [](ProcessGroup*) {});
-  };
   const std::vector<Case> cases{
       {[](ProcessGroup&, Communicator& other) { sum(other.endpoint(0), 7).wait(); },
        "allreduce 0 of 7 float32 on communicator 1"},
       {[](ProcessGroup& group, Communicator&) { group.gather("four"); }, "gather 6 of 4 bytes on the store"},
-      {[&](ProcessGroup& group, Communicator&) {
+      {[](ProcessGroup& group, Communicator&) {
          communicator_of({1, 1}, 1, shared(group));
        },
        "gather 6 of "}};

@@ -183,26 +183,23 @@ TEST_CASE("processes that do not come are named") {
              ContainsSubstring(named("process 1 of 3")) || ContainsSubstring("the store at"));
 }
 
-TEST_CASE("a place that is claimed twice is refused in all processes") {
-  auto worlds = worlds_of(3);
-  worlds.back().process = 1;
-  const auto errors = run_worlds(worlds, kNothing);
-  for (const auto& error : errors) {
-    CHECK_THAT(message_of<DeviceError>(error),
-               ContainsSubstring("process 1 of 3 was claimed twice: by pid "));
-    CHECK(message_of<DeviceError>(error) == message_of<DeviceError>(errors[0]));
-  }
-}
-
-TEST_CASE("processes that count different worlds are refused") {
-  auto worlds = worlds_of(3);
-  worlds[0].processes = 2;
-  worlds.erase(worlds.begin() + 1);  // 0 of 2 and 2 of 3 are left
-  const auto errors = run_worlds(worlds, kNothing);
-  for (const auto& error : errors) {
-    CHECK_THAT(message_of<DeviceError>(error), ContainsSubstring("counts"));
-    CHECK_THAT(message_of<DeviceError>(error), ContainsSubstring("2") && ContainsSubstring("3"));
-    CHECK(message_of<DeviceError>(error) == message_of<DeviceError>(errors[0]));
+TEST_CASE(
+    "a place that is claimed twice, and processes that count different worlds, are refused in all "
+    "processes") {
+  auto twice = worlds_of(3), different = worlds_of(3);
+  twice.back().process = 1;
+  different[0].processes = 2;
+  different.erase(different.begin() + 1);  // 0 of 2 and 2 of 3 are left
+  for (const auto& [worlds, words] :
+       {std::pair{twice, "process 1 of 3 was claimed twice: by pid "}, {different, "counts"}}) {
+    const auto errors = run_worlds(worlds, kNothing);
+    for (const auto& error : errors) {
+      CHECK_THAT(message_of<DeviceError>(error), ContainsSubstring(words));
+      CHECK(message_of<DeviceError>(error) == message_of<DeviceError>(errors[0]));
+    }
+    if (worlds.size() == 2) {
+      CHECK_THAT(message_of<DeviceError>(errors[0]), ContainsSubstring("2") && ContainsSubstring("3"));
+    }
   }
 }
 
@@ -338,26 +335,28 @@ constexpr const char* kElsewhere = "127.0.0.2";
 
 }  // namespace
 
-// Kubernetes' operators tell process 0 so, and the others its address.
-TEST_CASE("others reach a master that calls itself localhost, unless all processes are on its host") {
-  CHECK(meet({"localhost", kElsewhere, 1}));
-  CHECK(meet({"localhost", kElsewhere, 0}));
-  CHECK_FALSE(meet({"localhost", kElsewhere, 2, "torchrun", within(300)}));
-  CHECK_FALSE(meet({"localhost", kElsewhere, 0, "", within(300)}));  // a caller who says so means it
-}
-
-TEST_CASE("processes meet at localhost wherever their channels listen") {
-  CHECK(meet({"localhost", "localhost", 1, "torchrun", listening_on("127.0.0.3")}));
-  CHECK(meet({"localhost", kElsewhere, 1, "torchrun", listening_on("127.0.0.3")}));
-  CHECK(meet({"127.0.0.1", "127.0.0.1", 1, "torchrun", listening_on("127.0.0.3")}));
-  CHECK(meet({"127.0.0.1", "127.0.0.1", 0, "", listening_on("127.0.0.3")}));
-}
-
-TEST_CASE("a master at an address of loopback is not reached from elsewhere, whoever has given it") {
+TEST_CASE("which masters processes reach, as each is told and wherever its channels listen") {
+  const auto quick = within(300), listens = listening_on("127.0.0.3");
+  std::vector<std::pair<bool, Meeting>> cases = {
+      // Kubernetes' operators tell process 0 that it is localhost, and the others its address.
+      {true, {"localhost", kElsewhere, 1}},
+      {true, {"localhost", kElsewhere, 0}},
+      {false, {"localhost", kElsewhere, 2, "torchrun", quick}},  // all processes are on its host
+      {false, {"localhost", kElsewhere, 0, "", quick}},          // a caller who says so means it
+      {true, {"localhost", "localhost", 1, "torchrun", listens}},
+      {true, {"localhost", kElsewhere, 1, "torchrun", listens}},
+      {true, {"127.0.0.1", "127.0.0.1", 1, "torchrun", listens}},
+      {true, {"127.0.0.1", "127.0.0.1", 0, "", listens}}};
+  // An address of loopback is not reached from elsewhere, whoever has given it.
   for (const auto* master : {"127.0.0.1", "127.0.0.9", "::1"}) {
-    CHECK_FALSE(meet({master, kElsewhere, 1, "torchrun", within(300)}));
-    CHECK_FALSE(meet({master, kElsewhere, 0, "torchrun", within(300)}));
-    CHECK_FALSE(meet({master, kElsewhere, 0, "torchrun", listening_on("127.0.0.3", 300)}));
+    cases.push_back({false, {master, kElsewhere, 1, "torchrun", quick}});
+    cases.push_back({false, {master, kElsewhere, 0, "torchrun", quick}});
+    cases.push_back({false, {master, kElsewhere, 0, "torchrun", listening_on("127.0.0.3", 300)}});
+  }
+  for (const auto& [reached, meeting] : cases) {
+    INFO(meeting.first_master << " and " << meeting.second_master << ", " << meeting.local_processes
+                              << " local processes, listening on '" << meeting.options.listen << "'");
+    CHECK(meet(meeting) == reached);
   }
 }
 

@@ -63,6 +63,11 @@ inline void ask_name_servers_before() {
   static_cast<void>(kAsked);
 }
 
+// A group that lives as long as its process's task, for what wants to share it.
+inline std::shared_ptr<ProcessGroup> shared(ProcessGroup& group) {
+  return {&group, [](ProcessGroup*) {}};
+}
+
 // Joins every world, and leaves it again after the task.
 using JoinedTask = std::function<void(int process, ProcessGroup& group)>;
 inline std::vector<std::exception_ptr> run_worlds(const std::vector<World>& worlds, const JoinedTask& task,

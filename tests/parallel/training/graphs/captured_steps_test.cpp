@@ -342,7 +342,7 @@ TEST_CASE("between processes the statistics of batch norms take no second commun
   auto options = options_for({}, CudaGraph::kOff);
   options.bn = BnPolicy::kSync;
   options.allreduce = Allreduce::kNccl;
-  run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
+  run_processes(2, [&](int process, const Group& group) {
     auto own = options;
     own.devices = {fake_gpu(process)};
     own.process_group = group;

@@ -7,19 +7,16 @@
 #include <lockstep/tests/catch.h>
 #include <atomic>
 #include <functional>
+#include <limits>
 #include <mutex>
 #include <string>
 
-#include <lockstep/models/lenet.h>
-#include <lockstep/models/resnet18.h>
 #include <lockstep/parallel/timing/trace.h>
-#include <lockstep/parallel/trainer.h>
-#include <lockstep/support/classification.h>
 #include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/parallel/training/graphs/fake_step_graph.h>
+#include <lockstep/tests/parallel/training/layouts.h>
 #include <lockstep/tests/parallel/training/two_layers.h>
-#include <lockstep/tests/support/compare.h>
-#include <lockstep/tests/support/whole_batch.h>
 
 using namespace lockstep;
 using namespace lockstep::testing;
@@ -27,22 +24,23 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Rows = std::vector<int64_t>;
-
 // Twelve steps of four epochs whose last batch is smaller. Each step has other rows.
-std::vector<Rows> batches() {
-  std::vector<Rows> all;
+const std::vector<Rows> kSteps = [] {
+  std::vector<Rows> all(12);
   for (int64_t step = 0; step < 12; ++step) {
-    Rows rows;
-    for (int64_t i = 0; i < (step % 3 == 2 ? 5 : 9); ++i) rows.push_back((step * 7 + i * 3) % 32);
-    all.push_back(rows);
+    for (int64_t i = 0; i < (step % 3 == 2 ? 5 : 9); ++i) {
+      all[static_cast<size_t>(step)].push_back((step * 7 + i * 3) % 32);
+    }
   }
   return all;
+}();
+
+void take_steps(Trainer& trainer, size_t first, size_t last) {
+  for (size_t step = first; step < last; ++step) trainer.step(kSteps[step]);
 }
 
 TrainerOptions options_for(int world, CudaGraph graph) {
-  TrainerOptions options;
-  options.devices = std::vector<torch::Device>(static_cast<size_t>(world), torch::kCPU);
+  auto options = lockstep::testing::options_for(world);
   // Another rate in every step: a rate kept in the graph would show.
   options.lr = {.schedule = Schedule::kCosine, .lr = .2, .total_steps = 12, .warmup_steps = 2};
   options.replica.optimizer = {.momentum = .9, .weight_decay = 1e-3};
@@ -50,16 +48,11 @@ TrainerOptions options_for(int world, CudaGraph graph) {
   return options;
 }
 
-ModelFactory lenet_factory() { return model_factory<LeNetImpl>(uint64_t{0}, torch::kFloat32); }
+ModelFactory residual_factory() { return small_residual_factory(/*batch_norm=*/true); }
 
-ModelFactory residual_factory() {
-  ResNet18Options options;
-  // With fewer channels the AVX2 kernel of oneDNN 3.13 for weight gradients of 1 x 1 convolutions writes past
-  // its buffer.
-  options.width = 8;
-  options.initialization = Initialization::kTorch;
-  return model_factory<ResNet18Impl>(options);
-}
+// How many graphs the replicas replay in a step: one each, and one for the update where gradients are summed
+// in between.
+int graphs_per_step(int world) { return world == 1 ? 1 : 2 * world; }
 
 struct Result {
   std::vector<std::vector<NamedTensor>> weights;  // [rank]
@@ -69,10 +62,9 @@ struct Result {
 Result train(
     const ModelFactory& factory, const TrainerOptions& options,
     const std::function<void(Trainer&)>& before_step = [](auto&) {}) {
-  const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(factory, source(rows), source(rows), options);
+  auto trainer = make_trainer(factory, options);
   Result result;
-  for (const auto& batch : batches()) {
+  for (const auto& batch : kSteps) {
     before_step(trainer);
     trainer.step(batch);
     if (trainer.steps_taken() % 3 == 0) result.sums.push_back(trainer.take_sums());
@@ -84,17 +76,21 @@ Result train(
 void check_same(const Result& found, const Result& expected) {
   REQUIRE(found.weights.size() == expected.weights.size());
   for (size_t rank = 0; rank < expected.weights.size(); ++rank) {
-    for (size_t i = 0; i < expected.weights[rank].size(); ++i) {
-      INFO("rank " << rank << ", " << expected.weights[rank][i].name);
-      CHECK(found.weights[rank][i].tensor.equal(expected.weights[rank][i].tensor));
-    }
+    INFO("rank " << rank);
+    check_same_tensors(found.weights[rank], expected.weights[rank]);
   }
-  for (size_t i = 0; i < expected.sums.size(); ++i) {
-    CHECK(found.sums[i].loss == expected.sums[i].loss);
-    CHECK(found.sums[i].top1 == expected.sums[i].top1);
-    CHECK(found.sums[i].top5 == expected.sums[i].top5);
-    CHECK(found.sums[i].rows == expected.sums[i].rows);
-  }
+  for (size_t i = 0; i < expected.sums.size(); ++i) check_same_sums(found.sums[i], expected.sums[i]);
+}
+
+// Training with captured steps gives the results of eager ones.
+void check_captured(const ModelFactory& factory, TrainerOptions options, CudaGraph graph = CudaGraph::kOn) {
+  fake_step_graphs() = {.available = true};
+  options.replica.cuda_graph = CudaGraph::kOff;
+  const auto expected = train(factory, options);
+  CHECK(fake_step_graphs().captured == 0);
+  options.replica.cuda_graph = graph;
+  check_same(train(factory, options), expected);
+  CHECK(fake_step_graphs().replayed > 0);
 }
 
 }  // namespace
@@ -102,29 +98,22 @@ void check_same(const Result& found, const Result& expected) {
 TEST_CASE("captured steps give the same weights and sums as eager steps") {
   const int world = GENERATE(1, 2, 3);
   const bool residual = GENERATE(false, true);
-  const auto factory = residual ? residual_factory() : lenet_factory();
   INFO("world " << world << (residual ? ", residual network" : ", LeNet"));
-  fake_step_graphs() = {.available = true};
-  const auto expected = train(factory, options_for(world, CudaGraph::kOff));
-  CHECK(fake_step_graphs().captured == 0);
-  const auto found = train(factory, options_for(world, CudaGraph::kOn));
-  check_same(found, expected);
+  check_captured(residual ? residual_factory() : lenet_factory(), options_for(world, CudaGraph::kOn));
   // Per replica: one graph per shape, and one for the update where gradients are summed in between.
   CHECK(fake_step_graphs().captured == (world == 1 ? 2 : 3 * world));
   // Steps 0-2 run eagerly. From step 3 on all are replayed, since both shapes have run before.
-  CHECK(fake_step_graphs().replayed == 9 * (world == 1 ? 1 : 2 * world));
+  CHECK(fake_step_graphs().replayed == 9 * graphs_per_step(world));
 }
 
-TEST_CASE("captured steps with micro-batches, clipping, and replicas without rows") {
-  fake_step_graphs() = {.available = true};
-  auto off = options_for(6, CudaGraph::kOff);  // of five rows one replica gets none
-  off.accumulate = 2;
-  off.replica.clip_norm = .5;
-  auto on = off;
-  on.replica.cuda_graph = CudaGraph::kOn;
-  const auto expected = train(lenet_factory(), off);
-  check_same(train(lenet_factory(), on), expected);
-  CHECK(fake_step_graphs().replayed > 0);
+TEST_CASE("captured steps with micro-batches, clipping, replicas without rows, and AdamW") {
+  auto six = options_for(6, CudaGraph::kOn);  // of five rows one replica gets none
+  six.accumulate = 2;
+  six.replica.clip_norm = .5;
+  check_captured(lenet_factory(), six);
+  auto adamw = options_for(2, CudaGraph::kOn);
+  adamw.replica.optimizer = {.kind = OptimizerKind::kAdamW, .weight_decay = .01};
+  check_captured(lenet_factory(), adamw, CudaGraph::kAuto);
 }
 
 // A hook is not captured: it is called after each replayed backward pass, by a lone replica too, and what it
@@ -133,31 +122,19 @@ TEST_CASE("captured steps call the hook in every step, and give the results of e
   const int world = GENERATE(1, 2);
   fake_step_graphs() = {.available = true};
   std::atomic<int> calls = 0;
-  auto off = options_for(world, CudaGraph::kOff);
-  off.replica.sync.bucket_bytes = 1 << 10;
-  off.replica.sync.hook = [&](Endpoint& endpoint, const GradientBucket& bucket) {
+  auto options = options_for(world, CudaGraph::kOff);
+  options.replica.sync.bucket_bytes = 1 << 10;
+  options.replica.sync.hook = [&](Endpoint& endpoint, const GradientBucket& bucket) {
     ++calls;
     return endpoint.allreduce_gradients(bucket.gradients.mul_(-.5));
   };
-  auto on = off;
-  on.replica.cuda_graph = CudaGraph::kOn;
-  const auto expected = train(lenet_factory(), off);
+  const auto expected = train(lenet_factory(), options);
   const int eager_calls = calls.exchange(0);
-  check_same(train(lenet_factory(), on), expected);
+  options.replica.cuda_graph = CudaGraph::kOn;
+  check_same(train(lenet_factory(), options), expected);
   CHECK(calls == eager_calls);
   CHECK(eager_calls > 12 * world);  // several buckets in each of twelve steps
   CHECK(fake_step_graphs().replayed == 9 * 2 * world);
-}
-
-TEST_CASE("captured steps with AdamW") {
-  fake_step_graphs() = {.available = true};
-  auto off = options_for(2, CudaGraph::kOff);
-  off.replica.optimizer = {.kind = OptimizerKind::kAdamW, .weight_decay = .01};
-  auto on = off;
-  on.replica.cuda_graph = CudaGraph::kAuto;
-  const auto expected = train(lenet_factory(), off);
-  check_same(train(lenet_factory(), on), expected);
-  CHECK(fake_step_graphs().replayed > 0);
 }
 
 TEST_CASE("captured steps go on from a loaded state: they read and write the same memory") {
@@ -166,49 +143,33 @@ TEST_CASE("captured steps go on from a loaded state: they read and write the sam
   const bool adamw = GENERATE(false, true);
   auto options = options_for(world, CudaGraph::kOn);
   if (adamw) options.replica.optimizer = {.kind = OptimizerKind::kAdamW};
-  const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(residual_factory(), source(rows), source(rows), options);
-  const auto all = batches();
-  TrainState state;
-  for (size_t step = 0; step < all.size(); ++step) {
-    if (step == 6) state = trainer.state();
-    trainer.step(all[step]);
-  }
+  auto trainer = make_trainer(residual_factory(), options);
+  take_steps(trainer, 0, 6);
+  const auto state = trainer.state();
+  take_steps(trainer, 6, 12);
   const auto expected = trainer.weights();
   const int replayed = fake_step_graphs().replayed;
   trainer.load(state);
-  for (size_t step = 6; step < all.size(); ++step) trainer.step(all[step]);
-  const auto found = trainer.weights();
-  for (size_t i = 0; i < expected.size(); ++i) {
-    INFO(expected[i].name);
-    CHECK(found[i].tensor.equal(expected[i].tensor));
-  }
-  CHECK(fake_step_graphs().replayed == replayed + 6 * (world == 1 ? 1 : 2 * world));
+  take_steps(trainer, 6, 12);
+  check_same_tensors(trainer.weights(), expected);
+  CHECK(fake_step_graphs().replayed == replayed + 6 * graphs_per_step(world));
 }
 
 // A real graph runs no code of the host, which could look: the step ends before.
 TEST_CASE("a parameter whose memory is replaced after capture ends the replayed step") {
   fake_step_graphs() = {.available = true};
   const int world = GENERATE(1, 2);
-  int built = 0;
   std::atomic<int> computed = 0;  // by the last replica
-  const ModelFactory factory = [&] {
-    auto model = lenet_factory()();
-    model.loss_sum = [&, is_last = ++built == world, loss = model.loss_sum](const Inputs& inputs) {
-      if (is_last) ++computed;
-      return loss(inputs);
-    };
-    return model;
-  };
-  const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(factory, source(rows), source(rows), options_for(world, CudaGraph::kOn));
-  const auto all = batches();
-  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
-  const int replayed = fake_step_graphs().replayed;
-  CHECK(replayed > 0);
+  auto trainer = make_trainer(lenet_with([&](const Inputs& inputs, const Loss& loss, int replica) {
+                                computed += replica + 1 == world;
+                                return loss(inputs);
+                              }),
+                              options_for(world, CudaGraph::kOn));
+  take_steps(trainer, 0, 6);
+  CHECK(fake_step_graphs().replayed > 0);
   auto param = trainer.model(world - 1).module->named_parameters()["b2"];
   param.set_data(param.detach().clone());
-  CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("parameter b2 has other memory"));
+  CHECK_THROWS_WITH(trainer.step(kSteps[6]), ContainsSubstring("parameter b2 has other memory"));
   CHECK(computed == 6);
 }
 
@@ -216,18 +177,16 @@ TEST_CASE("a buffer whose memory is replaced after capture ends the replayed ste
   fake_step_graphs() = {.available = true};
   const int world = GENERATE(1, 2);
   const bool captured = GENERATE(true, false);
-  const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(residual_factory(), source(rows), source(rows),
-                  options_for(world, captured ? CudaGraph::kOn : CudaGraph::kOff));
-  const auto all = batches();
-  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
+  auto trainer =
+      make_trainer(residual_factory(), options_for(world, captured ? CudaGraph::kOn : CudaGraph::kOff));
+  take_steps(trainer, 0, 6);
   auto mean = trainer.model(world - 1).module->named_buffers()["1.running_mean"];
   mean.set_data(torch::full_like(mean, 100));
   if (captured) {
-    CHECK_THROWS_WITH(trainer.step(all[6]), ContainsSubstring("replica " + std::to_string(world - 1) +
-                                                              ": buffer 1.running_mean has other memory"));
+    CHECK_THROWS_WITH(trainer.step(kSteps[6]), ContainsSubstring("replica " + std::to_string(world - 1) +
+                                                                 ": buffer 1.running_mean has other memory"));
   } else {
-    trainer.step(all[6]);
+    trainer.step(kSteps[6]);
     CHECK((mean - 90).abs().max().item<float>() < 1);  // .9 x 100 + .1 x the batch's
   }
 }
@@ -252,26 +211,20 @@ TEST_CASE("a parameter whose memory is replaced during capture is a wrong use, n
   fake_step_graphs() = {.available = true, .runs_at_capture = true};
   const auto mode = GENERATE(CudaGraph::kOn, CudaGraph::kAuto);
   std::atomic<torch::nn::Module*> module = nullptr;
-  const ModelFactory factory = [&] {
-    auto model = lenet_factory()();
-    model.loss_sum = [&, loss = model.loss_sum](const Inputs& inputs) {
-      if (auto* replaced = module.exchange(nullptr)) {
-        auto param = replaced->named_parameters()["b2"];
-        param.set_data(param.detach().clone());
-      }
-      return loss(inputs);
-    };
-    return model;
-  };
-  const auto rows = std::make_shared<RowSource>(32);
+  const auto factory = lenet_with([&](const Inputs& inputs, const Loss& loss, int) {
+    if (auto* replaced = module.exchange(nullptr)) {
+      auto param = replaced->named_parameters()["b2"];
+      param.set_data(param.detach().clone());
+    }
+    return loss(inputs);
+  });
   auto options = options_for(1, mode);
   int notices = 0;
   options.replica.notice = [&](const std::string&) { ++notices; };
-  Trainer trainer(factory, source(rows), source(rows), options);
-  const auto all = batches();
-  for (size_t step = 0; step < 3; ++step) trainer.step(all[step]);
+  auto trainer = make_trainer(factory, options);
+  take_steps(trainer, 0, 3);
   module = trainer.model(0).module.get();
-  CHECK_THROWS_AS(trainer.step(all[3]), UsageError);
+  CHECK_THROWS_AS(trainer.step(kSteps[3]), UsageError);
   CHECK(fake_step_graphs().captured == 0);
   CHECK(notices == 0);
 }
@@ -280,26 +233,18 @@ TEST_CASE("captured steps are captured anew when a parameter is frozen or unfroz
   fake_step_graphs() = {.available = true};
   const int world = GENERATE(1, 2);
   const auto train_and_freeze = [&](CudaGraph mode) {
-    const auto rows = std::make_shared<RowSource>(32);
-    Trainer trainer(lenet_factory(), source(rows), source(rows), options_for(world, mode));
-    for (const auto& batch : batches()) {
-      if (trainer.steps_taken() == 6) {
-        for (int local = 0; local < world; ++local) {
-          trainer.model(local).module->named_parameters()["W1"].requires_grad_(false);
-        }
-      }
-      trainer.step(batch);
+    auto trainer = make_trainer(lenet_factory(), options_for(world, mode));
+    take_steps(trainer, 0, 6);
+    for (int local = 0; local < world; ++local) {
+      trainer.model(local).module->named_parameters()["W1"].requires_grad_(false);
     }
+    take_steps(trainer, 6, 12);
     return trainer.weights(world - 1);
   };
   const auto expected = train_and_freeze(CudaGraph::kOff);
-  const auto found = train_and_freeze(CudaGraph::kOn);
-  for (size_t i = 0; i < expected.size(); ++i) {
-    INFO(expected[i].name);
-    CHECK(found[i].tensor.equal(expected[i].tensor));
-  }
+  check_same_tensors(train_and_freeze(CudaGraph::kOn), expected);
   // Both halves run three steps eagerly, and replay three.
-  CHECK(fake_step_graphs().replayed == 6 * (world == 1 ? 1 : 2 * world));
+  CHECK(fake_step_graphs().replayed == 6 * graphs_per_step(world));
 }
 
 TEST_CASE("captured steps are captured anew when a part is set to eval(), and not by evaluate()") {
@@ -315,7 +260,7 @@ TEST_CASE("captured steps are captured anew when a part is set to eval(), and no
   };
   const auto expected = train(residual_factory(), options_for(world, CudaGraph::kOff), before_step);
   check_same(train(residual_factory(), options_for(world, CudaGraph::kOn), before_step), expected);
-  CHECK(fake_step_graphs().replayed == (frozen ? 6 : 9) * (world == 1 ? 1 : 2 * world));
+  CHECK(fake_step_graphs().replayed == (frozen ? 6 : 9) * graphs_per_step(world));
 }
 
 // Their counts lie elsewhere from then on.
@@ -324,44 +269,39 @@ TEST_CASE("captured steps are captured anew when a state is loaded that counts s
   auto options = options_for(1, CudaGraph::kOn);
   options.replica.optimizer = {.kind = OptimizerKind::kAdamW};
   options.lr = {.lr = .01};
-  const auto rows = std::make_shared<RowSource>(32);
-  const auto all = batches();
-  Trainer other(lenet_factory(), source(rows), source(rows), options);
+  auto other = make_trainer(lenet_factory(), options);
   const auto first = other.model(0).module->named_parameters()["W1"];
   first.requires_grad_(false);
-  other.step(all[0]);
+  other.step(kSteps[0]);
   other.synchronize();
   first.requires_grad_(true);
-  other.step(all[1]);
+  other.step(kSteps[1]);
   const auto state = other.state();
   CHECK(fake_step_graphs().captured == 0);
 
-  Trainer trainer(lenet_factory(), source(rows), source(rows), options);
-  for (size_t step = 0; step < 6; ++step) trainer.step(all[step]);
+  auto trainer = make_trainer(lenet_factory(), options);
+  take_steps(trainer, 0, 6);
   CHECK(fake_step_graphs().captured == 2);  // of both shapes
   trainer.load(state);
-  for (size_t step = 6; step < 12; ++step) trainer.step(all[step]);
+  take_steps(trainer, 6, 12);
   CHECK(fake_step_graphs().captured == 4);
 }
 
 TEST_CASE("a loss that is not finite is reported with its step, captured or not") {
   fake_step_graphs() = {.available = true};
-  const int64_t wrong = GENERATE(1, 5, 11);
+  const size_t wrong = GENERATE(1U, 5U, 11U);
   auto options = options_for(1, CudaGraph::kOn);
   options.lr = {.lr = .1};
-  const auto rows = std::make_shared<RowSource>(32);
-  Trainer trainer(lenet_factory(), source(rows), source(rows), options);
-  const auto all = batches();
-  for (int64_t step = 0; step < 12; ++step) {
-    if (step == wrong) {
-      const torch::NoGradGuard no_grad;
-      trainer.model(0).module->parameters()[0].fill_(std::numeric_limits<float>::quiet_NaN());
-    }
-    trainer.step(all[static_cast<size_t>(step)]);
+  auto trainer = make_trainer(lenet_factory(), options);
+  take_steps(trainer, 0, wrong);
+  {
+    const torch::NoGradGuard no_grad;
+    trainer.model(0).module->parameters()[0].fill_(std::numeric_limits<float>::quiet_NaN());
   }
+  take_steps(trainer, wrong, 12);
   const auto sums = trainer.take_sums();
   REQUIRE(sums.bad);
-  CHECK(sums.bad->step == wrong);
+  CHECK(sums.bad->step == static_cast<int64_t>(wrong));
 }
 
 TEST_CASE("a step that cannot be captured is an error with kOn; with kAuto it is a notice and runs eagerly") {

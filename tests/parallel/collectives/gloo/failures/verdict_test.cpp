@@ -93,71 +93,78 @@ TEST_CASE("the launcher and the processes blame the first of the worst kind of e
   CHECK_FALSE(is_certain(ended(0, 10), {std::nullopt, ended(0, 10)}));
 }
 
-TEST_CASE("a silent process is to blame, and not those that left on its account") {
-  const auto one = judged({waits(1), waits(0, "allreduce 16 of 5 int64"), std::nullopt});
-  CHECK(one.blamed == Blamed{2});
-  CHECK(one.text ==
-        "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
-        "16 of 5 int64 for 0.2 s");
-  CHECK(one.hint.find("use a longer timeout") != std::string::npos);
-
-  const auto first = judged({std::nullopt, waits(0), simply(ReportKind::kBusy)});
-  CHECK(first.blamed == Blamed{0});
-
-  const auto two = judged({waits(0), std::nullopt, simply(ReportKind::kLeft), std::nullopt});
-  CHECK(two.blamed == Blamed{1, 3});
-  CHECK(two.text == std::string("processes 1 and 3 of 4 (node1, pid 101; node3, pid 103) do not answer: they "
-                                "ended or hang") +
-                        kWaited);
-
+TEST_CASE(
+    "a silent process is to blame, else the store's host, one that has left, or one that takes no part") {
+  const auto left = simply(ReportKind::kLeft), busy = simply(ReportKind::kBusy);
+  const FailureReports host_left{left, waits(0), std::nullopt};
+  const StoreStatus of_process{.answers = false, .place = "10.0.0.1:29500"};
+  const StoreStatus of_launcher{.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"};
+  const std::string process_1_waited = "; process 1 waited for allreduce 17 of 25,600 float32 for 0.2 s";
+  struct Case {
+    FailureReports reports;
+    Blamed blamed;
+    std::string text;
+    StoreStatus store = {};
+  };
+  const Case cases[] = {
+      {{waits(1), waits(0, "allreduce 16 of 5 int64"), std::nullopt},
+       {2},
+       "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
+       "16 of "
+       "5 int64 for 0.2 s"},
+      {{std::nullopt, waits(0), busy}, {0}, "process 0 of 3 (node0, pid 100) does not answer"},
+      {{waits(0), std::nullopt, left, std::nullopt},  // not those that left on its account
+       {1, 3},
+       std::string(
+           "processes 1 and 3 of 4 (node1, pid 101; node3, pid 103) do not answer: they ended or hang") +
+           kWaited},
+      // A store that does not answer takes its host along.
+      {{std::nullopt, waits(0), std::nullopt},
+       {0},
+       "process 0 of 3 (node0, pid 100) does not answer, nor does the store that it serves: it ended or "
+       "hangs" +
+           process_1_waited,
+       of_process},
+      {{waits(0), std::nullopt},
+       {},
+       std::string("the launcher's store at 10.0.0.1:29500 does not answer") + kWaited,
+       of_launcher},
+      {{waits(0), left, busy},
+       {1},
+       std::string("process 1 of 3 (node1, pid 101) left before the others") + kWaited},
+      {{waits(0), waits(1), busy},
+       {2},
+       std::string("process 2 of 3 (node2, pid 102) answers but takes no part: it still computes, or hangs") +
+           kWaited},
+      {{waits(0), busy, busy},
+       {1, 2},
+       "processes 1 and 2 of 3 (node1, pid 101; node2, pid 102) answer but take no part: "},
+      // A store's host that was done has left: it does not hang.
+      {host_left,
+       {0},
+       "process 0 of 3 (node0, pid 100) left before the others" + process_1_waited,
+       of_process},
+      {host_left, {}, "the launcher's store at 10.0.0.1:29500", of_launcher},
+      // A process that does not know its collective says nothing of it.
+      {{waits(0, ""), std::nullopt},
+       {1},
+       "process 1 of 2 (node1, pid 101) does not answer: it ended or hangs"},
+      {{waits(0, ""), waits(1), std::nullopt},
+       {2},
+       "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs" + process_1_waited}};
+  for (const auto& [reports, blamed, text, store] : cases) {
+    const auto found = judged(reports, store);
+    CHECK(found.blamed == blamed);
+    CHECK_THAT(found.text, Catch::Matchers::StartsWith(text));
+  }
+  CHECK(judged({waits(0, ""), std::nullopt}).text.ends_with("it ended or hangs"));
+  CHECK(judged({waits(0), std::nullopt}).hint.find("use a longer timeout") != std::string::npos);
   FailureReports many(8);
   many[0] = waits(0);
   many[1] = waits(1);
   CHECK(judge(many, presences(8, 4), {}).text ==
         std::string("processes 2, 3, 4, 5, 6 and 7 of 8 (node0, node1) do not answer: they ended or hang") +
             kWaited);
-}
-
-TEST_CASE("a store that does not answer takes its host along") {
-  const StoreStatus of_process{.answers = false, .place = "10.0.0.1:29500"};
-  const auto host = judged({std::nullopt, waits(0), std::nullopt}, of_process);
-  CHECK(host.blamed == Blamed{0});
-  CHECK(host.text ==
-        "process 0 of 3 (node0, pid 100) does not answer, nor does the store that it serves: it ended or "
-        "hangs; process 1 waited for allreduce 17 of 25,600 float32 for 0.2 s");
-
-  const StoreStatus of_launcher{.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"};
-  const auto nobody = judged({waits(0), std::nullopt}, of_launcher);
-  CHECK(nobody.blamed.empty());
-  CHECK(nobody.text == std::string("the launcher's store at 10.0.0.1:29500 does not answer") + kWaited);
-}
-
-TEST_CASE("a process that has left is to blame, else one that takes no part") {
-  const auto left = judged({waits(0), simply(ReportKind::kLeft), simply(ReportKind::kBusy)});
-  CHECK(left.blamed == Blamed{1});
-  CHECK(left.text == std::string("process 1 of 3 (node1, pid 101) left before the others") + kWaited);
-
-  const auto busy = judged({waits(0), waits(1), simply(ReportKind::kBusy)});
-  CHECK(busy.blamed == Blamed{2});
-  CHECK(
-      busy.text ==
-      std::string("process 2 of 3 (node2, pid 102) answers but takes no part: it still computes, or hangs") +
-          kWaited);
-
-  const auto both = judged({waits(0), simply(ReportKind::kBusy), simply(ReportKind::kBusy)});
-  CHECK(both.blamed == Blamed{1, 2});
-  CHECK(both.text.find("answer but take no part: they still compute, or hang") != std::string::npos);
-}
-
-TEST_CASE("a store's host that was done has left: it does not hang") {
-  const FailureReports reports{simply(ReportKind::kLeft), waits(0), std::nullopt};
-  const auto left = judged(reports, {.answers = false, .place = "10.0.0.1:29500"});
-  CHECK(left.blamed == Blamed{0});
-  CHECK(left.text ==
-        "process 0 of 3 (node0, pid 100) left before the others; process 1 waited for allreduce "
-        "17 of 25,600 float32 for 0.2 s");
-  const auto launcher = judged(reports, {.answers = false, .of_launcher = true, .place = "10.0.0.1:29500"});
-  CHECK_THAT(launcher.text, Catch::Matchers::StartsWith("the launcher's store at 10.0.0.1:29500"));
 }
 
 TEST_CASE("if all wait, nobody is to blame: for different collectives, each other, or lost connections") {
@@ -201,12 +208,4 @@ TEST_CASE("if all wait, nobody is to blame: for different collectives, each othe
     CHECK(judged({lost, waits(1)}).hint == "check the network between the hosts");
   }
   CHECK(judged({simply(ReportKind::kBusy), simply(ReportKind::kBusy)}).blamed.empty());
-}
-
-TEST_CASE("a process that does not know its collective says nothing of it") {
-  CHECK(judged({waits(0, ""), std::nullopt}).text ==
-        "process 1 of 2 (node1, pid 101) does not answer: it ended or hangs");
-  CHECK(judged({waits(0, ""), waits(1), std::nullopt}).text ==
-        "process 2 of 3 (node2, pid 102) does not answer: it ended or hangs; process 1 waited for allreduce "
-        "17 of 25,600 float32 for 0.2 s");
 }
