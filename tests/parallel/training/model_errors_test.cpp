@@ -373,7 +373,9 @@ TEST_CASE("a batch norm with one row on a replica is told with its replica, and 
 
 TEST_CASE("after an error in an evaluation the model's parts train as before") {
   const auto factory = changed(true, [](const Inputs&, const Loss&) -> Outcome { throw Mishap("mine"); });
-  Trainer trainer(factory, rows_on_device(10), rows_on_device(10), TrainerOptions());
+  TrainerOptions options;
+  options.devices = {torch::kCPU};
+  Trainer trainer(factory, rows_on_device(10), rows_on_device(10), options);
   CHECK_THROWS(trainer.evaluate());
   CHECK(trainer.model(0).module->is_training());
 }
