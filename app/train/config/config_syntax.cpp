@@ -2,10 +2,15 @@
 
 #include <fmt/format.h>
 
-// Only here, since it takes long to compile.
+// Only here, since it takes long to compile. With NDEBUG its parser would let the compiler assume that "[" is
+// followed by a key, which a wrong text breaks; without, it goes on to report the error.
+#pragma push_macro("NDEBUG")
+#undef NDEBUG
+#define TOML_ASSERT(condition) static_cast<void>(0)
 #define TOML_EXCEPTIONS 0
 #define TOML_ENABLE_FORMATTERS 0
 #include <toml++/toml.h>
+#pragma pop_macro("NDEBUG")
 
 #include <algorithm>
 #include <cctype>
@@ -120,9 +125,10 @@ bool is_key(std::string_view text) {
 // How TOML writes a line of an older file that has a word without quotes, or a number such as .5; empty for
 // other lines.
 std::optional<std::string> in_toml(std::string_view line) {
-  const auto equals = std::min(line.find('='), line.size());
-  const auto key = trimmed(line.substr(0, equals));
-  const auto value = trimmed(line.substr(0, line.find('#')).substr(std::min(equals + 1, line.size())));
+  line = line.substr(0, line.find('#'));
+  const auto equals = line.find('=');
+  if (equals == line.npos) return std::nullopt;
+  const auto key = trimmed(line.substr(0, equals)), value = trimmed(line.substr(equals + 1));
   if (!is_key(key) || value.empty() || value.find_first_of("\"'[]{}=") != value.npos) return std::nullopt;
   const auto number = number_of(value);
   return written(std::string(key), number ? fmt::format("{}", *number) : std::string(value));

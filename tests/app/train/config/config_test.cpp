@@ -96,6 +96,7 @@ TEST_CASE("what is no TOML, and what is no setting, is refused with its line") {
       {"a = 1\n[train]\na = 1", "'c', line 3: 'a' is given again, after line 1"},
       {"a = 1\nlr.x = 1", "'c', line 2: there is no section 'lr'"},
       {"= 1", "'c', line 1: "},
+      {"a # = b", "'c', line 1: "},
       {"\na =", "'c', line 2: "},
       {"\na = ''", "'c', line 2: 'a' has an empty value"},
       {"\na = [1, 2]", "'c', line 2: 'a' takes one number, true, false or text"},
@@ -113,6 +114,7 @@ TEST_CASE("what is no TOML, and what is no setting, is refused with its line") {
       {"a = 1\n[train.more]", "'c', line 2: there is no section 'more'"},
       {"a = 1\n[[train]]", "'c', line 2: there is no section 'train'"},
       {"a = 1\n[train", "'c', line 2: "},
+      {"[[\nq", "'c', line 1: "},
       {"[" + std::string(1'000'000, '.') + "]", "'c' has more than 16 KB"}};
   for (const auto& [text, message] : cases) {
     const auto usage = usage_of_text(text);
