@@ -157,7 +157,7 @@ void check_optimizer(const OptimizerOptions& optimizer) {
             "set " + some_momentum + ", for example");
 }
 
-// What depends on the replicas of all processes.
+// The limits that depend on the replicas of all processes.
 void check_world(const TrainerOptions& options, int replicas) {
   if (options.replica.invariant) check_invariant_world(replicas);
   if (options.split.empty()) return;

@@ -17,7 +17,7 @@ Error as_error(const std::exception_ptr& thrown);
 class ProcessError : public Error {
  public:
   ProcessError(const std::string& who, const Error& error)
-      : Error(error.exit_code(), who + ": " + error.message(), error.hint()) {}
+      : Error(error.exit_code(), who + ": " + error.message_text(), error.hint_text()) {}
 };
 
 }  // namespace lockstep

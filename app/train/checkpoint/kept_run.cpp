@@ -243,7 +243,7 @@ RunState KeptRun::newest_state(const TrainWorld& world) {
       return {};
     });
   } catch (const OutputError& error) {  // not one after which all processes keep the weights
-    throw Error(error.exit_code(), error.message(), error.hint());
+    throw Error(error.exit_code(), error.message_text(), error.hint_text());
   }
   return state;
 }

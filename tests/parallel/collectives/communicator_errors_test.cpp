@@ -27,7 +27,7 @@ Post gather_of(const torch::Tensor& tensor, const torch::Tensor& out) {
   return [=](Endpoint& endpoint, size_t) { return endpoint.all_gather(tensor, out); };
 }
 
-// Of a tensor of each rank's own.
+// Each rank sums a tensor of its own.
 Work new_sum(Endpoint& endpoint, size_t) { return endpoint.allreduce_sum(torch::zeros({100})); }
 
 }  // namespace

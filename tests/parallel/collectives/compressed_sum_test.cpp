@@ -41,7 +41,7 @@ float rounded(double number, const Format& format) {
                                             : static_cast<float>(nearest);
 }
 
-// Of both signs and different sizes.
+// Numbers of both signs and different sizes.
 Numbers gradients_of(int world, int64_t n) { return rounded_numbers(world, n, -27, 8); }
 
 // Each process's sum rounded, these added in float in the order of processes, the total rounded.

@@ -14,7 +14,7 @@ using Catch::Matchers::StartsWith;
 
 namespace {
 
-// What a variable that is no number is refused with.
+// The refusal of a variable that is no number.
 auto no_number(const std::string& name, const std::string& text, int low, int high) {
   return StartsWith(
       fmt::format("{} is '{}', but it must be a number from {} to {} | ", name, text, low, high));

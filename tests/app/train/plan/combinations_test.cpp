@@ -151,7 +151,7 @@ const std::vector<Refused> kRefused = {
     {{}, {}, {"--print-config", "--json"}, {"--print-config", "--json"}},
 };
 
-// What only devices and the world exclude.
+// Combinations that only devices and the world exclude.
 const std::vector<Refused> kRefusedHere = {
     {[](auto& o) {
        o.devices.resize(3, torch::kCPU);
