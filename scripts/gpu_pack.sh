@@ -26,6 +26,9 @@ while [ $# -gt 0 ]; do
   shift 2
 done
 [ -d "$bundle" ] || die "there is no bundle" "scripts/setup.sh --bundle bundle"
+for header in toml++/toml.h xxhash.h; do
+  [ -e "$bundle/include/$header" ] || die "the bundle lacks $header" "scripts/setup.sh --bundle bundle, once more"
+done
 if [ -z "$built" ]; then
   export LOCKSTEP_BUILD_TESTS=on LOCKSTEP_BUILD_BUNDLE=$bundle
   build cuda "lockstep_cli compare_case cuda_tests"

@@ -2,8 +2,8 @@
 //
 // The library throws these; only the program turns them into an exit code. message() is one sentence without
 // a full stop at its end, and names both what was found and what was expected. hint() says what to do; it may
-// be empty. what() has both, so that a handler of std::exception shows them: "message\nhint: hint". Neither
-// names flags: options that they name are data (error_text.h), for which the program writes its flags.
+// be empty. what() has both, so that a handler of std::exception shows them: "message\nhint: hint". Options
+// that they name are data (error_text.h), so that a program can write its own names for them.
 #pragma once
 
 #include <stdexcept>

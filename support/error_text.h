@@ -1,5 +1,5 @@
-// The texts of errors, which may name options. A user of the library reads their names in C++, a user of the
-// program its flags: only the program knows those, and puts them in the names' place.
+// The texts of errors, which may name options. A user of the library reads their names in C++. A program with
+// a command line puts its own names in their place: only it knows those.
 #pragma once
 
 #include <cstddef>

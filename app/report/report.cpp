@@ -86,11 +86,6 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
       repeat_(static_cast<size_t>(options.repeat)),
       world_(world),
       interrupt_(kAwaited) {
-  together(world, [&] {
-    check_distinct_files({{"--json", options.json}});
-    if (options.json && world.leads()) file_.emplace(*options.json, options.overwrite);
-    return Json();
-  });
   settings["repeat"] = options.repeat;
   settings["seed"] = options.seed;
   json_ = {{"format", "lockstep bench"},
@@ -102,9 +97,14 @@ BenchReport::BenchReport(std::string bench, const BenchOptions& options, Json se
            {"tables", Json::array()},
            {"findings", Json::array()},
            {"checks", Json::array()}};
-  if (!world.leads()) return;
-  print(environment_text());
-  if (const auto notice = many_threads_notice(options.threads)) warn(*notice);
+  together(world, [&] {
+    check_distinct_files({{"--json", options.json}});
+    if (!world.leads()) return Json();
+    if (options.json) file_.emplace(*options.json, options.overwrite);
+    print(environment_text());
+    if (const auto notice = many_threads_notice(options.threads)) warn(*notice);
+    return Json();
+  });
 }
 
 void BenchReport::run(const std::function<void()>& measurements) {

@@ -81,6 +81,7 @@ RunReport TrainLoop::run() {
     auto weights = trainer_.weights();
     if (plan_.world.leads()) report.weights_sha256 = weights_sha256(std::move(weights));
   }
+  record_.throw_if_failed();
   record_.finished(report);
   record_.throw_if_failed();
   return report;

@@ -158,11 +158,13 @@ void Recorder::finished(const RunReport& report) {
   if (live_) live_->erase();
   if (!report.was_finished && !wants_step_lines()) print_curve();  // once
   event(done_json(report), /*in_folder=*/!to_.kept.metrics_finished);
+  has_ended_ = true;
 }
 
 void Recorder::failed(std::string_view status, std::string_view reason, int64_t steps_done) {
   if (live_) live_->erase();
-  event(failed_json(status, reason, steps_done));
+  // One end alone: the run's, also if its line could not be written everywhere, and that of a finished run.
+  if (!has_ended_) event(failed_json(status, reason, steps_done), /*in_folder=*/!to_.kept.metrics_finished);
   if (status == kStopped && !wants_step_lines()) print_curve();
 }
 

@@ -104,6 +104,7 @@ class Recorder {
   bool step_line_due_ = false;
   std::vector<double> accuracy_;  // after each epoch
   std::exception_ptr first_error_;
+  bool has_ended_ = false;  // the metrics have their last line
 };
 
 }  // namespace lockstep

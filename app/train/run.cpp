@@ -21,7 +21,6 @@
 #include <lockstep/parallel/timing/chrome_trace.h>
 #include <lockstep/parallel/training/sync_check.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/words_of.h>
 
 namespace lockstep {
 namespace {
@@ -48,21 +47,22 @@ struct Ending {
 };
 
 Ending ending_of(const Thrown& thrown, const TrainPlan& plan) {
+  const auto reason = as_error(thrown).message();
   try {
     std::rethrow_exception(thrown);
-  } catch (const InterruptedError& error) {
-    return {thrown, kStopped, error.message(), /*keeps_weights=*/true, /*agreed=*/true};
-  } catch (const OutputError& error) {
-    return {thrown, kFailed, error.message(), /*keeps_weights=*/true, /*agreed=*/true};
-  } catch (const NumericError& error) {
-    return {thrown, kDiverged, error.message(), /*keeps_weights=*/false, /*agreed=*/true};
-  } catch (const OutOfSyncError& error) {
-    return {thrown, kFailed, error.message(), /*keeps_weights=*/false, /*agreed=*/true};
+  } catch (const InterruptedError&) {
+    return {thrown, kStopped, reason, /*keeps_weights=*/true, /*agreed=*/true};
+  } catch (const OutputError&) {
+    return {thrown, kFailed, reason, /*keeps_weights=*/true, /*agreed=*/true};
+  } catch (const NumericError&) {
+    return {thrown, kDiverged, reason, /*keeps_weights=*/false, /*agreed=*/true};
+  } catch (const OutOfSyncError&) {
+    return {thrown, kFailed, reason, /*keeps_weights=*/false, /*agreed=*/true};
   } catch (const c10::OutOfMemoryError& error) {
     const auto explained = out_of_memory(error.what_without_backtrace(), plan);
     return {std::make_exception_ptr(explained), kFailed, explained.message()};
-  } catch (const std::exception& error) {
-    return {thrown, kFailed, words_of(error)};
+  } catch (const std::exception&) {
+    return {thrown, kFailed, reason};
   }
 }
 
@@ -111,8 +111,9 @@ RunReport run_and_keep(const TrainPlan& plan, const TrainFlags& flags, Recorder&
         report = loop->run();
       })) {
     ending = ending_of(thrown, plan);
+    if (!loop) ending.keeps_weights = ending.agreed = false;  // the others may still build theirs
   }
-  if (ending.status == kStopped) {  // keeps its last step, too, if that has not diverged
+  if (loop && ending.status == kStopped) {  // keeps its last step, too, if that has not diverged
     if (const auto bad = thrown_by([&] { loop->save_if_new(); })) ending = ending_of(bad, plan);
   }
   if (ending.error && loop) record.failed(ending.status, ending.reason, loop->steps_done());

@@ -182,7 +182,7 @@ void KeptRun::fit_checkpoint(const TrainPlan& plan, const TrainFlags& options) {
 
 void KeptRun::begin(const TrainPlan& plan, const TrainFlags& options) {
   if (!options.checkpoint_every) return;
-  const auto config = config_text(options, plan);  // may throw: before there is a folder
+  const auto config = config_text(options, plan, kInConfig, Unwritable::kComment);
   const auto run = folder_of(found, options, reuses_folder, rescales_steps);
   const bool same_folder = found && found->run.path() == run.path();
   lock.emplace(run.path());
@@ -222,7 +222,7 @@ void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
 
 void KeptRun::save(RunState state, const TrainPlan& plan, const TrainFlags& options,
                    std::optional<double> test_accuracy, Stopwatch began) {
-  state.config = config_text(options, plan, kInConfig | kKept);
+  state.config = config_text(options, plan, kInConfig | kKept, Unwritable::kComment);
   if (metrics) state.file_bytes = metrics->sizes();
   checkpoints->save(std::move(state), test_accuracy, began);
 }

@@ -194,9 +194,13 @@ std::vector<ConfigSetting> parse_config(const std::string& text, const std::stri
   return settings;
 }
 
-std::string config_line(const std::string& key, const std::string& value) {
+std::optional<std::string> find_config_line(const std::string& key, const std::string& value) {
   const auto line = value.empty() ? std::nullopt : written(key, value);
-  if (line) return *line + "\n";
+  return line ? std::optional(*line + "\n") : std::nullopt;
+}
+
+std::string config_line(const std::string& key, const std::string& value) {
+  if (auto line = find_config_line(key, value)) return *std::move(line);
   throw UsageError(fmt::format("the value {} of '{}' cannot stand in a configuration", in_quotes(value), key),
                    "use a shorter name in UTF-8");
 }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,5 +32,8 @@ std::vector<ConfigSetting> parse_config(const std::string& text, const std::stri
 // Returns the line that parse_config() reads as this setting. Throws UsageError for a value that TOML cannot
 // hold (an empty one, and one that is no UTF-8) and for one that is too long.
 std::string config_line(const std::string& key, const std::string& value);
+
+// The same; nullopt for such a value.
+std::optional<std::string> find_config_line(const std::string& key, const std::string& value);
 
 }  // namespace lockstep

@@ -38,12 +38,18 @@ std::string head_of(const TrainPlan& plan) {
 
 }  // namespace
 
-std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned in) {
+std::string config_text(const TrainFlags& flags, const TrainPlan& plan, unsigned in, Unwritable unwritable) {
   auto text = head_of(plan);
   for (const auto& setting : all_settings()) {
     if (!(setting.in & in)) continue;
     const auto value = value_of(setting, flags, plan, in & kKept);
-    if (!value.is_null()) text += config_line(setting.name, value_text(value));
+    if (value.is_null()) continue;
+    const auto line = find_config_line(setting.name, value_text(value));
+    if (!line && unwritable == Unwritable::kComment) {
+      text += comment(fmt::format("{} has a name that is not UTF-8: give it again", setting.name));
+    } else {
+      text += line ? *line : config_line(setting.name, value_text(value));  // throws
+    }
   }
   return text;
 }

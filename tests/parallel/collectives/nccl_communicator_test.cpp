@@ -45,7 +45,9 @@ void synchronize(int world) {
 }
 
 std::string message_of(const std::exception_ptr& error) {
-  return refusal_and_hint<PeerError>([&] { std::rethrow_exception(error); });
+  return refusal_and_hint<PeerError>([&] {
+    if (error) std::rethrow_exception(error);
+  });
 }
 
 }  // namespace
