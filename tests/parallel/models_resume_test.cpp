@@ -93,12 +93,9 @@ TEST_CASE("LeNet goes on from every step of forty with the same bits", "[cpu][sl
   for (int step = 0; step < 40; ++step) every[static_cast<size_t>(step)] = step;
   // Each optimizer and precision, each number of replicas.
   using enum OptimizerKind;
-  const std::tuple<int, OptimizerKind, Precision> ways[] = {{1, kSgd, Precision::kFp32},
-                                                            {1, kAdamW, Precision::kBf16},
-                                                            {2, kSgd, Precision::kFp32},
-                                                            {2, kAdamW, Precision::kFp32},
-                                                            {4, kAdamW, Precision::kFp32},
-                                                            {4, kSgd, Precision::kBf16}};
+  const std::tuple<int, OptimizerKind, Precision> ways[] = {
+      {1, kSgd, Precision::kFp32},   {1, kAdamW, Precision::kBf16}, {2, kSgd, Precision::kFp32},
+      {2, kAdamW, Precision::kFp32}, {4, kAdamW, Precision::kFp32}, {4, kSgd, Precision::kBf16}};
   for (const auto& [world, optimizer, precision] : ways) {
     check_goes_on(
         {.model = "lenet", .steps = 40, .world = world, .optimizer = optimizer, .precision = precision},

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include <lockstep/app/machine/memory_usage.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/models/costs.h>
 #include <lockstep/parallel/collectives/compressed_sum.h>
 #include <lockstep/parallel/collectives/wire_bytes.h>

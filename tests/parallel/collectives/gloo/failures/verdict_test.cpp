@@ -138,7 +138,8 @@ TEST_CASE(
            kWaited},
       {{waits(0), busy, busy},
        {1, 2},
-       "processes 1 and 2 of 3 (node1, pid 101; node2, pid 102) answer but take no part: they still compute, or hang"},
+       "processes 1 and 2 of 3 (node1, pid 101; node2, pid 102) answer but take no part: they still compute, "
+       "or hang"},
       // A store's host that was done has left: it does not hang.
       {host_left,
        {0},
