@@ -149,10 +149,12 @@ TEST_CASE("a process that ends with code 0 long before the others has left them"
 
 TEST_CASE("a process that was done before the launcher's signal has not left the others") {
   const auto outcome = supervised(
-      {"trap 'exit 0' TERM; "  // once process 1 has ended: the launcher leaves it as a zombie
+      {"trap 'exit 0' TERM; while [ ! -e \"$1/ready\" ]; do sleep .02; done; "
+       // Once process 1 has ended: the launcher leaves it as a zombie.
        "until grep -q '^State:.Z' \"/proc/$(cat \"$1/done\")/status\"; do sleep .02; done 2>/dev/null; "
        "kill -TERM $PPID; while :; do sleep .02; done",
-       "echo $$ > \"$1/new\"; mv \"$1/new\" \"$1/done\"", "trap 'exit 10' TERM; while :; do sleep .02; done"},
+       "echo $$ > \"$1/new\"; mv \"$1/new\" \"$1/done\"",
+       "trap 'exit 10' TERM; echo > \"$1/ready\"; while :; do sleep .02; done"},
       {.early = kNever});
   REQUIRE(outcome.failure);
   CHECK(outcome.failure->text == "process 2 ended with code 10");
