@@ -162,7 +162,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
   CHECK(result_of(data, {"--weights", (folder / "shifted").string(), "--precision", "fp64"}) == once);
   CHECK(result_of(data, {"--weights", (folder / "shifted").string()}) != once);
   CHECK_THAT(refusal(program({"eval", "--weights", file, "--precision", "tf32"}), 2),
-             ContainsSubstring("for GPUs"));
+             ContainsSubstring("tf32 needs a GPU"));
 }
 
 TEST_CASE("weights that do not fit are refused with one error that says why") {
