@@ -55,8 +55,7 @@ struct KeptRun {
   // none while the launcher may start the run again. Throws OutputError if the folder cannot be written to.
   void fit_plan(const TrainPlan& plan, const TrainFlags& options);
 
-  // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError,
-  // and UsageError as config_text() does.
+  // Makes the folder, or reuses the checkpoint's. Prints the folder and the checkpoint. Throws OutputError.
   void begin(const TrainPlan& plan, const TrainFlags& options);
 
   // Queues a checkpoint of this state, as CheckpointWriter::save(), and completes it with the configuration
