@@ -135,10 +135,10 @@ bool TrainLoop::run_epoch(RunReport& run) {
   }
   const auto report = evaluated_epoch();
   const double seconds = progress_.seconds + report.seconds;
-  progress_.accuracy.push_back(report.test.accuracy());
-  run.test_accuracy = report.test.accuracy();
-  run.test_loss = report.test.loss();
-  run.train_loss = mean_loss(report.sums);
+  progress_.accuracy.push_back(report.test.headline());
+  run.test_accuracy = report.test.headline();
+  run.test_loss = report.test.mean_loss();
+  run.train_loss = report.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
   record_.epoch(report, progress_.accuracy);
   if (progress_.step < plan_.steps_per_epoch) return false;
@@ -217,13 +217,13 @@ void TrainLoop::after_step(bool last) {
 
 // Alone, a process stops after the current block. Several note a signal, and agree on it after the
 // evaluation.
-Evaluation TrainLoop::evaluate() {
+RowSums TrainLoop::evaluate() {
   const auto where = fmt::format("during the evaluation after epoch {}", progress_.epoch);
-  const auto test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+  auto test = row_sums(trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     record_.evaluation(rows_done, rows);
     if (agreement_.single_process()) stop_if_asked(own_news(), where);
-  });
-  if (!std::isfinite(test.loss_sum)) {  // no step has used the weights after the last step
+  }));
+  if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
     throw LossError(fmt::format("the test loss after epoch {} was not finite", progress_.epoch),
                     diverged_hint(plan_), steps_done_);
   }
@@ -241,7 +241,7 @@ void TrainLoop::take_sums() {
                     step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
         diverged_hint(plan_), sums.bad->step + 1);
   }
-  intervals_.add_sums(sums);
+  intervals_.add_sums(row_sums(sums));
 }
 
 // On a GPU a call returns before its work is done, so that the host cannot tell the phases apart.

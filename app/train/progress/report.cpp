@@ -1,6 +1,7 @@
 #include <lockstep/app/train/progress/report.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -14,7 +15,6 @@
 namespace lockstep {
 namespace {
 
-double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
 double ms(double seconds) { return 1e3 * seconds; }
 
 int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
@@ -27,13 +27,17 @@ std::string place_in_run(std::string_view noun, int64_t number, int64_t all, boo
   return with_total ? fmt::format("{}/{}", text, all) : text;
 }
 
+// "loss 2.3026 acc 0.100"
+std::string epoch_text(const RowSums& sums) {
+  return fmt::format("loss {:.4f} {} {:.3f}", sums.mean_loss(), sums.named.front().kind.short_name,
+                     sums.headline());
+}
+
 }  // namespace
 
 std::string diverged_hint(const TrainPlan& plan) {
   return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
 }
-
-double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
 
 std::optional<StepTimes> mean_phases(const StepInterval& interval) {
   if (interval.steps == 0 || !interval.times) return std::nullopt;
@@ -41,10 +45,10 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval) {
 }
 
 std::string step_line(const StepReport& report, const TrainPlan& plan) {
-  const auto percent = [&](int64_t rows) { return 100 * share(rows, report.sums.rows); };
+  std::vector<std::string> means;
+  for (const auto& sum : report.sums.named) means.push_back(mean_text(report.sums, sum));
   const auto figures =
-      fmt::format("loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s", mean_loss(report.sums),
-                  percent(report.sums.top1), percent(report.sums.top5),
+      fmt::format("loss {:.4f} | {} | {} img/s", report.sums.mean_loss(), fmt::join(means, " "),
                   with_commas(std::llround(report.images_per_second)));
   std::string line;
   for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
@@ -56,12 +60,10 @@ std::string step_line(const StepReport& report, const TrainPlan& plan) {
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
   const auto& sums = report.sums;
-  const auto trained = sums.rows == 0 ? "all steps left out"
-                                      : fmt::format("train loss {:.4f} acc {:.3f}", mean_loss(sums),
-                                                    share(sums.top1, sums.rows));
-  auto text = fmt::format("{} | {} | test loss {:.4f} acc {:.3f} | {:.1f} s",
-                          place_in_run("epoch", report.epoch, plan.epochs, true), trained, report.test.loss(),
-                          report.test.accuracy(), report.seconds);
+  const auto trained = sums.rows == 0 ? "all steps left out" : "train " + epoch_text(sums);
+  auto text =
+      fmt::format("{} | {} | test {} | {:.1f} s", place_in_run("epoch", report.epoch, plan.epochs, true),
+                  trained, epoch_text(report.test), report.seconds);
   if (sums.rows == 0) return text;
   text += fmt::format("\n    lr {:.3g}", report.lr);
   if (const auto& phases = report.phases) {
@@ -89,16 +91,13 @@ Json split_json(int64_t step, const std::vector<double>& shares) {
 }
 
 Json step_json(const StepReport& report) {
-  Json json{{"event", "step"},
-            {"epoch", report.epoch},
-            {"step", report.step},
-            {"loss", mean_loss(report.sums)},
-            {"top1", share(report.sums.top1, report.sums.rows)},
-            {"top5", share(report.sums.top5, report.sums.rows)},
-            {"lr", report.lr},
-            {"step_ms", ms(report.seconds)},
-            {"images_per_second", report.images_per_second},
-            {"resident_bytes", report.resident_bytes}};
+  Json json{
+      {"event", "step"}, {"epoch", report.epoch}, {"step", report.step}, {"loss", report.sums.mean_loss()}};
+  for (const auto& sum : report.sums.named) json[sum.kind.name] = report.sums.mean(sum);
+  json["lr"] = report.lr;
+  json["step_ms"] = ms(report.seconds);
+  json["images_per_second"] = report.images_per_second;
+  json["resident_bytes"] = report.resident_bytes;
   if (const auto& phases = report.phases) {
     json["data_ms"] = ms(phases->data);
     json["compute_ms"] = ms(phases->compute);
@@ -109,15 +108,15 @@ Json step_json(const StepReport& report) {
 }
 
 Json epoch_json(const EpochReport& report) {
-  return Json{{"event", "epoch"},
-              {"epoch", report.epoch},
-              {"train_loss", mean_loss(report.sums)},
-              {"train_accuracy", share(report.sums.top1, report.sums.rows)},
-              {"test_loss", report.test.loss()},
-              {"test_accuracy", report.test.accuracy()},
-              {"test_top5", report.test.top5_accuracy()},
-              {"train_seconds", report.seconds},
-              {"test_seconds", report.test_seconds}};
+  const auto& headline = report.sums.named.front().kind;
+  Json json{{"event", "epoch"},
+            {"epoch", report.epoch},
+            {"train_loss", report.sums.mean_loss()},
+            {fmt::format("train_{}", headline.epoch_name), report.sums.headline()}};
+  json.update(test_means(report.test));
+  json["train_seconds"] = report.seconds;
+  json["test_seconds"] = report.test_seconds;
+  return json;
 }
 
 Json done_json(const RunReport& report) {

@@ -9,9 +9,10 @@
 #include <string_view>
 #include <vector>
 
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/progress/progress.h>
-#include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/timing/step_times.h>
 
 namespace lockstep {
 
@@ -21,7 +22,7 @@ struct StepInterval {
   int64_t steps = 0;
   int64_t rows = 0;
   double lr = 0;  // of the last step
-  TrainSums sums{};
+  RowSums sums{};
   std::optional<StepTimes> times{};  // empty if the host cannot tell a step's phases apart
 };
 
@@ -29,7 +30,7 @@ struct StepInterval {
 struct StepReport {
   int64_t epoch = 0;  // counts from 1
   int64_t step = 0;   // within the epoch, counts from 1
-  TrainSums sums{};
+  RowSums sums{};
   double lr = 0;
   double seconds = 0;  // wall time per step
   double images_per_second = 0;
@@ -39,11 +40,11 @@ struct StepReport {
 
 struct EpochReport {
   int64_t epoch = 0;
-  TrainSums sums{};
+  RowSums sums{};
   double lr = 0;                      // of the last step
   std::optional<StepTimes> phases{};  // as in a StepReport, means over the epoch
   double seconds = 0;                 // training alone
-  Evaluation test{};
+  RowSums test{};
   double test_seconds = 0;
 };
 
@@ -64,9 +65,6 @@ std::optional<StepTimes> mean_phases(const StepInterval& interval);
 
 // Returns what to do about a loss that is not finite.
 std::string diverged_hint(const TrainPlan& plan);
-
-// Per image.
-double mean_loss(const TrainSums& sums);
 
 // Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
 // "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s". Where that would be

@@ -21,7 +21,7 @@ void StepIntervals::add_step(int64_t rows, double lr) {
   }
 }
 
-void StepIntervals::add_sums(const TrainSums& sums) {
+void StepIntervals::add_sums(const RowSums& sums) {
   for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->sums += sums;
 }
 

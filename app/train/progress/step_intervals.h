@@ -15,7 +15,7 @@ class StepIntervals {
   void begin(double now, const TrainProgress& progress);
 
   void add_step(int64_t rows, double lr);
-  void add_sums(const TrainSums& sums);
+  void add_sums(const RowSums& sums);
   void add_times(const StepTimes& times);
 
   // Takes the run's first step, which includes one-time work, out of the mean times. has_line: the step's own

@@ -20,12 +20,8 @@ TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
   return plan;
 }
 
-TrainSums sums_of(double loss, int64_t top1, int64_t rows) {
-  TrainSums sums;
-  sums.loss = loss;
-  sums.top1 = top1;
-  sums.rows = rows;
-  return sums;
+RowSums sums_of(double loss, int64_t top1, int64_t rows, int64_t top5 = 0) {
+  return row_sums(TrainSums{.loss = loss, .top1 = top1, .top5 = top5, .rows = rows, .bad = {}});
 }
 
 EpochReport epoch_of_images() {
@@ -34,9 +30,7 @@ EpochReport epoch_of_images() {
   report.sums = sums_of(2302.6, 100, 1000);
   report.lr = .2;
   report.seconds = .75;
-  report.test.loss_sum = 230.17;
-  report.test.top1 = 10;
-  report.test.rows = 100;
+  report.test = row_sums(Evaluation{.loss_sum = 230.17, .top1 = 10, .rows = 100});
   return report;
 }
 
@@ -56,8 +50,7 @@ TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
   StepReport report;
   report.epoch = 1;
   report.step = 50;
-  report.sums = sums_of(2302.8, 97, 1000);
-  report.sums.top5 = 505;
+  report.sums = sums_of(2302.8, 97, 1000, 505);
   report.seconds = .0027;
   report.images_per_second = 96'517.6;
   CHECK(step_line(report, plan_of(10, 235)) ==
@@ -68,8 +61,7 @@ TEST_CASE("a step line that would have more than 80 columns leaves out the numbe
   StepReport report;
   report.epoch = 1;
   report.step = 100;
-  report.sums = sums_of(2302.8, 97, 1000);
-  report.sums.top5 = 505;
+  report.sums = sums_of(2302.8, 97, 1000, 505);
   report.images_per_second = 199.1;
   CHECK(step_line(report, plan_of(10, 10'000)) ==
         "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
@@ -78,7 +70,7 @@ TEST_CASE("a step line that would have more than 80 columns leaves out the numbe
         "epoch  1 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 1,991 img/s");
   report.epoch = 1000;
   report.step = 60'000;
-  report.sums.top1 = report.sums.top5 = 1000;
+  report.sums = sums_of(2302.8, 1000, 1000, 1000);
   report.images_per_second = 98'765;
   CHECK(step_line(report, plan_of(1000, 60'000)) ==
         "epoch 1000 | step 60000 | loss 2.3028 | top1 100.0% top5 100.0% | 98,765 img/s");
@@ -106,8 +98,7 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   StepReport slow;
   slow.epoch = 100;
   slow.step = 235;
-  slow.sums = sums_of(61972.1, 982, 1000);
-  slow.sums.top5 = 999;
+  slow.sums = sums_of(61972.1, 982, 1000, 999);
   slow.seconds = 2.0178;
   slow.images_per_second = 254;
   CHECK(step_line(slow, plan_of(100, 235)).size() <= 80);
