@@ -138,11 +138,11 @@ bool TrainLoop::run_epoch(RunReport& run) {
   progress_.accuracy.push_back(report.test.headline());
   run.test_accuracy = report.test.headline();
   run.test_loss = report.test.mean_loss();
-  run.train_loss = report.sums.mean_loss();
+  run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
   record_.epoch(report, progress_.accuracy);
   if (progress_.step < plan_.steps_per_epoch) return false;
-  begin_next_epoch(seconds, report.lr);
+  begin_next_epoch(seconds, report.trained.lr);
   return true;
 }
 
@@ -167,11 +167,8 @@ EpochReport TrainLoop::evaluated_epoch() {
   if (progress_.step < plan_.steps_per_epoch) save_if_new();
   const double end = record_.now();
   take_times();
-  EpochReport report{.epoch = progress_.epoch,
-                     .sums = intervals_.epoch().sums,
-                     .lr = intervals_.epoch().lr,
-                     .phases = mean_phases(intervals_.epoch()),
-                     .seconds = intervals_.seconds_of_epoch(end)};
+  EpochReport report{
+      .epoch = progress_.epoch, .trained = intervals_.epoch(), .seconds = intervals_.seconds_of_epoch(end)};
   report.test = evaluate();
   report.test_seconds = record_.now() - end;
   return report;

@@ -92,14 +92,12 @@ void Recorder::step(StepIntervals& intervals, const TrainProgress& progress, int
   const double now = clock_();
   if (live_) live_->steps(intervals.epoch(), steps_done);
   if (std::exchange(step_line_due_, false) || recorded) {
-    const auto printed = intervals.take_printed(now, progress);
-    if (printed.sums.rows > 0) print(step_line(printed, plan_), wants_step_lines());
+    const auto printed = intervals.take_printed(now);
+    if (printed.sums.rows > 0) print(step_line(printed, progress, plan_), wants_step_lines());
     step_lines_.shown(now);
   }
   if (!recorded) return;
-  if (const auto report = intervals.take_recorded(now, progress); report.sums.rows > 0) {
-    event(step_json(report));
-  }
+  if (const auto steps = intervals.take_recorded(now); steps.sums.rows > 0) event(step_json(steps, progress));
 }
 
 void Recorder::split(int64_t steps_done, const std::vector<double>& shares) {

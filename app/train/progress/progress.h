@@ -26,7 +26,7 @@ struct TrainProgress {
   double lr = 0;                         // of the last step
   RowSums epoch_sums{};                  // of the steps done in this epoch
   RowSums recorded_sums{};               // of the steps since the last step line of the metrics
-  std::vector<double> accuracy;          // on the test set, after each epoch
+  std::vector<double> accuracy = {};     // on the test set, after each epoch
   std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
 
   bool leaves_out(int64_t number) const;     // the step of the run, from 1

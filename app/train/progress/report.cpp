@@ -8,6 +8,7 @@
 
 #include <lockstep/app/files/json.h>
 #include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
@@ -39,34 +40,38 @@ std::string diverged_hint(const TrainPlan& plan) {
   return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
 }
 
-std::optional<StepTimes> mean_phases(const StepInterval& interval) {
-  if (interval.steps == 0 || !interval.times) return std::nullopt;
-  return *interval.times / static_cast<double>(interval.steps);
+double StepInterval::seconds_per_step() const {
+  return (end - begin) / static_cast<double>(std::max<int64_t>(steps, 1));  // all may be left out
 }
 
-std::string step_line(const StepReport& report, const TrainPlan& plan) {
+std::optional<StepTimes> StepInterval::mean_times() const {
+  if (steps == 0 || !times) return std::nullopt;
+  return *times / static_cast<double>(steps);
+}
+
+std::string step_line(const StepInterval& steps, const TrainProgress& progress, const TrainPlan& plan) {
   std::vector<std::string> means;
-  for (const auto& sum : report.sums.named) means.push_back(mean_text(report.sums, sum));
+  for (const auto& sum : steps.sums.named) means.push_back(mean_text(steps.sums, sum));
   const auto figures =
-      fmt::format("loss {:.4f} | {} | {} img/s", report.sums.mean_loss(), fmt::join(means, " "),
-                  with_commas(std::llround(report.images_per_second)));
+      fmt::format("loss {:.4f} | {} | {} img/s", steps.sums.mean_loss(), fmt::join(means, " "),
+                  with_commas(std::llround(steps.images_per_second())));
   std::string line;
   for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
-    line = fmt::format("{} | {} | {}", place_in_run("epoch", report.epoch, plan.epochs, totals > 1),
-                       place_in_run("step", report.step, plan.steps_per_epoch, totals > 0), figures);
+    line = fmt::format("{} | {} | {}", place_in_run("epoch", progress.epoch, plan.epochs, totals > 1),
+                       place_in_run("step", progress.step, plan.steps_per_epoch, totals > 0), figures);
   }
   return line;
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
-  const auto& sums = report.sums;
+  const auto& sums = report.trained.sums;
   const auto trained = sums.rows == 0 ? "all steps left out" : "train " + epoch_text(sums);
   auto text =
       fmt::format("{} | {} | test {} | {:.1f} s", place_in_run("epoch", report.epoch, plan.epochs, true),
                   trained, epoch_text(report.test), report.seconds);
   if (sums.rows == 0) return text;
-  text += fmt::format("\n    lr {:.3g}", report.lr);
-  if (const auto& phases = report.phases) {
+  text += fmt::format("\n    lr {:.3g}", report.trained.lr);
+  if (const auto phases = report.trained.mean_times()) {
     text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
                         ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));
   }
@@ -90,15 +95,17 @@ Json split_json(int64_t step, const std::vector<double>& shares) {
   return Json{{"event", "split"}, {"step", step}, {"shares", shares}};
 }
 
-Json step_json(const StepReport& report) {
-  Json json{
-      {"event", "step"}, {"epoch", report.epoch}, {"step", report.step}, {"loss", report.sums.mean_loss()}};
-  for (const auto& sum : report.sums.named) json[sum.kind.name] = report.sums.mean(sum);
-  json["lr"] = report.lr;
-  json["step_ms"] = ms(report.seconds);
-  json["images_per_second"] = report.images_per_second;
-  json["resident_bytes"] = report.resident_bytes;
-  if (const auto& phases = report.phases) {
+Json step_json(const StepInterval& steps, const TrainProgress& progress) {
+  Json json{{"event", "step"},
+            {"epoch", progress.epoch},
+            {"step", progress.step},
+            {"loss", steps.sums.mean_loss()}};
+  for (const auto& sum : steps.sums.named) json[sum.kind.name] = steps.sums.mean(sum);
+  json["lr"] = steps.lr;
+  json["step_ms"] = ms(steps.seconds_per_step());
+  json["images_per_second"] = steps.images_per_second();
+  json["resident_bytes"] = resident_bytes();
+  if (const auto phases = steps.mean_times()) {
     json["data_ms"] = ms(phases->data);
     json["compute_ms"] = ms(phases->compute);
     json["sync_ms"] = ms(phases->sync);
@@ -108,11 +115,11 @@ Json step_json(const StepReport& report) {
 }
 
 Json epoch_json(const EpochReport& report) {
-  const auto& headline = report.sums.named.front().kind;
+  const auto& trained = report.trained.sums;
   Json json{{"event", "epoch"},
             {"epoch", report.epoch},
-            {"train_loss", report.sums.mean_loss()},
-            {fmt::format("train_{}", headline.epoch_name), report.sums.headline()}};
+            {"train_loss", trained.mean_loss()},
+            {fmt::format("train_{}", trained.named.front().kind.epoch_name), trained.headline()}};
   json.update(test_means(report.test));
   json["train_seconds"] = report.seconds;
   json["test_seconds"] = report.test_seconds;

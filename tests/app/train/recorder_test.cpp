@@ -34,8 +34,7 @@ TrainFlags quiet() {
 
 EpochReport first_epoch() {
   return {.epoch = 1,
-          .sums = row_sums(TrainSums{.loss = 25, .top1 = 4, .rows = 10, .bad = {}}),
-          .lr = .2,
+          .trained = {.lr = .2, .sums = row_sums(TrainSums{.loss = 25, .top1 = 4, .rows = 10, .bad = {}})},
           .seconds = 1,
           .test = row_sums(Evaluation{.loss_sum = 20, .top1 = 4, .rows = 10})};
 }
