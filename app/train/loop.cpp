@@ -17,7 +17,6 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
@@ -255,15 +254,16 @@ void TrainLoop::save_if_new() {
 void TrainLoop::save(std::optional<double> test_accuracy) {
   const bool within_epoch = progress_.step > 0;
   if (within_epoch) take_sums();  // waits for the step
-  const Stopwatch began;
-  record_.finish_checkpoint();  // so that memory holds one at most
-  RunState state{.trainer = trainer_.state(), .progress = progress_};
-  require_finite(state.trainer);
-  const double now = record_.now();
-  schedule_.made(steps_done_, now);
-  agreement_.checkpoint_made();
-  if (within_epoch) intervals_.add_to(state.progress, now);
-  record_.checkpoint(std::move(state), test_accuracy, began);
+  const auto state = [&] {
+    RunState own{.trainer = trainer_.state(), .progress = progress_};
+    require_finite(own.trainer);
+    const double now = record_.now();
+    schedule_.made(steps_done_, now);
+    agreement_.checkpoint_made();
+    if (within_epoch) intervals_.add_to(own.progress, now);
+    return own;
+  };
+  record_.checkpoint(state, test_accuracy);
 }
 
 // A collective: process 0 has the weights. The losses do not show what the last step's update has made.
