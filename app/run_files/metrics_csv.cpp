@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-// New columns go to the end: a resumed run goes on with the header that is there.
+// New columns go to the end: a resumed run goes on with the header that is there. So what a model's runs sum
+// stays, too.
 std::vector<std::string> make_columns() {
   std::vector<std::string> columns = {"event", "epoch", "step", "loss"};
   for (const auto& kind : sum_kinds()) columns.emplace_back(kind.name);
