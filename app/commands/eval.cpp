@@ -16,6 +16,7 @@
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/checkpoint/run_config.h>
@@ -91,33 +92,35 @@ void warn_of_other_images(const RunData& run, const LoadedData& data) {
                    data.set.name, data.origin));
 }
 
+// "top1 90.00% (9,000 of 10,000)": the first count has the number of rows behind it.
+std::string exact_text(const RowSums& sums, const NamedSum& sum) {
+  if (sum.kind.form == SumForm::kMean) return mean_text(sums, sum);
+  const bool first = &sum == &sums.named.front();
+  return fmt::format("{} {:.2f}% ({}{})", sum.kind.name, 100 * sums.mean(sum),
+                     with_commas(std::llround(sum.sum)), first ? " of " + with_commas(sums.rows) : "");
+}
+
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
-                        const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
+                        const std::vector<torch::Device>& devices, const RowSums& result, double seconds) {
   const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
-  return fmt::format(
-      "{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on "
-      "{}\n",
-      path, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
-      with_commas(result.top1), with_commas(result.rows), 100 * result.top5_accuracy(),
-      with_commas(result.top5), seconds, to_string(devices));
+  auto figures = fmt::format("test loss {:.4f}", result.mean_loss());
+  for (const auto& sum : result.named) figures += " | " + exact_text(result, sum);
+  return fmt::format("{}: {} on {} ({}){}\n{} | {:.1f} s on {}\n", path, model, data.set.name, data.origin,
+                     limited, figures, seconds, to_string(devices));
 }
 
 nlohmann::ordered_json result_json(const std::string& path, const std::string& model, const LoadedData& data,
-                                   const std::vector<torch::Device>& devices, const Evaluation& result,
+                                   const std::vector<torch::Device>& devices, const RowSums& result,
                                    double seconds) {
   auto names = nlohmann::ordered_json::array();
   for (const auto& device : devices) names.push_back(device.str());
-  return {{"weights", path},
-          {"model", model},
-          {"data", data.set.name},
-          {"data_origin", data.origin},
-          {"test_rows", result.rows},
-          {"all_test_rows", data.all_test_rows},
-          {"devices", names},
-          {"test_loss", result.loss()},
-          {"test_accuracy", result.accuracy()},
-          {"test_top5", result.top5_accuracy()},
-          {"test_seconds", seconds}};
+  nlohmann::ordered_json json{{"weights", path},          {"model", model},
+                              {"data", data.set.name},    {"data_origin", data.origin},
+                              {"test_rows", result.rows}, {"all_test_rows", data.all_test_rows},
+                              {"devices", names}};
+  json.update(test_means(result));
+  json["test_seconds"] = seconds;
+  return json;
 }
 
 }  // namespace
@@ -174,8 +177,9 @@ void run_eval(const EvalOptions& options) {
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.set.test));
   Stopwatch watch;
-  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
-  if (!std::isfinite(result.loss_sum)) {
+  const auto result =
+      row_sums(evaluate(models, sources, precision, workers, *communicator, EvaluationNotice()));
+  if (!std::isfinite(result.loss)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }

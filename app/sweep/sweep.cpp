@@ -121,13 +121,9 @@ void warn_of_cells(const std::vector<PlannedCell>& cells) {
 }
 
 void print_preamble(const SweepOptions& options, const TrainPlan& plan, const SweepRecord& record,
-                    const std::vector<PlannedCell>& cells) {
-  std::vector<SweepCell> all;
-  size_t kept = 0;
-  for (const auto& planned : cells) {
-    all.push_back(planned.cell);
-    kept += record.find(planned.cell) != nullptr;
-  }
+                    const std::vector<SweepCell>& grid) {
+  const auto kept = static_cast<size_t>(
+      std::ranges::count_if(grid, [&](const auto& cell) { return record.find(cell) != nullptr; }));
   auto text = environment_text();
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("# {:<10} {}\n", name, value);
@@ -142,7 +138,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
                                 others ? fmt::format(", and {} more", others) : ""));
   }
-  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(all))));
+  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid))));
 }
 
 // Trains the cell. Returns nothing if the loss was not finite.
@@ -183,10 +179,8 @@ void print_stopped(const SweepOptions& options, size_t done, size_t count) {
 }
 
 std::vector<CellResult> run_cells(const SweepOptions& options, const std::vector<PlannedCell>& cells,
-                                  SweepRecord& record, const InterruptGuard& interrupt) {
-  std::vector<SweepCell> all;
-  for (const auto& planned : cells) all.push_back(planned.cell);
-  const auto columns = sweep_columns(all);
+                                  const std::vector<Column>& columns, SweepRecord& record,
+                                  const InterruptGuard& interrupt) {
   std::vector<CellResult> results;
   try {
     for (const auto& planned : cells) {
@@ -244,8 +238,8 @@ void run_sweep(const SweepOptions& options) {
         *options.resume, *other));
   }
   warn_of_cells(cells);
-  print_preamble(options, first, record, cells);
-  const auto results = run_cells(options, cells, record, interrupt);
+  print_preamble(options, first, record, grid);
+  const auto results = run_cells(options, cells, sweep_columns(grid), record, interrupt);
   const auto findings = findings_of(results, first.data.set.test.size());
   record.finish(findings);
   print_end(results, findings);

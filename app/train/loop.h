@@ -58,7 +58,7 @@ class TrainLoop {
   void begin_next_epoch(double seconds, double lr);
   void run_step(std::span<const int64_t> rows);
   void after_step(bool last);
-  Evaluation evaluate();
+  RowSums evaluate();
   void take_sums();
   void take_times();
 

@@ -33,12 +33,10 @@ TrainFlags quiet() {
 }
 
 EpochReport first_epoch() {
-  EpochReport report{.epoch = 1, .lr = .2, .seconds = 1};
-  report.sums.loss = 25;
-  report.sums.rows = report.test.rows = 10;
-  report.sums.top1 = report.test.top1 = 4;
-  report.test.loss_sum = 20;
-  return report;
+  return {.epoch = 1,
+          .trained = {.lr = .2, .sums = row_sums(TrainSums{.loss = 25, .top1 = 4, .rows = 10, .bad = {}})},
+          .seconds = 1,
+          .test = row_sums(Evaluation{.loss_sum = 20, .top1 = 4, .rows = 10})};
 }
 
 // While it lives, no file of this process can grow.
