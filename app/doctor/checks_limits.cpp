@@ -130,7 +130,7 @@ Judgement judge_temporary(const Facts& facts) {
 
 Judgement judge_data(const Facts& facts) {
   const auto& data = facts.data;
-  if (data.folder == kSyntheticData) return {Health::kOk, "synthetic: no files"};
+  if (is_known_data(data.folder)) return {Health::kOk, data.folder + ": no files"};
   if (data.problem) return {Health::kFail, data.problem->text, data.problem->hint};
   for (const auto& file : data.files) {
     if (file.matches()) continue;
