@@ -172,7 +172,7 @@ void check_predictable(const TrainPlan& plan) {
   }
 }
 
-// Checks everything before the first step. What one process must refuse ends all processes.
+// Checks everything before the first step. A refusal in one process ends all of them.
 Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
   together(world, [&] {
     check_link(options);
