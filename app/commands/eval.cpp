@@ -26,6 +26,7 @@
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/devices.h>
@@ -39,13 +40,11 @@ namespace lockstep {
 namespace {
 
 // Creates one model with these weights on each device.
-std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
+std::vector<Model> models_with(const WeightsFile& file, const TrainingData& set, Precision precision,
                                std::span<const torch::Device> devices, const std::string& path) {
-  const auto factory = make_model_factory({.name = file.model,
-                                           .channels = set.test.images.size(1),
-                                           .classes = set.classes,
-                                           .dtype = dtype_of(precision),
-                                           .initialization = {}});
+  auto spec = model_spec(file.model, set);
+  spec.dtype = dtype_of(precision);
+  const auto factory = make_model_factory(spec);
   std::vector<Model> models;
   for (const auto device : devices) {
     models.push_back(factory());
@@ -86,8 +85,8 @@ NamedWeights named_weights(const EvalOptions& options) {
 // The accuracy in the run's metrics is that of its own images.
 void warn_of_other_images(const RunData& run, const LoadedData& data) {
   const auto& test = data.set.test;
-  if (!run.test_rows || test.size() < *run.test_rows) return;
-  if (hash_of(first_rows(test, *run.test_rows)) == run.test_hash) return;
+  if (!run.test_rows || test.rows < *run.test_rows) return;
+  if (test.hash_of_first(*run.test_rows) == run.test_hash) return;
   warn(fmt::format("the run was tested on other images than those of {} ({}): --data DIR names them",
                    data.set.name, data.origin));
 }
@@ -137,8 +136,9 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
-                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: the run's, "
-                   "else as train)")
+                   fmt::format("Folder with four IDX files, as of Fashion-MNIST, or {} (default: the run's, "
+                               "else as train)",
+                               known_data_words()))
       ->type_name("DIR");
   eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
       ->check(non_negative_int());
@@ -175,7 +175,7 @@ void run_eval(const EvalOptions& options) {
   // For one small collective: NCCL would take longer to start.
   const auto communicator =
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
-  const auto sources = sources_for(devices, resident_sources(data.set.test));
+  const auto sources = sources_for(devices, data.set.test.sources);
   Stopwatch watch;
   const auto result =
       row_sums(evaluate(models, sources, precision, workers, *communicator, EvaluationNotice()));

@@ -129,7 +129,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     text += fmt::format("# {:<10} {}\n", name, value);
   };
   line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
-                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.size()),
+                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.rows),
                              plan.data.test_count(), plan.data.origin, plan.trainer.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "on k devices batch size and learning rate are k times the given values");
@@ -150,7 +150,7 @@ std::optional<CellFigures> figures_of(const PlannedCell& planned) {
         .test_loss = run.test_loss,
         .train_loss = run.train_loss,
         .seconds_per_epoch = run.seconds_per_epoch,
-        .images_per_second = static_cast<double>(planned.plan.data.set.train.size()) / run.seconds_per_epoch};
+        .images_per_second = static_cast<double>(planned.plan.data.set.train.rows) / run.seconds_per_epoch};
   } catch (const NumericError&) {
     return std::nullopt;
   }
@@ -240,7 +240,7 @@ void run_sweep(const SweepOptions& options) {
   warn_of_cells(cells);
   print_preamble(options, first, record, grid);
   const auto results = run_cells(options, cells, sweep_columns(grid), record, interrupt);
-  const auto findings = findings_of(results, first.data.set.test.size());
+  const auto findings = findings_of(results, first.data.set.test.rows);
   record.finish(findings);
   print_end(results, findings);
   if (std::none_of(results.begin(), results.end(), [](const auto& result) { return result.figures; })) {

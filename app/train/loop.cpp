@@ -49,7 +49,7 @@ TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& r
     : plan_(plan),
       flags_(flags),
       record_(record),
-      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+      trainer_(plan.factory, plan.data.set.train.sources, plan.data.set.test.sources,
                trainer_options(plan, flags, trace_)),
       agreement_(plan.world.process_group.get()),
       schedule_(checkpoint_interval(flags)),
@@ -123,7 +123,7 @@ void TrainLoop::go_back(const LossError& error) {
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
 // the run within it.
 bool TrainLoop::run_epoch(RunReport& run) {
-  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.size());
+  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.rows);
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
   intervals_.begin(record_.now(), progress_);
   record_.begin_epoch(progress_, steps_done_);

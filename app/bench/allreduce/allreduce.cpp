@@ -240,7 +240,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
   return all_wrong;
 }
 
-// Checks everything before the first sum. What one process must refuse ends all processes.
+// Checks everything before the first sum. A refusal in one process ends all of them.
 std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const TrainWorld& world,
                                    std::vector<int64_t>& counts) {
   together(world, [&] {

@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Shares are from 0 to 1. What is empty is not known yet, and left out.
+// Shares are from 0 to 1. An empty one is not known yet, and left out.
 struct LiveFigures {
   int64_t epoch = 1;  // from 1
   int64_t epochs = 1;

@@ -112,8 +112,8 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
 TEST_CASE("the plan writes counts from 1,000 on with commas") {
   auto plan = plan_of(1, 3);
   plan.trainer.devices.assign(2, torch::Device(torch::kCPU));
-  plan.data.set.train.images = torch::zeros({7100, 1, 1, 1}, torch::kUInt8);
-  plan.data.set.test.images = torch::zeros({1000, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.train.rows = 7100;
+  plan.data.set.test.rows = 1000;
   plan.memory_estimate = 9'872'600'000;
   plan.batch_size = 3000;
   CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, 1,500 per replica; 3 steps per epoch, "
@@ -130,7 +130,7 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
   using Texts = std::vector<std::string>;
   auto plan = plan_of(1, 1);
   plan.trainer.devices.assign(4, torch::Device(torch::kCPU));
-  plan.data.set.train.images = torch::zeros({100, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.train.rows = 100;
   plan.batch_size = 4;
   CHECK(batch_notices(plan).empty());
   plan.batch_size = 3;
@@ -145,7 +145,7 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
   plan.trainer.split = {1, 0, 0, 1};  // 5 images each, and none as wanted
   CHECK(batch_notices(plan).empty());
 
-  plan.data.set.train.images = torch::zeros({1, 1, 1, 1}, torch::kUInt8);  // fewer than a batch
+  plan.data.set.train.rows = 1;  // fewer than a batch
   plan.trainer.split = {};
   CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 1 image: some of them compute nothing",
                                      "--accumulate 3 is more than the 1 image of the smallest shard: its "
