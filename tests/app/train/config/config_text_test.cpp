@@ -124,6 +124,10 @@ TEST_CASE("the folder of the data is written with its whole path, and a variable
   const auto odd = folder / "no \xff UTF-8";
   std::filesystem::create_symlink(data.folder(), odd);
   CHECK_THROWS_AS(config_of({"--data", odd.string()}), UsageError);
+  const auto [flags, plan] = planned({"--data", odd.string()});
+  const auto kept = config_text(flags, plan, kInConfig, Unwritable::kComment);
+  CHECK_THAT(kept, ContainsSubstring("\n# data has a name that is not UTF-8: give it again\n") &&
+                       !ContainsSubstring("\ndata =") && ContainsSubstring("\nrecipe = "));
 }
 
 TEST_CASE("the configuration of several processes has what all have in common") {
