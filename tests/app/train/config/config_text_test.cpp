@@ -10,9 +10,7 @@
 
 #include <lockstep/app/train/config/config_syntax.h>
 #include <lockstep/app/train/config/config_text.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_command.h>
@@ -25,25 +23,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 const Words kSmall = {"--data", "synthetic", "--limit-train", "96", "--limit-test", "8"};
-
-struct Planned {
-  TrainFlags flags;
-  TrainPlan plan;
-};
-
-Planned planned(const Words& words, const TrainWorld& world = {}) {
-  const auto flags = parsed_flags(words);
-  check_combinations(flags, find_recipe(flags.recipe));
-  return {flags, make_train_plan(flags, {}, world)};
-}
 
 std::string config_of(const Words& words, const TrainWorld& world = {}) {
   const auto [flags, plan] = planned(words, world);

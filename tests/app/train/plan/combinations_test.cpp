@@ -23,8 +23,6 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
 struct Refused {
   std::function<void(TrainerOptions&)> change;  // empty: the library does not know the flags
   Words keys;
@@ -164,6 +162,7 @@ const std::vector<Refused> kRefused = {
      {"--nesterov"},
      {"--nesterov", "--momentum"},
      {"momentum is 0"}},
+    {{}, {}, {"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}},
     {{}, {}, {"--quiet", "--progress", "bar"}, {"--quiet", "--progress bar"}},
     {{}, {}, {"--print-config", "--dry-run"}, {"--print-config", "--dry-run"}},
     {{}, {}, {"--print-config", "--json"}, {"--print-config", "--json"}},
