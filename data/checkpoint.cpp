@@ -332,7 +332,7 @@ void link_checkpoint(const fs::path& given, const std::string& name) {
 void remove_checkpoint(const fs::path& given) {
   const auto folder = without_slash(given);
   try {
-    // It loses its name at once. What is left when this process is killed is removed as a stale temporary.
+    // It loses its name at once. If this process is killed, the rest is removed as a stale temporary.
     const NewFolder made(parent_of(folder));
     if (const int error = rename_over(folder, made.path())) {
       cannot_remove(folder, error);

@@ -9,7 +9,7 @@ namespace lockstep {
 
 struct OtherData {
   std::string what;  // "images such as cats/1.png, and no IDX files"
-  std::string hint;  // what to do about it
+  std::string hint;  // how to fix it
 };
 
 // Looks at the first entries of the folder and of the folders in it. Empty: nothing that is known.

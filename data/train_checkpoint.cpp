@@ -72,7 +72,7 @@ std::vector<NamedTensor> take_tensors(Checkpoint& checkpoint, const char* name) 
 
 // The two fields of the state. All others are dropped while they are read, however large or deep they are.
 StateJson read_fields(const std::string& text) {
-  bool own = false;  // whether the field being read is one of the two
+  bool own = false;  // the field being read is one of the two
   const auto only_own = [&own](int depth, StateJson::parse_event_t event, StateJson& value) {
     if (event == StateJson::parse_event_t::key && depth == 1) own = value == "steps" || value == "split";
     return depth == 0 || (own && depth <= 2);

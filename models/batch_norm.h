@@ -1,5 +1,5 @@
-// torch's batch normalisations for own models, which can also take the statistics of the whole batch: with
-// BnPolicy::kSync (parallel/training/bn_policy.h), or in an own loop with a BatchNormSync.
+// torch's batch normalisations for your own models, which can also take the statistics of the whole batch:
+// with BnPolicy::kSync (parallel/training/bn_policy.h), or in your own loop with a BatchNormSync.
 //
 //   lockstep::BatchNorm2d norm(64);    // instead of torch::nn::BatchNorm2d norm(64);
 //

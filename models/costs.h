@@ -28,7 +28,7 @@ struct ModelCosts {
   int64_t flops = 0;
 };
 
-// Returns the costs of such a model with a batch X (n, 1, 28, 28) on such a device, in a replica with this
+// Returns the costs of such a model with a batch of such images on such a device, in a replica with this
 // many threads. Throws UsageError for an unknown name.
 ModelCosts costs_of(const ModelSpec& spec, torch::DeviceType device, int64_t threads = 1);
 
@@ -53,7 +53,7 @@ struct ModelLayer {
   std::function<torch::Tensor(const torch::Tensor& X)> forward;
 };
 
-// Returns the layers of such a model for rows of (1, 28, 28), built anew on the host, each kind once. Empty
+// Returns the layers of such a model for such images, built anew on the host, each kind once. Empty
 // for a model whose layers are not known one by one. Throws UsageError for an unknown name.
 std::vector<ModelLayer> layers_of(const ModelSpec& spec);
 

@@ -23,6 +23,8 @@ struct KnownModel {
   std::vector<ModelLayer> (*layers)(const ModelSpec& spec);
 };
 
+constexpr int64_t kLeNetSide = 28;  // pixels, rows and columns
+
 // LeNet has eight tensors of fixed size and one initialization.
 ModelFactory lenet_factory(const ModelSpec& spec) {
   if (spec.channels != 1 || spec.classes != 10) {
@@ -30,6 +32,11 @@ ModelFactory lenet_factory(const ModelSpec& spec) {
         fmt::format("the data has {} channels and {} classes, lenet takes 1 channel and 10 classes",
                     spec.channels, spec.classes),
         "choose resnet18, which fits itself to the data");
+  }
+  if (spec.height != kLeNetSide || spec.width != kLeNetSide) {
+    throw DataError(fmt::format("the data has images of {} x {} pixels, lenet takes {} x {}", spec.height,
+                                spec.width, kLeNetSide, kLeNetSide),
+                    "choose resnet18, which fits itself to the data");
   }
   if (!torch::isFloatingType(spec.dtype)) {
     throw UsageError(fmt::format("lenet of {} cannot be built, its weights need a floating point type",
@@ -66,9 +73,14 @@ constexpr std::array kModels = {
     KnownModel{.name = "lenet", .make_factory = lenet_factory, .costs = lenet_costs, .layers = lenet_layers},
     KnownModel{.name = "resnet18",
                .make_factory = resnet18_factory,
-               .costs = [](const auto& spec, auto device,
-                           auto threads) { return resnet18_costs(resnet18_options(spec), device, threads); },
-               .layers = [](const auto& spec) { return resnet18_layers(resnet18_options(spec)); }},
+               .costs =
+                   [](const auto& spec, auto device, auto threads) {
+                     return resnet18_costs(resnet18_options(spec), device, threads, spec.height, spec.width);
+                   },
+               .layers =
+                   [](const auto& spec) {
+                     return resnet18_layers(resnet18_options(spec), spec.height, spec.width);
+                   }},
 };
 
 const KnownModel& find_model(const std::string& name) {

@@ -16,6 +16,7 @@ struct ModelSpec {
   std::string name;      // one of model_names()
   int64_t channels = 1;  // of X
   int64_t classes = 10;
+  int64_t height = 28, width = 28;  // of X
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   std::optional<Initialization> initialization = {};  // default: the model's, see its header
@@ -26,8 +27,8 @@ struct ModelSpec {
 std::vector<std::string> model_names();
 
 // Returns a factory that builds the model anew in each call, with the same weights. Throws UsageError for a
-// name that is not in model_names() and for options that the model does not take, DataError for channels and
-// classes that do not fit a model of fixed size (lenet: 1 and 10).
+// name that is not in model_names() and for options that the model does not take, DataError for sizes
+// that do not fit a model of fixed size (lenet: 1 channel, 10 classes, 28 x 28 pixels).
 ModelFactory make_model_factory(const ModelSpec& spec);
 
 }  // namespace lockstep

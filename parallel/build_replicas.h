@@ -1,4 +1,4 @@
-// Builds the models of a process's replicas alike, for an own loop:
+// Builds the models of a process's replicas alike, for a loop of your own:
 //
 //   auto nets = build_replicas(workers.size(), [] { return MyNet(); });  // before workers.run()
 //

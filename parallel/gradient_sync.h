@@ -137,7 +137,7 @@ class GradientSync {
 
   // (n): all gradients and the gaps between them
   torch::Tensor& flat_gradients();
-  const Params& parameters() const;               // those that require a gradient
+  const Params& parameters() const;               // parameters that require a gradient
   const std::vector<std::string>& names() const;  // of these parameters
 
  private:

@@ -48,8 +48,8 @@ class ProcessGroup {
   // error, and name this process in theirs. A PeerError says only what this process has seen: in its place it
   // returns one with the verdict of all, which names the process that failed first, or that does not answer;
   // or says what each waits for, if all wait for each other. Any other error is returned as it is. Takes some
-  // seconds at most. What a process waits for in NCCL is not known to the others: to them it answers, but
-  // takes no part.
+  // seconds at most. The others do not know that a process waits in NCCL: to them it answers, but takes
+  // no part.
   //
   //   } catch (...) {
   //     std::rethrow_exception(group->explain(std::current_exception()));

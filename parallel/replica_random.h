@@ -43,7 +43,7 @@ class ReplicaRandom {
 
  private:
   c10::impl::IncludeDispatchKeyGuard guard_;
-  at::Generator outer_;  // what the thread drew from before
+  at::Generator outer_;  // the thread drew from it before
 };
 
 }  // namespace lockstep

@@ -137,17 +137,17 @@ class Trainer {
   // parameters takes effect after the next step's update.
   //
   // Its parameters lie in memory of the trainer. Write to them in place: copy_() under NoGradGuard, on every
-  // replica. What gives a parameter other memory (torch::load(), set_data(), Module::to()) makes the next
-  // call of step, evaluate, weights, state, load or check_sync throw UsageError. So does another memory of a
-  // buffer where steps are captured. Its gradients are the trainer's: zero between two steps, and zero_grad()
-  // changes nothing.
+  // replica. A call that gives a parameter other memory (torch::load(), set_data(), Module::to()) makes the
+  // next call of step, evaluate, weights, state, load or check_sync throw UsageError. So does another memory
+  // of a buffer where steps are captured. Its gradients are the trainer's: zero between two steps, and
+  // zero_grad() changes nothing.
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
   // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
-  // one that is unfrozen starts without momentum, and AdamW counts its steps from there. What stays trained
-  // keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when they differ;
-  // when requires_grad has changed in one process and not in another, these make different calls, and get the
-  // error of that.
+  // one that is unfrozen starts without momentum, and AdamW counts its steps from there. A parameter that
+  // stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when
+  // they differ; when requires_grad has changed in one process and not in another, these make different
+  // calls, and get the error of that.
   //
   // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode
   // back.

@@ -17,8 +17,8 @@
 namespace lockstep {
 
 // Trainer refuses processes whose options differ. Only devices may, and what concerns one process alone:
-// threads, in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace. Of a hook it sees only
-// whether there is one: all processes must give one that keeps what gradients/bucket_hook.h says.
+// threads, in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace. It sees only whether
+// there is a hook: all processes must give one that keeps what gradients/bucket_hook.h says.
 struct TrainerOptions {
   std::vector<torch::Device> devices;                     // of this process, one replica each
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone

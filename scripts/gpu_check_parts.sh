@@ -30,7 +30,7 @@ have_build() {
     ended=${ended:-there is no build}
 }
 
-# gpu_tests RESULTS ARGUMENT...: runs ctest and counts. Of tests that were all skipped ctest says "100% tests passed";
+# gpu_tests RESULTS ARGUMENT...: runs ctest and counts. Where all tests were skipped, ctest says "100% tests passed";
 # this fails.
 gpu_tests() {
   local results=$1 code=0 all failed skipped
@@ -191,7 +191,7 @@ kernel_times() {
     --data "${LOCKSTEP_DATA:-$debian_data}" --last-batch drop --warmup 100 --steps $steps --trace "$trace"
 }
 
-# What tells most comes first. torch.compile takes minutes, and mostly CPUs: its cache fills beside the tests.
+# The parts that tell most come first. torch.compile takes minutes, and mostly CPUs: its cache fills beside the tests.
 part_lease() {
   local model bf16=(--recipe resnet18-pytorch --precision bf16)
   export TORCHINDUCTOR_CACHE_DIR=$work/inductor

@@ -61,7 +61,7 @@ mkdir -p "$work/bundle" "$(dirname "$pack")"
 cp -r "$bundle/include" "$bundle/lib" "$bundle/fashion-mnist" "$work/bundle/"
 tar -C "$work" --sort=name -c cuda bundle | xz -T1 -9 >"$pack"
 
-# What git neither tracks nor ignores travels, too; tracked files that were deleted do not.
+# Files that git neither tracks nor ignores travel, too; tracked files that were deleted do not.
 checkout=$(git ls-files -z --cached --others --exclude-standard | xargs -0 sh -c 'for file; do
   [ ! -L "$file" ] && [ ! -e "$file" ] || printf "%s\0" "$file"; done' sh | du -cb --files0-from=- | tail -n 1 | cut -f 1)
 size=$((checkout + $(stat -c %s "$pack")))

@@ -13,7 +13,7 @@ namespace lockstep {
 struct NamedOption {
   std::string key;         // the name of its field: "cuda_graph"
   std::string value = {};  // "auto"; empty: the option, whatever its value
-  std::string words = {};  // what a text of the library says: "CudaGraph::kAuto"; empty: the key
+  std::string words = {};  // words in a text of the library: "CudaGraph::kAuto"; empty: the key
 };
 
 class ErrorText {

@@ -11,7 +11,7 @@ namespace lockstep {
 // The owner of the tensors, for errors.
 struct TensorOwner {
   std::string name;   // "model"
-  std::string parts;  // what it is made of: "parameters and buffers"
+  std::string parts;  // its parts: "parameters and buffers"
   std::string hint;   // of the error
 };
 

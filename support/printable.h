@@ -10,7 +10,7 @@ namespace lockstep {
 // for a no-break space and other characters of UTF-8 that nobody sees.
 std::string printable(std::string_view text);
 
-// The printable() word in quotes, for messages. Of a word with more than 100 bytes it shows both ends, with
+// The printable() word in quotes, for messages. A word with more than 100 bytes is shown by both ends, with
 // "..." between them.
 std::string in_quotes(std::string_view word);
 

@@ -23,7 +23,7 @@ struct ReplicaState {
 // All tensors are contiguous copies on the host.
 struct TrainState {
   int64_t steps = 0;                   // taken
-  std::vector<NamedTensor> model;      // what Trainer::weights() returns: fp32 masters, fp64 with kFp64
+  std::vector<NamedTensor> model;      // as Trainer::weights() returns it: fp32 masters, fp64 with kFp64
   std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", and
                                        // "step" or "step.NAME" (Trainer::model())
   std::vector<ReplicaState> replicas;  // one per rank

@@ -11,7 +11,7 @@ inline constexpr std::string_view kLaunch = "launch";  // the subcommand
 
 struct CommandLine {
   std::vector<std::string> words = {};     // without the program's name
-  std::vector<std::string> launched = {};  // what follows `--` if the subcommand is launch; exactly as it was
+  std::vector<std::string> launched = {};  // words behind `--` if the subcommand is launch; exactly as it was
 };
 
 CommandLine split_command_line(int argc, const char* const* argv);

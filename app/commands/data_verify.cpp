@@ -84,8 +84,8 @@ void setup_data(CLI::App& app) {
 
 void run_data_verify(const DataVerifyOptions& options) {
   const std::string folder = data_folder(options.data);
-  if (folder == kSyntheticData) {
-    throw UsageError("synthetic data has no files to verify", "name a folder: --data DIR");
+  if (is_known_data(folder)) {
+    throw UsageError(fmt::format("{} data has no files to verify", folder), "name a folder: --data DIR");
   }
   const auto checks = verify(folder);
   write_stdout(options.json ? json_line(to_json(folder, checks))

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <span>
 
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/dataset.h>
 #include <lockstep/data/synthetic.h>
@@ -96,9 +97,9 @@ std::string show_evaluation(const std::vector<Model>& models, const std::vector<
   // For one small collective: NCCL would take longer to start.
   const auto communicator = make_communicator({.devices = devices, .algorithm = Allreduce::kTwoShot});
   const auto sources = sources_for(devices, resident_sources(data.test));
-  const auto result = evaluate(models, sources, Precision::kFp32, workers, *communicator);
-  return fmt::format("evaluated on all devices at once, before training: {} of {} images right\n",
-                     result.top1, result.rows);
+  const auto result = row_sums(evaluate(models, sources, Precision::kFp32, workers, *communicator));
+  return fmt::format("evaluated on all devices at once, before training: {:.0f} of {} images right\n",
+                     result.named.front().sum, result.rows);
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/files/weights_file.h>
 #include <lockstep/app/processes/one_process.h>
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/checkpoint/run_config.h>
@@ -25,6 +26,7 @@
 #include <lockstep/app/train/plan/notices.h>
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/models/factory.h>
 #include <lockstep/models/load_weights.h>
 #include <lockstep/parallel/devices.h>
@@ -38,13 +40,11 @@ namespace lockstep {
 namespace {
 
 // Creates one model with these weights on each device.
-std::vector<Model> models_with(const WeightsFile& file, const Dataset& set, Precision precision,
+std::vector<Model> models_with(const WeightsFile& file, const TrainingData& set, Precision precision,
                                std::span<const torch::Device> devices, const std::string& path) {
-  const auto factory = make_model_factory({.name = file.model,
-                                           .channels = set.test.images.size(1),
-                                           .classes = set.classes,
-                                           .dtype = dtype_of(precision),
-                                           .initialization = {}});
+  auto spec = model_spec(file.model, set);
+  spec.dtype = dtype_of(precision);
+  const auto factory = make_model_factory(spec);
   std::vector<Model> models;
   for (const auto device : devices) {
     models.push_back(factory());
@@ -85,39 +85,41 @@ NamedWeights named_weights(const EvalOptions& options) {
 // The accuracy in the run's metrics is that of its own images.
 void warn_of_other_images(const RunData& run, const LoadedData& data) {
   const auto& test = data.set.test;
-  if (!run.test_rows || test.size() < *run.test_rows) return;
-  if (hash_of(first_rows(test, *run.test_rows)) == run.test_hash) return;
+  if (!run.test_rows || test.rows < *run.test_rows) return;
+  if (test.hash_of_first(*run.test_rows) == run.test_hash) return;
   warn(fmt::format("the run was tested on other images than those of {} ({}): --data DIR names them",
                    data.set.name, data.origin));
 }
 
+// "top1 90.00% (9,000 of 10,000)": the first count has the number of rows behind it.
+std::string exact_text(const RowSums& sums, const NamedSum& sum) {
+  if (sum.kind.form == SumForm::kMean) return mean_text(sums, sum);
+  const bool first = &sum == &sums.named.front();
+  return fmt::format("{} {:.2f}% ({}{})", sum.kind.name, 100 * sums.mean(sum),
+                     with_commas(std::llround(sum.sum)), first ? " of " + with_commas(sums.rows) : "");
+}
+
 std::string result_text(const std::string& path, const std::string& model, const LoadedData& data,
-                        const std::vector<torch::Device>& devices, const Evaluation& result, double seconds) {
+                        const std::vector<torch::Device>& devices, const RowSums& result, double seconds) {
   const auto limited = data.test_limited() ? fmt::format(", {} test images", data.test_count()) : "";
-  return fmt::format(
-      "{}: {} on {} ({}){}\ntest loss {:.4f} | top1 {:.2f}% ({} of {}) | top5 {:.2f}% ({}) | {:.1f} s on "
-      "{}\n",
-      path, model, data.set.name, data.origin, limited, result.loss(), 100 * result.accuracy(),
-      with_commas(result.top1), with_commas(result.rows), 100 * result.top5_accuracy(),
-      with_commas(result.top5), seconds, to_string(devices));
+  auto figures = fmt::format("test loss {:.4f}", result.mean_loss());
+  for (const auto& sum : result.named) figures += " | " + exact_text(result, sum);
+  return fmt::format("{}: {} on {} ({}){}\n{} | {:.1f} s on {}\n", path, model, data.set.name, data.origin,
+                     limited, figures, seconds, to_string(devices));
 }
 
 nlohmann::ordered_json result_json(const std::string& path, const std::string& model, const LoadedData& data,
-                                   const std::vector<torch::Device>& devices, const Evaluation& result,
+                                   const std::vector<torch::Device>& devices, const RowSums& result,
                                    double seconds) {
   auto names = nlohmann::ordered_json::array();
   for (const auto& device : devices) names.push_back(device.str());
-  return {{"weights", path},
-          {"model", model},
-          {"data", data.set.name},
-          {"data_origin", data.origin},
-          {"test_rows", result.rows},
-          {"all_test_rows", data.all_test_rows},
-          {"devices", names},
-          {"test_loss", result.loss()},
-          {"test_accuracy", result.accuracy()},
-          {"test_top5", result.top5_accuracy()},
-          {"test_seconds", seconds}};
+  nlohmann::ordered_json json{{"weights", path},          {"model", model},
+                              {"data", data.set.name},    {"data_origin", data.origin},
+                              {"test_rows", result.rows}, {"all_test_rows", data.all_test_rows},
+                              {"devices", names}};
+  json.update(test_means(result));
+  json["test_seconds"] = seconds;
+  return json;
 }
 
 }  // namespace
@@ -134,8 +136,9 @@ void setup_eval(CLI::App& app) {
   eval->add_option("--model", options->model, "Model of the weights (default: the model that the file names)")
       ->check(one_of(model_names()));
   eval->add_option("--data", options->data,
-                   "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: the run's, "
-                   "else as train)")
+                   fmt::format("Folder with four IDX files, as of Fashion-MNIST, or {} (default: the run's, "
+                               "else as train)",
+                               known_data_words()))
       ->type_name("DIR");
   eval->add_option("--seed", options->seed, "Seed of synthetic data (default: the run's, else 0)")
       ->check(non_negative_int());
@@ -172,10 +175,11 @@ void run_eval(const EvalOptions& options) {
   // For one small collective: NCCL would take longer to start.
   const auto communicator =
       make_communicator({.devices = devices, .threads = options.threads, .algorithm = Allreduce::kTwoShot});
-  const auto sources = sources_for(devices, resident_sources(data.set.test));
+  const auto sources = sources_for(devices, data.set.test.sources);
   Stopwatch watch;
-  const auto result = evaluate(models, sources, precision, workers, *communicator, EvaluationNotice());
-  if (!std::isfinite(result.loss_sum)) {
+  const auto result =
+      row_sums(evaluate(models, sources, precision, workers, *communicator, EvaluationNotice()));
+  if (!std::isfinite(result.loss)) {
     throw NumericError(fmt::format("the test loss of the weights in {} is not finite", path),
                        "the file holds numbers that are NaN, infinite, or too large to compute with");
   }

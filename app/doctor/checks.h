@@ -13,7 +13,7 @@ enum class Health { kOk, kWarn, kFail };
 
 struct Judgement {
   Health health = Health::kOk;
-  std::string text = {};  // what was found, in one line
+  std::string text = {};  // the finding, in one line
   std::string hint = {};  // how to fix it; empty where all is well
 };
 

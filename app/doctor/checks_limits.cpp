@@ -16,8 +16,8 @@ constexpr int64_t kGiB = int64_t{1} << 30;
 constexpr int64_t kFewFiles = 1024;    // the usual limit
 constexpr int64_t kTooFewFiles = 128;  // a run opens its libraries, data, files and a socket per process
 constexpr int64_t kLockedForGpus = kGiB;
-constexpr int64_t kSharedForGpus = kGiB;            // what NVIDIA's images ask for
-constexpr int64_t kLeastSharedForGpus = 64 * kMiB;  // what containers get by default
+constexpr int64_t kSharedForGpus = kGiB;            // NVIDIA's images ask for it
+constexpr int64_t kLeastSharedForGpus = 64 * kMiB;  // the default of containers
 constexpr double kSlowDisk = 20e6;                  // bytes per second
 
 std::string size_text(int64_t bytes) {
@@ -130,7 +130,7 @@ Judgement judge_temporary(const Facts& facts) {
 
 Judgement judge_data(const Facts& facts) {
   const auto& data = facts.data;
-  if (data.folder == kSyntheticData) return {Health::kOk, "synthetic: no files"};
+  if (is_known_data(data.folder)) return {Health::kOk, data.folder + ": no files"};
   if (data.problem) return {Health::kFail, data.problem->text, data.problem->hint};
   for (const auto& file : data.files) {
     if (file.matches()) continue;

@@ -11,6 +11,7 @@
 
 #include <lockstep/app/cli/color_mode.h>
 #include <lockstep/app/files/json_file.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/support/choices.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
@@ -76,8 +77,9 @@ void setup_doctor(CLI::App& app) {
   doctor
       ->add_option(
           "--data", options->data,
-          "Folder with the four files of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, else "
-          "Debian's folder)")
+          fmt::format("Folder with the four files of Fashion-MNIST, or {} (default: LOCKSTEP_DATA, else "
+                      "Debian's folder)",
+                      known_data_words()))
       ->type_name("DIR");
   doctor->add_option("--output", options->output, "Folder in which runs are to be kept")->type_name("DIR");
   doctor

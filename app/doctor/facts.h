@@ -32,7 +32,7 @@ struct GpuFacts {
   std::vector<Problem> device_problems = {};             // of GPUs that cannot compute
   std::vector<std::pair<int, int>> without_access = {};  // pairs whose copies go through the host
   std::string nccl = {};                                 // its version; empty: a build without
-  bool infiniband = false;                               // whether the host has such an adapter
+  bool infiniband = false;                               // the host has such an adapter
 };
 
 struct CpuFacts {
@@ -47,7 +47,7 @@ struct CpuFacts {
   double load = 0;                                 // tasks that run or want to, mean of the last minute
   std::string huge_pages = {};                     // "always", "madvise", "never"; empty: unknown
   std::string best = {};                           // of lockstep's kernels, those that this CPU can run best
-  std::string chosen = {};                         // those that run; empty: see kernels_problem
+  std::string chosen = {};                         // the kernels that run; empty: see kernels_problem
   std::optional<Problem> kernels_problem = {};
   std::string torch_kernels = {};  // "AVX512"
   std::string torch_asked = {};    // ATEN_CPU_CAPABILITY
@@ -84,7 +84,7 @@ struct NetworkFacts {
   uint16_t port = 0;
   std::optional<Problem> master_problem = {};  // of the value of --master
   std::string route = {};         // the address of the interface that leads to the host; empty: none does
-  bool own_host = true;           // whether this host is meant, which then listens
+  bool own_host = true;           // this host is meant, which then listens
   std::string port_problem = {};  // why this host cannot listen on the port
   std::optional<Problem> world_problem = {};  // of the variables that launchers set
   std::vector<std::string> launchers = {};    // found on PATH

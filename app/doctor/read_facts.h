@@ -21,8 +21,8 @@ struct DoctorOptions {
 // Takes a second or two, most of it for the data's hashes.
 Facts read_facts(const DoctorOptions& options);
 
-// The parts below read files of the kernel in proc/, sys/ and dev/ of `root`. What is missing there keeps its
-// default.
+// The parts below read files of the kernel in proc/, sys/ and dev/ of `root`. A fact whose file is missing
+// keeps its default.
 
 // cards, kernel_driver, infiniband
 void read_gpu_files(const std::filesystem::path& root, GpuFacts& gpu);

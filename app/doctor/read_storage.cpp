@@ -104,7 +104,7 @@ FolderFacts read_folder(const fs::path& folder) {
 
 DataFacts read_data(const std::optional<std::string>& data) {
   DataFacts facts{.folder = data_folder(data)};
-  if (facts.folder == kSyntheticData) return facts;
+  if (is_known_data(facts.folder)) return facts;
   try {
     facts.files = verify_fashion_mnist(facts.folder);
   } catch (const Error& error) {

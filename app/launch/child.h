@@ -45,7 +45,8 @@ class Child {
   // Sends the signal to the process and to what it has started.
   void send(int signal) const;
 
-  // Takes leave of a process that has ended. What it has started may go on, such as the `tee` of a script.
+  // Takes leave of a process that has ended. Programs that it has started may go on, such as the `tee` of a
+  // script.
   void reap();
 
  private:

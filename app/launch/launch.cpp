@@ -147,7 +147,7 @@ LaunchOutcome start_all(const LaunchPlan& plan, int restart, const std::optional
   return outcome;
 }
 
-// Shows the last lines of the failed process. Those of process 0 have been seen.
+// Shows the last lines of the failed process. The user has seen those of process 0.
 void show_last_lines(const ProcessFailure& failure, int restart,
                      const std::optional<ProcessOutput>& outputs) {
   if (failure.process == 0) return;

@@ -38,9 +38,9 @@ struct LaunchOutcome {
 
 // Returns when all processes have ended:
 //  - by themselves, all with code 0
-//  - after one has failed: the others then get SIGTERM, and SIGKILL if they do not obey. Of several that have
-//    failed the first counts, but one with code 10 has only lost another one, and an error of usage or
-//    of output is that of process 0 if it has one, too.
+//  - after one has failed: the others then get SIGTERM, and SIGKILL if they do not obey. The first of
+//    several that have failed counts, but one with code 10 has only lost another one, and an error of usage
+//    or of output is that of process 0 if it has one, too.
 //  - after a signal to the launcher, which passes it on and waits as long as it takes. A second one kills
 //    them. failure: the first process that did not end with code 0, nor as the signal demands.
 LaunchOutcome supervise(std::vector<Child>& children, LaunchSignals& signals,

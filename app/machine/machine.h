@@ -13,8 +13,8 @@ namespace lockstep {
 
 struct Machine {
   std::string cpu;  // its model name
-  int cores = 1;    // those that this process may use
-  int online = 1;   // those of the machine
+  int cores = 1;    // this process may use them
+  int online = 1;   // the whole machine has them
   std::string instructions;
   int64_t total_bytes = 0;
   int64_t available_bytes = 0;

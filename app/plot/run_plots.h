@@ -15,8 +15,8 @@ namespace lockstep {
 // whole. Throws OutputError; FailedError if this build has no cairo; DataError if there is nothing to draw.
 void draw_run(const std::filesystem::path& folder);
 
-// Draws in a thread of low priority while the run trains, and at its end in the calling thread. What cannot
-// be drawn gives one warning, whatever its reason. Not thread-safe.
+// Draws in a thread of low priority while the run trains, and at its end in the calling thread. A picture
+// that cannot be drawn gives one warning, whatever its reason. Not thread-safe.
 class RunPlots {
  public:
   // Drawings may take this share of the time, so that short epochs are not held up by their pictures. The

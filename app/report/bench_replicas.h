@@ -20,13 +20,13 @@ struct BenchReplicas {
     return world.single_process() ? static_cast<int>(devices.size()) : world.layout().world_size();
   }
 
-  // In the syntax of --devices: "cpux2". Of several processes: "cpux2+cpu"; three or more in a row that have
+  // In the syntax of --devices: "cpux2"; "cpux2+cpu" for several processes; three or more in a row that have
   // equal lists are counted: "4(cpux2)".
   std::string spec() const;
 };
 
-// One element per list of --devices, or of `otherwise` if there is none. Of several processes the first list
-// of each makes the first measurement, and so on; all processes call it, and share the cores as
+// One element per list of --devices, or of `otherwise` if there is none. The first lists of several
+// processes make the first measurement, and so on; all processes call it, and share the cores as
 // gather_members() (app/processes/assemble.h) says. Throws as device_lists() and gather_members() do, and
 // UsageError when the processes give different numbers of lists.
 std::vector<BenchReplicas> bench_replicas(const TrainWorld& world, const BenchOptions& options,

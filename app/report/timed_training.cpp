@@ -55,14 +55,14 @@ TrainPlan plan_on(const BenchTrainOptions& options, const std::vector<torch::Dev
 
 TimedTraining::TimedTraining(const TrainPlan& plan, Trace* trace)
     : plan_(plan),
-      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+      trainer_(plan.factory, plan.data.set.train.sources, plan.data.set.test.sources,
                trainer_options(plan, trace)),
-      order_(batch_order(plan.trainer.seed, 0, plan.data.set.train.size())) {}
+      order_(batch_order(plan.trainer.seed, 0, plan.data.set.train.rows)) {}
 
 std::span<const int64_t> TimedTraining::next_batch() {
   const auto size = std::min(static_cast<size_t>(plan_.batch_size), order_.size());
   if (place_ + size > order_.size()) {  // the smaller last batch of an epoch is left out
-    order_ = batch_order(plan_.trainer.seed, ++epoch_, plan_.data.set.train.size());
+    order_ = batch_order(plan_.trainer.seed, ++epoch_, plan_.data.set.train.rows);
     place_ = 0;
   }
   place_ += size;

@@ -61,7 +61,7 @@ int64_t steps_within(double seconds, double step);
 int64_t steps_per_repetition(TimedTraining& training, double seconds);
 
 // Returns true if the parameters of all replicas have the same bits. Replicas on different kinds of devices
-// of this process may differ by 1e-5 of a parameter's largest value. Of several processes all call it.
+// of this process may differ by 1e-5 of a parameter's largest value. All processes call it.
 bool replicas_agree(TimedTraining& training);
 
 }  // namespace lockstep

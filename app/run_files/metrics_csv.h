@@ -10,8 +10,8 @@ namespace lockstep {
 std::string csv_header();
 
 // Returns the row of a `step` or `epoch` line (step_json(), epoch_json() of app/train/progress/report.h), and
-// a newline. Numbers are as in the JSON lines: they read back as the same double. What the line lacks, and
-// what is not finite, is empty. Returns nothing for other lines.
+// a newline. Numbers are as in the JSON lines: they read back as the same double. A value that the line
+// lacks, or that is not finite, is empty. Returns nothing for other lines.
 std::string csv_row(const nlohmann::ordered_json& line);
 
 }  // namespace lockstep

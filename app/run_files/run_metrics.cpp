@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <exception>
@@ -17,22 +16,35 @@
 #include <lockstep/app/files/json_file.h>
 #include <lockstep/app/run_files/event_record.h>
 #include <lockstep/app/run_files/metrics_csv.h>
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/logging.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
 
-// A key of an event, and its tag in TensorBoard.
-using Tag = std::pair<const char*, const char*>;
+// A scalar's key in its event, and its tag in TensorBoard.
+struct Tag {
+  std::string key;
+  std::string tag;
+};
 
-constexpr std::array<Tag, 5> kStepTags{{{"loss", "train/loss"},
-                                        {"top1", "train/top1"},
-                                        {"top5", "train/top5"},
-                                        {"lr", "lr"},
-                                        {"images_per_second", "images_per_second"}}};
-constexpr std::array<Tag, 3> kEpochTags{
-    {{"test_loss", "test/loss"}, {"test_accuracy", "test/accuracy"}, {"test_top5", "test/top5"}}};
+// The scalars of an event, in the order of the file.
+std::vector<Tag> tags_of(const std::string& event) {
+  std::vector<Tag> tags;
+  if (event == "step") {
+    tags.push_back({"loss", "train/loss"});
+    for (const auto& kind : sum_kinds()) tags.push_back({kind.name, fmt::format("train/{}", kind.name)});
+    tags.push_back({"lr", "lr"});
+    tags.push_back({"images_per_second", "images_per_second"});
+  } else if (event == "epoch") {
+    tags.push_back({"test_loss", "test/loss"});
+    for (const auto& kind : sum_kinds()) {
+      tags.push_back({fmt::format("test_{}", kind.epoch_name), fmt::format("test/{}", kind.epoch_name)});
+    }
+  }
+  return tags;
+}
 
 // Bytes up to the end of the last line that is whole.
 int64_t whole_lines(const std::filesystem::path& path) {
@@ -57,7 +69,7 @@ GrowingFile opened(const std::filesystem::path& folder, const char* name,
   return {folder / name, found == keep->end() ? 0 : kept_bytes(folder / name, found->second)};
 }
 
-std::vector<Scalar> scalars_of(const Json& event, std::span<const Tag> tags) {
+std::vector<Scalar> scalars_of(const Json& event, const std::vector<Tag>& tags) {
   std::vector<Scalar> scalars;
   for (const auto& [key, tag] : tags) {
     const auto value = event.find(key);
@@ -132,10 +144,8 @@ int64_t RunMetrics::step_of(const Json& event) const {
 
 // Empty for an event without scalars.
 std::string RunMetrics::event_record_of(const Json& event) const {
-  const auto name = event.value("event", "");
-  std::vector<Scalar> scalars;
-  if (name == "step") scalars = scalars_of(event, kStepTags);
-  if (name == "epoch") scalars = scalars_of(event, kEpochTags);
+  const auto tags = tags_of(event.value("event", ""));
+  const auto scalars = scalars_of(event, tags);
   return scalars.empty() ? "" : scalars_record(wall_clock_(), step_of(event), scalars);
 }
 

@@ -32,22 +32,22 @@ const CellResult* best_of(const Results& results, const Chosen& chosen) {
   return best;
 }
 
-// In order of appearance.
-std::vector<std::string> device_lists(const Results& results) {
-  std::vector<std::string> lists;
-  for (const auto& [cell, threads, figures] : results) {
-    if (std::find(lists.begin(), lists.end(), cell.devices) == lists.end()) lists.push_back(cell.devices);
+// The values of a member, in order of appearance.
+template <class T>
+std::vector<T> values_in(const Results& results, T SweepCell::*member) {
+  std::vector<T> values;
+  for (const auto& result : results) {
+    const auto& value = result.cell.*member;
+    if (std::find(values.begin(), values.end(), value) == values.end()) values.push_back(value);
   }
-  return lists;
+  return values;
 }
 
-std::vector<double> given_rates(const Results& results) {
-  std::vector<double> rates;
-  for (const auto& [cell, threads, figures] : results) {
-    if (std::find(rates.begin(), rates.end(), cell.given_lr) == rates.end()) rates.push_back(cell.given_lr);
-  }
-  return rates;
+std::vector<std::string> device_lists(const Results& results) {
+  return values_in(results, &SweepCell::devices);
 }
+
+std::vector<double> given_rates(const Results& results) { return values_in(results, &SweepCell::given_lr); }
 
 // nullopt: all have diverged.
 std::optional<Finding> best_cell(const Results& results, int64_t test_rows) {

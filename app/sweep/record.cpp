@@ -23,6 +23,14 @@ namespace {
 constexpr const char* kFormat = "lockstep sweep";
 constexpr int kSweepVersion = 1;
 
+// The figures of a cell, in the order of the file.
+constexpr std::pair<const char*, double CellFigures::*> kFigures[] = {
+    {"accuracy", &CellFigures::accuracy},
+    {"test_loss", &CellFigures::test_loss},
+    {"train_loss", &CellFigures::train_loss},
+    {"seconds_per_epoch", &CellFigures::seconds_per_epoch},
+    {"images_per_second", &CellFigures::images_per_second}};
+
 [[noreturn]] void damaged(const std::string& path, const std::string& what) {
   throw DataError(fmt::format("the sweep {} is damaged: {}", in_quotes(path), what),
                   "start another file: --json FILE");
@@ -61,12 +69,9 @@ CellResult result_of(const Json& json) {
   if (!(cell.lr > 0)) throw JsonError(fmt::format("its \"lr\" is {}, not above 0", json.at("lr").dump()));
   cell.given_lr = cell.lr;
   if (json.at("diverged").get<bool>()) return result;
-  result.figures = {.accuracy = json.at("accuracy").get<double>(),
-                    .test_loss = json.at("test_loss").get<double>(),
-                    .train_loss = json.at("train_loss").get<double>(),
-                    .seconds_per_epoch = json.at("seconds_per_epoch").get<double>(),
-                    .images_per_second = json.at("images_per_second").get<double>()};
-  const double accuracy = result.figures->accuracy;  // accuracy_margin() needs 0 to 1
+  auto& figures = result.figures.emplace();
+  for (const auto& [key, member] : kFigures) json.at(key).get_to(figures.*member);
+  const double accuracy = figures.accuracy;  // accuracy_margin() needs 0 to 1
   if (!(accuracy >= 0 && accuracy <= 1)) {
     throw JsonError(fmt::format("its \"accuracy\" is {}, not from 0 to 1", json.at("accuracy").dump()));
   }
@@ -121,21 +126,17 @@ SweepFile parse_sweep(const std::string& path, const std::string& text) {
 
 Json json_of(const CellResult& result) {
   const auto& cell = result.cell;
-  const auto figure = [&](double CellFigures::*member) {
-    return result.figures ? Json(*result.figures.*member) : Json();
-  };
-  return {{"devices", cell.devices},
-          {"replicas", cell.replicas},
-          {"threads", result.threads},
-          {"batch_size", cell.batch_size},
-          {"lr", cell.lr},
-          {"epochs", cell.epochs},
-          {"accuracy", figure(&CellFigures::accuracy)},
-          {"test_loss", figure(&CellFigures::test_loss)},
-          {"train_loss", figure(&CellFigures::train_loss)},
-          {"seconds_per_epoch", figure(&CellFigures::seconds_per_epoch)},
-          {"images_per_second", figure(&CellFigures::images_per_second)},
-          {"diverged", !result.figures}};
+  Json json{{"devices", cell.devices},
+            {"replicas", cell.replicas},
+            {"threads", result.threads},
+            {"batch_size", cell.batch_size},
+            {"lr", cell.lr},
+            {"epochs", cell.epochs}};
+  for (const auto& [key, member] : kFigures) {
+    json[key] = result.figures ? Json(*result.figures.*member) : Json();
+  }
+  json["diverged"] = !result.figures;
+  return json;
 }
 
 SweepRecord::SweepRecord(std::string path, bool overwrite) : path_(std::move(path)), overwrite_(overwrite) {

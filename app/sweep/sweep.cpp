@@ -121,19 +121,15 @@ void warn_of_cells(const std::vector<PlannedCell>& cells) {
 }
 
 void print_preamble(const SweepOptions& options, const TrainPlan& plan, const SweepRecord& record,
-                    const std::vector<PlannedCell>& cells) {
-  std::vector<SweepCell> all;
-  size_t kept = 0;
-  for (const auto& planned : cells) {
-    all.push_back(planned.cell);
-    kept += record.find(planned.cell) != nullptr;
-  }
+                    const std::vector<SweepCell>& grid) {
+  const auto kept = static_cast<size_t>(
+      std::ranges::count_if(grid, [&](const auto& cell) { return record.find(cell) != nullptr; }));
   auto text = environment_text();
   const auto line = [&](const char* name, const std::string& value) {
     text += fmt::format("# {:<10} {}\n", name, value);
   };
   line("recipe", fmt::format("{}: {} on {}, {} training and {} test images ({}), seed {}", plan.recipe,
-                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.size()),
+                             plan.model, plan.data.set.name, with_commas(plan.data.set.train.rows),
                              plan.data.test_count(), plan.data.origin, plan.trainer.seed));
   line("sweep", grid_text(options));
   if (options.scale_batch) line("", "on k devices batch size and learning rate are k times the given values");
@@ -142,7 +138,7 @@ void print_preamble(const SweepOptions& options, const TrainPlan& plan, const Sw
     line("resumed", fmt::format("{} holds {} of them{}", *options.resume, kept,
                                 others ? fmt::format(", and {} more", others) : ""));
   }
-  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(all))));
+  write_stdout(text + fmt::format("#\n{}\n", table_heading(sweep_columns(grid))));
 }
 
 // Trains the cell. Returns nothing if the loss was not finite.
@@ -154,7 +150,7 @@ std::optional<CellFigures> figures_of(const PlannedCell& planned) {
         .test_loss = run.test_loss,
         .train_loss = run.train_loss,
         .seconds_per_epoch = run.seconds_per_epoch,
-        .images_per_second = static_cast<double>(planned.plan.data.set.train.size()) / run.seconds_per_epoch};
+        .images_per_second = static_cast<double>(planned.plan.data.set.train.rows) / run.seconds_per_epoch};
   } catch (const NumericError&) {
     return std::nullopt;
   }
@@ -183,10 +179,8 @@ void print_stopped(const SweepOptions& options, size_t done, size_t count) {
 }
 
 std::vector<CellResult> run_cells(const SweepOptions& options, const std::vector<PlannedCell>& cells,
-                                  SweepRecord& record, const InterruptGuard& interrupt) {
-  std::vector<SweepCell> all;
-  for (const auto& planned : cells) all.push_back(planned.cell);
-  const auto columns = sweep_columns(all);
+                                  const std::vector<Column>& columns, SweepRecord& record,
+                                  const InterruptGuard& interrupt) {
   std::vector<CellResult> results;
   try {
     for (const auto& planned : cells) {
@@ -244,9 +238,9 @@ void run_sweep(const SweepOptions& options) {
         *options.resume, *other));
   }
   warn_of_cells(cells);
-  print_preamble(options, first, record, cells);
-  const auto results = run_cells(options, cells, record, interrupt);
-  const auto findings = findings_of(results, first.data.set.test.size());
+  print_preamble(options, first, record, grid);
+  const auto results = run_cells(options, cells, sweep_columns(grid), record, interrupt);
+  const auto findings = findings_of(results, first.data.set.test.rows);
   record.finish(findings);
   print_end(results, findings);
   if (std::none_of(results.begin(), results.end(), [](const auto& result) { return result.figures; })) {

@@ -24,7 +24,7 @@ constexpr std::array<Guarded, 3> kGuarded = {{{SIGINT, "Ctrl-C", ExitCode::kInte
 
 // A signal handler may use only variables of static storage.
 struct Reply {
-  bool installed = false;      // whether the handler is installed for this signal
+  bool installed = false;      // the handler is installed for this signal
   std::array<char, 200> text;  // printed when the signal comes
   size_t length = 0;
 };

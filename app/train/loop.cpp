@@ -17,7 +17,6 @@
 #include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/devices.h>
 #include <lockstep/support/error.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
@@ -50,7 +49,7 @@ TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& r
     : plan_(plan),
       flags_(flags),
       record_(record),
-      trainer_(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
+      trainer_(plan.factory, plan.data.set.train.sources, plan.data.set.test.sources,
                trainer_options(plan, flags, trace_)),
       agreement_(plan.world.process_group.get()),
       schedule_(checkpoint_interval(flags)),
@@ -124,7 +123,7 @@ void TrainLoop::go_back(const LossError& error) {
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
 // the run within it.
 bool TrainLoop::run_epoch(RunReport& run) {
-  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.size());
+  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.rows);
   const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
   intervals_.begin(record_.now(), progress_);
   record_.begin_epoch(progress_, steps_done_);
@@ -135,14 +134,14 @@ bool TrainLoop::run_epoch(RunReport& run) {
   }
   const auto report = evaluated_epoch();
   const double seconds = progress_.seconds + report.seconds;
-  progress_.accuracy.push_back(report.test.accuracy());
-  run.test_accuracy = report.test.accuracy();
-  run.test_loss = report.test.loss();
-  run.train_loss = mean_loss(report.sums);
+  progress_.accuracy.push_back(report.test.headline());
+  run.test_accuracy = report.test.headline();
+  run.test_loss = report.test.mean_loss();
+  run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
   record_.epoch(report, progress_.accuracy);
   if (progress_.step < plan_.steps_per_epoch) return false;
-  begin_next_epoch(seconds, report.lr);
+  begin_next_epoch(seconds, report.trained.lr);
   return true;
 }
 
@@ -167,11 +166,8 @@ EpochReport TrainLoop::evaluated_epoch() {
   if (progress_.step < plan_.steps_per_epoch) save_if_new();
   const double end = record_.now();
   take_times();
-  EpochReport report{.epoch = progress_.epoch,
-                     .sums = intervals_.epoch().sums,
-                     .lr = intervals_.epoch().lr,
-                     .phases = mean_phases(intervals_.epoch()),
-                     .seconds = intervals_.seconds_of_epoch(end)};
+  EpochReport report{
+      .epoch = progress_.epoch, .trained = intervals_.epoch(), .seconds = intervals_.seconds_of_epoch(end)};
   report.test = evaluate();
   report.test_seconds = record_.now() - end;
   return report;
@@ -217,13 +213,13 @@ void TrainLoop::after_step(bool last) {
 
 // Alone, a process stops after the current block. Several note a signal, and agree on it after the
 // evaluation.
-Evaluation TrainLoop::evaluate() {
+RowSums TrainLoop::evaluate() {
   const auto where = fmt::format("during the evaluation after epoch {}", progress_.epoch);
-  const auto test = trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
+  auto test = row_sums(trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     record_.evaluation(rows_done, rows);
     if (agreement_.single_process()) stop_if_asked(own_news(), where);
-  });
-  if (!std::isfinite(test.loss_sum)) {  // no step has used the weights after the last step
+  }));
+  if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
     throw LossError(fmt::format("the test loss after epoch {} was not finite", progress_.epoch),
                     diverged_hint(plan_), steps_done_);
   }
@@ -241,7 +237,7 @@ void TrainLoop::take_sums() {
                     step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
         diverged_hint(plan_), sums.bad->step + 1);
   }
-  intervals_.add_sums(sums);
+  intervals_.add_sums(row_sums(sums));
 }
 
 // On a GPU a call returns before its work is done, so that the host cannot tell the phases apart.
@@ -258,15 +254,16 @@ void TrainLoop::save_if_new() {
 void TrainLoop::save(std::optional<double> test_accuracy) {
   const bool within_epoch = progress_.step > 0;
   if (within_epoch) take_sums();  // waits for the step
-  const Stopwatch began;
-  record_.finish_checkpoint();  // so that memory holds one at most
-  RunState state{.trainer = trainer_.state(), .progress = progress_};
-  require_finite(state.trainer);
-  const double now = record_.now();
-  schedule_.made(steps_done_, now);
-  agreement_.checkpoint_made();
-  if (within_epoch) intervals_.add_to(state.progress, now);
-  record_.checkpoint(std::move(state), test_accuracy, began);
+  const auto state = [&] {
+    RunState own{.trainer = trainer_.state(), .progress = progress_};
+    require_finite(own.trainer);
+    const double now = record_.now();
+    schedule_.made(steps_done_, now);
+    agreement_.checkpoint_made();
+    if (within_epoch) intervals_.add_to(own.progress, now);
+    return own;
+  };
+  record_.checkpoint(state, test_accuracy);
 }
 
 // A collective: process 0 has the weights. The losses do not show what the last step's update has made.

@@ -33,8 +33,8 @@ class TrainLoop {
 
   // Throws after the current step: LossError if the loss is not finite and going back did not help,
   // InterruptedError if a signal came, OutputError if an output cannot be written. All processes throw these
-  // after the same step, whichever got the signal. Also throws what training throws. Of a resumed run that
-  // has nothing left to do, the report has what its checkpoint knows.
+  // after the same step, whichever got the signal. Also throws what training throws. The report of a
+  // resumed run that has nothing left to do says what its checkpoint knows.
   RunReport run();
 
   // These are valid after run() has returned or has thrown InterruptedError or OutputError. The first two are
@@ -58,7 +58,7 @@ class TrainLoop {
   void begin_next_epoch(double seconds, double lr);
   void run_step(std::span<const int64_t> rows);
   void after_step(bool last);
-  Evaluation evaluate();
+  RowSums evaluate();
   void take_sums();
   void take_times();
 

@@ -16,6 +16,7 @@
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 namespace {
@@ -92,14 +93,12 @@ void Recorder::step(StepIntervals& intervals, const TrainProgress& progress, int
   const double now = clock_();
   if (live_) live_->steps(intervals.epoch(), steps_done);
   if (std::exchange(step_line_due_, false) || recorded) {
-    const auto printed = intervals.take_printed(now, progress);
-    if (printed.sums.rows > 0) print(step_line(printed, plan_), wants_step_lines());
+    const auto printed = intervals.take_printed(now);
+    if (printed.sums.rows > 0) print(step_line(printed, progress, plan_), wants_step_lines());
     step_lines_.shown(now);
   }
   if (!recorded) return;
-  if (const auto report = intervals.take_recorded(now, progress); report.sums.rows > 0) {
-    event(step_json(report));
-  }
+  if (const auto steps = intervals.take_recorded(now); steps.sums.rows > 0) event(step_json(steps, progress));
 }
 
 void Recorder::split(int64_t steps_done, const std::vector<double>& shares) {
@@ -130,15 +129,15 @@ void Recorder::epoch(const EpochReport& report, std::span<const double> accuracy
   if (wants_step_lines()) print_curve();
 }
 
-void Recorder::checkpoint(RunState state, std::optional<double> test_accuracy, Stopwatch began) {
-  if (!to_.kept.checkpoints) return;
-  state.plan = plan_fields(plan_);
-  state.environment = environment_json();
-  attempt([&] { to_.kept.save(std::move(state), plan_, flags_, test_accuracy, began); });
-}
-
-void Recorder::finish_checkpoint() {
-  if (to_.kept.checkpoints) attempt([&] { to_.kept.checkpoints->finish(); });
+void Recorder::checkpoint(const std::function<RunState()>& state, std::optional<double> test_accuracy) {
+  const Stopwatch began;
+  const auto& writer = to_.kept.checkpoints;
+  if (writer) attempt([&] { writer->finish(); });
+  auto own = state();
+  if (!writer) return;
+  own.plan = plan_fields(plan_);
+  own.environment = environment_json();
+  attempt([&] { to_.kept.save(std::move(own), plan_, flags_, test_accuracy, began); });
 }
 
 RunState Recorder::newest_state() { return to_.kept.newest_state(plan_.world); }

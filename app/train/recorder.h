@@ -23,7 +23,6 @@
 #include <lockstep/app/train/progress/report.h>
 #include <lockstep/app/train/progress/step_intervals.h>
 #include <lockstep/app/train/run_outputs.h>
-#include <lockstep/support/stopwatch.h>
 
 namespace lockstep {
 
@@ -63,10 +62,9 @@ class Recorder {
   // The epoch has been evaluated. accuracy: after each epoch.
   void epoch(const EpochReport& report, std::span<const double> accuracy);
 
-  // Queues a checkpoint of this state. test_accuracy: if the model was evaluated at this step. began: when
-  // the run began to wait for it.
-  void checkpoint(RunState state, std::optional<double> test_accuracy, Stopwatch began);
-  void finish_checkpoint();  // waits for the one under way
+  // Waits for the checkpoint under way, so that memory holds one at most, and queues one of the state that
+  // `state` returns. Every process calls `state`. test_accuracy: if the model was evaluated at this step.
+  void checkpoint(const std::function<RunState()>& state, std::optional<double> test_accuracy);
 
   // A collective: the state of the newest checkpoint, as KeptRun::newest_state().
   RunState newest_state();

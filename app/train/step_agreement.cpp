@@ -51,10 +51,8 @@ StepNews StepAgreement::after_step(const StepNews& own) {
 }
 
 StepNews StepAgreement::settle(const StepNews& own) {
-  if (single_process()) return own;
-  const auto before = read();
-  tell(own);
-  auto all = read();
+  const auto before = after_step(own);
+  auto all = read();  // nothing for a process alone
   if (before.signal) all.signal = before.signal;
   all.output_failed |= before.output_failed;
   all.line_due |= before.line_due;

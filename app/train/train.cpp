@@ -67,8 +67,8 @@ void take_own_configuration(TrainFlags& flags, CLI::App& train, const TrainWorld
   });
 }
 
-// Checks everything before the first step. What one process must refuse ends all processes. Process 0 opens
-// its files before the data are read; until the run begins they leave nothing behind.
+// Checks everything before the first step. A refusal in one process ends all of them. Process 0 opens its
+// files before the data are read; until the run begins they leave nothing behind.
 TrainPlan prepare(TrainFlags& flags, TrainWorld& world, RunOutputs& outputs) {
   assemble_run(world, flags, [&] {
     check_json(flags);

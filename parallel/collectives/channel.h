@@ -37,7 +37,7 @@ class Channel {
   // In process p, out[i] becomes row p of process i's tensor. Both (processes, ...), without common memory.
   virtual std::future<void> all_to_all(torch::Tensor tensor, torch::Tensor out) = 0;
 
-  // Ends every wait, now and later, with this error. What is under way is abandoned, not destroyed: nothing
+  // Ends every wait, now and later, with this error. Sums under way are abandoned, not destroyed: nothing
   // waits for a peer that is gone. Thread-safe. The first error stays.
   virtual void abort(std::exception_ptr error) noexcept = 0;
 };

@@ -48,7 +48,7 @@ struct SharedState {
   const RankLayout layout;
   const std::unique_ptr<ProcessExchange> exchange;
   Barrier barrier;
-  const bool streams;  // whether some replica's device has streams
+  const bool streams;  // some replica's device has streams
   // One element per replica, written by the replica's own communication thread before a barrier.
   std::vector<torch::Tensor> tensors;               // of the collective in flight, each (n)
   std::vector<Call> calls;                          // the collective in flight

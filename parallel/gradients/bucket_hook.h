@@ -2,7 +2,7 @@
 // DistributedDataParallel. GradientSyncOptions::hook takes it.
 //
 //   options.hook = [](Endpoint& endpoint, const GradientBucket& bucket) {
-//     return endpoint.allreduce_gradients(bucket.gradients);  // what happens without a hook
+//     return endpoint.allreduce_gradients(bucket.gradients);  // as without a hook
 //   };
 //   options.hook = [](Endpoint& endpoint, const GradientBucket& bucket) {  // then something after the sum
 //     return endpoint.allreduce_gradients(bucket.gradients).then([bucket] { bucket.gradients.clamp_(-1, 1);

@@ -10,7 +10,7 @@ namespace lockstep {
 enum class BnPolicy {
   kRoot,     // rank 0's
   kAverage,  // the mean over the replicas, weighted by the rows that each has trained on
-  kSync,     // those of the whole batch, in training too: the same on every replica
+  kSync,     // statistics of the whole batch, in training too: the same on every replica
 };
 
 inline constexpr Choice<BnPolicy> kBnPolicyNames[] = {

@@ -133,7 +133,7 @@ class Replica {
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;
   torch::Tensor number_;     // () double on the device: number of this step
-  int64_t next_number_ = 0;  // what number_ will hold when the queued work is done
+  int64_t next_number_ = 0;  // number_ will hold this when the queued work is done
   int64_t rows_trained_ = 0;
   std::string_view phase_ = "gather";  // of this step
   std::optional<DeviceClock> clock_;   // on a GPU with a trace

@@ -70,7 +70,7 @@ std::set<std::string> params_of(const std::vector<NamedTensor>& kept) {
 void require_same_trained(const torch::nn::Module& module, const std::vector<NamedTensor>& into,
                           const std::vector<NamedTensor>& from) {
   const auto here = params_of(into), there = params_of(from);
-  auto rest = there;  // what no parameter explains
+  auto rest = there;  // left over once parameters are taken away
   std::string what;
   for (const auto& [name, tensor] : distinct_parameters(module)) {
     rest.erase(name);

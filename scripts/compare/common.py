@@ -1,4 +1,4 @@
-"""What the comparisons share: their flags, the machine, files of results, medians and Markdown. Needs only Python."""
+"""The comparisons share these: their flags, the machine, files of results, medians and Markdown. Needs only Python."""
 import argparse
 import importlib.util
 import os

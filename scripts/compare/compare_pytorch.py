@@ -75,8 +75,8 @@ class Setting:
 
     @property
     def has_direct(self):
-        """Whether `direct` has kernels of its own: for ResNet-18 it uses torch's convolutions, and for LeNet in bf16 the
-        kernels of fp32."""
+        """Returns true if `direct` has kernels of its own: for ResNet-18 it uses torch's convolutions, and for LeNet in
+        bf16 the kernels of fp32."""
         return self.name == "lenet fp32" and self.kernels == "auto"
 
 

@@ -1,4 +1,4 @@
-"""What nvidia-smi says of a GPU while compare_gpu.py's cases run."""
+"""Reads what nvidia-smi says of a GPU while compare_gpu.py's cases run."""
 import subprocess
 import threading
 import time

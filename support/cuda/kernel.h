@@ -14,7 +14,7 @@
 #define LOCKSTEP_HOST_DEVICE
 #endif
 
-struct CUstream_st;  // what a cudaStream_t points to; null is the default stream
+struct CUstream_st;  // a cudaStream_t points to one; null is the default stream
 
 namespace lockstep {
 

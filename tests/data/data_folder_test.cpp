@@ -36,8 +36,16 @@ TEST_CASE("the data folder is the given one, whatever the variable says") {
     const DataVariable variable(value);
     CHECK(data_folder("/given") == "/given");
     CHECK(data_folder("").empty());
-    CHECK(data_folder(std::string(kSyntheticData)) == kSyntheticData);
+    CHECK(data_folder("synthetic") == "synthetic");
   }
+}
+
+TEST_CASE("data sets that need no files have names, which flags and completions offer") {
+  REQUIRE(known_data_names().front() == "synthetic");
+  CHECK(known_data_words().starts_with("'synthetic'"));
+  for (const auto& name : known_data_names()) CHECK(is_known_data(name));
+  CHECK_FALSE(is_known_data("/usr/share/datasets/fashion-mnist"));
+  CHECK_FALSE(is_known_data(""));
 }
 
 TEST_CASE("without a given folder the data folder is that of LOCKSTEP_DATA") {

@@ -56,7 +56,7 @@ def check_clean(run):
 
 
 def check_kept(program, run):
-    """What is there is whole, and a run goes on from it, which leaves nothing else."""
+    """Checks that what is there is whole, and a run goes on from it, which leaves nothing else."""
     steps = steps_in(run)
     Running([program, "checkpoint", "verify", run]).end()
     out = start(program, run, "--resume", "auto", "--limit-steps", steps[-1] + ENOUGH).end()

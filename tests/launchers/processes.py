@@ -56,7 +56,7 @@ def free_port():
 
 
 class Stream:
-    """What a process writes to a pipe, read in a thread of its own."""
+    """Keeps what a process writes to a pipe, read in a thread of its own."""
 
     def __init__(self, pipe):
         self.text, self.closed, self.changed = "", False, threading.Condition()

@@ -47,7 +47,7 @@ def log_of(scratch, attempt, process, stream):
 
 
 def outputs_of(scratch, attempt):
-    """What process 0 has printed in this life. The other one must not have printed anything."""
+    """Returns what process 0 has printed in this life. The other one must not have printed anything."""
     first, other = [log_of(scratch, attempt, process, "stdout") for process in (0, 1)]
     if other:
         fail(f"process 1 has printed: {other}")

@@ -34,8 +34,8 @@ def hash_alone(program, replicas, epochs=1):
 
 
 def temporary_files(run):
-    """What a save that was cut leaves in a run's folder. A process may be writing and deleting meanwhile: os.walk()
-    passes over folders that vanish."""
+    """Returns what a save that was cut leaves in a run's folder. A process may be writing and deleting meanwhile:
+    os.walk() passes over folders that vanish."""
     return [os.path.join(folder, name) for folder, folders, files in os.walk(run)
             for name in folders + files if re.search(r"^\.|tmp|damaged", name)]
 

@@ -108,6 +108,8 @@ TEST_CASE("options that a model does not take are refused before any replica is 
       {"lenet", [](auto& chosen) { chosen.channels = 3; }, ExitCode::kData,
        "the data has 3 channels and 10 classes, lenet takes 1 channel and 10 classes"},
       {"lenet", [](auto& chosen) { chosen.classes = 11; }, ExitCode::kData, "11 classes"},
+      {"lenet", [](auto& chosen) { chosen.width = 32; }, ExitCode::kData,
+       "the data has images of 28 x 32 pixels, lenet takes 28 x 28"},
       {"lenet", [](auto& chosen) { chosen.initialization = Initialization::kPaddle; }, ExitCode::kUsage,
        "lenet cannot start from paddle, it always starts from normal-zero-bias"},
       {"lenet", [](auto& chosen) { chosen.initialization = Initialization::kNormalZeroBias; },
@@ -154,6 +156,11 @@ TEST_CASE("each model says how much memory a row of a batch takes") {
   CHECK(costs_of(resnet18, torch::kCPU).activations == resnet18_costs({}, torch::kCPU).activations);
   CHECK(costs_of(resnet18, torch::kCPU, 2).working_bytes > costs_of(resnet18, torch::kCPU).working_bytes);
   CHECK(costs_of(resnet18, torch::kCUDA).working_bytes == 0);
+  auto larger = resnet18;
+  larger.height = 56;
+  larger.width = 42;
+  CHECK(costs_of(larger, torch::kCPU).activations == resnet18_costs({}, torch::kCPU, 1, 56, 42).activations);
+  CHECK(costs_of(larger, torch::kCPU).flops > 2 * costs_of(resnet18, torch::kCPU).flops);
 }
 
 TEST_CASE("only LeNet stays in fp32, on CPUs and with lockstep's kernels") {

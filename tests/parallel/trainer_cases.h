@@ -19,7 +19,7 @@ namespace lockstep::testing {
 
 using Rows = std::vector<int64_t>;
 
-// Full, uneven, fewer rows than replicas, a single row.
+// Full, uneven, a single row.
 inline const std::vector<Rows> kBatches = {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15},
                                            {30, 29, 7, 3, 1},
                                            {17},

@@ -1,4 +1,4 @@
-"""What the tests of comparisons share: a copy of scripts/ in which every program that they start is a fake one."""
+"""The tests of comparisons share this: a copy of scripts/ in which every program that they start is a fake one."""
 import json
 import os
 import shutil

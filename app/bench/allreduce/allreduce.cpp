@@ -12,6 +12,7 @@
 #include <vector>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
+#include <lockstep/app/bench/allreduce/row.h>
 #include <lockstep/app/bench/allreduce/sizes.h>
 #include <lockstep/app/cli/help_group.h>
 #include <lockstep/app/cli/validators.h>
@@ -142,35 +143,6 @@ std::vector<Column> allreduce_columns(const TrainWorld& world) {
   return columns;
 }
 
-// The facts about the sums of one size by one algorithm, beside their times.
-struct SumFacts {
-  int64_t wrong = 0;                       // elements
-  std::optional<int64_t> wire_bytes = {};  // of a process and a sum; empty: unknown
-};
-
-// copies: see AllreduceRanks::copy_seconds(). algbw and busbw are as nccl-tests defines them (its
-// doc/PERFORMANCE.md).
-Json allreduce_row(const BenchReplicas& replicas, int threads, Allreduce algorithm, int64_t bytes,
-                   const SumFacts& facts, const Seconds& seconds, const Seconds& copies) {
-  const int ranks = replicas.count();
-  const double algbw = static_cast<double>(bytes) / median(seconds) / 1e9;
-  auto row = times_row({{"devices", replicas.spec()},
-                        {"ranks", ranks},
-                        {"processes", replicas.world.place.processes},
-                        {"algorithm", name_of(kAllreduceNames, algorithm)},
-                        {"bytes", bytes},
-                        {"count", bytes / kFloatBytes}},
-                       seconds, kMicroseconds);
-  row["algbw"] = algbw;
-  row["busbw"] = algbw * 2 * (ranks - 1) / ranks;
-  row["wrong"] = facts.wrong;
-  row["copy_us"] = 1e6 * median(copies);
-  row["over_copy"] = or_null(paired_ratio(seconds, copies));
-  row["threads"] = threads;
-  row["wire_bytes"] = or_null(facts.wire_bytes);
-  return row;
-}
-
 // Times all algorithms, and copying last.
 std::vector<Seconds> time_sums(AllreduceRanks& ranks, size_t algorithms, int64_t most_repetitions,
                                const BenchReport& report) {
@@ -240,7 +212,7 @@ int64_t measure(BenchReport& report, const BenchAllreduceOptions& options, const
   return all_wrong;
 }
 
-// Checks everything before the first sum. What one process must refuse ends all processes.
+// Checks everything before the first sum. A refusal in one process ends all of them.
 std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const TrainWorld& world,
                                    std::vector<int64_t>& counts) {
   together(world, [&] {

@@ -30,7 +30,7 @@ struct OverlapPlan {
   int64_t iterations = 0;  // matmuls of one `run`; exercises: see the help
   uint64_t seed = 0;
   std::optional<int> exercise;
-  bool network = false;  // whether the two-layer network runs too
+  bool network = false;  // the two-layer network runs too
 
   int count() const { return static_cast<int>(list.devices.size()); }
 };

@@ -5,7 +5,6 @@
 #include <numeric>
 #include <vector>
 
-#include <lockstep/data/dataset.h>
 #include <lockstep/parallel/communicator.h>
 #include <lockstep/parallel/replica_workers.h>
 #include <lockstep/parallel/split_batch.h>
@@ -74,8 +73,8 @@ std::vector<std::vector<int64_t>> micro_batches(int64_t rows, int count) {
 BucketTimes measure_bucket_times(const TrainPlan& plan, int64_t rows) {
   const auto device = plan.trainer.devices.front();
   const auto model = plan.factory();
-  const auto source = resident_sources(plan.data.set.train)(device);
-  const auto lists = micro_batches(std::min(rows, plan.data.set.train.size()), plan.trainer.accumulate);
+  const auto source = plan.data.set.train.sources(device);
+  const auto lists = micro_batches(std::min(rows, plan.data.set.train.rows), plan.trainer.accumulate);
   std::vector<Post> posts;
   auto options = plan.trainer.replica;
   options.sync.hook = [&posts](Endpoint&, const GradientBucket& bucket) {

@@ -104,7 +104,7 @@ std::vector<Scaling> scaling_modes(const BenchScalingOptions& options) {
 }
 
 double ScalingCase::rows() const {
-  return static_cast<double>(std::min(plan.batch_size, plan.data.set.train.size()));
+  return static_cast<double>(std::min(plan.batch_size, plan.data.set.train.rows));
 }
 
 std::set<int> worlds_up_to(int most) {

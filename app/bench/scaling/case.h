@@ -32,7 +32,7 @@ inline constexpr Choice<Scaling> kScalingNames[] = {{"strong", Scaling::kStrong}
 struct ScalingCase {
   Scaling scaling = Scaling::kStrong;
   std::string devices = {};  // as in the table, the same in all processes
-  // True if this process trains. Of several processes some train together and others wait. Where this one
+  // True if this process trains. Some of several processes train together, while others wait. Where this one
   // waits there is no plan, and of the measurements only `seconds` and `agree`.
   bool trains = true;
   TrainPlan plan = {};
@@ -41,7 +41,7 @@ struct ScalingCase {
   // Exposed sync per step, as the host sees it. On GPUs it is the time of queueing, unless
   // ReplicaOptions::wait_for_device.
   Seconds sync = {};
-  bool agree = false;                // whether all replicas had the same weights at the end
+  bool agree = false;                // all replicas had the same weights at the end
   std::vector<int64_t> shares = {};  // rows per step of each replica at the end
   std::optional<double> accuracy = {};
 

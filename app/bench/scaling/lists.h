@@ -15,20 +15,20 @@ namespace lockstep {
 
 class ScalingLists {
  public:
-  // options: kept by reference. lists: at least one. Of several processes all construct one: the first 2, 4,
-  // ... of them are connected as worlds of their own. Throws as ProcessGroup::subgroup() does.
+  // options: kept by reference. lists: at least one. All processes construct one: the first 2, 4, ... of
+  // them are connected as worlds of their own. Throws as ProcessGroup::subgroup() does.
   ScalingLists(const BenchScalingOptions& options, std::vector<BenchReplicas> lists);
 
   int threads() const { return threads_; }  // of each replica
 
   // The reference (one device alone) comes first, then every list in every mode. With --split auto also every
-  // other device alone, to tell whether mixing devices pays. Of several processes each list is measured in
-  // the first 1, 2, 4, ... and in all of them, which is the last case. Throws as `train` does.
+  // other device alone, to tell whether mixing devices pays. Where there are several processes, each list is
+  // measured in the first 1, 2, 4, ... and in all of them, which is the last case. Throws as `train` does.
   std::vector<ScalingCase> cases();
 
   // The input of a prediction: one replica with batches of B, B/2 and B/4 images. CPU replicas compete for
   // memory. So background trainings take the place of the other replicas of the longest list, as far as there
-  // are free cores. Of several processes all train at the same time, each alone, with their first lists.
+  // are free cores. Several processes train at the same time, each alone, with their first lists.
   std::vector<ScalingCase> fractions();
 
  private:

@@ -25,7 +25,7 @@ struct PredictedSteps {
   bool of_processes = false;
   int replicas_each = 1;  // in each unit
   std::function<Prediction(Scaling mode, int n)> predict;
-  std::function<bool(const ScalingCase& measured, int n)> covers;  // whether the model holds for it
+  std::function<bool(const ScalingCase& measured, int n)> covers;  // true if the model holds for it
 };
 
 std::vector<Column> prediction_columns(bool of_processes) {

@@ -95,8 +95,8 @@ void check_fit(const std::vector<ScalingCase>& cases, const std::vector<ScalingC
     throw UsageError(
         fmt::format("--predict compares steps of b, b/2 and b/4 images; with a batch of {} from {} "
                     "images these are {}, {} and {}",
-                    fractions[0].plan.batch_size, fractions[0].plan.data.set.train.size(),
-                    fractions[0].rows(), fractions[1].rows(), fractions[2].rows()),
+                    fractions[0].plan.batch_size, fractions[0].plan.data.set.train.rows, fractions[0].rows(),
+                    fractions[1].rows(), fractions[2].rows()),
         "use a --batch-size of at least 4, and no fewer images (--limit-train)");
   }
   std::vector<TrainPlan> plans;
@@ -172,7 +172,7 @@ void check_predictable(const TrainPlan& plan) {
   }
 }
 
-// Checks everything before the first step. What one process must refuse ends all processes.
+// Checks everything before the first step. A refusal in one process ends all of them.
 Prepared prepare(const BenchScalingOptions& options, const TrainWorld& world) {
   together(world, [&] {
     check_link(options);

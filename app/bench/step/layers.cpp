@@ -28,7 +28,7 @@ constexpr int kPeakRepeats = 5;
 
 // The rows of one forward pass of a replica.
 int64_t rows_of_replica(const TrainPlan& plan, size_t replica) {
-  const int64_t batch = std::min(plan.batch_size, plan.data.set.train.size());
+  const int64_t batch = std::min(plan.batch_size, plan.data.set.train.rows);
   const auto rows = shard_sizes(batch, plan.world_size(), plan.trainer.split)[replica];
   return std::max<int64_t>(rows / plan.trainer.accumulate, 1);
 }

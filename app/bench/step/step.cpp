@@ -101,7 +101,7 @@ std::vector<Column> step_columns() {
 }
 
 // Rows per step.
-int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.size()); }
+int64_t rows_of(const TrainPlan& plan) { return std::min(plan.batch_size, plan.data.set.train.rows); }
 
 double images_per_second(const Measured& measured) {
   return static_cast<double>(rows_of(measured.plan)) / median(measured.seconds);

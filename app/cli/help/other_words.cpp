@@ -32,7 +32,7 @@ constexpr OtherWords kOtherWords[] = {
      "--accumulate is the number of micro-batches"},
     {"--max-epochs --num-epochs --n-epochs --num-train-epochs", "--epochs is their number"},
     {"--max-steps --max-iter --max-iters --num-steps", "--limit-steps ends the run after so many steps"},
-    {"--arch --network --net", "--model lenet or resnet18 is the network"},
+    {"--arch --network --net", "--model NAME is the network"},
     {"--data-dir --data-path --data-root --dataset", "--data DIR has the images; 'synthetic' makes them"},
     {"--sync-bn --sync-batchnorm --syncbn", "--bn sync takes the statistics of the whole batch"},
     {"--bucket-cap-mb", "--bucket-mb is the largest bucket"},

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include <lockstep/app/cli/launched_words.h>
+#include <lockstep/data/data_folder.h>
 #include <lockstep/support/split_text.h>
 
 namespace lockstep {
@@ -26,7 +27,7 @@ struct UsualWords {
 const std::vector<UsualWords>& usual_words() {
   static const std::vector<UsualWords> words = {{"--devices", {"auto", "cpu", "cpux2", "cuda"}},
                                                 {"--split", {"even", "auto"}},
-                                                {"--data", {"synthetic"}},
+                                                {"--data", known_data_names()},
                                                 {"--link", {"nvlink4", "pcie5"}}};
   return words;
 }

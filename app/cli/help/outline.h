@@ -15,9 +15,9 @@ struct FlagOutline {
   std::string name = {};        // "--batch-size"
   std::string short_name = {};  // "-n"; empty: none
   std::string value = {};       // as the help names it: "N", "FILE", "fp32|bf16"; empty: it takes none
-  std::string text = {};        // what it does, with its default
+  std::string text = {};        // its description, with its default
   std::string group = {};       // heading of the help; empty: none
-  // Values that a shell can offer. Those of some flags are all that there are, others take more (--devices).
+  // Values that a shell can offer: all that there are, or some of many (--devices).
   std::vector<std::string> words = {};
   bool takes_file = false;    // the value may be a file
   bool takes_folder = false;  // the value may be a folder
@@ -37,8 +37,8 @@ struct ArgumentOutline {
 struct CommandOutline {
   std::string name = {};                        // "step"
   std::string full_name = {};                   // "lockstep bench step"
-  std::string text = {};                        // what it does
-  std::string footer = {};                      // what stands below its flags; may be empty
+  std::string text = {};                        // its description
+  std::string footer = {};                      // stands below its flags; may be empty
   bool launches = false;                        // takes a command after `--`
   std::vector<ArgumentOutline> arguments = {};  // in order
   std::vector<FlagOutline> flags = {};          // its own, then --help, then those of the program

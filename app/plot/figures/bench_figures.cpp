@@ -2,7 +2,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -10,7 +9,6 @@
 #include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/picture/lines.h>
 #include <lockstep/app/plot/picture/ticks.h>
-#include <lockstep/support/counted.h>
 
 namespace lockstep::plot {
 namespace {
@@ -112,9 +110,7 @@ Figure allreduce_figure(std::span<const Source> benches) {
   panel.x = byte_axis("size (bytes)", lines.xs());
   panel.y = decade_axis("bus bandwidth (GB/s)", lines.ys());
   Figure figure{.title = "Sums over replicas: bus bandwidth", .panels = {panel}};
-  add_lines(figure, lines);
-  figure.summary =
-      "bus bandwidth against size, " + counted(static_cast<int64_t>(lines.lines().size()), "line");
+  add_lines(figure, lines, "bus bandwidth against size");
   return figure;
 }
 
@@ -143,11 +139,9 @@ Figure scaling_figure(std::span<const Source> benches) {
   panel.y = doubling_axis("speed-up over one replica", ys);
   panel.series.push_back(ideal);
   Figure figure{.title = "Speed-up against replicas, with the efficiency", .panels = {panel}};
-  add_lines(figure, measured);
+  add_lines(figure, measured, "speed-up against replicas");
   add_predictions(figure, measured, predicted);
   figure.legend.push_back({.text = "ideal", .style = ideal.style});
-  figure.summary =
-      "speed-up against replicas, " + counted(static_cast<int64_t>(measured.lines().size()), "line");
   return figure;
 }
 

@@ -66,9 +66,7 @@ Figure sweep_figure(std::span<const Source> sweeps) {
   panel.x = decade_axis("learning rate", lines.xs());
   panel.y = linear_axis("test accuracy (share of the images)", lines.ys());
   Figure figure{.title = "Test accuracy against learning rate", .panels = {panel}};
-  add_lines(figure, lines);
-  figure.summary =
-      "test accuracy against learning rate, " + counted(static_cast<int64_t>(lines.lines().size()), "line");
+  add_lines(figure, lines, "test accuracy against learning rate");
   if (const auto note = diverged.text(); !note.empty()) {
     figure.subtitle = note + (figure.subtitle.empty() ? "" : "; " + figure.subtitle);
     figure.summary += "; " + note;

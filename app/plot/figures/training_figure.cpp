@@ -9,6 +9,7 @@
 #include <lockstep/app/plot/figures/figures.h>
 #include <lockstep/app/plot/picture/lines.h>
 #include <lockstep/app/plot/picture/ticks.h>
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/support/counted.h>
 
 namespace lockstep::plot {
@@ -16,9 +17,9 @@ namespace {
 
 struct Run {
   Parts parts = {};
-  double epochs = 0;  // of its last point
-  std::vector<Point> test_accuracy = {};
-  std::vector<Point> train_accuracy = {};
+  double epochs = 0;                      // of its last point
+  std::vector<Point> test_headline = {};  // of the first of sum_kinds()
+  std::vector<Point> train_headline = {};
   std::vector<Point> test_loss = {};
   std::vector<Point> step_loss = {};
 };
@@ -68,18 +69,18 @@ Run read_run(const Source& source) {
   for (const auto& epoch : events_of(source, "epoch")) {
     const double ended = epoch.at("epoch").get<double>();
     const double x = last_step ? std::min(ended, *last_step / steps) : ended;
-    add_point(run.test_accuracy, x, epoch, "test_accuracy");
-    add_point(run.train_accuracy, x, epoch, "train_accuracy");
+    add_point(run.test_headline, x, epoch, fmt::format("test_{}", sum_kinds().front().epoch_name));
+    add_point(run.train_headline, x, epoch, fmt::format("train_{}", sum_kinds().front().epoch_name));
     add_point(run.test_loss, x, epoch, "test_loss");
   }
   for (const auto& step : events_of(source, "step")) {
     add_point(run.step_loss, step.at("epoch").get<double>() - 1 + step.at("step").get<double>() / steps, step,
               "loss");
   }
-  if (run.test_accuracy.empty() && run.step_loss.empty()) {
+  if (run.test_headline.empty() && run.step_loss.empty()) {
     nothing_to_draw(source, "step or epoch line (a run writes the first after --log-every steps)");
   }
-  for (const auto* points : {&run.test_accuracy, &run.step_loss}) {
+  for (const auto* points : {&run.test_headline, &run.step_loss}) {
     for (const auto& point : *points) run.epochs = std::max(run.epochs, point.x);
   }
   return run;
@@ -141,19 +142,22 @@ Figure training_figure(std::span<const Source> metrics) {
 
   // Runs have no accuracy during their first epoch.
   const bool tested =
-      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.test_accuracy.empty(); });
-  Figure figure{.title = tested ? "Test accuracy and losses" : "Losses while training",
+      std::any_of(runs.begin(), runs.end(), [](const Run& run) { return !run.test_headline.empty(); });
+  const auto& headline = sum_kinds().front();
+  const std::string name = headline.epoch_name;
+  Figure figure{.title = tested ? fmt::format("Test {} and losses", name) : "Losses while training",
                 .subtitle = names.common};
   if (tested) {
     figure.columns = 2;
-    figure.panels.push_back(panel_of("accuracy", "accuracy (share of the images)",
-                                     curves(runs, &Run::train_accuracy, Line::kSolid, &Run::test_accuracy),
+    const auto* form = headline.form == SumForm::kCount ? " (share of the images)" : " (mean)";
+    figure.panels.push_back(panel_of(name, name + form,
+                                     curves(runs, &Run::train_headline, Line::kSolid, &Run::test_headline),
                                      last_epoch));
   }
   figure.panels.push_back(panel_of("loss", "loss (mean cross-entropy)",
                                    curves(runs, &Run::step_loss, Line::kThin, &Run::test_loss), last_epoch));
   add_legend(figure, names, tested);
-  figure.summary = (tested ? "test accuracy and losses of " : "losses while training of ") +
+  figure.summary = (tested ? fmt::format("test {} and losses of ", name) : "losses while training of ") +
                    counted(static_cast<int64_t>(runs.size()), "run");
   return figure;
 }

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 #include <utility>
+
+#include <lockstep/support/counted.h>
 
 namespace lockstep::plot {
 namespace {
@@ -66,23 +69,15 @@ std::vector<Parts> Lines::parts() const {
   return parts;
 }
 
-std::vector<double> Lines::xs() const {
+std::vector<double> Lines::coordinates(double Point::*axis) const {
   std::vector<double> values;
   for (const auto& line : lines_) {
-    for (const auto& point : line.points) values.push_back(point.x);
+    for (const auto& point : line.points) values.push_back(point.*axis);
   }
   return values;
 }
 
-std::vector<double> Lines::ys() const {
-  std::vector<double> values;
-  for (const auto& line : lines_) {
-    for (const auto& point : line.points) values.push_back(point.y);
-  }
-  return values;
-}
-
-void add_lines(Figure& figure, const Lines& lines) {
+void add_lines(Figure& figure, const Lines& lines, const std::string& what) {
   const auto names = names_by_difference(lines.parts());
   for (size_t i = 0; i < lines.lines().size(); ++i) {
     const auto style = style_of_line(static_cast<int>(i));
@@ -90,6 +85,7 @@ void add_lines(Figure& figure, const Lines& lines) {
     if (names.own.size() > 1) figure.legend.push_back({.text = names.own[i], .style = style});
   }
   figure.subtitle = names.common;
+  figure.summary = what + ", " + counted(static_cast<int64_t>(lines.lines().size()), "line");
 }
 
 }  // namespace lockstep::plot

@@ -36,15 +36,17 @@ class Lines {
   const std::vector<Line>& lines() const { return lines_; }
   std::vector<Parts> parts() const;
   // The coordinates of all points.
-  std::vector<double> xs() const;
-  std::vector<double> ys() const;
+  std::vector<double> xs() const { return coordinates(&Point::x); }
+  std::vector<double> ys() const { return coordinates(&Point::y); }
 
  private:
+  std::vector<double> coordinates(double Point::*axis) const;
+
   std::vector<Line> lines_;
 };
 
-// Adds the lines to the figure's first panel, a legend if there are several, and their common parts as the
-// subtitle.
-void add_lines(Figure& figure, const Lines& lines);
+// Adds the lines to the figure's first panel, a legend if there are several, their common parts as the
+// subtitle, and the summary: "speed-up against replicas, 2 lines".
+void add_lines(Figure& figure, const Lines& lines, const std::string& what);
 
 }  // namespace lockstep::plot

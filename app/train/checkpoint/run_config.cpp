@@ -77,8 +77,7 @@ Json devices_of(const Json& saved, int process) {
 bool has_moved(const ConfigSetting& data) {
   const char* variable = std::getenv("LOCKSTEP_DATA");
   std::error_code ignored;
-  return variable && *variable && data.value != kSyntheticData &&
-         !std::filesystem::exists(data.value, ignored);
+  return variable && *variable && !is_known_data(data.value) && !std::filesystem::exists(data.value, ignored);
 }
 
 }  // namespace

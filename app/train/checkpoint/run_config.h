@@ -38,8 +38,8 @@ bool resumes_in_place(const nlohmann::ordered_json& run, const World& place, con
                       const CLI::App& train);
 
 // Sets the flags of `train` that were not given, by command line, environment or configuration file, to those
-// of the run. What depends on devices and processes is set only if all processes go on in their place. A data
-// folder that is not here is not set beside LOCKSTEP_DATA; the data's hash is checked later. Throws
+// of the run. It sets flags that depend on devices and processes only if all processes go on in their place.
+// A data folder that is not here is not set beside LOCKSTEP_DATA; the data's hash is checked later. Throws
 // WeightsError for a given flag that makes another training, with both values. given: as above.
 void apply_run_config(const nlohmann::ordered_json& run, bool in_place, const TrainFlags& given,
                       CLI::App& train);

@@ -6,8 +6,8 @@
 
 namespace lockstep {
 
-// Throws UsageError for the first combination that makes no sense, with the reason. What the engine refuses
-// is in TrainerOptions::check_combination(); here is what only flags know.
+// Throws UsageError for the first combination that makes no sense, with the reason. TrainerOptions::
+// check_combination() has those that the engine refuses; here are those that only flags know.
 void check_combinations(const TrainFlags& flags, const Recipe& recipe);
 
 }  // namespace lockstep

@@ -6,15 +6,11 @@
 
 #include <lockstep/data/data_folder.h>
 #include <lockstep/data/idx_folder.h>
-#include <lockstep/data/synthetic.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
 namespace {
-
-constexpr int64_t kSyntheticTrain = 60'000;
-constexpr int64_t kSyntheticTest = 10'000;
 
 void limit(ImageSet& set, std::optional<int64_t> limit, const char* flag, const char* kind,
            const std::string& origin) {
@@ -38,31 +34,40 @@ Dataset load_folder(const std::string& folder) {
 }
 
 LoadedData load_set(const std::string& folder, uint64_t seed, const DataLimits& limits) {
-  if (folder == kSyntheticData) {
-    const auto test_rows = limits.test.value_or(kSyntheticTest);
-    return {.set = make_synthetic(seed, limits.train.value_or(kSyntheticTrain), test_rows),
+  if (const auto* known = find_known_data(folder)) {
+    const auto test_rows = limits.test.value_or(known->test_rows);
+    return {.set = known->make(seed, limits.train.value_or(known->train_rows), test_rows),
             .origin = fmt::format("made from seed {}", seed),
-            .all_test_rows = std::max(test_rows, kSyntheticTest)};
+            .all_test_rows = std::max(test_rows, known->test_rows)};
   }
-  LoadedData loaded{.set = load_folder(folder), .origin = folder};
-  loaded.all_test_rows = loaded.set.test.size();
-  limit(loaded.set.train, limits.train, "train", "training", folder);
-  limit(loaded.set.test, limits.test, "test", "test", folder);
-  return loaded;
+  auto images = load_folder(folder);
+  const auto all_test_rows = images.test.size();
+  limit(images.train, limits.train, "train", "training", folder);
+  limit(images.test, limits.test, "test", "test", folder);
+  return {.set = as_training_data(images), .origin = folder, .all_test_rows = all_test_rows};
 }
 
 }  // namespace
 
 std::string LoadedData::test_count() const {
-  const auto rows = with_commas(set.test.size());
+  const auto rows = with_commas(set.test.rows);
   return test_limited() ? fmt::format("the first {} of {}", rows, with_commas(all_test_rows)) : rows;
 }
 
 LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits) {
   auto loaded = load_set(data_folder(data), seed, limits);
-  loaded.train_hash = hash_of(loaded.set.train);
-  loaded.test_hash = hash_of(loaded.set.test);
+  loaded.train_hash = loaded.set.train.hash_of_first(loaded.set.train.rows);
+  loaded.test_hash = loaded.set.test.hash_of_first(loaded.set.test.rows);
   return loaded;
+}
+
+ModelSpec model_spec(const std::string& model, const TrainingData& data) {
+  return {.name = model,
+          .channels = data.row_shape.at(0),
+          .classes = data.classes,
+          .height = data.row_shape.at(1),
+          .width = data.row_shape.at(2),
+          .initialization = {}};
 }
 
 }  // namespace lockstep

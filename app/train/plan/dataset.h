@@ -5,18 +5,19 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/data/dataset.h>
+#include <lockstep/data/known_data.h>
+#include <lockstep/models/factory.h>
 
 namespace lockstep {
 
 struct LoadedData {
-  Dataset set;
+  TrainingData set;
   std::string origin;         // the folder, or how it was made
   int64_t all_test_rows = 0;  // `set` may hold only the first of them
-  // hash_of() the images and labels in `set`. The number of rows is compared besides.
+  // Hashes of the rows in `set`. Their number is compared besides.
   std::string train_hash = {}, test_hash = {};
 
-  bool test_limited() const { return set.test.size() < all_test_rows; }
+  bool test_limited() const { return set.test.rows < all_test_rows; }
 
   // The number of images to evaluate on: "10,000", or "the first 1,000 of 10,000".
   std::string test_count() const;
@@ -28,8 +29,11 @@ struct DataLimits {
   std::optional<int64_t> test = {};
 };
 
-// data: a folder, "synthetic", or empty: the folder that data_folder() finds. Throws UsageError if a limit is
+// data: a folder, a name of known_data(), or empty: what data_folder() finds. Throws UsageError if a limit is
 // above the number of images, and what reading the files throws.
 LoadedData load_data(const std::optional<std::string>& data, uint64_t seed, const DataLimits& limits);
+
+// Returns the spec of this model for such rows.
+ModelSpec model_spec(const std::string& model, const TrainingData& data);
 
 }  // namespace lockstep

@@ -54,7 +54,7 @@ void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan
 void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   const int64_t devices = recipe.per_device ? plan.world_size() : 1;
   plan.batch_size = options.batch_size.value_or(recipe.batch_size * devices);
-  plan.steps_per_epoch = (plan.data.set.train.size() + plan.batch_size - 1) / plan.batch_size;
+  plan.steps_per_epoch = (plan.data.set.train.rows + plan.batch_size - 1) / plan.batch_size;
   plan.total_steps = plan.steps_per_epoch * plan.epochs;
   if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
 
@@ -88,13 +88,9 @@ int64_t element_bytes(const TrainPlan& plan) {
 // Sets the factory and the figures of the model. Returns one such model.
 Model set_model(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.model = options.model.value_or(std::string(recipe.model));
-  const auto& images = plan.data.set.train.images;
-  ModelSpec spec{.name = plan.model,
-                 .channels = images.size(1),
-                 .classes = plan.data.set.classes,
-                 .seed = plan.trainer.seed,
-                 .initialization = {},
-                 .kernels = plan.kernels};
+  auto spec = model_spec(plan.model, plan.data.set);
+  spec.seed = plan.trainer.seed;
+  spec.kernels = plan.kernels;
   if (plan.model == recipe.model) spec.initialization = recipe.initialization;
   plan.initialization = spec.initialization;
   plan.factory = make_model_factory(spec);
@@ -115,8 +111,8 @@ void touch_kernels(const TrainPlan& plan, const Model& model) {
   ReplicaWorkers worker({torch::kCPU}, plan.trainer.threads);
   worker.run([&](int) {
     const AutocastGuard autocast(plan.trainer.replica.precision, torch::kCPU);
-    auto shape = plan.data.set.train.images.sizes().vec();  // (rows, channels, height, width)
-    shape[0] = 2;
+    std::vector<int64_t> shape{2};
+    shape.insert(shape.end(), plan.data.set.row_shape.begin(), plan.data.set.row_shape.end());
     model.loss_sum({.X = torch::zeros(shape), .y = torch::zeros({2}, torch::kInt64)}).loss.backward();
   });
 }
@@ -154,7 +150,7 @@ TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) 
 }  // namespace
 
 std::vector<int64_t> step_sizes(const TrainPlan& plan) {
-  const auto batch = std::min(plan.batch_size, plan.data.set.train.size());
+  const auto batch = std::min(plan.batch_size, plan.data.set.train.rows);
   return shard_sizes(batch, plan.world_size(), plan.trainer.split);
 }
 
@@ -209,8 +205,10 @@ std::optional<int64_t> TrainPlan::wire_bytes() const {
 }
 
 ModelSpec TrainPlan::spec() const {
-  return {
-      .name = model, .dtype = dtype_of(trainer.replica.precision), .initialization = {}, .kernels = kernels};
+  auto spec = model_spec(model, data.set);
+  spec.dtype = dtype_of(trainer.replica.precision);
+  spec.kernels = kernels;
+  return spec;
 }
 
 int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType device) {
@@ -226,7 +224,7 @@ int64_t replica_bytes(const TrainPlan& plan, int64_t rows, torch::DeviceType dev
 int64_t host_bytes(const TrainPlan& plan) {
   const auto& replica = plan.trainer.replica;
   const auto sizes = step_sizes(plan);
-  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.size());
+  const int64_t evaluated = std::min(kEvaluationBlock, plan.data.set.test.rows);
   int64_t bytes = 0;
   for (size_t i = 0; i < plan.trainer.devices.size(); ++i) {
     if (!plan.trainer.devices[i].is_cpu()) continue;

@@ -21,7 +21,7 @@ namespace {
 
 std::string data_text(const LoadedData& data) {
   return fmt::format("{}, {} training and {} test images ({})", data.set.name,
-                     with_commas(data.set.train.size()), data.test_count(), data.origin);
+                     with_commas(data.set.train.rows), data.test_count(), data.origin);
 }
 
 // "512:1,536"
@@ -44,7 +44,7 @@ std::string batch_text(const TrainPlan& plan) {
                 ? fmt::format("{} per replica", largest)
                 : fmt::format("{} or {} per replica", largest, with_commas(sizes.back()));
   }
-  const int64_t last = plan.data.set.train.size() - (plan.steps_per_epoch - 1) * plan.batch_size;
+  const int64_t last = plan.data.set.train.rows - (plan.steps_per_epoch - 1) * plan.batch_size;
   auto text = fmt::format("{} per step, {}; {} per epoch", counted(plan.batch_size, "image"), shard,
                           counted(plan.steps_per_epoch, "step"));
   if (plan.steps_per_epoch > 1) text += fmt::format(", the last with {}", with_commas(last));

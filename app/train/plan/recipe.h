@@ -16,7 +16,7 @@ namespace lockstep {
 struct Recipe {
   std::string_view name;
   std::string_view what;   // one line
-  std::string_view paper;  // what the chapter reports; may be empty
+  std::string_view paper;  // results that the chapter reports; may be empty
   std::string_view model;
   Initialization initialization = Initialization::kNormal;  // of the recipe's own model
   int64_t epochs = 10;

@@ -110,10 +110,7 @@ void LiveRun::evaluated(double seconds) {
 void LiveRun::set_steps(const StepInterval& interval, int64_t steps_done, double now) {
   figures_.done = static_cast<double>(steps_done) / static_cast<double>(plan_.total_steps);
   steps_left_ = plan_.total_steps - steps_done;
-  if (interval.sums.rows > 0) {
-    figures_.loss = mean_loss(interval.sums);
-    figures_.top1 = static_cast<double>(interval.sums.top1) / static_cast<double>(interval.sums.rows);
-  }
+  if (interval.sums.rows > 0) figures_.sums = interval.sums;
   const double seconds = now - interval.begin;
   if (interval.steps == 0 || seconds <= 0) return;
   figures_.images_per_second = static_cast<double>(interval.rows) / seconds;

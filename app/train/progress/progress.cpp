@@ -10,20 +10,6 @@
 namespace lockstep {
 namespace {
 
-// Sums with a loss that is not finite are never saved.
-Json sums_json(const TrainSums& sums) {
-  return {{"loss", sums.loss}, {"top1", sums.top1}, {"top5", sums.top5}, {"rows", sums.rows}};
-}
-
-TrainSums read_sums(const Json& json) {
-  TrainSums sums;
-  sums.loss = json.at("loss").get<double>();
-  sums.top1 = json.at("top1").get<int64_t>();
-  sums.top5 = json.at("top5").get<int64_t>();
-  sums.rows = json.at("rows").get<int64_t>();
-  return sums;
-}
-
 std::vector<StepRange> read_ranges(const Json& json) {
   std::vector<StepRange> ranges;
   for (const auto& range : json) ranges.push_back({range.at(0).get<int64_t>(), range.at(1).get<int64_t>()});
@@ -56,8 +42,8 @@ Json to_json(const TrainProgress& progress) {
           {"epoch_seconds", progress.epoch_seconds},
           {"seconds", progress.seconds},
           {"lr", progress.lr},
-          {"epoch_sums", sums_json(progress.epoch_sums)},
-          {"recorded_sums", sums_json(progress.recorded_sums)},
+          {"epoch_sums", to_json(progress.epoch_sums)},
+          {"recorded_sums", to_json(progress.recorded_sums)},
           {"accuracy", progress.accuracy},
           {"left_out", to_json(progress.left_out)}};
 }
@@ -70,8 +56,8 @@ TrainProgress read_progress(const Json& json) {
     progress.epoch_seconds = json.at("epoch_seconds").get<double>();
     progress.seconds = json.at("seconds").get<double>();
     progress.lr = json.at("lr").get<double>();
-    progress.epoch_sums = read_sums(json.at("epoch_sums"));
-    progress.recorded_sums = read_sums(json.at("recorded_sums"));
+    progress.epoch_sums = read_row_sums(json.at("epoch_sums"));
+    progress.recorded_sums = read_row_sums(json.at("recorded_sums"));
     progress.accuracy = json.at("accuracy").get<std::vector<double>>();
     progress.left_out = read_ranges(json.at("left_out"));
     return progress;

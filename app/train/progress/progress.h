@@ -1,11 +1,12 @@
-// How far a training run has come, beside the trainer's state: what its lines and its end add up.
+// How far a training run has come, beside the trainer's state: what its lines and its end add up. Sums with a
+// loss that is not finite are never saved.
 #pragma once
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include <lockstep/parallel/trainer.h>
+#include <lockstep/app/run_files/row_sums.h>
 
 namespace lockstep {
 
@@ -23,9 +24,9 @@ struct TrainProgress {
   double epoch_seconds = 0;              // of training in it
   double seconds = 0;                    // of training in the epochs before
   double lr = 0;                         // of the last step
-  TrainSums epoch_sums{};                // of the steps done in this epoch
-  TrainSums recorded_sums{};             // of the steps since the last step line of the metrics
-  std::vector<double> accuracy;          // on the test set, after each epoch
+  RowSums epoch_sums{};                  // of the steps done in this epoch
+  RowSums recorded_sums{};               // of the steps since the last step line of the metrics
+  std::vector<double> accuracy = {};     // on the test set, after each epoch
   std::vector<StepRange> left_out = {};  // steps that are not taken, since a loss was not finite
 
   bool leaves_out(int64_t number) const;     // the step of the run, from 1

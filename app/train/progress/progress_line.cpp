@@ -53,8 +53,10 @@ std::vector<LiveText> texts_of(const LiveFigures& figures) {
   } else if (const auto& speed = figures.images_per_second) {
     texts.push_back({4, with_commas(std::llround(std::min(*speed, 1e15))) + " img/s"});
   }
-  if (const auto& loss = figures.loss) texts.push_back({2, loss_text(*loss)});
-  if (const auto& top1 = figures.top1) texts.push_back({3, fmt::format("top1 {:4.1f}%", 100 * *top1)});
+  if (const auto& sums = figures.sums) {
+    texts.push_back({2, loss_text(sums->mean_loss())});
+    texts.push_back({3, mean_text(*sums, sums->named.front())});
+  }
   return texts;
 }
 

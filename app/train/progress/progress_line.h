@@ -6,20 +6,20 @@
 #include <optional>
 #include <string>
 
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
 
-// Shares are from 0 to 1. What is empty is not known yet, and left out.
+// Shares are from 0 to 1. An empty one is not known yet, and left out.
 struct LiveFigures {
   int64_t epoch = 1;  // from 1
   int64_t epochs = 1;
   double done = 0;                               // share of the whole run's steps
   std::optional<double> evaluated = {};          // share of the evaluation under way
   std::optional<double> seconds_left = {};       // of the run
-  std::optional<double> images_per_second = {};  // this and the next two: as the epoch's line will say
-  std::optional<double> loss = {};
-  std::optional<double> top1 = {};
+  std::optional<double> images_per_second = {};  // this and the sums: as the epoch's line will say
+  std::optional<RowSums> sums = {};              // of at least one row
 };
 
 // "epoch  3/10 ████████▌           41% | 2:13 left | 20,755 img/s | loss 0.5123 | top1 81.2%"

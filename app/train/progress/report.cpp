@@ -1,12 +1,14 @@
 #include <lockstep/app/train/progress/report.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include <lockstep/app/files/json.h>
 #include <lockstep/app/machine/environment.h>
+#include <lockstep/app/machine/memory_usage.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/parallel/split_batch.h>
 #include <lockstep/support/counted.h>
@@ -14,7 +16,6 @@
 namespace lockstep {
 namespace {
 
-double share(int64_t part, int64_t whole) { return static_cast<double>(part) / static_cast<double>(whole); }
 double ms(double seconds) { return 1e3 * seconds; }
 
 int digits(int64_t largest) { return static_cast<int>(std::to_string(largest).size()); }
@@ -27,44 +28,50 @@ std::string place_in_run(std::string_view noun, int64_t number, int64_t all, boo
   return with_total ? fmt::format("{}/{}", text, all) : text;
 }
 
+// "loss 2.3026 acc 0.100"
+std::string epoch_text(const RowSums& sums) {
+  return fmt::format("loss {:.4f} {} {:.3f}", sums.mean_loss(), sums.named.front().kind.short_name,
+                     sums.headline());
+}
+
 }  // namespace
 
 std::string diverged_hint(const TrainPlan& plan) {
   return fmt::format("training has diverged; try a learning rate below {:.3g}", plan.trainer.lr.lr);
 }
 
-double mean_loss(const TrainSums& sums) { return sums.loss / static_cast<double>(sums.rows); }
-
-std::optional<StepTimes> mean_phases(const StepInterval& interval) {
-  if (interval.steps == 0 || !interval.times) return std::nullopt;
-  return *interval.times / static_cast<double>(interval.steps);
+double StepInterval::seconds_per_step() const {
+  return (end - begin) / static_cast<double>(std::max<int64_t>(steps, 1));  // all may be left out
 }
 
-std::string step_line(const StepReport& report, const TrainPlan& plan) {
-  const auto percent = [&](int64_t rows) { return 100 * share(rows, report.sums.rows); };
+std::optional<StepTimes> StepInterval::mean_times() const {
+  if (steps == 0 || !times) return std::nullopt;
+  return *times / static_cast<double>(steps);
+}
+
+std::string step_line(const StepInterval& steps, const TrainProgress& progress, const TrainPlan& plan) {
+  std::vector<std::string> means;
+  for (const auto& sum : steps.sums.named) means.push_back(mean_text(steps.sums, sum));
   const auto figures =
-      fmt::format("loss {:.4f} | top1 {:4.1f}% top5 {:4.1f}% | {} img/s", mean_loss(report.sums),
-                  percent(report.sums.top1), percent(report.sums.top5),
-                  with_commas(std::llround(report.images_per_second)));
+      fmt::format("loss {:.4f} | {} | {} img/s", steps.sums.mean_loss(), fmt::join(means, " "),
+                  with_commas(std::llround(steps.images_per_second())));
   std::string line;
   for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
-    line = fmt::format("{} | {} | {}", place_in_run("epoch", report.epoch, plan.epochs, totals > 1),
-                       place_in_run("step", report.step, plan.steps_per_epoch, totals > 0), figures);
+    line = fmt::format("{} | {} | {}", place_in_run("epoch", progress.epoch, plan.epochs, totals > 1),
+                       place_in_run("step", progress.step, plan.steps_per_epoch, totals > 0), figures);
   }
   return line;
 }
 
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan) {
-  const auto& sums = report.sums;
-  const auto trained = sums.rows == 0 ? "all steps left out"
-                                      : fmt::format("train loss {:.4f} acc {:.3f}", mean_loss(sums),
-                                                    share(sums.top1, sums.rows));
-  auto text = fmt::format("{} | {} | test loss {:.4f} acc {:.3f} | {:.1f} s",
-                          place_in_run("epoch", report.epoch, plan.epochs, true), trained, report.test.loss(),
-                          report.test.accuracy(), report.seconds);
+  const auto& sums = report.trained.sums;
+  const auto trained = sums.rows == 0 ? "all steps left out" : "train " + epoch_text(sums);
+  auto text =
+      fmt::format("{} | {} | test {} | {:.1f} s", place_in_run("epoch", report.epoch, plan.epochs, true),
+                  trained, epoch_text(report.test), report.seconds);
   if (sums.rows == 0) return text;
-  text += fmt::format("\n    lr {:.3g}", report.lr);
-  if (const auto& phases = report.phases) {
+  text += fmt::format("\n    lr {:.3g}", report.trained.lr);
+  if (const auto phases = report.trained.mean_times()) {
     text += fmt::format(" | ms per step: data {:.1f}, compute {:.1f}, sync {:.1f}, update {:.1f}",
                         ms(phases->data), ms(phases->compute), ms(phases->sync), ms(phases->update));
   }
@@ -88,18 +95,17 @@ Json split_json(int64_t step, const std::vector<double>& shares) {
   return Json{{"event", "split"}, {"step", step}, {"shares", shares}};
 }
 
-Json step_json(const StepReport& report) {
+Json step_json(const StepInterval& steps, const TrainProgress& progress) {
   Json json{{"event", "step"},
-            {"epoch", report.epoch},
-            {"step", report.step},
-            {"loss", mean_loss(report.sums)},
-            {"top1", share(report.sums.top1, report.sums.rows)},
-            {"top5", share(report.sums.top5, report.sums.rows)},
-            {"lr", report.lr},
-            {"step_ms", ms(report.seconds)},
-            {"images_per_second", report.images_per_second},
-            {"resident_bytes", report.resident_bytes}};
-  if (const auto& phases = report.phases) {
+            {"epoch", progress.epoch},
+            {"step", progress.step},
+            {"loss", steps.sums.mean_loss()}};
+  for (const auto& sum : steps.sums.named) json[sum.kind.name] = steps.sums.mean(sum);
+  json["lr"] = steps.lr;
+  json["step_ms"] = ms(steps.seconds_per_step());
+  json["images_per_second"] = steps.images_per_second();
+  json["resident_bytes"] = resident_bytes();
+  if (const auto phases = steps.mean_times()) {
     json["data_ms"] = ms(phases->data);
     json["compute_ms"] = ms(phases->compute);
     json["sync_ms"] = ms(phases->sync);
@@ -109,15 +115,15 @@ Json step_json(const StepReport& report) {
 }
 
 Json epoch_json(const EpochReport& report) {
-  return Json{{"event", "epoch"},
-              {"epoch", report.epoch},
-              {"train_loss", mean_loss(report.sums)},
-              {"train_accuracy", share(report.sums.top1, report.sums.rows)},
-              {"test_loss", report.test.loss()},
-              {"test_accuracy", report.test.accuracy()},
-              {"test_top5", report.test.top5_accuracy()},
-              {"train_seconds", report.seconds},
-              {"test_seconds", report.test_seconds}};
+  const auto& trained = report.trained.sums;
+  Json json{{"event", "epoch"},
+            {"epoch", report.epoch},
+            {"train_loss", trained.mean_loss()},
+            {fmt::format("train_{}", trained.named.front().kind.epoch_name), trained.headline()}};
+  json.update(test_means(report.test));
+  json["train_seconds"] = report.seconds;
+  json["test_seconds"] = report.test_seconds;
+  return json;
 }
 
 Json done_json(const RunReport& report) {

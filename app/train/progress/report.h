@@ -9,41 +9,34 @@
 #include <string_view>
 #include <vector>
 
+#include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/progress/progress.h>
-#include <lockstep/parallel/trainer.h>
+#include <lockstep/parallel/timing/step_times.h>
 
 namespace lockstep {
 
-// Sums over the steps since a line, or over an epoch's steps.
+// What is summed over the steps since a line, or over an epoch's steps. Times are of the run's clock, in
+// seconds.
 struct StepInterval {
-  double begin = 0;  // in seconds of the run's clock
+  double begin = 0;
+  double end = 0;  // of an interval that was taken
   int64_t steps = 0;
   int64_t rows = 0;
   double lr = 0;  // of the last step
-  TrainSums sums{};
+  RowSums sums{};
   std::optional<StepTimes> times{};  // empty if the host cannot tell a step's phases apart
-};
 
-// The content of a step line: means over an interval.
-struct StepReport {
-  int64_t epoch = 0;  // counts from 1
-  int64_t step = 0;   // within the epoch, counts from 1
-  TrainSums sums{};
-  double lr = 0;
-  double seconds = 0;  // wall time per step
-  double images_per_second = 0;
-  int64_t resident_bytes = 0;
-  std::optional<StepTimes> phases{};  // seconds per step; may be empty
+  double seconds_per_step() const;
+  double images_per_second() const { return static_cast<double>(rows) / (end - begin); }
+  std::optional<StepTimes> mean_times() const;  // per step; empty without steps or times
 };
 
 struct EpochReport {
   int64_t epoch = 0;
-  TrainSums sums{};
-  double lr = 0;                      // of the last step
-  std::optional<StepTimes> phases{};  // as in a StepReport, means over the epoch
-  double seconds = 0;                 // training alone
-  Evaluation test{};
+  StepInterval trained{};
+  double seconds = 0;  // of training alone, as if it had had no break
+  RowSums test{};
   double test_seconds = 0;
 };
 
@@ -59,19 +52,13 @@ struct RunReport {
   std::optional<std::string> weights_sha256{};
 };
 
-// Mean phases of the interval's steps; empty if it has no step, or no times.
-std::optional<StepTimes> mean_phases(const StepInterval& interval);
-
 // Returns what to do about a loss that is not finite.
 std::string diverged_hint(const TrainPlan& plan);
-
-// Per image.
-double mean_loss(const TrainSums& sums);
 
 // Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
 // "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s". Where that would be
 // wider, without the number of epochs, and then without that of steps: the plan has them.
-std::string step_line(const StepReport& report, const TrainPlan& plan);
+std::string step_line(const StepInterval& steps, const TrainProgress& progress, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
 // "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan);
@@ -83,7 +70,8 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan);
 nlohmann::ordered_json plan_json(const TrainPlan& plan);
 // The shares that `--split auto` has settled on after this step of the run.
 nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
-nlohmann::ordered_json step_json(const StepReport& report);
+// Both step texts have the means of the interval that the step of this progress ends.
+nlohmann::ordered_json step_json(const StepInterval& steps, const TrainProgress& progress);
 nlohmann::ordered_json epoch_json(const EpochReport& report);
 // The run goes on after so many steps, with these settings instead of those of its plan.
 nlohmann::ordered_json resumed_json(int64_t steps, const nlohmann::ordered_json& changed);

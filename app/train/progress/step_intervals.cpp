@@ -1,8 +1,6 @@
 #include <lockstep/app/train/progress/step_intervals.h>
 
-#include <algorithm>
-
-#include <lockstep/app/machine/memory_usage.h>
+#include <utility>
 
 namespace lockstep {
 
@@ -21,7 +19,7 @@ void StepIntervals::add_step(int64_t rows, double lr) {
   }
 }
 
-void StepIntervals::add_sums(const TrainSums& sums) {
+void StepIntervals::add_sums(const RowSums& sums) {
   for (auto* interval : {&epoch_, &printed_, &recorded_}) interval->sums += sums;
 }
 
@@ -49,19 +47,9 @@ void StepIntervals::add_to(TrainProgress& progress, double now) const {
   progress.recorded_sums = recorded_.sums;
 }
 
-StepReport StepIntervals::take(StepInterval& interval, double now, const TrainProgress& progress) {
-  const double seconds = now - interval.begin;
-  const auto steps = static_cast<double>(std::max<int64_t>(interval.steps, 1));  // all may be left out
-  const StepReport report{.epoch = progress.epoch,
-                          .step = progress.step,
-                          .sums = interval.sums,
-                          .lr = interval.lr,
-                          .seconds = seconds / steps,
-                          .images_per_second = static_cast<double>(interval.rows) / seconds,
-                          .resident_bytes = resident_bytes(),
-                          .phases = mean_phases(interval)};
-  interval = {.begin = now};
-  return report;
+StepInterval StepIntervals::take(StepInterval& interval, double now) {
+  interval.end = now;
+  return std::exchange(interval, {.begin = now});
 }
 
 }  // namespace lockstep

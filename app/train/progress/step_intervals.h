@@ -15,18 +15,16 @@ class StepIntervals {
   void begin(double now, const TrainProgress& progress);
 
   void add_step(int64_t rows, double lr);
-  void add_sums(const TrainSums& sums);
+  void add_sums(const RowSums& sums);
   void add_times(const StepTimes& times);
 
   // Takes the run's first step, which includes one-time work, out of the mean times. has_line: the step's own
   // line was taken, with its time.
   void leave_out_first_step(double now, bool has_line);
 
-  // Return the means since the last call, or since begin(). progress: which step of which epoch this is.
-  StepReport take_printed(double now, const TrainProgress& progress) { return take(printed_, now, progress); }
-  StepReport take_recorded(double now, const TrainProgress& progress) {
-    return take(recorded_, now, progress);
-  }
+  // Return what was summed since the last call, or since begin().
+  StepInterval take_printed(double now) { return take(printed_, now); }
+  StepInterval take_recorded(double now) { return take(recorded_, now); }
 
   // Adds the epoch's sums and time to its progress, so that begin() goes on from there.
   void add_to(TrainProgress& progress, double now) const;
@@ -37,7 +35,7 @@ class StepIntervals {
   const StepInterval& epoch() const { return epoch_; }
 
  private:
-  static StepReport take(StepInterval& interval, double now, const TrainProgress& progress);
+  static StepInterval take(StepInterval& interval, double now);
 
   double epoch_begin_ = 0;
   StepInterval epoch_;

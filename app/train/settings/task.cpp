@@ -1,4 +1,6 @@
 // The settings of what is trained, on which images, and for how long.
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 
 #include <filesystem>
@@ -41,9 +43,11 @@ CLI::Option* add_model(CLI::App& command, const std::string& flag, TrainFlags& f
 
 CLI::Option* add_data(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(flag, flags.data,
-                  "Folder with four IDX files, as of Fashion-MNIST, or 'synthetic' (default: LOCKSTEP_DATA, "
-                  "else Debian's folder)")
+      .add_option(
+          flag, flags.data,
+          fmt::format("Folder with four IDX files, as of Fashion-MNIST, or {} (default: LOCKSTEP_DATA, "
+                      "else Debian's folder)",
+                      known_data_words()))
       ->type_name("DIR");
 }
 
@@ -77,7 +81,7 @@ CLI::Option* add_seed(CLI::App& command, const std::string& flag, TrainFlags& fl
 // With its whole path.
 Json configured_data(const TrainFlags& flags, const TrainPlan&) {
   const auto folder = data_folder(flags.data);
-  return folder == kSyntheticData ? folder : std::filesystem::absolute(folder).native();
+  return is_known_data(folder) ? folder : std::filesystem::absolute(folder).native();
 }
 
 // A checkpoint keeps its configuration in JSON, which replaces bytes that are not UTF-8: another folder.
@@ -128,7 +132,7 @@ constexpr Setting kTaskSettings[] = {
      .group = HelpGroup::kTask,
      .add = add_limit_train,
      .in = kInPlan | kInBench | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> Json { return plan.data.set.train.size(); },
+     .planned = [](const auto& plan) -> Json { return plan.data.set.train.rows; },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_train); },
      .on_resume = OnResume::kRefused},
     {.name = "limit-test",
@@ -137,7 +141,7 @@ constexpr Setting kTaskSettings[] = {
      .group = HelpGroup::kTask,
      .add = add_limit_test,
      .in = kInPlan | kInSweep | kAgreed | kInConfig,
-     .planned = [](const auto& plan) -> Json { return plan.data.set.test.size(); },
+     .planned = [](const auto& plan) -> Json { return plan.data.set.test.rows; },
      .config = [](const auto& flags, const auto&) { return or_null(flags.limit_test); }},
     {.name = "limit-steps",
      .commands = kTrain | kSweep,

@@ -28,8 +28,8 @@ struct Bf16Kernels {
   const RegisterLoop* register_loop;
 };
 
-// Returns the kernels for cpu_capability(), and throws as it does. Of double there are only the portable
-// ones, from which tests take derivatives.
+// Returns the kernels for cpu_capability(), and throws as it does. double has only the portable ones, from
+// which tests take derivatives.
 template <class T>
 const CpuKernels<T>& cpu_kernels();
 

@@ -1,9 +1,10 @@
 // Allreduce across processes. Every process cuts the tensor at the same boundaries into P chunks, where P is
-// the largest number of replicas in one process. Of a process's L replicas, replica i takes the chunks i, i+L
-// and so on: it sums each over the local replicas, in the order of their ranks, and posts it on that chunk's
-// own channel. When all of its chunks are posted it waits for each and copies it to the other local replicas.
-// So all connections are busy at the same time, even from a process with one replica, and no replica waits
-// for another one in between. All ranks get the same bits, which the channel gives every process.
+// the largest number of replicas in one process. Replica i of a process with L replicas takes the chunks i,
+// i+L and so on: it sums each over the local replicas, in the order of their ranks, and posts it on that
+// chunk's own channel. When all of its chunks are posted it waits for each and copies it to the other local
+// replicas. So all connections are busy at the same time, even from a process with one replica, and no
+// replica waits for another one in between. All ranks get the same bits, which the channel gives every
+// process.
 //
 // A compressed sum takes two exchanges per chunk. All of a replica's chunks are posted for the first one;
 // then each is added as it arrives and posted for the second one, while the next ones are still under way.

@@ -29,7 +29,7 @@ struct GlooChannelOptions {
 
 struct GlooChannel {
   std::unique_ptr<Channel> channel;
-  std::shared_ptr<PostedCollectives> posted;  // what is under way
+  std::shared_ptr<PostedCollectives> posted;  // sums under way
 };
 
 // Connects to the same channel of all other processes. Throws DeviceError when this process cannot listen on

@@ -119,7 +119,7 @@ GlooProcessGroup::~GlooProcessGroup() {
     if (!whole_.watch) watch_->leave();
     exchange("leave", "", store_.is_served_here() ? kStoreLeaveLimit : kLeaveLimit);
   } catch (const std::exception&) {
-    // Another process has left without a word. What this one has done is done.
+    // Another process has left without a word. This one has done its work.
   }
 }
 

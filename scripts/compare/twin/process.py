@@ -1,4 +1,4 @@
-"""What a Python process of a comparison needs: one core, a process group, answers to lines on stdin."""
+"""A Python process of a comparison has these: one core, a process group, answers to lines on stdin."""
 import datetime
 import json
 import os

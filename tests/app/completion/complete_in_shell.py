@@ -54,7 +54,7 @@ ARGUMENTS = {"bash": ["--norc", "--noprofile", "-i"], "zsh": ["-f", "-i"]}
 
 
 def read_until(terminal, end, text=""):
-    """What the shell prints until `end` has come."""
+    """Returns what the shell prints until `end` has come."""
     while end not in text:
         if not select.select([terminal], [], [], LIMIT)[0]:
             sys.exit(f"{SHELL} prints nothing more after {text!r}")

@@ -59,7 +59,9 @@ TEST_CASE("output flags that name the same file are refused before any work") {
   const auto a = (folder / "a").string(), same = (folder / "sub/../a").string();
   for (const auto& words : {Words{"--save", a, "--trace", same}, Words{"--save", a, "--metrics", same},
                             Words{"--trace", a, "--metrics", same}}) {
-    CHECK_THAT(refusal(train(words + Words{"--overwrite"}), 2), ContainsSubstring("are the same file"));
+    CHECK_THAT(
+        refusal(train(words + Words{"--overwrite", "--data", "/nonexistent"}), 2),
+        ContainsSubstring("are the same file") && ContainsSubstring(words[0]) && ContainsSubstring(words[2]));
   }
   const Words overlap = {"bench", "overlap", "--json", a, "--trace", same};
   CHECK_THAT(refusal(program(overlap), 2), ContainsSubstring("are the same file"));
@@ -205,7 +207,14 @@ TEST_CASE("every command writes its files where paths are not UTF-8") {
   CHECK_THAT(command_in(read_file(runs + "/env.json")), ContainsSubstring("metrics\uFFFD.json"));
   run(train({"--resume", runs, "--data", data_link, "--limit-train", "128", "--epochs", "2"}));
 
-  // Its configuration does not name these data: they are named again, and others are refused by their hash.
+  // No configuration can name these data.
+  CHECK_THAT(refusal(train(small + Words{"--print-config"}), 2),
+             ContainsSubstring("of 'data' cannot stand in a configuration"));
+  CHECK_THAT(read_file(runs + "/config.toml"),
+             ContainsSubstring("\n# data has a name that is not UTF-8: give it again\n") &&
+                 !ContainsSubstring("\ndata ="));
+
+  // So they are named again when the run goes on, and others are refused by their hash.
   const Words goes_on = {"train", "--resume", runs, "--dry-run", "--quiet"};
   run(program(goes_on, {{"LOCKSTEP_DATA", data_link}}));
   CHECK_THAT(refusal(program(goes_on, {{"LOCKSTEP_DATA", "synthetic"}}), 4),

@@ -133,10 +133,9 @@ EndedRun run_in(const std::filesystem::path& path, const TrainFlags& options, co
 
 // The hash of the weights after these steps of the run alone, each from 1.
 std::string weights_after(const TrainPlan& plan, const std::vector<int64_t>& steps) {
-  Trainer trainer(plan.factory, resident_sources(plan.data.set.train), resident_sources(plan.data.set.test),
-                  plan.trainer);
+  Trainer trainer(plan.factory, plan.data.set.train.sources, plan.data.set.test.sources, plan.trainer);
   for (const auto step : steps) {
-    const auto order = batch_order(plan.trainer.seed, (step - 1) / 10, plan.data.set.train.size());
+    const auto order = batch_order(plan.trainer.seed, (step - 1) / 10, plan.data.set.train.rows);
     trainer.step(std::span(order).subspan(static_cast<size_t>((step - 1) % 10) * 32, 32));
   }
   return weights_sha256(trainer.weights());

@@ -1,93 +1,15 @@
-// The recipes: the text of `lockstep recipes`, and the plans on 1, 2 and 3 devices. The values are those of
-// the chapters: train(net, num_gpus, batch_size, lr), ten epochs each.
+// The recipes: the text of `lockstep recipes`, and runs. plan/recipe_plans_test.cpp has their plans.
 #include <lockstep/tests/catch.h>
 #include <nlohmann/json.hpp>
 #include <regex>
 
 #include <lockstep/tests/app/small_data.h>
+#include <lockstep/tests/app/train/recipe_values.h>
 #include <lockstep/tests/app/train_process.h>
 
 using namespace lockstep::testing;
 using Catch::Matchers::ContainsSubstring;
 using nlohmann::json;
-
-namespace {
-
-struct RecipeValues {
-  std::string recipe;
-  std::string model;   // with its number of parameters
-  std::string starts;  // the initial weights
-  int64_t batch;       // on one device
-  double lr;           // on one device
-  bool per_device;     // k devices use k times both
-  std::string rest;    // of the plan's line on training, after the rate
-};
-
-const std::vector<RecipeValues> kRecipes = {
-    {"lenet-scratch", "lenet, 129,068 parameters", "weights N(0, .01), biases 0", 256, .2, false, ""},
-    {"resnet18-pytorch", "resnet18, 11,175,818 parameters", "weights N(0, .01), biases as torch draws them",
-     256, .1, true, ""},
-    {"resnet18-gluon", "resnet18, 11,175,818 parameters", "weights N(0, .01), biases 0", 256, .1, true, ""},
-    {"resnet18-fleet", "resnet18, 11,175,818 parameters", "Paddle's initial weights", 256, .05, true,
-     ", momentum 0.9, weight decay 0.0001"},
-    {"resnet18-warmup", "resnet18, 11,175,818 parameters", "torch's initial weights", 256, .1, true,
-     " (cosine schedule) after 1 epoch of warm-up, momentum 0.9, weight decay 0.0005"},
-};
-
-// The plan of a dry run, without the flags of small runs.
-std::string plan(const SmallData& data, const Words& words) {
-  const auto result = run_process(program(Words{"train", "--dry-run", "--data", data.folder()} + words));
-  INFO(result.err);
-  REQUIRE(result.exit_code == 0);
-  return result.out;
-}
-
-}  // namespace
-
-TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
-  const auto recipe = GENERATE(from_range(kRecipes));
-  const SmallData data(1000, 10);
-  for (const int64_t devices : {1, 2, 3}) {
-    INFO(recipe.recipe << " on " << devices);
-    const auto times = recipe.per_device ? devices : 1;
-    const auto text = plan(data, {"--recipe", recipe.recipe, "--devices", "cpux" + std::to_string(devices)});
-    CHECK_THAT(text, ContainsSubstring("  model      " + recipe.model + "; " + recipe.starts + "\n"));
-    CHECK_THAT(text, ContainsSubstring(" " + std::to_string(recipe.batch * times) + " images per step, "));
-    std::ostringstream lr;
-    lr << recipe.lr * static_cast<double>(times);
-    CHECK_THAT(text, ContainsSubstring(", SGD, lr " + lr.str() + recipe.rest + ", seed 0\n") &&
-                         ContainsSubstring("  training   10 epochs ("));
-  }
-}
-
-TEST_CASE("--batch-size does not change a recipe's rate, and --lr is used as given") {
-  const SmallData data(1000, 10);
-  const Words words = {"--recipe", "resnet18-pytorch", "--devices", "cpux2"};
-  CHECK_THAT(plan(data, words + Words{"--batch-size", "64"}),
-             ContainsSubstring(" 64 images per step, 32 per replica") && ContainsSubstring("SGD, lr 0.2, "));
-  CHECK_THAT(
-      plan(data, words + Words{"--lr", ".3"}),
-      ContainsSubstring(" 512 images per step, 256 per replica") && ContainsSubstring("SGD, lr 0.3, "));
-}
-
-TEST_CASE("every recipe has a rate for AdamW, which grows with the number of devices like SGD's") {
-  const auto recipe = GENERATE(from_range(kRecipes));
-  const SmallData data(64, 10);
-  const Words words = {"--recipe",  recipe.recipe, "--optimizer", "adamw",
-                       "--devices", "cpux2",       "--model",     "lenet"};
-  CHECK_THAT(plan(data, words), ContainsSubstring(recipe.per_device ? "AdamW, lr 0.002" : "AdamW, lr 0.001"));
-  CHECK_THAT(plan(data, words + Words{"--lr", ".01"}), ContainsSubstring("AdamW, lr 0.01"));
-}
-
-TEST_CASE("flags take precedence over a recipe, and a short run has no warm-up") {
-  const SmallData data(1000, 10);
-  CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--schedule", "constant",
-                         "--warmup-epochs", "0", "--momentum", "0", "--weight-decay", "0", "--epochs", "3"}),
-             ContainsSubstring("  model      lenet, 129,068 parameters; the model's own initial weights\n") &&
-                 ContainsSubstring("  training   3 epochs (12 steps in all), SGD, lr 0.1, seed 0\n"));
-  CHECK_THAT(plan(data, {"--recipe", "resnet18-warmup", "--model", "lenet", "--epochs", "1"}),
-             ContainsSubstring("lr 0.1 (cosine schedule), momentum 0.9"));
-}
 
 TEST_CASE("two recipes with the same values give the same weights") {
   const SmallData data;

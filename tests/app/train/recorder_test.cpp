@@ -1,14 +1,15 @@
 // Where the lines and events of a run go, and what happens if one of them cannot be written.
-#include <sys/resource.h>
-
 #include <lockstep/tests/catch.h>
 
-#include <csignal>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
 #include <vector>
 
 #include <lockstep/app/train/recorder.h>
+#include <lockstep/tests/support/file_limit.h>
 #include <lockstep/tests/support/files.h>
 
 using namespace lockstep;
@@ -33,32 +34,30 @@ TrainFlags quiet() {
 }
 
 EpochReport first_epoch() {
-  EpochReport report{.epoch = 1, .lr = .2, .seconds = 1};
-  report.sums.loss = 25;
-  report.sums.rows = report.test.rows = 10;
-  report.sums.top1 = report.test.top1 = 4;
-  report.test.loss_sum = 20;
-  return report;
+  return {.epoch = 1,
+          .trained = {.lr = .2, .sums = row_sums(TrainSums{.loss = 25, .top1 = 4, .rows = 10, .bad = {}})},
+          .seconds = 1,
+          .test = row_sums(Evaluation{.loss_sum = 20, .top1 = 4, .rows = 10})};
 }
 
-// While it lives, no file of this process can grow.
-class DiskFull {
- public:
-  DiskFull() {
-    REQUIRE(::getrlimit(RLIMIT_FSIZE, &before_) == 0);
-    auto none = before_;
-    none.rlim_cur = 0;
-    REQUIRE(::setrlimit(RLIMIT_FSIZE, &none) == 0);
-  }
-  ~DiskFull() {
-    ::setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, old_);
-  }
+// Opens the file of --metrics, and the metrics of a run's folder.
+void open_metrics(RunOutputs& outputs, const TempFolder& folder) {
+  outputs.metrics.emplace((folder / "all.jsonl").string(), false);
+  outputs.kept.metrics = std::make_unique<RunMetrics>(
+      folder.path(), RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
+}
 
- private:
-  rlimit before_{};
-  void (*old_)(int) = std::signal(SIGXFSZ, SIG_IGN);
-};
+// The status of each `end` event.
+std::vector<std::string> ends_in(const std::filesystem::path& file) {
+  std::vector<std::string> ends;
+  std::istringstream in(read_file(file));
+  for (std::string line; std::getline(in, line);) {
+    if (line.empty() || line[0] != '{') continue;
+    const auto event = nlohmann::json::parse(line);
+    if (event.at("event") == "end") ends.push_back(event.at("status"));
+  }
+  return ends;
+}
 
 }  // namespace
 
@@ -67,11 +66,9 @@ TEST_CASE("a quiet run's lines go to its log, and events to all files") {
   const auto plan = small_plan();
   const auto flags = quiet();
   RunOutputs outputs;
-  outputs.metrics.emplace((folder / "all.jsonl").string(), false);
+  open_metrics(outputs, folder);
   outputs.kept.log = std::make_unique<RunLog>();
   outputs.kept.log->open(folder / "train.log");
-  outputs.kept.metrics = std::make_unique<RunMetrics>(
-      folder.path(), RunMetrics::Steps{.per_epoch = 5, .total = 10}, FileSizes{});
   Recorder record(plan, flags, ColorMode::kNever, outputs);
   record.epoch(first_epoch(), std::vector{.4});
   CHECK_FALSE(record.has_failed());
@@ -110,10 +107,44 @@ TEST_CASE("a log or metrics that cannot be written stop the run after its step")
   for (auto* outputs : {&with_log, &with_metrics}) {
     Recorder record(plan, flags, ColorMode::kNever, *outputs);
     {
-      const DiskFull full;
+      const FileLimit full(0);
       record.epoch(first_epoch(), std::vector{.4});
     }
     CHECK(record.has_failed());
     CHECK_THROWS_WITH(record.throw_if_failed(), ContainsSubstring("File too large"));
+  }
+}
+
+TEST_CASE("a last line that one of two metrics cannot take is the only end in the other") {
+  const TempFolder folder;
+  const auto plan = small_plan();
+  const auto flags = quiet();
+  RunOutputs outputs;
+  open_metrics(outputs, folder);
+  outputs.metrics->append_line(std::string(100'000, ' '));
+  Recorder record(plan, flags, ColorMode::kNever, outputs);
+  {
+    const FileLimit full(50'000);  // the folder's files are shorter
+    record.finished({.steps = 10});
+  }
+  CHECK(record.has_failed());
+  record.failed(kFailed, "the disk is full", 10);  // as the run ends for it
+  CHECK(ends_in(folder / kMetricsJsonl) == std::vector<std::string>{"done"});
+  CHECK(ends_in(folder / "all.jsonl").empty());
+}
+
+TEST_CASE("the folder of a finished run gets no second end, however the run ends that goes on from it") {
+  const auto plan = small_plan();
+  const auto flags = quiet();
+  for (const bool fails : {true, false}) {
+    const TempFolder folder;
+    RunOutputs outputs;
+    open_metrics(outputs, folder);
+    outputs.kept.metrics_finished = true;
+    Recorder record(plan, flags, ColorMode::kNever, outputs);
+    if (fails) record.failed(kFailed, "no memory", 10);
+    if (!fails) record.finished({.steps = 10, .was_finished = true});
+    CHECK(ends_in(folder / kMetricsJsonl).empty());
+    CHECK(ends_in(folder / "all.jsonl") == std::vector<std::string>{fails ? "failed" : "done"});
   }
 }

@@ -39,8 +39,8 @@ struct WatchOptions {
 
 // Its thread polls the store four times a second. When a process reports there that it cannot go on,
 // this one reports what it does itself, and its collectives end. So whoever is silent then has ended or
-// hangs, however long a step takes. Those that have lost another process gather reports for two seconds, and
-// then agree on one verdict.
+// hangs, however long a step takes. Processes that have lost another one gather reports for two seconds,
+// and then agree on one verdict.
 //
 // A socket says at once when its other end has died; the store does not. So each watch gives a sign of life
 // every second. A process that waits for others in the store looks at that of the next process (of the last

@@ -1,5 +1,5 @@
-// The sums of `bench allreduce` over several processes, which are threads here, and the kernel's count of
-// what a process sends.
+// The sums of `bench allreduce` over several processes, which are threads here, the kernel's count of what a
+// process sends, and the row that reports a sum.
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -17,6 +17,7 @@
 #include <vector>
 
 #include <lockstep/app/bench/allreduce/ranks.h>
+#include <lockstep/app/bench/allreduce/row.h>
 #include <lockstep/app/bench/allreduce/sent_bytes.h>
 #include <lockstep/app/report/bench_replicas.h>
 #include <lockstep/parallel/collectives/channel.h>
@@ -203,4 +204,25 @@ TEST_CASE("the first lists of all processes are measured together, then the seco
   CHECK(specs[0] == std::vector<std::string>{"cpux2+cpu", "cpu+cpux3"});
   CHECK(specs[1] == specs[0]);
   CHECK(own_replicas == std::vector<size_t>{1, 3});
+}
+
+TEST_CASE("a row of several processes counts the replicas of all, and compares a sum with copying") {
+  const BenchReplicas replicas{.world = world_with(1, {2, 1}), .devices = cpus(1)};
+  const auto row = allreduce_row(replicas, 1, Allreduce::kGloo, 3000, {.wrong = 0, .wire_bytes = 3100},
+                                 {1e-3, 1e-3, 1e-3}, {5e-4, 5e-4, 5e-4});
+  CHECK(row.at("devices") == "cpux2+cpu");
+  CHECK(row.at("ranks") == 3);
+  CHECK(row.at("processes") == 2);
+  CHECK(row.at("algorithm") == "gloo");
+  CHECK(row.at("count") == 750);
+  CHECK(row.at("threads") == 1);
+  CHECK(row.at("algbw").get<double>() == Approx(3e-3));
+  CHECK(row.at("busbw").get<double>() == Approx(4e-3));  // x 2 x 2/3
+  CHECK(row.at("copy_us").get<double>() == Approx(500));
+  CHECK(row.at("over_copy").get<double>() == Approx(2));
+  CHECK(row.at("wire_bytes") == 3100);
+  // Few repetitions have no ratio, and a kernel may not count what is sent.
+  const auto unknown = allreduce_row(replicas, 1, Allreduce::kGloo, 3000, {}, {1e-3, 1e-3}, {5e-4, 5e-4});
+  CHECK(unknown.at("over_copy").is_null());
+  CHECK(unknown.at("wire_bytes").is_null());
 }

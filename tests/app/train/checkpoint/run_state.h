@@ -7,6 +7,7 @@
 
 #include <lockstep/app/train/checkpoint/contents.h>
 #include <lockstep/app/train/checkpoint/run_folder.h>
+#include <lockstep/parallel/trainer.h>
 
 namespace lockstep::testing {
 
@@ -25,7 +26,7 @@ inline RunState state_of(int64_t step) {
   state.progress = {
       .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
   state.progress.left_out = {{3, 4}, {6, 6}};
-  state.progress.epoch_sums = {.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}};
+  state.progress.epoch_sums = row_sums(TrainSums{.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}});
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
   state.file_bytes = {{"metrics.csv", 99}, {"metrics.jsonl", int64_t{1} << 40}};

@@ -10,9 +10,7 @@
 
 #include <lockstep/app/train/config/config_syntax.h>
 #include <lockstep/app/train/config/config_text.h>
-#include <lockstep/app/train/plan/combinations.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/plan/recipe.h>
 #include <lockstep/app/train/settings/settings.h>
 #include <lockstep/tests/app/small_data.h>
 #include <lockstep/tests/app/train_command.h>
@@ -25,25 +23,7 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
-Words operator+(Words words, const Words& more) {
-  words.insert(words.end(), more.begin(), more.end());
-  return words;
-}
-
 const Words kSmall = {"--data", "synthetic", "--limit-train", "96", "--limit-test", "8"};
-
-struct Planned {
-  TrainFlags flags;
-  TrainPlan plan;
-};
-
-Planned planned(const Words& words, const TrainWorld& world = {}) {
-  const auto flags = parsed_flags(words);
-  check_combinations(flags, find_recipe(flags.recipe));
-  return {flags, make_train_plan(flags, {}, world)};
-}
 
 std::string config_of(const Words& words, const TrainWorld& world = {}) {
   const auto [flags, plan] = planned(words, world);
@@ -124,6 +104,10 @@ TEST_CASE("the folder of the data is written with its whole path, and a variable
   const auto odd = folder / "no \xff UTF-8";
   std::filesystem::create_symlink(data.folder(), odd);
   CHECK_THROWS_AS(config_of({"--data", odd.string()}), UsageError);
+  const auto [flags, plan] = planned({"--data", odd.string()});
+  const auto kept = config_text(flags, plan, kInConfig, Unwritable::kComment);
+  CHECK_THAT(kept, ContainsSubstring("\n# data has a name that is not UTF-8: give it again\n") &&
+                       !ContainsSubstring("\ndata =") && ContainsSubstring("\nrecipe = "));
 }
 
 TEST_CASE("the configuration of several processes has what all have in common") {

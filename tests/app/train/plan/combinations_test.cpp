@@ -23,13 +23,12 @@ using Catch::Matchers::ContainsSubstring;
 
 namespace {
 
-using Words = std::vector<std::string>;
-
 struct Refused {
   std::function<void(TrainerOptions&)> change;  // empty: the library does not know the flags
   Words keys;
-  Words words;  // empty: no flags say this
-  Words flags;  // that the message names
+  Words words;      // empty: no flags say this
+  Words flags;      // that the message names
+  Words says = {};  // the library's message, beside the keys
 };
 
 Trace any_trace;
@@ -87,7 +86,8 @@ const std::vector<Refused> kRefused = {
     {both(invariant, synced),
      {"invariant", "bn"},
      {"--invariant", "--bn", "sync"},
-     {"--invariant", "--bn sync"}},
+     {"--invariant", "--bn sync"},
+     {"BnPolicy::kSync"}},
     {both(invariant, compressed),
      {"invariant", "compress"},
      {"--invariant", "--compress", "bf16"},
@@ -95,32 +95,43 @@ const std::vector<Refused> kRefused = {
     {both(compressed, [](auto& o) { o.replica.precision = Precision::kFp64; }),
      {"compress", "precision"},
      {"--compress", "fp16", "--precision", "fp64"},
-     {"--compress", "--precision fp64"}},
+     {"--compress", "--precision fp64"},
+     {"Precision::kFp64"}},
     {both(compressed, [](auto& o) { o.allreduce = Allreduce::kNccl; }),
      {"compress", "allreduce"},
      {"--compress", "fp16", "--allreduce", "nccl"},
-     {"--compress", "--allreduce nccl"}},
-    {both(compressed, [](auto& o) { o.replica.sync.hook = bf16_hook(); }), {"compress", "hook"}, {}, {}},
+     {"--compress", "--allreduce nccl"},
+     {"allreduce nccl"}},
+    {both(compressed, [](auto& o) { o.replica.sync.hook = bf16_hook(); }),
+     {"compress", "hook"},
+     {},
+     {},
+     {"sync.hook"}},
     {both(graph, traced),
      {"cuda_graph", "trace"},
      {"--cuda-graph", "on", "--trace", "t.json"},
-     {"--cuda-graph on", "--trace"}},
+     {"--cuda-graph on", "--trace"},
+     {"CudaGraph::kOn"}},
     {both(graph, invariant),
      {"cuda_graph", "invariant"},
      {"--cuda-graph", "on", "--invariant"},
-     {"--cuda-graph on", "--invariant"}},
+     {"--cuda-graph on", "--invariant"},
+     {"CudaGraph::kOn"}},
     {both(graph, tuned),
      {"cuda_graph", "auto_split"},
      {"--cuda-graph", "on", "--split", "auto"},
-     {"--cuda-graph on", "--split auto"}},
+     {"--cuda-graph on", "--split auto"},
+     {"CudaGraph::kOn"}},
     {both(graph, synced),
      {"cuda_graph", "bn"},
      {"--cuda-graph", "on", "--bn", "sync"},
-     {"--cuda-graph on", "--bn sync"}},
+     {"--cuda-graph on", "--bn sync"},
+     {"CudaGraph::kOn", "BnPolicy::kSync"}},
     {both(graph, [](auto& o) { o.replica.wait_for_device = true; }),
      {"cuda_graph", "wait_for_device"},
      {},
-     {}},
+     {},
+     {"CudaGraph::kOn"}},
     {both(tuned,
           [](auto& o) {
             o.split = {1, 1};
@@ -131,23 +142,29 @@ const std::vector<Refused> kRefused = {
     {both(tuned, synced),
      {"auto_split", "bn"},
      {"--split", "auto", "--bn", "sync"},
-     {"--split auto", "--bn sync"}},
+     {"--split auto", "--bn sync"},
+     {"BnPolicy::kSync"}},
     {{}, {}, {"--deterministic", "--split", "auto"}, {"--deterministic", "--split auto"}},
     {{}, {}, {"--sync", "parameterwise", "--bucket-mb", "5"}, {"--sync parameterwise", "--bucket-mb"}},
     {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .momentum = .9}; },
      {"optimizer", "momentum"},
      {"--optimizer", "adamw", "--momentum", ".9"},
-     {"--optimizer adamw", "--momentum"}},
+     {"--optimizer adamw", "--momentum"},
+     {"OptimizerKind::kAdamW"}},
     {{}, {}, {"--optimizer", "adamw", "--momentum", "0"}, {"--optimizer adamw", "--momentum"}},
     {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .nesterov = true}; },
      {"optimizer", "nesterov"},
      {"--optimizer", "adamw", "--nesterov"},
-     {"--optimizer adamw", "--nesterov"}},
+     {"--optimizer adamw", "--nesterov"},
+     {"OptimizerKind::kAdamW"}},
     {[](auto& o) { o.replica.optimizer.nesterov = true; },
      {"nesterov", "momentum"},
      {"--nesterov"},
-     {"--nesterov", "--momentum"}},
+     {"--nesterov", "--momentum"},
+     {"momentum is 0"}},
+    {{}, {}, {"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}},
     {{}, {}, {"--quiet", "--progress", "bar"}, {"--quiet", "--progress bar"}},
+    {{}, {}, {"--print-config", "--dry-run"}, {"--print-config", "--dry-run"}},
     {{}, {}, {"--print-config", "--json"}, {"--print-config", "--json"}},
 };
 
@@ -159,19 +176,26 @@ const std::vector<Refused> kRefusedHere = {
      },
      {"invariant"},
      {"--invariant", "--devices", "cpux3"},
-     {"--invariant"}},
+     {"--invariant"},
+     {"3 replicas"}},
     {[](auto& o) {
        o.split = {1, 1, 1};
      },
      {"split"},
      {"--split", "1:1:1"},
-     {"--split 1:1:1"}},
-    {compressed, {"compress"}, {"--compress", "bf16"}, {"--compress bf16"}},
-    {graph, {"cuda_graph"}, {"--cuda-graph", "on"}, {"--cuda-graph on"}},
+     {"--split 1:1:1"},
+     {"split cannot be used", "for 2 replicas"}},
+    {compressed, {"compress"}, {"--compress", "bf16"}, {"--compress bf16"}, {"compress bf16"}},
+    {graph,
+     {"cuda_graph"},
+     {"--cuda-graph", "on"},
+     {"--cuda-graph on"},
+     {"CudaGraph::kOn needs a GPU, but the devices are [cpu, cpu]"}},
     {[](auto& o) { o.replica.precision = Precision::kTf32; },
      {"precision"},
      {"--precision", "tf32"},
-     {"--precision tf32"}},
+     {"--precision tf32"},
+     {"Precision::kTf32 needs a GPU, but the devices are [cpu, cpu]"}},
 };
 
 // The error of this code as the program shows it. It must have the exit code of usage, and a hint.
@@ -200,6 +224,7 @@ void check_library(const Refused& row) {
     FAIL("accepted");
   } catch (const UsageError& error) {
     CHECK(error.options() == row.keys);
+    for (const auto& words : row.says) CHECK_THAT(error.message(), ContainsSubstring(words));
     CHECK_THAT(error.what(), !ContainsSubstring("--"));  // a library knows no flags
     CHECK_FALSE(error.hint().empty());
   }

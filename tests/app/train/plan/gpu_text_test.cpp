@@ -19,8 +19,8 @@ TrainPlan plan_on(const std::vector<torch::Device>& devices) {
   plan.recipe = "resnet18-pytorch";
   plan.model = "resnet18";
   plan.parameter_count = 11'175'818;
-  plan.data.set.train.images = torch::zeros({1000, 1, 28, 28}, torch::kUInt8);
-  plan.data.set.test.images = torch::zeros({100, 1, 28, 28}, torch::kUInt8);
+  plan.data.set.train.rows = 1000;
+  plan.data.set.test.rows = 100;
   plan.trainer.devices = devices;
   plan.batch_size = 500;
   plan.epochs = 1;

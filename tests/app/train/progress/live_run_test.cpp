@@ -7,6 +7,7 @@
 #include <vector>
 
 #include <lockstep/app/train/progress/live_run.h>
+#include <lockstep/parallel/trainer.h>
 #include <lockstep/tests/support/files.h>
 #include <lockstep/tests/support/redirect.h>
 #include <lockstep/tests/support/temp_folder.h>
@@ -27,11 +28,10 @@ TrainPlan plan_of_70_steps() {
 }
 
 StepInterval interval_of(double begin, int64_t steps) {
-  StepInterval interval{.begin = begin, .steps = steps, .rows = 32 * steps};
-  interval.sums.rows = 64 * steps;  // a resumed epoch also has sums of steps before the break
-  interval.sums.loss = 16 * static_cast<double>(steps);
-  interval.sums.top1 = 48 * steps;
-  return interval;
+  // A resumed epoch also has sums of steps before the break.
+  const TrainSums sums{
+      .loss = 16 * static_cast<double>(steps), .top1 = 48 * steps, .rows = 64 * steps, .bad = {}};
+  return {.begin = begin, .steps = steps, .rows = 32 * steps, .sums = row_sums(sums)};
 }
 
 }  // namespace

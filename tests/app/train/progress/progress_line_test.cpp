@@ -8,6 +8,7 @@
 
 #include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/app/train/progress/progress_line.h>
+#include <lockstep/parallel/trainer.h>
 
 using namespace lockstep;
 
@@ -15,14 +16,17 @@ namespace {
 
 const Style kPlain(false);
 
+RowSums sums_of(double loss, int64_t top1, int64_t rows) {
+  return row_sums(TrainSums{.loss = loss, .top1 = top1, .rows = rows, .bad = {}});
+}
+
 LiveFigures figures_of(double done) {
   return {.epoch = 3,
           .epochs = 10,
           .done = done,
           .seconds_left = 133,
           .images_per_second = 20755.4,
-          .loss = .51234,
-          .top1 = .8125};
+          .sums = sums_of(5123.4, 8125, 10'000)};
 }
 
 size_t columns_of(const std::string& text) {
@@ -95,8 +99,7 @@ TEST_CASE("the live line is never wider than the terminal, and shows more where 
                    .done = done,
                    .seconds_left = 1e30,
                    .images_per_second = std::numeric_limits<double>::infinity(),
-                   .loss = 1e300,
-                   .top1 = 1});
+                   .sums = sums_of(1e300, 1, 1)});
   }
   for (const auto& figures : all) {
     for (const bool utf8 : {false, true}) {

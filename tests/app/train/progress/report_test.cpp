@@ -20,23 +20,21 @@ TrainPlan plan_of(int64_t epochs, int64_t steps_per_epoch) {
   return plan;
 }
 
-TrainSums sums_of(double loss, int64_t top1, int64_t rows) {
-  TrainSums sums;
-  sums.loss = loss;
-  sums.top1 = top1;
-  sums.rows = rows;
-  return sums;
+RowSums sums_of(double loss, int64_t top1, int64_t rows, int64_t top5 = 0) {
+  return row_sums(TrainSums{.loss = loss, .top1 = top1, .top5 = top5, .rows = rows, .bad = {}});
+}
+
+// The steps of 1000 images at this speed.
+StepInterval interval_of(const RowSums& sums, double images_per_second) {
+  return {.end = 1000 / images_per_second, .rows = 1000, .sums = sums};
 }
 
 EpochReport epoch_of_images() {
   EpochReport report;
   report.epoch = 1;
-  report.sums = sums_of(2302.6, 100, 1000);
-  report.lr = .2;
+  report.trained = {.lr = .2, .sums = sums_of(2302.6, 100, 1000)};
   report.seconds = .75;
-  report.test.loss_sum = 230.17;
-  report.test.top1 = 10;
-  report.test.rows = 100;
+  report.test = row_sums(Evaluation{.loss_sum = 230.17, .top1 = 10, .rows = 100});
   return report;
 }
 
@@ -53,34 +51,20 @@ size_t widest_line(const std::string& text) {
 }  // namespace
 
 TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
-  StepReport report;
-  report.epoch = 1;
-  report.step = 50;
-  report.sums = sums_of(2302.8, 97, 1000);
-  report.sums.top5 = 505;
-  report.seconds = .0027;
-  report.images_per_second = 96'517.6;
-  CHECK(step_line(report, plan_of(10, 235)) ==
+  CHECK(step_line(interval_of(sums_of(2302.8, 97, 1000, 505), 96'517.6), {.epoch = 1, .step = 50},
+                  plan_of(10, 235)) ==
         "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s");
 }
 
 TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {
-  StepReport report;
-  report.epoch = 1;
-  report.step = 100;
-  report.sums = sums_of(2302.8, 97, 1000);
-  report.sums.top5 = 505;
-  report.images_per_second = 199.1;
-  CHECK(step_line(report, plan_of(10, 10'000)) ==
+  const auto sums = sums_of(2302.8, 97, 1000, 505);
+  const TrainProgress early{.epoch = 1, .step = 100};
+  CHECK(step_line(interval_of(sums, 199.1), early, plan_of(10, 10'000)) ==
         "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
-  report.images_per_second = 1990.6;
-  CHECK(step_line(report, plan_of(10, 10'000)) ==
+  CHECK(step_line(interval_of(sums, 1990.6), early, plan_of(10, 10'000)) ==
         "epoch  1 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 1,991 img/s");
-  report.epoch = 1000;
-  report.step = 60'000;
-  report.sums.top1 = report.sums.top5 = 1000;
-  report.images_per_second = 98'765;
-  CHECK(step_line(report, plan_of(1000, 60'000)) ==
+  CHECK(step_line(interval_of(sums_of(2302.8, 1000, 1000, 1000), 98'765), {.epoch = 1000, .step = 60'000},
+                  plan_of(1000, 60'000)) ==
         "epoch 1000 | step 60000 | loss 2.3028 | top1 100.0% top5 100.0% | 98,765 img/s");
 }
 
@@ -89,7 +73,8 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
         "    lr 0.2");
-  report.phases = StepTimes{.data = .0001, .compute = .0031, .sync = 0, .update = .0002};
+  report.trained.steps = 2;
+  report.trained.times = StepTimes{.data = .0002, .compute = .0062, .sync = 0, .update = .0004};
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s\n"
         "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.2");
@@ -97,48 +82,38 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
 
 TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {
   auto report = epoch_of_images();
-  report.sums = {};
+  report.trained.sums = {};
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | all steps left out | test loss 2.3017 acc 0.100 | 0.8 s");
 }
 
 TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
-  StepReport slow;
-  slow.epoch = 100;
-  slow.step = 235;
-  slow.sums = sums_of(61972.1, 982, 1000);
-  slow.sums.top5 = 999;
-  slow.seconds = 2.0178;
-  slow.images_per_second = 254;
-  CHECK(step_line(slow, plan_of(100, 235)).size() <= 80);
-  StepReport fast = slow;
-  fast.epoch = 10;
-  fast.sums.loss = 2302.6;
-  fast.seconds = .0002;
-  fast.images_per_second = 987'654;
-  CHECK(step_line(fast, plan_of(10, 235)).size() <= 80);
+  const auto slow = interval_of(sums_of(61972.1, 982, 1000, 999), 254);
+  const auto fast = interval_of(sums_of(2302.6, 982, 1000, 999), 987'654);
+  CHECK(step_line(slow, {.epoch = 100, .step = 235}, plan_of(100, 235)).size() <= 80);
+  CHECK(step_line(fast, {.epoch = 10, .step = 235}, plan_of(10, 235)).size() <= 80);
   for (const int64_t steps : {10'000, 60'000}) {
     for (const int64_t epochs : {1, 10, 100}) {
-      fast.epoch = slow.epoch = epochs;
-      fast.step = slow.step = steps;
-      CHECK(step_line(fast, plan_of(epochs, steps)).size() <= 80);
-      CHECK(step_line(slow, plan_of(epochs, steps)).size() <= 80);
+      const TrainProgress last{.epoch = epochs, .step = steps};
+      CHECK(step_line(fast, last, plan_of(epochs, steps)).size() <= 80);
+      CHECK(step_line(slow, last, plan_of(epochs, steps)).size() <= 80);
     }
   }
 
   auto epoch = epoch_of_images();
   epoch.epoch = 10;
-  epoch.lr = 1.234567e-5;
+  epoch.trained.lr = 1.234567e-5;
   epoch.seconds = 361.2;
-  epoch.phases = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
+  epoch.trained.steps = 1;
+  epoch.trained.times = StepTimes{.data = .0099, .compute = 2.0041, .sync = .1, .update = .0128};
   CHECK(widest_line(epoch_lines(epoch, plan_of(10, 235))) <= 80);
 }
 
 TEST_CASE("the plan writes counts from 1,000 on with commas") {
   auto plan = plan_of(1, 3);
   plan.trainer.devices.assign(2, torch::Device(torch::kCPU));
-  plan.data.set.train.images = torch::zeros({7100, 1, 1, 1}, torch::kUInt8);
-  plan.data.set.test.images = torch::zeros({1000, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.train.rows = 7100;
+  plan.data.set.test.rows = 1000;
   plan.memory_estimate = 9'872'600'000;
   plan.batch_size = 3000;
   CHECK_THAT(describe(plan), ContainsSubstring("3,000 images per step, 1,500 per replica; 3 steps per epoch, "
@@ -155,7 +130,7 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
   using Texts = std::vector<std::string>;
   auto plan = plan_of(1, 1);
   plan.trainer.devices.assign(4, torch::Device(torch::kCPU));
-  plan.data.set.train.images = torch::zeros({100, 1, 1, 1}, torch::kUInt8);
+  plan.data.set.train.rows = 100;
   plan.batch_size = 4;
   CHECK(batch_notices(plan).empty());
   plan.batch_size = 3;
@@ -170,7 +145,7 @@ TEST_CASE("there is a notice of batches too small for the replicas or the micro-
   plan.trainer.split = {1, 0, 0, 1};  // 5 images each, and none as wanted
   CHECK(batch_notices(plan).empty());
 
-  plan.data.set.train.images = torch::zeros({1, 1, 1, 1}, torch::kUInt8);  // fewer than a batch
+  plan.data.set.train.rows = 1;  // fewer than a batch
   plan.trainer.split = {};
   CHECK(batch_notices(plan) == Texts{"4 replicas share a batch of 1 image: some of them compute nothing",
                                      "--accumulate 3 is more than the 1 image of the smallest shard: its "

@@ -1,0 +1,44 @@
+#include <lockstep/data/known_data.h>
+
+#include <algorithm>
+#include <array>
+
+#include <lockstep/data/synthetic.h>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kKnownData = {
+    KnownData{.name = "synthetic",
+              .train_rows = 60'000,
+              .test_rows = 10'000,
+              .make =
+                  [](uint64_t seed, int64_t train_rows, int64_t test_rows) {
+                    return as_training_data(make_synthetic(seed, train_rows, test_rows));
+                  }},
+};
+
+DataRows rows_of(const ImageSet& set) {
+  return {.rows = set.size(), .sources = resident_sources(set), .hash_of_first = [set](int64_t count) {
+            return hash_of(first_rows(set, count));
+          }};
+}
+
+}  // namespace
+
+TrainingData as_training_data(const Dataset& set) {
+  return {.name = set.name,
+          .row_shape = set.train.images.sizes().slice(1).vec(),
+          .classes = set.classes,
+          .train = rows_of(set.train),
+          .test = rows_of(set.test)};
+}
+
+std::span<const KnownData> known_data() { return kKnownData; }
+
+const KnownData* find_known_data(std::string_view name) {
+  const auto* const found = std::ranges::find(kKnownData, name, &KnownData::name);
+  return found == kKnownData.end() ? nullptr : found;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,82 @@
+// The text of a plan, and combinations of flags that have one.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <lockstep/tests/catch.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tests/app/train_command.h>
+#include <lockstep/tests/support/refusal.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+const Words kFewImages = {"--data", "synthetic", "--limit-train", "128", "--limit-test", "8"};
+const Words kWarmupRecipe = {"--recipe", "resnet18-warmup", "--devices", "cpux2"};
+
+const std::string kBf16Text = "  arithmetic bf16 in layers that gain by it, weights and sums in fp32";
+
+}  // namespace
+
+TEST_CASE("the plan says how rows are shared, gradients summed, and in which precision layers compute") {
+  const std::vector<std::pair<Words, std::string>> cases = {
+      {{"--devices", "cpu"}, "one replica: nothing to sum"},
+      {{"--devices", "cpux2"},
+       "during backward (buckets of at most 25 MB), each replica sums one part (two_shot)"},
+      {{"--devices", "cpux2", "--sync", "parameterwise", "--allreduce", "root"},
+       "summed parameter by parameter, on the first replica (root)"},
+      {{"--devices", "cpux2", "--sync", "bucketed", "--bucket-mb", "3", "--allreduce", "ring"},
+       "summed after backward (buckets of at most 3 MB), around a ring (ring)"},
+      {{"--devices", "cpux2", "--batch-size", "128", "--split", "3:1"}, "128 images per step, split 96:32;"},
+      {{"--devices", "cpu", "--batch-size", "128", "--split", "auto"},
+       "128 images per step, 128 per replica;"},
+      {{"--devices", "cpu", "--accumulate", "5"}, "each shard in 5 micro-batches"},
+      {{"--devices", "cpux3", "--deterministic"}, "fp32; deterministic"},
+      {{"--devices", "cpu", "--precision", "bf16"}, kBf16Text + "; lenet in fp32 on CPUs, which is faster\n"},
+      {{"--devices", "cpu", "--precision", "bf16", "--kernels", "torch"},
+       kBf16Text + "; torch's kernels only\n"},
+      {{"--devices", "cpu", "--precision", "bf16", "--recipe", "resnet18-pytorch"}, kBf16Text + "\n"},
+      {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
+      {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
+      {kWarmupRecipe + Words{"--bn", "sync"}, "batch norm with the statistics of the whole batch"},
+  };
+  for (const auto& [words, says] : cases) {
+    INFO(fmt::format("{}", fmt::join(words, " ")));
+    CHECK_THAT(plan_text(kFewImages + words), ContainsSubstring(says));
+  }
+}
+
+TEST_CASE("combinations that make sense have a plan") {
+  for (const auto& words :
+       std::vector<Words>{{"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
+                          {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adamw"},
+                          {"--invariant", "--deterministic", "--clip-norm", "1", "--bn", "root"},
+                          {"--split", "even", "--invariant", "--accumulate", "1"}}) {
+    INFO(fmt::format("{}", fmt::join(words, " ")));
+    CHECK_NOTHROW(planned(kFewImages + Words{"--devices", "cpux2"} + words));
+  }
+}
+
+TEST_CASE("a split that leaves the evaluated batch-norm statistics untrained is refused") {
+  const Words words =
+      kFewImages + Words{"--recipe", "resnet18-pytorch", "--batch-size", "64", "--devices", "cpux2"};
+  for (const std::string split : {"0:1", "1:1000"}) {  // 1/1001 of 64 rows is no row
+    CHECK_THAT(refusal_and_hint([&] {
+                 planned(words + Words{"--split", split});
+               }),
+               ContainsSubstring("--split " + split) && ContainsSubstring("--bn root") &&
+                   ContainsSubstring(" | use --bn sync or --bn average"));
+  }
+  // All replicas count, the first one has rows, the model has no batch norm, all have the same ones.
+  for (const Words& more :
+       {Words{"--split", "0:1", "--bn", "average"}, Words{"--split", "1:0"},
+        Words{"--split", "0:1", "--model", "lenet"}, Words{"--split", "0:1", "--bn", "sync"}}) {
+    INFO(fmt::format("{}", fmt::join(more, " ")));
+    CHECK_NOTHROW(planned(words + more));
+  }
+}
