@@ -1,7 +1,5 @@
 #include <lockstep/app/files/line_file.h>
 
-#include <fmt/format.h>
-
 #include <lockstep/app/terminal/terminal.h>
 
 namespace lockstep {
@@ -10,11 +8,10 @@ LineFile::LineFile(const std::string& path, bool overwrite) {
   if (path != kStandardOutput) file_.emplace<AtomicFile>(path, overwrite);
 }
 
-void LineFile::append_line(std::string_view line) {
-  const auto text = fmt::format("{}\n", line);
+void LineFile::append(std::string_view line) {
   auto* file = std::get_if<AtomicFile>(&file_);
-  if (!file) return write_stdout(text);
-  file->write(text);
+  if (!file) return write_stdout(line);
+  file->write(line);
   if (!in_place_) file->commit();
   in_place_ = true;
 }

@@ -20,8 +20,8 @@ class LineFile {
   // AtomicFile.
   LineFile(const std::string& path, bool overwrite);
 
-  // Writes the line and a newline at once. Throws OutputError (for example: disk full).
-  void append_line(std::string_view line);
+  // Writes the line, which ends with a newline, at once. Throws OutputError (for example: disk full).
+  void append(std::string_view line);
 
  private:
   struct StandardOutput {};

@@ -205,11 +205,7 @@ void Recorder::print(const std::string& line, bool shown) {
 
 // in_folder: also to the metrics of the run's folder, if it has one.
 void Recorder::event(const nlohmann::ordered_json& event, bool in_folder) {
-  if (to_.metrics) {
-    auto line = json_line(event);
-    line.pop_back();  // append_line() ends it
-    attempt([&] { to_.metrics->append_line(line); });
-  }
+  if (to_.metrics) attempt([&] { to_.metrics->append(json_line(event)); });
   if (in_folder && to_.kept.metrics) attempt([&] { to_.kept.metrics->append(event); });
   if (to_.kept.plots) to_.kept.plots->recorded(event);
 }

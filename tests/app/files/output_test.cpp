@@ -33,9 +33,9 @@ std::string refusal(const fs::path& path, bool overwrite) {
 TEST_CASE("each line is in the file as soon as it is written") {
   const TempFolder folder;
   LineFile file((folder / "a.jsonl").string(), false);
-  file.append_line("{\"step\": 1}");
+  file.append("{\"step\": 1}\n");
   CHECK(read_file(folder / "a.jsonl") == "{\"step\": 1}\n");
-  file.append_line("{\"step\": 2}");
+  file.append("{\"step\": 2}\n");
   CHECK(read_file(folder / "a.jsonl") == "{\"step\": 1}\n{\"step\": 2}\n");
 }
 
@@ -54,7 +54,7 @@ TEST_CASE("an overwritten file keeps its content until the first line is written
   { const LineFile unused((folder / "a.jsonl").string(), true); }
   CHECK(read_file(folder / "a.jsonl") == "old, and longer than the new content\n");
   LineFile file((folder / "a.jsonl").string(), true);
-  file.append_line("new");
+  file.append("new\n");
   CHECK(read_file(folder / "a.jsonl") == "new\n");
 }
 
@@ -83,24 +83,23 @@ TEST_CASE("paths that cannot be written") {
 
 TEST_CASE("a full disk is an error") {
   LineFile file("/dev/full", false);  // devices need no --overwrite
-  CHECK_THROWS_WITH(file.append_line("x"),
-                    ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
+  CHECK_THROWS_WITH(file.append("x\n"), ContainsSubstring("/dev/full") && ContainsSubstring("No space left"));
 }
 
 TEST_CASE("on a full disk a file keeps whole lines, and an old file is unchanged") {
   const TempFolder folder;
   write_file(folder / "old", "old\n");
   LineFile first((folder / "old").string(), true), next((folder / "new").string(), false);
-  next.append_line("12345");
+  next.append("12345\n");
   {
     const FileLimit limit(8);
-    CHECK_THROWS_WITH(first.append_line("a longer line"),
+    CHECK_THROWS_WITH(first.append("a longer line\n"),
                       ContainsSubstring("old") && ContainsSubstring("File too large"));
-    CHECK_THROWS_WITH(next.append_line("12345"), ContainsSubstring("File too large"));
+    CHECK_THROWS_WITH(next.append("12345\n"), ContainsSubstring("File too large"));
   }
   CHECK(read_file(folder / "old") == "old\n");
   CHECK(read_file(folder / "new") == "12345\n");
-  next.append_line("6");
+  next.append("6\n");
   CHECK(read_file(folder / "new") == "12345\n6\n");
 }
 
