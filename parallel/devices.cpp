@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <utility>
 
@@ -14,6 +13,7 @@
 #include <lockstep/support/cpu/capability.h>
 #include <lockstep/support/cuda/info.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
 #include <lockstep/support/split_text.h>
 
 namespace lockstep {
@@ -22,15 +22,6 @@ namespace {
 [[noreturn]] void refuse(std::string_view spec, const std::string& why) {
   throw UsageError(fmt::format("device list '{}': {}", spec, why),
                    "a list looks like auto, cpu, cpux4, cuda, cuda:0, cuda:0x2 or cuda:0,cuda:1,cpu");
-}
-
-// Digits only, no sign, and small enough for an int.
-std::optional<int> parse_count(std::string_view digits) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  const bool whole = error == std::errc{} && end == digits.data() + digits.size();
-  if (!whole || digits.front() == '-') return std::nullopt;
-  return value;
 }
 
 torch::Device gpu(int index, int gpus) {
@@ -54,7 +45,7 @@ std::vector<torch::Device> parse_name(std::string_view name, std::string_view sp
   }
   if (name.starts_with("cuda:")) {
     const auto digits = name.substr(5);
-    const auto index = digits.empty() ? std::nullopt : parse_count(digits);
+    const auto index = parse_count<int>(digits);
     if (!index) refuse(spec, fmt::format("'{}' is not the number of a GPU", digits));
     return {gpu(*index, gpus)};
   }
@@ -68,7 +59,7 @@ std::vector<torch::Device> parse_item(std::string_view item, std::string_view sp
   if (x == std::string_view::npos) return parse_name(item, spec, gpus);
 
   const auto digits = item.substr(x + 1);
-  const auto times = digits.empty() ? std::nullopt : parse_count(digits);
+  const auto times = parse_count<int>(digits);
   if (!times) refuse(spec, fmt::format("'{}' is not a device", item));
   if (*times < 1) refuse(spec, fmt::format("'{}' asks for {} replicas, at least 1 is needed", item, *times));
   if (*times > kMaxReplicas)

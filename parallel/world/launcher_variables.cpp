@@ -3,18 +3,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
-#include <system_error>
 #include <utility>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
 
 namespace lockstep {
 
 int number_of(const std::string& name, const std::string& text, int low, int high, const std::string& hint) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= low && value <= high) return value;
+  if (const auto value = parse_number<int>(text); value && *value >= low && *value <= high) return *value;
   throw UsageError(fmt::format("{} is '{}', but it must be a number from {} to {}", name, text, low, high),
                    hint);
 }

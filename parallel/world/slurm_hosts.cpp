@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <utility>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
 
 namespace lockstep {
 namespace {
@@ -21,15 +21,6 @@ constexpr std::string_view kNameCharacters =
 
 UsageError no_list(std::string_view what, std::string_view list) {
   return UsageError(fmt::format("'{}' is no {} of SLURM", list, what), "start the processes with srun");
-}
-
-std::optional<int> digits_of(std::string_view text) {
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (text.empty() || text.front() == '-' || error != std::errc() || end != text.data() + text.size()) {
-    return std::nullopt;
-  }
-  return value;
 }
 
 // Cuts at the commas outside brackets.
@@ -50,8 +41,8 @@ std::vector<std::string_view> items_of(std::string_view list) {
 // "01-03" -> 01 02 03.
 bool append_range(std::string_view range, std::vector<std::string>& numbers) {
   const auto dash = range.find('-');
-  const auto first = digits_of(range.substr(0, dash));
-  const auto last = dash == std::string_view::npos ? first : digits_of(range.substr(dash + 1));
+  const auto first = parse_count<int>(range.substr(0, dash));
+  const auto last = dash == std::string_view::npos ? first : parse_count<int>(range.substr(dash + 1));
   if (!first || !last || *last < *first || static_cast<size_t>(*last - *first) >= kMostHosts) return false;
   const auto width = std::min(dash, range.size());
   if (width > kLongestName) return false;
@@ -111,11 +102,11 @@ std::vector<int> slurm_tasks(std::string_view list) {
   std::vector<int> tasks;
   for (const auto item : items_of(list)) {
     const auto times = item.find("(x");
-    const auto count = digits_of(item.substr(0, times));
+    const auto count = parse_count<int>(item.substr(0, times));
     std::optional<int> hosts = 1;
     if (times != std::string_view::npos) {
       const bool closed = item.back() == ')';
-      hosts = closed ? digits_of(item.substr(times + 2, item.size() - times - 3)) : std::nullopt;
+      hosts = closed ? parse_count<int>(item.substr(times + 2, item.size() - times - 3)) : std::nullopt;
     }
     if (!count || !hosts || *hosts == 0 || tasks.size() + static_cast<size_t>(*hosts) > kMostHosts) {
       throw no_list("list of tasks per host", list);

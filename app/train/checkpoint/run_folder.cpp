@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <fstream>
 #include <iterator>
 #include <system_error>
@@ -19,6 +18,7 @@
 #include <lockstep/support/error.h>
 #include <lockstep/support/files/output_failure.h>
 #include <lockstep/support/files/temporary_file.h>
+#include <lockstep/support/parse_number.h>
 #include <lockstep/support/printable.h>
 
 namespace lockstep {
@@ -33,12 +33,7 @@ constexpr const char* kManifest = "manifest.json";
 
 // The number behind `prefix` in a name that is nothing else; empty for other names.
 std::optional<int64_t> number_behind(std::string_view prefix, std::string_view name) {
-  int64_t number = 0;
-  if (!name.starts_with(prefix)) return std::nullopt;
-  const auto digits = name.substr(prefix.size());
-  const auto [stop, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || stop != digits.data() + digits.size() || number < 0) return std::nullopt;
-  return number;
+  return name.starts_with(prefix) ? parse_count<int64_t>(name.substr(prefix.size())) : std::nullopt;
 }
 
 // The numbers of the folders PREFIX-NUMBER in `folder`, in order.

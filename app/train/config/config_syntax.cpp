@@ -14,13 +14,12 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <map>
 #include <optional>
-#include <system_error>
 
 #include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
 #include <lockstep/support/printable.h>
 
 namespace lockstep {
@@ -40,10 +39,8 @@ std::string_view line_of(std::string_view text, int64_t number) {
 }
 
 std::optional<double> number_of(std::string_view text) {
-  double number = 0;
-  const auto* const end = text.data() + text.size();
-  const auto [stop, error] = std::from_chars(text.data(), end, number);
-  return error == std::errc() && stop == end && std::isfinite(number) ? std::optional(number) : std::nullopt;
+  const auto number = parse_number<double>(text);
+  return number && std::isfinite(*number) ? number : std::nullopt;
 }
 
 // The text that a flag takes; empty for values that no flag takes.

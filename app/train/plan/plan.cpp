@@ -5,7 +5,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <charconv>
 #include <utility>
 #include <vector>
 
@@ -20,6 +19,7 @@
 #include <lockstep/parallel/training/evaluation.h>
 #include <lockstep/support/counted.h>
 #include <lockstep/support/error.h>
+#include <lockstep/support/parse_number.h>
 #include <lockstep/support/printable.h>
 #include <lockstep/support/split_text.h>
 
@@ -157,14 +157,12 @@ std::vector<int64_t> step_sizes(const TrainPlan& plan) {
 std::vector<double> parse_shares(const std::string& text) {
   std::vector<double> shares;
   for (const auto part : split_text(text, ':')) {
-    double share = 0;
-    const auto* const end = part.data() + part.size();
-    const auto [stop, error] = std::from_chars(part.data(), end, share);
-    if (error != std::errc() || stop != end) {
+    const auto share = parse_number<double>(part);
+    if (!share) {
       throw UsageError(fmt::format("--split must be even, auto or numbers like 3:1, got {}", in_quotes(text)),
                        "give one number per replica, with ':' between them, or leave --split out");
     }
-    shares.push_back(share);
+    shares.push_back(*share);
   }
   return shares;
 }
