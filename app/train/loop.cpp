@@ -88,11 +88,10 @@ RunReport TrainLoop::run() {
 
 // Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
 RunReport TrainLoop::saved_report() const {
-  RunReport report{.seconds_per_epoch = scaled_to_epoch(progress_.seconds, steps_done_, plan_),
-                   .was_finished = true,
-                   .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
-  if (!progress_.accuracy.empty()) report.test_accuracy = progress_.accuracy.back();
-  return report;
+  return {.test_accuracy = progress_.last_accuracy().value_or(0),
+          .seconds_per_epoch = scaled_to_epoch(progress_.seconds, steps_done_, plan_),
+          .was_finished = true,
+          .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
 }
 
 // All processes load; process 0 has the state, and tells the others how far it is.

@@ -70,7 +70,7 @@ Listed look_at(const RunFolder& run, int64_t step) {
     return listed;
   }
   listed.epoch = progress->epoch - (progress->step == 0 ? 1 : 0);
-  if (!progress->accuracy.empty()) listed.accuracy = progress->accuracy.back();
+  listed.accuracy = progress->last_accuracy();
   return listed;
 }
 

@@ -214,8 +214,7 @@ void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
   const auto planned = plan_fields(plan);
   const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
       first.progress.step == 0 && same_test_settings(changed_settings(first.plan, planned));
-  const auto& accuracy = first.progress.accuracy;
-  const auto last = comparable && !accuracy.empty() ? std::optional(accuracy.back()) : std::nullopt;
+  const auto last = comparable ? first.progress.last_accuracy() : std::nullopt;
   first.plan = with_test_settings_of(found->state.plan, planned);
   save(std::move(first), plan, options, last, Stopwatch());
 }

@@ -141,8 +141,7 @@ std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(),
 
 std::optional<double> RunFolder::best_accuracy() const {
   const auto progress = progress_of(checkpoints() / "best");  // a damaged checkpoint is not the best
-  if (!progress || progress->accuracy.empty()) return std::nullopt;
-  return progress->accuracy.back();
+  return progress ? progress->last_accuracy() : std::nullopt;
 }
 
 void RunFolder::require_writable() const {

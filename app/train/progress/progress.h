@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <vector>
 
 #include <lockstep/app/run_files/row_sums.h>
@@ -31,6 +32,11 @@ struct TrainProgress {
 
   bool leaves_out(int64_t number) const;     // the step of the run, from 1
   bool leaves_out(StepRange numbers) const;  // all of them
+
+  // The accuracy of the newest evaluation; empty before the first.
+  std::optional<double> last_accuracy() const {
+    return accuracy.empty() ? std::nullopt : std::optional(accuracy.back());
+  }
 
   // Returns true if so many steps are the whole run, which may end earlier than it was to end before. In the
   // middle of an epoch the evaluation after its last step may be left to do.
