@@ -58,7 +58,7 @@ bool CollectiveWatch::is_idle() {
   {
     const std::lock_guard lock(mutex_);
     if (error_) return false;
-    problem = look();
+    problem = find_problem();
     if (!problem) return operations_.empty();
   }
   abort(problem);
@@ -73,7 +73,7 @@ void CollectiveWatch::work() {
       continue;
     }
     changed_.wait_for(lock, kInterval, [this] { return stop_; });
-    if (const auto problem = look()) {
+    if (const auto problem = find_problem()) {
       lock.unlock();
       abort(problem);
       lock.lock();
@@ -83,7 +83,7 @@ void CollectiveWatch::work() {
 
 // Removes finished operations. Returns the error of a failed or overdue one; null if there is none. The
 // caller holds the mutex.
-std::exception_ptr CollectiveWatch::look() try {
+std::exception_ptr CollectiveWatch::find_problem() try {
   std::erase_if(operations_, [](const Operation& operation) { return operation.end->query(); });
   for (const auto& operation : operations_) {
     if (const auto words = operation.failure(); !words.empty()) {

@@ -53,7 +53,7 @@ class CollectiveWatch {
 
  private:
   void work();
-  std::exception_ptr look();
+  std::exception_ptr find_problem();
 
   const std::chrono::milliseconds timeout_;
   const std::string hint_;

@@ -103,10 +103,9 @@ CLI::Option* add_quiet(CLI::App& command, const std::string& flag, TrainFlags& f
 }
 
 CLI::Option* add_progress(CLI::App& command, const std::string& flag, TrainFlags& flags) {
-  return add_choice(
-      command, flag, flags.progress, kProgressDisplayNames,
-      "What is shown of the progress: a live line with a bar, plain lines, or none; auto: bar on a "
-      "terminal");
+  return add_choice(command, flag, flags.progress, kProgressDisplayNames,
+                    "Show the progress as a live line with a bar, plain lines, or not at all; auto: bar on a "
+                    "terminal");
 }
 
 CLI::Option* add_dry_run(CLI::App& command, const std::string& flag, TrainFlags& flags) {
