@@ -27,7 +27,7 @@ class ProcessGroup {
  public:
   virtual ~ProcessGroup() = default;
 
-  // local_process and local_processes are known here.
+  // process_on_host and processes_on_host are known here.
   virtual const World& world() const = 0;
 
   // Limit for each collective between the processes.

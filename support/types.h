@@ -34,7 +34,7 @@ struct Inputs {
   // point and complex numbers to a model in the type of its precision (bf16: float32, which autocast
   // converts), and all others, such as token ids and masks, in the type in which the BatchSource has them.
   torch::Tensor X;
-  // (n) classes of the rows, int64 (see classification_outcome()); an own loss may take others. Not
+  // (n) classes of the rows, int64 (see classification_outcome()); a loss of your own may take others. Not
   // converted.
   torch::Tensor y;
 };

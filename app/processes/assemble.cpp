@@ -75,7 +75,7 @@ void agree_on_settings(const TrainWorld& world, const std::function<Json()>& act
 
 std::string local_spec(const std::string& spec, const World& place, int gpus) {
   if (spec != "auto" || gpus == 0) return spec;
-  return fmt::format("cuda:{}", place.local_process % gpus);
+  return fmt::format("cuda:{}", place.process_on_host % gpus);
 }
 
 }  // namespace lockstep

@@ -17,7 +17,7 @@ namespace {
 
 // Process 0 listens on all interfaces and needs no name, but nobody finds it by one that is misspelt.
 void warn_of_unknown_master(const World& place) {
-  const bool by_name = !place.store_runs && place.local_processes != place.processes;
+  const bool by_name = !place.store_runs && place.processes_on_host != place.processes;
   if (place.process != 0 || !by_name || host_resolves(place.master_host)) return;
   warn(fmt::format("the master's name '{}' does not resolve on this host", place.master_host));
 }

@@ -145,7 +145,7 @@ void BenchReport::stop_if_interrupted(const std::string& where) const {
 
 std::optional<int> BenchReport::signal() const {
   const auto own = interrupt_.signal();
-  return agreement_ ? agreement_->settle({.signal = own}).signal : own;
+  return agreement_ ? agreement_->agree_now({.signal = own}).signal : own;
 }
 
 void BenchReport::print(const std::string& text) const {

@@ -9,10 +9,10 @@ constexpr int kMostTimes = 10;  // a training that has diverged does so at every
 
 // The bad step. If it, or those before it, are left out already, the step before them has made the weights
 // bad: it goes, too.
-StepRange skipped(const TrainProgress& progress, int64_t earliest, int64_t bad) {
+StepRange skipped(const RunPosition& position, int64_t earliest, int64_t bad) {
   auto first = bad;
-  while (first > earliest && progress.leaves_out(first - 1)) --first;
-  const bool made_before = first < bad || progress.leaves_out(bad);
+  while (first > earliest && position.leaves_out(first - 1)) --first;
+  const bool made_before = first < bad || position.leaves_out(bad);
   if (made_before && first > earliest) --first;
   return {.first = first, .last = bad};
 }
@@ -28,13 +28,12 @@ void GoingBack::count(const LossError& error) {
   ++times_;
 }
 
-std::optional<StepRange> GoingBack::leave_out(TrainProgress& progress, int64_t steps_done,
-                                              int64_t bad) const {
+std::optional<StepRange> GoingBack::leave_out(RunPosition& position, int64_t steps_done, int64_t bad) const {
   const auto earliest = steps_done + 1;
   const auto range = on_nan_ == OnNan::kRollback ? StepRange{.first = earliest, .last = bad}
-                                                 : skipped(progress, earliest, bad);
-  if (bad < earliest || progress.leaves_out(range)) return std::nullopt;
-  progress.left_out.push_back(range);
+                                                 : skipped(position, earliest, bad);
+  if (bad < earliest || position.leaves_out(range)) return std::nullopt;
+  position.left_out.push_back(range);
   return range;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include <lockstep/app/train/plan/on_error.h>
-#include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -33,10 +33,10 @@ class GoingBack {
   // Throws the error where the run stops for it: with kStop, and after it has gone back ten times.
   void count(const LossError& error);
 
-  // progress: of a run that has gone back to its checkpoint of steps_done steps. Adds the steps that it now
+  // position: of a run that has gone back to its checkpoint of steps_done steps. Adds the steps that it now
   // leaves out, and returns them: with kRollback all up to the bad one. Nothing if going back was in vain,
   // since the checkpoint itself is bad.
-  std::optional<StepRange> leave_out(TrainProgress& progress, int64_t steps_done, int64_t bad) const;
+  std::optional<StepRange> leave_out(RunPosition& position, int64_t steps_done, int64_t bad) const;
 
  private:
   const OnNan on_nan_;

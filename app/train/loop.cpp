@@ -62,8 +62,8 @@ TrainLoop::TrainLoop(const TrainPlan& plan, const TrainFlags& flags, Recorder& r
 
 RunReport TrainLoop::run() {
   const bool was_finished = is_finished();
-  record_.begin(progress_, steps_done_, was_finished ? nlohmann::ordered_json() : changed_);
-  stop_if_asked(agreement_.settle(own_news()), "before the first step");
+  record_.begin(position_, steps_done_, was_finished ? nlohmann::ordered_json() : changed_);
+  stop_if_asked(agreement_.agree_now(own_news()), "before the first step");
   // There is one to go back to from the first step on. A resumed run has one.
   if (going_back_.is_wanted() && steps_done_ == 0) save();
   auto report = was_finished ? saved_report() : RunReport();
@@ -88,8 +88,8 @@ RunReport TrainLoop::run() {
 
 // Accuracy and time are known of the devices and images with which the checkpoint's run has measured them.
 RunReport TrainLoop::saved_report() const {
-  return {.test_accuracy = progress_.last_accuracy().value_or(0),
-          .seconds_per_epoch = scaled_to_epoch(progress_.seconds, steps_done_, plan_),
+  return {.test_accuracy = position_.last_accuracy().value_or(0),
+          .seconds_per_epoch = scaled_to_epoch(position_.seconds, steps_done_, plan_),
           .was_finished = true,
           .measured = same_test_settings(changed_) && steps_done_ == plan_.total_steps};
 }
@@ -97,9 +97,9 @@ RunReport TrainLoop::saved_report() const {
 // All processes load; process 0 has the state, and tells the others how far it is.
 void TrainLoop::restore(const RunState& state) {
   trainer_.load(state.trainer);
-  progress_ = state.progress;
+  position_ = state.position;
   if (const auto& group = plan_.world.process_group) {
-    progress_ = read_progress(gather_values(group.get(), "progress", to_json(progress_)).front());
+    position_ = read_position(gather_values(group.get(), "progress", to_json(position_)).front());
   }
   steps_done_ = resumed_steps_ = trainer_.steps_taken();
   schedule_.made(steps_done_, record_.now());
@@ -108,11 +108,11 @@ void TrainLoop::restore(const RunState& state) {
 // A collective. Throws the error where the run stops for it.
 void TrainLoop::go_back(const LossError& error) {
   going_back_.count(error);
-  auto left_out = std::move(progress_.left_out);
+  auto left_out = std::move(position_.left_out);
   restore(record_.newest_state());
-  progress_.left_out = std::move(left_out);
-  const auto range = going_back_.leave_out(progress_, steps_done_, error.step());
-  record_.went_back(steps_done_, progress_.left_out, range, error.message());
+  position_.left_out = std::move(left_out);
+  const auto range = going_back_.leave_out(position_, steps_done_, error.step());
+  record_.went_back(steps_done_, position_.left_out, range, error.message());
   if (range) return;
   throw LossError(
       fmt::format("{}, with the weights of the checkpoint of step {}", error.message(), steps_done_),
@@ -122,39 +122,39 @@ void TrainLoop::go_back(const LossError& error) {
 // Takes the steps of the epoch, as far as the run goes, and evaluates. Returns false if --limit-steps ends
 // the run within it.
 bool TrainLoop::run_epoch(RunReport& run) {
-  const auto order = batch_order(plan_.trainer.seed, progress_.epoch - 1, plan_.data.set.train.rows);
-  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + progress_.step);
-  intervals_.begin(record_.now(), progress_);
-  record_.begin_epoch(progress_, steps_done_);
-  while (progress_.step < steps) {
-    run_step(batch_of(order, progress_.step, plan_.batch_size));
-    progress_.step += 1;
-    after_step(/*last=*/progress_.step == steps);
+  const auto order = batch_order(plan_.trainer.seed, position_.epoch - 1, plan_.data.set.train.rows);
+  const auto steps = std::min(plan_.steps_per_epoch, plan_.total_steps - steps_done_ + position_.step);
+  intervals_.begin(record_.now(), position_);
+  record_.begin_epoch(position_, steps_done_);
+  while (position_.step < steps) {
+    run_step(batch_of(order, position_.step, plan_.batch_size));
+    position_.step += 1;
+    after_step(/*last=*/position_.step == steps);
   }
   const auto report = evaluated_epoch();
-  const double seconds = progress_.seconds + report.seconds;
-  progress_.accuracy.push_back(report.test.headline());
+  const double seconds = position_.seconds + report.seconds;
+  position_.accuracy.push_back(report.test.headline());
   run.test_accuracy = report.test.headline();
   run.test_loss = report.test.mean_loss();
   run.train_loss = report.trained.sums.mean_loss();
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
-  record_.epoch(report, progress_.accuracy);
-  if (progress_.step < plan_.steps_per_epoch) return false;
+  record_.epoch(report, position_.accuracy);
+  if (position_.step < plan_.steps_per_epoch) return false;
   begin_next_epoch(seconds, report.trained.lr);
   return true;
 }
 
 // seconds: of training so far. A checkpoint of this point belongs to the next epoch.
 void TrainLoop::begin_next_epoch(double seconds, double lr) {
-  const double accuracy = progress_.accuracy.back();
-  progress_ = {.epoch = progress_.epoch + 1,
+  const double accuracy = position_.accuracy.back();
+  position_ = {.epoch = position_.epoch + 1,
                .seconds = seconds,
                .lr = lr,
-               .accuracy = std::move(progress_.accuracy),
-               .left_out = std::move(progress_.left_out)};
+               .accuracy = std::move(position_.accuracy),
+               .left_out = std::move(position_.left_out)};
   if (!schedule_.on()) return;
-  const auto all = agreement_.settle(own_news());
-  if (is_finished() || schedule_.due(steps_done_, progress_, all.checkpoint_due)) save(accuracy);
+  const auto all = agreement_.agree_now(own_news());
+  if (is_finished() || schedule_.due(steps_done_, position_, all.checkpoint_due)) save(accuracy);
 }
 
 // Waits for the epoch's last step, and evaluates.
@@ -162,18 +162,18 @@ EpochReport TrainLoop::evaluated_epoch() {
   take_sums();
   record_.trained(intervals_.epoch(), steps_done_);
   // A run that goes on from the middle of an epoch evaluates it when it is whole.
-  if (progress_.step < plan_.steps_per_epoch) save_if_new();
+  if (position_.step < plan_.steps_per_epoch) save_if_new();
   const double end = record_.now();
   take_times();
   EpochReport report{
-      .epoch = progress_.epoch, .trained = intervals_.epoch(), .seconds = intervals_.seconds_of_epoch(end)};
+      .epoch = position_.epoch, .trained = intervals_.epoch(), .seconds = intervals_.seconds_of_epoch(end)};
   report.test = evaluate();
   report.test_seconds = record_.now() - end;
   return report;
 }
 
 void TrainLoop::run_step(std::span<const int64_t> rows) {
-  if (progress_.leaves_out(steps_done_ + 1)) {
+  if (position_.leaves_out(steps_done_ + 1)) {
     trainer_.leave_out_step();
     ++steps_done_;
     return;
@@ -189,14 +189,14 @@ void TrainLoop::run_step(std::span<const int64_t> rows) {
 
 // last: of the epoch, or of the run.
 void TrainLoop::after_step(bool last) {
-  const bool recorded = progress_.step % flags_.log_every == 0 || steps_done_ == plan_.total_steps;
+  const bool recorded = position_.step % flags_.log_every == 0 || steps_done_ == plan_.total_steps;
   auto news = own_news();
   news.line_due = !recorded && record_.is_line_due();
-  const auto all = last ? agreement_.settle(news) : agreement_.after_step(news);
+  const auto all = last ? agreement_.agree_now(news) : agreement_.after_step(news);
   if (recorded || all.line_due) {
     take_sums();  // waits for the step
     take_times();
-    record_.step(intervals_, progress_, steps_done_, recorded);
+    record_.step(intervals_, position_, steps_done_, recorded);
     agreement_.line_printed();
   }
   if (steps_done_ == resumed_steps_ + 1) {
@@ -205,24 +205,24 @@ void TrainLoop::after_step(bool last) {
   }
   if (const auto now = agreement_.single_process() ? own_news() : all; now.signal || now.output_failed) {
     take_sums();  // throws if the loss is not finite: such weights are not kept
-    stop_if_asked(now, fmt::format("after step {} of epoch {}", progress_.step, progress_.epoch));
+    stop_if_asked(now, fmt::format("after step {} of epoch {}", position_.step, position_.epoch));
   }
-  if (!last && schedule_.due(steps_done_, progress_, all.checkpoint_due)) save_if_new();
+  if (!last && schedule_.due(steps_done_, position_, all.checkpoint_due)) save_if_new();
 }
 
 // Alone, a process stops after the current block. Several note a signal, and agree on it after the
 // evaluation.
 RowSums TrainLoop::evaluate() {
-  const auto where = fmt::format("during the evaluation after epoch {}", progress_.epoch);
+  const auto where = fmt::format("during the evaluation after epoch {}", position_.epoch);
   auto test = row_sums(trainer_.evaluate([&](int64_t rows_done, int64_t rows) {
     record_.evaluation(rows_done, rows);
     if (agreement_.single_process()) stop_if_asked(own_news(), where);
   }));
   if (!std::isfinite(test.loss)) {  // no step has used the weights after the last step
-    throw LossError(fmt::format("the test loss after epoch {} was not finite", progress_.epoch),
+    throw LossError(fmt::format("the test loss after epoch {} was not finite", position_.epoch),
                     diverged_hint(plan_), steps_done_);
   }
-  if (!agreement_.single_process()) stop_if_asked(agreement_.settle(own_news()), where);
+  if (!agreement_.single_process()) stop_if_asked(agreement_.agree_now(own_news()), where);
   return test;
 }
 
@@ -230,9 +230,9 @@ void TrainLoop::take_sums() {
   const auto sums = trainer_.take_sums();
   trace_.resolve();  // all GPU work is done by now
   if (sums.bad) {
-    const auto step_of_epoch = sums.bad->step - (progress_.epoch - 1) * plan_.steps_per_epoch + 1;
+    const auto step_of_epoch = sums.bad->step - (position_.epoch - 1) * plan_.steps_per_epoch + 1;
     throw LossError(
-        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", progress_.epoch,
+        fmt::format("the loss was not finite at epoch {}, step {}, on replica {} ({})", position_.epoch,
                     step_of_epoch, sums.bad->rank, plan_.replica_device(sums.bad->rank)),
         diverged_hint(plan_), sums.bad->step + 1);
   }
@@ -251,15 +251,15 @@ void TrainLoop::save_if_new() {
 
 // A collective. Weights with a loss that is not finite, or that are not finite themselves, are never saved.
 void TrainLoop::save(std::optional<double> test_accuracy) {
-  const bool within_epoch = progress_.step > 0;
+  const bool within_epoch = position_.step > 0;
   if (within_epoch) take_sums();  // waits for the step
   const auto state = [&] {
-    RunState own{.trainer = trainer_.state(), .progress = progress_};
+    RunState own{.trainer = trainer_.state(), .position = position_};
     require_finite(own.trainer);
     const double now = record_.now();
     schedule_.made(steps_done_, now);
     agreement_.checkpoint_made();
-    if (within_epoch) intervals_.add_to(own.progress, now);
+    if (within_epoch) intervals_.add_to(own.position, now);
     return own;
   };
   record_.checkpoint(state, test_accuracy);

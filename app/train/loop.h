@@ -12,8 +12,8 @@
 #include <lockstep/app/train/checkpoint/interval.h>
 #include <lockstep/app/train/going_back.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/progress/progress.h>
 #include <lockstep/app/train/progress/report.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/app/train/progress/step_intervals.h>
 #include <lockstep/app/train/recorder.h>
 #include <lockstep/app/train/step_agreement.h>
@@ -47,7 +47,7 @@ class TrainLoop {
 
  private:
   // Returns true if there is nothing left to do.
-  bool is_finished() const { return progress_.is_finished(steps_done_, plan_.total_steps); }
+  bool is_finished() const { return position_.is_finished(steps_done_, plan_.total_steps); }
 
   RunReport saved_report() const;
   void restore(const RunState& state);
@@ -78,7 +78,7 @@ class TrainLoop {
   int64_t steps_done_ = 0;          // of the whole run
   int64_t resumed_steps_ = 0;       // of those, before the run was resumed or went back
   nlohmann::ordered_json changed_;  // settings that the checkpoint's run had otherwise; of process 0
-  TrainProgress progress_;          // except what the intervals have summed since
+  RunPosition position_;            // except what the intervals have summed since
   StepIntervals intervals_;
 };
 

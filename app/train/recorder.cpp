@@ -66,20 +66,20 @@ void Recorder::plan() const {
 }
 
 // The metrics of a run folder that goes on have a plan.
-void Recorder::begin(const TrainProgress& progress, int64_t steps_done,
+void Recorder::begin(const RunPosition& position, int64_t steps_done,
                      const nlohmann::ordered_json& changed) {
   live_ = live_display(plan_, flags_, color_, clock_);
-  accuracy_ = progress.accuracy;
+  accuracy_ = position.accuracy;
   const auto& metrics = to_.kept.metrics;
   const bool goes_on = metrics && !metrics->empty();
   event(plan_json(plan_), /*in_folder=*/!goes_on);
   if (goes_on && !changed.empty()) attempt([&] { metrics->append(resumed_json(steps_done, changed)); });
 }
 
-void Recorder::begin_epoch(const TrainProgress& progress, int64_t steps_done) {
-  accuracy_ = progress.accuracy;
+void Recorder::begin_epoch(const RunPosition& position, int64_t steps_done) {
+  accuracy_ = position.accuracy;
   step_lines_.start(clock_());
-  if (live_) live_->begin(progress.epoch, steps_done, progress.accuracy);
+  if (live_) live_->begin(position.epoch, steps_done, position.accuracy);
 }
 
 // Reading the clock costs nothing.
@@ -88,17 +88,17 @@ bool Recorder::is_line_due() {
   return step_line_due_ || (live_ && live_->due());
 }
 
-void Recorder::step(StepIntervals& intervals, const TrainProgress& progress, int64_t steps_done,
+void Recorder::step(StepIntervals& intervals, const RunPosition& position, int64_t steps_done,
                     bool recorded) {
   const double now = clock_();
   if (live_) live_->steps(intervals.epoch(), steps_done);
   if (std::exchange(step_line_due_, false) || recorded) {
     const auto printed = intervals.take_printed(now);
-    if (printed.sums.rows > 0) print(step_line(printed, progress, plan_), wants_step_lines());
+    if (printed.sums.rows > 0) print(step_line(printed, position, plan_), wants_step_lines());
     step_lines_.shown(now);
   }
   if (!recorded) return;
-  if (const auto steps = intervals.take_recorded(now); steps.sums.rows > 0) event(step_json(steps, progress));
+  if (const auto steps = intervals.take_recorded(now); steps.sums.rows > 0) event(step_json(steps, position));
 }
 
 void Recorder::split(int64_t steps_done, const std::vector<double>& shares) {

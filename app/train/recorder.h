@@ -19,8 +19,8 @@
 #include <lockstep/app/train/plan/plan.h>
 #include <lockstep/app/train/progress/evaluation_notice.h>
 #include <lockstep/app/train/progress/live_run.h>
-#include <lockstep/app/train/progress/progress.h>
 #include <lockstep/app/train/progress/report.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/app/train/progress/step_intervals.h>
 #include <lockstep/app/train/run_outputs.h>
 
@@ -40,17 +40,17 @@ class Recorder {
   void plan() const;
 
   // The run begins, or goes on after so many steps. changed: settings that the run had otherwise before.
-  void begin(const TrainProgress& progress, int64_t steps_done, const nlohmann::ordered_json& changed);
+  void begin(const RunPosition& position, int64_t steps_done, const nlohmann::ordered_json& changed);
 
   // An epoch begins, or goes on after a break.
-  void begin_epoch(const TrainProgress& progress, int64_t steps_done);
+  void begin_epoch(const RunPosition& position, int64_t steps_done);
 
   // Returns true if it is time for a step line. A line, or a drawing, waits for the step.
   bool is_line_due();
 
   // Shows the steps done and, if `recorded`, adds a line to the metrics. Each has the means of its own
   // interval, and is missing if all steps of that were left out.
-  void step(StepIntervals& intervals, const TrainProgress& progress, int64_t steps_done, bool recorded);
+  void step(StepIntervals& intervals, const RunPosition& position, int64_t steps_done, bool recorded);
 
   // `--split auto` has settled on these shares.
   void split(int64_t steps_done, const std::vector<double>& shares);

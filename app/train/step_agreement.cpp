@@ -50,7 +50,7 @@ StepNews StepAgreement::after_step(const StepNews& own) {
   return before;
 }
 
-StepNews StepAgreement::settle(const StepNews& own) {
+StepNews StepAgreement::agree_now(const StepNews& own) {
   const auto before = after_step(own);
   auto all = read();  // nothing for a process alone
   if (before.signal) all.signal = before.signal;

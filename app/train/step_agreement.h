@@ -34,12 +34,13 @@ class StepAgreement {
   bool single_process() const { return channel_ == nullptr; }
 
   // At the end of a step: sends `own`, and returns the news that all processes sent at the end of the
-  // previous step (none right after settle()). Alone: returns `own`. Throws PeerError when a process is lost.
+  // previous step (none right after agree_now()). Alone: returns `own`. Throws PeerError when a process is
+  // lost.
   StepNews after_step(const StepNews& own);
 
   // Sends `own` and waits for the news of all processes. Returns it together with news not returned before.
   // Call it before and after work that has no steps.
-  StepNews settle(const StepNews& own);
+  StepNews agree_now(const StepNews& own);
 
   // Call it when a line was printed. A line_due that was sent before no longer counts.
   void line_printed();

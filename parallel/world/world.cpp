@@ -41,9 +41,9 @@ void check_place(const std::string& rank, int process, const std::string& size, 
                    fmt::format("ranks count from 0 to {}", processes - 1));
 }
 
-// The launcher may not know how many there are: then local_processes is 0.
+// The launcher may not know how many there are: then processes_on_host is 0.
 void check_local_place(const World& world) {
-  const int place = world.local_process, count = world.local_processes;
+  const int place = world.process_on_host, count = world.processes_on_host;
   if (count == 0 || (place < count && count <= world.processes)) return;
   throw UsageError(
       fmt::format("{} gives this process local rank {} among {} processes of its host, in a world of {}",
@@ -58,8 +58,8 @@ World place_of(const LauncherVariables& variables, const std::string& rank, cons
   world.processes = variables.number(size, 1, kMostProcesses);
   world.process = variables.number(rank, 0, kMostProcesses);
   check_place(fmt::format("{}'s {}", variables.launcher(), rank), world.process, size, world.processes);
-  world.local_processes = variables.optional_number(local_size, 1, world.processes).value_or(0);
-  world.local_process = variables.optional_number(local_rank, 0, world.processes - 1).value_or(0);
+  world.processes_on_host = variables.optional_number(local_size, 1, world.processes).value_or(0);
+  world.process_on_host = variables.optional_number(local_rank, 0, world.processes - 1).value_or(0);
   check_local_place(world);
   return world;
 }
@@ -144,7 +144,7 @@ std::optional<World> mpi(const LauncherVariables& variables, const std::string& 
   auto world = place_of(variables, rank, size, local_rank, local_size);
   world.run = job_name(variables, job);
   if (world.processes == 1 || take_master(world, variables)) return world;
-  if (world.local_processes != world.processes) {
+  if (world.processes_on_host != world.processes) {
     throw UsageError(fmt::format("{} has started {} processes on several hosts, but MASTER_ADDR is not set",
                                  variables.launcher(), world.processes),
                      name_master());
@@ -205,13 +205,14 @@ std::optional<World> slurm(const Environment& environment, const HostResolves& r
   const auto host = variables.optional_number("SLURM_NODEID", 0, kMostProcesses);
   if (per_host && host) {
     const auto tasks = slurm_tasks(*per_host);
-    if (static_cast<size_t>(*host) < tasks.size()) world.local_processes = tasks[static_cast<size_t>(*host)];
+    if (static_cast<size_t>(*host) < tasks.size())
+      world.processes_on_host = tasks[static_cast<size_t>(*host)];
     check_local_place(world);
   }
   if (take_master(world, variables)) return world;
   world.master_port = master_port(variables, port_of_job(world.run));
   const auto list = job_name(variables, {"SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"});
-  world.master_host = world.local_processes == world.processes
+  world.master_host = world.processes_on_host == world.processes
                           ? kLoopback
                           : slurm_master(variables, slurm_hosts(list), resolves);
   return world;
@@ -271,7 +272,7 @@ World given_world(const GivenWorld& given, const Environment& environment) {
   };
   World world{.process = number("the rank", *given.rank, 0, "ranks count from 0"),
               .processes = number("the world size", *given.world_size, 1, "it is the number of processes"),
-              .local_processes = 0,
+              .processes_on_host = 0,
               .master_host = master.host,
               .master_port = master.port};
   check_place("the rank", world.process, "the world size", world.processes);

@@ -14,10 +14,10 @@ namespace lockstep {
 struct World {
   int process = 0;  // this process, 0 .. processes - 1
   int processes = 1;
-  // This process among those of its host. local_processes is 0 while nobody has said so: join_process_group()
-  // counts them then.
-  int local_process = 0;
-  int local_processes = 1;
+  // This process among those of its host. processes_on_host is 0 while nobody has said so:
+  // join_process_group() counts them then.
+  int process_on_host = 0;
+  int processes_on_host = 1;
   // Where the store listens, through which the processes find each other. Empty and 0 for one process.
   std::string master_host = {};
   uint16_t master_port = 0;

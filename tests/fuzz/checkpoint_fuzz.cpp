@@ -171,10 +171,10 @@ void check_with_manifest(const fs::path& folder, Files files) {
   const auto bytes = write_all(folder, files);
   RunState state;
   if (!fuzz::accepted_within_memory(bytes, [&] { state = read_state(read_checkpoint(folder)); })) return;
-  const auto& progress = state.progress;
-  require(state.trainer.steps >= 0 && progress.epoch >= 1 && progress.step >= 0, "counts are not negative");
+  const auto& position = state.position;
+  require(state.trainer.steps >= 0 && position.epoch >= 1 && position.step >= 0, "counts are not negative");
   for (const auto& file : state.file_bytes) require(file.second >= 0, "sizes are not negative");
-  require(progress.step <= state.trainer.steps && progress.epoch - 1 <= state.trainer.steps,
+  require(position.step <= state.trainer.steps && position.epoch - 1 <= state.trainer.steps,
           "a step belongs to one epoch");
   check_trainer(state);
   const auto outcome = fuzz::last_outcome;

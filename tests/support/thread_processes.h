@@ -271,8 +271,8 @@ class ThreadProcessGroup : public ProcessGroup {
       : shared_(std::move(shared)),
         world_({.process = process,
                 .processes = processes,
-                .local_process = process,
-                .local_processes = processes,
+                .process_on_host = process,
+                .processes_on_host = processes,
                 .master_host = "memory",
                 .launcher = "a test"}) {}
 

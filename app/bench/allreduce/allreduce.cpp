@@ -112,12 +112,12 @@ std::vector<int64_t> counts_of(const BenchAllreduceOptions& options, bool single
   return counts;
 }
 
-// local_processes: of this host, which need the same at the same time.
-void need_memory(const std::vector<torch::Device>& devices, int64_t bytes, int local_processes) {
+// processes_on_host: of this host, which need the same at the same time.
+void need_memory(const std::vector<torch::Device>& devices, int64_t bytes, int processes_on_host) {
   const auto what = fmt::format("sums of {} bytes on {}", bytes_text(bytes), spec_of(devices));
   const auto on_host =
       std::count_if(devices.begin(), devices.end(), [](auto device) { return device.is_cpu(); });
-  need_host_memory(kTensorsPerRank * bytes * on_host * std::max(1, local_processes), what, "--max-bytes");
+  need_host_memory(kTensorsPerRank * bytes * on_host * std::max(1, processes_on_host), what, "--max-bytes");
   const std::vector<int64_t> each(devices.size(), kTensorsPerRank * bytes);
   need_gpu_memory(devices, each, what, "--max-bytes");
 }
@@ -224,7 +224,7 @@ std::vector<BenchReplicas> prepare(const BenchAllreduceOptions& options, const T
     for (const auto& replicas : lists) {
       if (world.single_process()) need_devices(replicas.devices, 2, "a sum over replicas");
       algorithms_for(options.algorithms, replicas);
-      need_memory(replicas.devices, counts.back() * kFloatBytes, world.place.local_processes);
+      need_memory(replicas.devices, counts.back() * kFloatBytes, world.place.processes_on_host);
     }
     // The same in all processes. Their devices, threads and files may differ.
     return Json{{"min_bytes", counts.front() * kFloatBytes},

@@ -204,7 +204,7 @@ Link measure_process_link(const TrainPlan& plan) {
   const auto& place = plan.world.place;
   AllreduceRanks ranks(plan.trainer.devices, replica_threads(plan.trainer), {plan.trainer.allreduce},
                        plan.world.process_group);
-  const bool cores_sum = place.local_processes == place.processes && plan.trainer.devices.front().is_cpu();
+  const bool cores_sum = place.processes_on_host == place.processes && plan.trainer.devices.front().is_cpu();
   auto link = link_between(ranks, bytes_of_gradients(plan), place.processes, !cores_sum);
   leave_together(plan.world);  // before the first process closes its connections
   link.name = fmt::format("measured between {} processes", place.processes);

@@ -64,13 +64,13 @@ Listed look_at(const RunFolder& run, int64_t step) {
     if (fs::read_symlink(run.checkpoints() / name, ignored) == path.filename())
       listed.names.emplace_back(name);
   }
-  const auto progress = progress_of(path);
-  if (!progress) {
+  const auto position = position_of(path);
+  if (!position) {
     listed.problem = "its state cannot be read";
     return listed;
   }
-  listed.epoch = progress->epoch - (progress->step == 0 ? 1 : 0);
-  listed.accuracy = progress->last_accuracy();
+  listed.epoch = position->epoch - (position->step == 0 ? 1 : 0);
+  listed.accuracy = position->last_accuracy();
   return listed;
 }
 

@@ -26,7 +26,7 @@ bool has_plan(const Json& state) { return state.is_object() && state.contains("p
 
 // Each epoch has a step, and each step has one place.
 void check_place(const RunState& state) {
-  const auto& [epoch, step] = std::pair(state.progress.epoch, state.progress.step);
+  const auto& [epoch, step] = std::pair(state.position.epoch, state.position.step);
   const auto steps = state.trainer.steps;
   if (step < 0 || step > steps || epoch < 1 || epoch - 1 > steps) {
     not_a_run(fmt::format("{} has step {} of epoch {} after {} in all", kStateFile, step, epoch, steps));
@@ -40,7 +40,7 @@ void check_place(const RunState& state) {
 
 Checkpoint to_checkpoint(RunState state) {
   const Json json{
-      {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.progress)},
+      {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.position)},
       {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment},
       {"config", state.config}};
   auto checkpoint = to_checkpoint(std::move(state.trainer));
@@ -78,7 +78,7 @@ RunState read_state(Checkpoint checkpoint) {
     state.plan = std::move(json.at("plan"));
     state.environment = std::move(json.at("environment"));
     if (json.contains("config")) state.config = json.at("config").get<std::string>();
-    state.progress = read_progress(json.at("progress"));
+    state.position = read_position(json.at("progress"));
   } catch (const JsonError& error) {
     not_a_run(fmt::format("{} is {}", kStateFile, error.what()));
   } catch (const Json::exception& error) {

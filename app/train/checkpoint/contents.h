@@ -7,7 +7,7 @@
 #include <string>
 
 #include <lockstep/app/run_files/run_metrics.h>
-#include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/data/checkpoint.h>
 #include <lockstep/support/train_state.h>
 
@@ -15,7 +15,7 @@ namespace lockstep {
 
 struct RunState {
   TrainState trainer;
-  TrainProgress progress;
+  RunPosition position;
   nlohmann::ordered_json plan = {};         // plan_fields() (app/train/settings/settings.h)
   nlohmann::ordered_json environment = {};  // environment_json() (app/machine/environment.h)
   FileSizes file_bytes = {};                // of the run folder's metrics, up to here

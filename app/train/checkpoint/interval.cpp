@@ -29,10 +29,10 @@ bool CheckpointSchedule::due_by_clock(double now) const {
   return every_ && every_->seconds > 0 && now - made_at_ >= every_->seconds;
 }
 
-bool CheckpointSchedule::due(int64_t steps_done, const TrainProgress& progress, bool told) const {
+bool CheckpointSchedule::due(int64_t steps_done, const RunPosition& position, bool told) const {
   if (!every_) return false;
   if (every_->steps > 0) return steps_done % every_->steps == 0;
-  if (every_->epochs > 0) return progress.step == 0 && (progress.epoch - 1) % every_->epochs == 0;
+  if (every_->epochs > 0) return position.step == 0 && (position.epoch - 1) % every_->epochs == 0;
   return told;
 }
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/run_position.h>
 
 namespace lockstep {
 
@@ -29,9 +29,9 @@ class CheckpointSchedule {
   // Returns true if the clock says that one is due. Only process 0 asks, and tells the others.
   bool due_by_clock(double now) const;
 
-  // Returns true if one is due after this step. Between epochs `progress` counts the next epoch. told: see
+  // Returns true if one is due after this step. Between epochs `position` counts the next epoch. told: see
   // above.
-  bool due(int64_t steps_done, const TrainProgress& progress, bool told) const;
+  bool due(int64_t steps_done, const RunPosition& position, bool told) const;
 
   // A checkpoint of this step has been made, or is what the run goes on from.
   void made(int64_t steps_done, double now);

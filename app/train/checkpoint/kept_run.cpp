@@ -74,7 +74,7 @@ std::string done_text(int64_t steps, int64_t total) {
 }
 
 bool is_finished(const RunState& state, const TrainPlan& plan) {
-  return state.progress.is_finished(state.trainer.steps, plan.total_steps);
+  return state.position.is_finished(state.trainer.steps, plan.total_steps);
 }
 
 // Returns true if this run has nothing left to do and its folder's metrics say so, if it ends where they do.
@@ -213,8 +213,8 @@ void KeptRun::save_first(const TrainPlan& plan, const TrainFlags& options) {
   auto first = found->state;
   const auto planned = plan_fields(plan);
   const bool comparable =  // with the accuracy of later checkpoints, so that it may be the best one
-      first.progress.step == 0 && same_test_settings(changed_settings(first.plan, planned));
-  const auto last = comparable ? first.progress.last_accuracy() : std::nullopt;
+      first.position.step == 0 && same_test_settings(changed_settings(first.plan, planned));
+  const auto last = comparable ? first.position.last_accuracy() : std::nullopt;
   first.plan = with_test_settings_of(found->state.plan, planned);
   save(std::move(first), plan, options, last, Stopwatch());
 }

@@ -120,9 +120,9 @@ FoundCheckpoint named_checkpoint(const fs::path& given, const std::optional<std:
 
 }  // namespace
 
-std::optional<TrainProgress> progress_of(const fs::path& checkpoint) {
+std::optional<RunPosition> position_of(const fs::path& checkpoint) {
   try {
-    return read_progress(parse_json(read_json_file((checkpoint / kStateFile).native(), "")).at("progress"));
+    return read_position(parse_json(read_json_file((checkpoint / kStateFile).native(), "")).at("progress"));
   } catch (const std::exception&) {
     return std::nullopt;
   }
@@ -140,8 +140,8 @@ fs::path RunFolder::checkpoint(int64_t step) const {
 std::vector<int64_t> RunFolder::steps() const { return numbers_in(checkpoints(), kStep); }
 
 std::optional<double> RunFolder::best_accuracy() const {
-  const auto progress = progress_of(checkpoints() / "best");  // a damaged checkpoint is not the best
-  return progress ? progress->last_accuracy() : std::nullopt;
+  const auto position = position_of(checkpoints() / "best");  // a damaged checkpoint is not the best
+  return position ? position->last_accuracy() : std::nullopt;
 }
 
 void RunFolder::require_writable() const {

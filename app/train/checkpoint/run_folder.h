@@ -96,7 +96,7 @@ struct FoundCheckpoint {
 bool is_checkpoint(const std::filesystem::path& path);
 
 // How far the run of this checkpoint's folder had come, without its tensors; nothing if that cannot be read.
-std::optional<TrainProgress> progress_of(const std::filesystem::path& checkpoint);
+std::optional<RunPosition> position_of(const std::filesystem::path& checkpoint);
 
 // The newest checkpoint of the run that verifies. Damaged ones are named to `warn` and skipped.
 std::optional<FoundCheckpoint> newest_checkpoint(const RunFolder& run,

@@ -90,16 +90,16 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
 
 bool rescale_steps(RunState& state, const Json& planned) {
   if (!other_batch_size(state.plan, planned)) return false;
-  if (state.progress.step != 0) {
+  if (state.position.step != 0) {
     throw WeightsError(
         fmt::format(
             "the checkpoint is of step {} of epoch {}, batches of {} instead of {} begin with an epoch",
-            state.progress.step, state.progress.epoch, value_in_words(value_of(planned, "batch_size")),
+            state.position.step, state.position.epoch, value_in_words(value_of(planned, "batch_size")),
             value_in_words(value_of(state.plan, "batch_size"))),
         "go on from a checkpoint at an epoch's end, which --checkpoint-every 1epoch writes");
   }
-  state.trainer.steps = (state.progress.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
-  state.progress.left_out.clear();  // counted in the old steps, and all of them are done
+  state.trainer.steps = (state.position.epoch - 1) * planned.at("steps_per_epoch").get<int64_t>();
+  state.position.left_out.clear();  // counted in the old steps, and all of them are done
   return true;
 }
 

@@ -47,7 +47,7 @@ std::string curve_text(std::span<const double> accuracy, int64_t epochs, int wid
 
 std::vector<std::string> live_lines(const LiveFigures& figures, std::span<const double> accuracy, int width,
                                     int height, bool utf8, const Style& style) {
-  auto line = progress_line(figures, static_cast<size_t>(std::max(width - 1, 0)), utf8, style);
+  auto line = live_line(figures, static_cast<size_t>(std::max(width - 1, 0)), utf8, style);
   if (line.empty() || height < 2) return {};
   std::vector<std::string> lines = {std::move(line)};
   if (accuracy.size() < 2) return lines;

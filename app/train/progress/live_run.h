@@ -13,7 +13,7 @@
 #include <lockstep/app/terminal/live_block.h>
 #include <lockstep/app/terminal/terminal.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/progress/progress_line.h>
+#include <lockstep/app/train/progress/live_line.h>
 #include <lockstep/app/train/progress/report.h>
 
 namespace lockstep {

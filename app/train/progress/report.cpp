@@ -49,7 +49,7 @@ std::optional<StepTimes> StepInterval::mean_times() const {
   return *times / static_cast<double>(steps);
 }
 
-std::string step_line(const StepInterval& steps, const TrainProgress& progress, const TrainPlan& plan) {
+std::string step_line(const StepInterval& steps, const RunPosition& position, const TrainPlan& plan) {
   std::vector<std::string> means;
   for (const auto& sum : steps.sums.named) means.push_back(mean_text(steps.sums, sum));
   const auto figures =
@@ -95,7 +95,7 @@ Json split_json(int64_t step, const std::vector<double>& shares) {
   return Json{{"event", "split"}, {"step", step}, {"shares", shares}};
 }
 
-Json step_json(const StepInterval& steps, const TrainProgress& progress) {
+Json step_json(const StepInterval& steps, const RunPosition& position) {
   Json json{{"event", "step"},
             {"epoch", progress.epoch},
             {"step", progress.step},

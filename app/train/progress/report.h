@@ -11,7 +11,7 @@
 
 #include <lockstep/app/run_files/row_sums.h>
 #include <lockstep/app/train/plan/plan.h>
-#include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/parallel/timing/step_times.h>
 
 namespace lockstep {
@@ -58,7 +58,7 @@ std::string diverged_hint(const TrainPlan& plan);
 // Both fit into 80 columns. The rest (memory, the time of the evaluation) is in the metrics.
 // "epoch  1/10 | step  50/235 | loss 2.3028 | top1  9.7% top5 50.5% | 96,518 img/s". Where that would be
 // wider, without the number of epochs, and then without that of steps: the plan has them.
-std::string step_line(const StepInterval& steps, const TrainProgress& progress, const TrainPlan& plan);
+std::string step_line(const StepInterval& steps, const RunPosition& position, const TrainPlan& plan);
 // "epoch  1/10 | train loss 2.3026 acc 0.100 | test loss 2.3017 acc 0.100 | 0.8 s", and a line below it:
 // "    lr 0.2 | ms per step: data 0.1, compute 3.1, sync 0.0, update 0.0". The seconds are those of training.
 std::string epoch_lines(const EpochReport& report, const TrainPlan& plan);
@@ -71,7 +71,7 @@ nlohmann::ordered_json plan_json(const TrainPlan& plan);
 // The shares that `--split auto` has settled on after this step of the run.
 nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
 // Both step texts have the means of the interval that the step of this progress ends.
-nlohmann::ordered_json step_json(const StepInterval& steps, const TrainProgress& progress);
+nlohmann::ordered_json step_json(const StepInterval& steps, const RunPosition& position);
 nlohmann::ordered_json epoch_json(const EpochReport& report);
 // The run goes on after so many steps, with these settings instead of those of its plan.
 nlohmann::ordered_json resumed_json(int64_t steps, const nlohmann::ordered_json& changed);

@@ -4,11 +4,11 @@
 
 namespace lockstep {
 
-void StepIntervals::begin(double now, const TrainProgress& progress) {
-  epoch_begin_ = now - progress.epoch_seconds;
-  epoch_ = printed_ = recorded_ = {.begin = now, .lr = progress.lr};
-  epoch_.sums = progress.epoch_sums;
-  printed_.sums = recorded_.sums = progress.recorded_sums;
+void StepIntervals::begin(double now, const RunPosition& position) {
+  epoch_begin_ = now - position.epoch_seconds;
+  epoch_ = printed_ = recorded_ = {.begin = now, .lr = position.lr};
+  epoch_.sums = position.epoch_sums;
+  printed_.sums = recorded_.sums = position.recorded_sums;
 }
 
 void StepIntervals::add_step(int64_t rows, double lr) {
@@ -40,11 +40,11 @@ void StepIntervals::leave_out_first_step(double now, bool has_line) {
   }
 }
 
-void StepIntervals::add_to(TrainProgress& progress, double now) const {
-  progress.epoch_seconds = seconds_of_epoch(now);
-  progress.lr = epoch_.lr;
-  progress.epoch_sums = epoch_.sums;
-  progress.recorded_sums = recorded_.sums;
+void StepIntervals::add_to(RunPosition& position, double now) const {
+  position.epoch_seconds = seconds_of_epoch(now);
+  position.lr = epoch_.lr;
+  position.epoch_sums = epoch_.sums;
+  position.recorded_sums = recorded_.sums;
 }
 
 StepInterval StepIntervals::take(StepInterval& interval, double now) {

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include <lockstep/app/train/progress/progress.h>
+#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/app/train/progress/report.h>
 
 namespace lockstep {
@@ -12,7 +12,7 @@ namespace lockstep {
 class StepIntervals {
  public:
   // Begins an epoch, or goes on with one: with the sums of its steps before the break.
-  void begin(double now, const TrainProgress& progress);
+  void begin(double now, const RunPosition& position);
 
   void add_step(int64_t rows, double lr);
   void add_sums(const RowSums& sums);
@@ -26,8 +26,8 @@ class StepIntervals {
   StepInterval take_printed(double now) { return take(printed_, now); }
   StepInterval take_recorded(double now) { return take(recorded_, now); }
 
-  // Adds the epoch's sums and time to its progress, so that begin() goes on from there.
-  void add_to(TrainProgress& progress, double now) const;
+  // Adds the epoch's sums and time to its position, so that begin() goes on from there.
+  void add_to(RunPosition& position, double now) const;
 
   // The seconds of the epoch's training, as if it had had no break.
   double seconds_of_epoch(double now) const { return now - epoch_begin_; }

@@ -84,7 +84,7 @@ GlooProcessGroup::GlooProcessGroup(World world, const JoinOptions& options, Whol
       store_(world_, options.listen, options.timeout),
       whole_(std::move(whole)) {
   presences_ = call_roll(store_, world_, own_presence(world_), timeout_);
-  count_local_processes(world_, presences_);
+  count_processes_on_host(world_, presences_);
   if (options_.divide_cores) divide_cores(world_, presences_);
   watch_ = whole_.watch ? whole_.watch : watch();
   watch_->add(whole_.part + "the store", gathered_, ChannelKind::kStore);
@@ -181,8 +181,8 @@ std::vector<std::unique_ptr<Channel>> GlooProcessGroup::make_channels(int count)
 std::shared_ptr<ProcessGroup> GlooProcessGroup::subgroup(int count) {
   World part = world_;
   part.processes = count;
-  part.local_process = 0;
-  part.local_processes = 0;  // counted again
+  part.process_on_host = 0;
+  part.processes_on_host = 0;  // counted again
   part.master_host = store_.host();
   part.store_runs = true;
   const auto name = fmt::format("first {} {}/", count, parts_[count]++);

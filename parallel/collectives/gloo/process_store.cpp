@@ -30,7 +30,7 @@ bool serves(const World& world) { return world.process == 0 && !world.store_runs
 
 // Where the processes meet. A launcher that starts all of them on one host may give its name.
 std::string store_host(const World& world) {
-  const bool on_one_host = !world.store_runs && world.local_processes == world.processes;
+  const bool on_one_host = !world.store_runs && world.processes_on_host == world.processes;
   return on_one_host && !is_loopback(world.master_host) ? kLoopback : world.master_host;
 }
 
@@ -39,7 +39,7 @@ std::string store_place(const World& world) { return host_and_port(store_host(wo
 // A launcher may call this host "localhost" to its own processes, and by its address to those of others. (An
 // address of loopback is meant as it is.)
 bool has_another_name_elsewhere(const World& world) {
-  return !world.launcher.empty() && world.local_processes < world.processes &&
+  return !world.launcher.empty() && world.processes_on_host < world.processes &&
          world.master_host == "localhost";
 }
 

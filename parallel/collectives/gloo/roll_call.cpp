@@ -136,12 +136,12 @@ bool on_one_host(const std::vector<Presence>& all) {
                      [&](const Presence& one) { return one.machine == all.front().machine; });
 }
 
-void count_local_processes(World& world, const std::vector<Presence>& all) {
-  if (world.local_processes != 0) return;
+void count_processes_on_host(World& world, const std::vector<Presence>& all) {
+  if (world.processes_on_host != 0) return;
   const auto own = all.begin() + world.process;
-  const auto is_local = [&](const Presence& one) { return one.machine == own->machine; };
-  world.local_process = static_cast<int>(std::count_if(all.begin(), own, is_local));
-  world.local_processes = static_cast<int>(std::count_if(all.begin(), all.end(), is_local));
+  const auto on_this_host = [&](const Presence& one) { return one.machine == own->machine; };
+  world.process_on_host = static_cast<int>(std::count_if(all.begin(), own, on_this_host));
+  world.processes_on_host = static_cast<int>(std::count_if(all.begin(), all.end(), on_this_host));
 }
 
 std::string channel_address(const World& world, const std::vector<Presence>& all, const std::string& listen) {

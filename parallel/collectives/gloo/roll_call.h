@@ -31,8 +31,8 @@ void divide_cores(const World& world, const std::vector<Presence>& all);
 
 bool on_one_host(const std::vector<Presence>& all);
 
-// Sets local_process and local_processes if the launcher has not said them.
-void count_local_processes(World& world, const std::vector<Presence>& all);
+// Sets process_on_host and processes_on_host if the launcher has not said them.
+void count_processes_on_host(World& world, const std::vector<Presence>& all);
 
 // The address on which this process listens for the others: `listen` if there is one; else loopback if all
 // processes are on one host; else that of the interface that leads to the store, or to another host if the

@@ -57,7 +57,7 @@ TEST_CASE("ranks are counted over the processes in order, and messages tell both
 }
 
 TEST_CASE("auto is another GPU for each process of a host") {
-  const World third{.process = 6, .processes = 8, .local_process = 2, .local_processes = 4};
+  const World third{.process = 6, .processes = 8, .process_on_host = 2, .processes_on_host = 4};
   CHECK(local_spec("auto", third, 4) == "cuda:2");
   CHECK(local_spec("auto", third, 2) == "cuda:0");
   CHECK(local_spec("auto", third, 0) == "auto");

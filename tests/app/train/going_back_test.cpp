@@ -207,14 +207,14 @@ TEST_CASE("what is left out reaches back from the bad step as far as steps befor
       {OnNan::kRollback, {{5, 7}}, 4, 7, std::nullopt},
       {OnNan::kSkip, {}, 7, 7, std::nullopt}};  // the checkpoint itself is bad
   for (const auto& [on_nan, before, checkpoint, bad, expected] : cases) {
-    TrainProgress progress;
-    progress.left_out = before;
+    RunPosition position;
+    position.left_out = before;
     INFO(name_of(kOnNanNames, on_nan) << ", step " << bad << ", left out " << to_json(before));
-    const auto found = GoingBack(on_nan).leave_out(progress, checkpoint, bad);
+    const auto found = GoingBack(on_nan).leave_out(position, checkpoint, bad);
     CHECK((found == expected));
     auto after = before;
     if (expected) after.push_back(*expected);
-    CHECK(to_json(progress.left_out) == to_json(after));
+    CHECK(to_json(position.left_out) == to_json(after));
   }
 }
 
@@ -244,7 +244,7 @@ TEST_CASE("a resumed run leaves out what was left out before its break") {
   options.on_nan = OnNan::kStop;
   const auto rest = run_in(folder / "run", options, plan, &*found);
   CHECK(rest.weights == weights_after(plan, without(7, 7)));
-  CHECK(to_json(found->state.progress.left_out) == json::array({json::array({7, 7})}));
+  CHECK(to_json(found->state.position.left_out) == json::array({json::array({7, 7})}));
 }
 
 TEST_CASE("a resumed run leaves the checkpoint that it goes on from as it was") {

@@ -49,7 +49,7 @@ TEST_CASE("a process alone acts on its own news at once") {
   CHECK(show(agreement.after_step({})) == "-");
   agreement.line_printed();
   CHECK(show(agreement.after_step({.line_due = true})) == "line");
-  CHECK(show(agreement.settle({.signal = SIGINT, .output_failed = true})) == "INT output");
+  CHECK(show(agreement.agree_now({.signal = SIGINT, .output_failed = true})) == "INT output");
 }
 
 TEST_CASE("a signal to any process is known to all at the end of the next step") {
@@ -62,7 +62,7 @@ TEST_CASE("a signal to any process is known to all at the end of the next step")
                       answers.push_back(show(
                           agreement.after_step({.signal = noted ? std::optional(SIGTERM) : std::nullopt})));
                     }
-                    answers.push_back(show(agreement.settle({})));
+                    answers.push_back(show(agreement.agree_now({})));
                     return answers;
                   },
                   {"-", "-", "TERM", "TERM", "TERM"});
@@ -74,23 +74,23 @@ TEST_CASE("of different signals all processes take the same") {
   check_answers(3,
                 [&](int process, StepAgreement& agreement) {
                   const StepNews own{.signal = signals[static_cast<size_t>(process)]};
-                  Answers answers{show(agreement.settle(own)), show(agreement.after_step(own))};
-                  answers.push_back(show(agreement.settle({})));
+                  Answers answers{show(agreement.agree_now(own)), show(agreement.after_step(own))};
+                  answers.push_back(show(agreement.agree_now({})));
                   return answers;
                 },
                 {"HUP", "-", "HUP"});
 }
 
-TEST_CASE("settle() gives what was told before and what is told now, and leaves nothing behind") {
+TEST_CASE("agree_now() gives what was told before and what is told now, and leaves nothing behind") {
   check_answers(2,
                 [](int process, StepAgreement& agreement) {
                   const bool first = process == 0;
-                  Answers answers{show(agreement.settle({.output_failed = first}))};
+                  Answers answers{show(agreement.agree_now({.output_failed = first}))};
                   answers.push_back(
                       show(agreement.after_step({.signal = first ? std::nullopt : std::optional(SIGINT)})));
-                  answers.push_back(show(agreement.settle({.output_failed = first, .line_due = first})));
+                  answers.push_back(show(agreement.agree_now({.output_failed = first, .line_due = first})));
                   answers.push_back(show(agreement.after_step({})));
-                  answers.push_back(show(agreement.settle({})));
+                  answers.push_back(show(agreement.agree_now({})));
                   return answers;
                 },
                 {"output", "-", "INT output line", "-", "-"});
@@ -105,10 +105,10 @@ TEST_CASE("a line is due where the first process says so, and printing it takes 
         agreement.line_printed();
         answers.push_back(show(agreement.after_step(due)));  // the one that was told before the line
         answers.push_back(show(agreement.after_step({})));
-        answers.push_back(show(agreement.settle({})));
+        answers.push_back(show(agreement.agree_now({})));
         agreement.line_printed();  // nothing is on its way: the next one counts
         answers.push_back(show(agreement.after_step(due)));
-        answers.push_back(show(agreement.settle({})));
+        answers.push_back(show(agreement.agree_now({})));
         return answers;
       },
       {"-", "line", "-", "line", "-", "-", "line"});
@@ -121,7 +121,7 @@ TEST_CASE("a printed line takes back no signal") {
                   if (process == 1) own.signal = SIGTERM;
                   Answers answers{show(agreement.after_step(own))};
                   agreement.line_printed();
-                  answers.push_back(show(agreement.settle({})));
+                  answers.push_back(show(agreement.agree_now({})));
                   return answers;
                 },
                 {"-", "TERM"});
@@ -132,10 +132,10 @@ TEST_CASE("when a process is lost, the others are told by an error") {
   const auto run = [&] {
     run_processes(2, [&](int process, const std::shared_ptr<ProcessGroup>& group) {
       StepAgreement agreement(group.get());
-      agreement.settle({});
+      agreement.agree_now({});
       if (process == 1) throw DataError("process 1 has failed");
       try {
-        agreement.settle({});
+        agreement.agree_now({});
       } catch (const PeerError& lost) {
         error = lost.message();
       }

@@ -158,7 +158,7 @@ TEST_CASE("complex parameters train in several processes") {
 }
 
 // |p k|^2 has the gradient 2 p |k|^2, and real(p k) that of conj(k): whole numbers here.
-TEST_CASE("in an own loop a complex gradient is the sum over the ranks, in every mode") {
+TEST_CASE("in a loop of one's own a complex gradient is the sum over the ranks, in every mode") {
   const auto mode = GENERATE_COPY(from_range(kModes));
   const auto dtype = GENERATE(torch::kComplexFloat, torch::kComplexDouble);
   const auto wrong = by_rank(3, [&](int rank, Endpoint& endpoint) {

@@ -20,7 +20,7 @@ namespace lockstep {
 // All of its fields in one line: "1/2, on its host 0/1, at node7:29511, run night/0/, ...".
 inline std::string text_of(const World& world) {
   return fmt::format("{}/{}, on its host {}/{}, at {}:{}{}, run {}, launch {}, restart {}/{}, by {}",
-                     world.process, world.processes, world.local_process, world.local_processes,
+                     world.process, world.processes, world.process_on_host, world.processes_on_host,
                      world.master_host, world.master_port, world.store_runs ? " served" : "", world.run,
                      world.launch, world.restart, world.max_restarts, world.launcher);
 }

@@ -149,7 +149,7 @@ TEST_CASE("an empty variable that is no rank and no size counts as not set") {
   const auto port = with(torchrun_variables(), {{"MASTER_PORT", ""}});
   CHECK(world_in(port) == world_in(without(torchrun_variables(), {"MASTER_PORT"})));
   const auto local = with(torchrun_variables(), {{"LOCAL_RANK", ""}, {"LOCAL_WORLD_SIZE", ""}});
-  CHECK(world_in(local).local_processes == 0);
+  CHECK(world_in(local).processes_on_host == 0);
   const Variables no_master{{"MASTER_ADDR", ""}, {"MASTER_PORT", ""}};
   CHECK(world_in(with(open_mpi_variables(), no_master)) == world_in(open_mpi_variables()));
   CHECK(world_in(with(slurm_variables(), no_master)) == world_in(slurm_variables()));

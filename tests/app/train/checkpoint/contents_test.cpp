@@ -45,9 +45,9 @@ TEST_CASE("a run's state is read from its checkpoint as it was") {
     CHECK(replica.host_generator.equal(torch::full({5}, rank, torch::kUInt8)));
     CHECK(replica.device_generator.numel() == 0);
   }
-  CHECK(to_json(found.progress) == to_json(expected.progress));
-  CHECK(found.progress.epoch_sums.loss == 1. / 3);
-  CHECK(to_json(found.progress.left_out) == to_json(expected.progress.left_out));
+  CHECK(to_json(found.position) == to_json(expected.position));
+  CHECK(found.position.epoch_sums.loss == 1. / 3);
+  CHECK(to_json(found.position.left_out) == to_json(expected.position.left_out));
   CHECK(found.plan == expected.plan);
   CHECK(found.environment == expected.environment);
   CHECK(found.file_bytes == expected.file_bytes);

@@ -10,12 +10,12 @@ using namespace lockstep;
 
 namespace {
 
-// After the last step of an epoch the progress is at step 0 of the next one.
-TrainProgress progress_at(int64_t epoch, int64_t step) {
-  TrainProgress progress;
-  progress.epoch = epoch;
-  progress.step = step;
-  return progress;
+// After the last step of an epoch the position is at step 0 of the next one.
+RunPosition position_at(int64_t epoch, int64_t step) {
+  RunPosition position;
+  position.epoch = epoch;
+  position.step = step;
+  return position;
 }
 
 }  // namespace
@@ -34,15 +34,15 @@ TEST_CASE("--checkpoint-every takes steps, seconds and epochs") {
 
 TEST_CASE("a checkpoint is due after so many steps or epochs") {
   const CheckpointSchedule steps(parse_interval("5"));
-  CHECK(steps.due(5, progress_at(1, 5), /*told=*/false));
-  CHECK_FALSE(steps.due(6, progress_at(2, 0), /*told=*/true));
-  CHECK(steps.due(10, progress_at(2, 4), /*told=*/false));
+  CHECK(steps.due(5, position_at(1, 5), /*told=*/false));
+  CHECK_FALSE(steps.due(6, position_at(2, 0), /*told=*/true));
+  CHECK(steps.due(10, position_at(2, 4), /*told=*/false));
   const CheckpointSchedule epochs(parse_interval("2epochs"));
-  CHECK_FALSE(epochs.due(6, progress_at(2, 0), /*told=*/true));
-  CHECK_FALSE(epochs.due(12, progress_at(3, 1), /*told=*/true));
-  CHECK(epochs.due(12, progress_at(3, 0), /*told=*/false));
+  CHECK_FALSE(epochs.due(6, position_at(2, 0), /*told=*/true));
+  CHECK_FALSE(epochs.due(12, position_at(3, 1), /*told=*/true));
+  CHECK(epochs.due(12, position_at(3, 0), /*told=*/false));
   const CheckpointSchedule never(std::nullopt);
-  CHECK_FALSE(never.due(5, progress_at(2, 0), /*told=*/true));
+  CHECK_FALSE(never.due(5, position_at(2, 0), /*told=*/true));
   for (const auto* schedule : {&steps, &epochs, &never}) CHECK_FALSE(schedule->due_by_clock(1e9));
 }
 
@@ -50,8 +50,8 @@ TEST_CASE("a checkpoint is due so many seconds after the last one, when process 
   CheckpointSchedule schedule(parse_interval("60s"));
   CHECK_FALSE(schedule.due_by_clock(59.5));
   CHECK(schedule.due_by_clock(60));
-  CHECK_FALSE(schedule.due(7, progress_at(2, 0), /*told=*/false));
-  CHECK(schedule.due(7, progress_at(1, 7), /*told=*/true));
+  CHECK_FALSE(schedule.due(7, position_at(2, 0), /*told=*/false));
+  CHECK(schedule.due(7, position_at(1, 7), /*told=*/true));
   schedule.made(7, 70);
   CHECK(schedule.has(7));
   CHECK_FALSE(schedule.has(8));

@@ -23,10 +23,10 @@ inline RunState state_of(int64_t step) {
                                       .device_generator = torch::empty({0}, torch::kUInt8)});
   }
   state.trainer.split = {.5, .25, .25};
-  state.progress = {
+  state.position = {
       .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
-  state.progress.left_out = {{3, 4}, {6, 6}};
-  state.progress.epoch_sums = row_sums(TrainSums{.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}});
+  state.position.left_out = {{3, 4}, {6, 6}};
+  state.position.epoch_sums = row_sums(TrainSums{.loss = 1. / 3, .top1 = 4, .top5 = 5, .rows = 6, .bad = {}});
   state.plan = {{"model", "lenet"}, {"batch_size", 64}, {"lr", .1}};
   state.environment = {{"instructions", "avx2"}};
   state.file_bytes = {{"metrics.csv", 99}, {"metrics.jsonl", int64_t{1} << 40}};

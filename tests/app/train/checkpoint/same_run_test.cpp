@@ -159,17 +159,17 @@ TEST_CASE(
 
   auto state = state_of(30);  // after three epochs
   state.plan = saved;
-  state.progress.epoch = 4;
-  state.progress.step = 0;
+  state.position.epoch = 4;
+  state.position.step = 0;
   rescale_steps(state, saved);
   CHECK(state.trainer.steps == 30);
-  CHECK_FALSE(state.progress.left_out.empty());
+  CHECK_FALSE(state.position.left_out.empty());
   rescale_steps(state, planned);
   CHECK(state.trainer.steps == 15);
-  CHECK(state.progress.left_out.empty());
-  CHECK(state.progress.accuracy == state_of(30).progress.accuracy);
+  CHECK(state.position.left_out.empty());
+  CHECK(state.position.accuracy == state_of(30).position.accuracy);
 
-  state.progress.step = 7;
+  state.position.step = 7;
   CHECK_THROWS_WITH(
       rescale_steps(state, planned),
       "the checkpoint is of step 7 of epoch 4, batches of 128 instead of 64 begin with an epoch");

@@ -23,7 +23,7 @@ TEST_CASE("the writer keeps the newest checkpoints and the best one, and names t
   const std::vector<double> accuracy = {.5, .9, .7, .8};
   for (size_t i = 0; i < accuracy.size(); ++i) {
     auto state = state_of(static_cast<int64_t>(10 * (i + 1)));
-    state.progress.accuracy.assign(accuracy.begin(), accuracy.begin() + static_cast<std::ptrdiff_t>(i + 1));
+    state.position.accuracy.assign(accuracy.begin(), accuracy.begin() + static_cast<std::ptrdiff_t>(i + 1));
     writer.save(std::move(state), accuracy[i]);
     writer.save(state_of(static_cast<int64_t>(10 * (i + 1) + 5)), std::nullopt);  // within the next epoch
   }
@@ -40,8 +40,8 @@ TEST_CASE("the best checkpoint is the best of those written, whatever other epoc
   CheckpointWriter writer(run, {.keep = 2});
   const auto save = [&](int64_t step, std::vector<double> accuracy) {
     auto state = state_of(step);
-    state.progress.accuracy = std::move(accuracy);
-    const double newest = state.progress.accuracy.back();
+    state.position.accuracy = std::move(accuracy);
+    const double newest = state.position.accuracy.back();
     writer.save(std::move(state), newest);
     writer.finish();
     return fs::read_symlink(run.checkpoints() / "best").native();

@@ -58,7 +58,7 @@ TEST_CASE("a step line has epoch, step, loss, accuracies and speed") {
 
 TEST_CASE("a step line that would have more than 80 columns leaves out the number of epochs, then of steps") {
   const auto sums = sums_of(2302.8, 97, 1000, 505);
-  const TrainProgress early{.epoch = 1, .step = 100};
+  const RunPosition early{.epoch = 1, .step = 100};
   CHECK(step_line(interval_of(sums, 199.1), early, plan_of(10, 10'000)) ==
         "epoch  1/10 | step   100/10000 | loss 2.3028 | top1  9.7% top5 50.5% | 199 img/s");
   CHECK(step_line(interval_of(sums, 1990.6), early, plan_of(10, 10'000)) ==
@@ -94,7 +94,7 @@ TEST_CASE("step and epoch lines fit 80 columns with large figures too") {
   CHECK(step_line(fast, {.epoch = 10, .step = 235}, plan_of(10, 235)).size() <= 80);
   for (const int64_t steps : {10'000, 60'000}) {
     for (const int64_t epochs : {1, 10, 100}) {
-      const TrainProgress last{.epoch = epochs, .step = steps};
+      const RunPosition last{.epoch = epochs, .step = steps};
       CHECK(step_line(fast, last, plan_of(epochs, steps)).size() <= 80);
       CHECK(step_line(slow, last, plan_of(epochs, steps)).size() <= 80);
     }

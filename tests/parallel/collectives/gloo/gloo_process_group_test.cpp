@@ -76,8 +76,8 @@ TEST_CASE("a process may leave as soon as it has the texts of all, process 0 wit
 TEST_CASE("the local processes are counted if nobody has said them") {
   auto worlds = worlds_of(2);
   for (auto& world : worlds) {
-    world.local_process = 0;
-    world.local_processes = 0;
+    world.process_on_host = 0;
+    world.processes_on_host = 0;
   }
   std::vector<World> joined(2);
   const auto errors = run_worlds(worlds, [&](int process, ProcessGroup& group) {
@@ -85,8 +85,8 @@ TEST_CASE("the local processes are counted if nobody has said them") {
   });
   for (size_t process = 0; process < 2; ++process) {
     CHECK(message_of<Error>(errors[process]) == "no error");
-    CHECK(joined[process].local_process == static_cast<int>(process));
-    CHECK(joined[process].local_processes == 2);
+    CHECK(joined[process].process_on_host == static_cast<int>(process));
+    CHECK(joined[process].processes_on_host == 2);
     CHECK(joined[process].process == static_cast<int>(process));
   }
 }
@@ -301,7 +301,7 @@ namespace {
 
 struct Meeting {
   std::string first_master, second_master;  // as process 0 and process 1 are told
-  int local_processes = 0;                  // 0: nobody has said how many
+  int processes_on_host = 0;                // 0: nobody has said how many
   std::string launcher = "torchrun";
   JoinOptions options = within(60'000);
 };
@@ -309,8 +309,8 @@ struct Meeting {
 bool meet(const Meeting& meeting) {
   auto worlds = worlds_of(2);
   for (auto& world : worlds) {
-    world.local_process = 0;
-    world.local_processes = meeting.local_processes;
+    world.process_on_host = 0;
+    world.processes_on_host = meeting.processes_on_host;
     world.launcher = meeting.launcher;
     world.master_host = world.process == 0 ? meeting.first_master : meeting.second_master;
   }
@@ -354,7 +354,7 @@ TEST_CASE("which masters processes reach, as each is told and wherever its chann
     cases.push_back({false, {master, kElsewhere, 0, "torchrun", listening_on("127.0.0.3", 300)}});
   }
   for (const auto& [reached, meeting] : cases) {
-    INFO(meeting.first_master << " and " << meeting.second_master << ", " << meeting.local_processes
+    INFO(meeting.first_master << " and " << meeting.second_master << ", " << meeting.processes_on_host
                               << " local processes, listening on '" << meeting.options.listen << "'");
     CHECK(meet(meeting) == reached);
   }

@@ -29,8 +29,8 @@ struct Leaves {};
 inline World loopback_world(int process, int processes, uint16_t port) {
   return {.process = process,
           .processes = processes,
-          .local_process = process,
-          .local_processes = processes,
+          .process_on_host = process,
+          .processes_on_host = processes,
           .master_host = "127.0.0.1",
           .master_port = port};
 }

@@ -16,7 +16,7 @@ Presence on(const std::string& machine, const std::string& address = "10.0.0.1")
 World unknown_local(int process, int processes) {
   return {.process = process,
           .processes = processes,
-          .local_processes = 0,
+          .processes_on_host = 0,
           .master_host = "192.0.2.1",
           .master_port = 29500};
 }
@@ -34,16 +34,16 @@ TEST_CASE("local processes are counted in order, unless the launcher has said th
   const std::vector<int> counts{3, 2, 3, 2, 3};
   for (int process = 0; process < 5; ++process) {
     auto world = unknown_local(process, 5);
-    count_local_processes(world, all);
-    CHECK(world.local_process == places[static_cast<size_t>(process)]);
-    CHECK(world.local_processes == counts[static_cast<size_t>(process)]);
+    count_processes_on_host(world, all);
+    CHECK(world.process_on_host == places[static_cast<size_t>(process)]);
+    CHECK(world.processes_on_host == counts[static_cast<size_t>(process)]);
   }
   auto known = unknown_local(4, 5);
-  known.local_process = 1;
-  known.local_processes = 2;
-  count_local_processes(known, all);
-  CHECK(known.local_process == 1);
-  CHECK(known.local_processes == 2);
+  known.process_on_host = 1;
+  known.processes_on_host = 2;
+  count_processes_on_host(known, all);
+  CHECK(known.process_on_host == 1);
+  CHECK(known.processes_on_host == 2);
 }
 
 TEST_CASE("channels listen on the wanted address, on loopback on one host, else towards the others") {

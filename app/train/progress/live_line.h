@@ -25,7 +25,7 @@ struct LiveFigures {
 // "epoch  3/10 ████████▌           41% | 2:13 left | 20,755 img/s | loss 0.5123 | top1 81.2%"
 // During an evaluation "evaluating 34%" takes the place of the speed. The text has at most `width` columns;
 // what has no room is left out, the speed first. `utf8`: eighths of blocks, else '#' and '.'.
-std::string progress_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style);
+std::string live_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style);
 
 // The work that is left of a run.
 struct WorkLeft {

@@ -19,7 +19,7 @@ struct StepRange {
   bool operator==(const StepRange&) const = default;
 };
 
-struct TrainProgress {
+struct RunPosition {
   int64_t epoch = 1;                     // under way, from 1
   int64_t step = 0;                      // steps done in it
   double epoch_seconds = 0;              // of training in it
@@ -48,9 +48,9 @@ struct TrainProgress {
 // [[first, last], ...]
 nlohmann::ordered_json to_json(const std::vector<StepRange>& ranges);
 
-nlohmann::ordered_json to_json(const TrainProgress& progress);
+nlohmann::ordered_json to_json(const RunPosition& position);
 
 // The inverse. Throws WeightsError for anything else.
-TrainProgress read_progress(const nlohmann::ordered_json& json);
+RunPosition read_position(const nlohmann::ordered_json& json);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-#include <lockstep/app/train/progress/progress_line.h>
+#include <lockstep/app/train/progress/live_line.h>
 
 #include <fmt/format.h>
 
@@ -68,7 +68,7 @@ std::string joined_texts(const std::vector<LiveText>& figures) {
 
 }  // namespace
 
-std::string progress_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style) {
+std::string live_line(const LiveFigures& figures, size_t width, bool utf8, const Style& style) {
   const auto epochs = fmt::format("{}", figures.epochs);
   const auto epoch = fmt::format("epoch {:>{}}/{} ", figures.epoch, epochs.size(), epochs);
   const auto share = fmt::format("{:3}%", whole_percent(figures.done));

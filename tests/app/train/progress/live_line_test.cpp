@@ -7,7 +7,7 @@
 #include <vector>
 
 #include <lockstep/app/train/progress/live_run.h>
-#include <lockstep/app/train/progress/progress_line.h>
+#include <lockstep/app/train/progress/live_line.h>
 #include <lockstep/parallel/trainer.h>
 
 using namespace lockstep;
@@ -39,7 +39,7 @@ size_t columns_of(const std::string& text) {
 }
 
 std::string ascii(const LiveFigures& figures, size_t width) {
-  return progress_line(figures, width, false, kPlain);
+  return live_line(figures, width, false, kPlain);
 }
 
 }  // namespace
@@ -47,13 +47,13 @@ std::string ascii(const LiveFigures& figures, size_t width) {
 TEST_CASE("the live line at the usual widths") {
   const auto figures = figures_of(.41);
   // 71 columns of text: 8 cells are left of 79, and 3.28 of them are full.
-  CHECK(progress_line(figures, 79, true, kPlain) ==
+  CHECK(live_line(figures, 79, true, kPlain) ==
         "epoch  3/10 ███▎      41% | 2:13 left | 20,755 img/s | loss 0.5123 | top1 81.2%");
   CHECK(ascii(figures, 79) ==
         "epoch  3/10 ###.....  41% | 2:13 left | 20,755 img/s | loss 0.5123 | top1 81.2%");
   // At most 40 cells: 16.4 are full.
   CHECK(
-      progress_line(figures, 199, true, kPlain) ==
+      live_line(figures, 199, true, kPlain) ==
       "epoch  3/10 ████████████████▍                         41% | 2:13 left | 20,755 img/s | loss 0.5123 | "
       "top1 81.2%");
   CHECK(ascii(figures, 60) == "epoch  3/10 ######...........  41% | 2:13 left | loss 0.5123");
@@ -77,13 +77,13 @@ TEST_CASE("only a run that is done has 100% and a full bar") {
   // 15 columns are left for the bar.
   CHECK(ascii({.done = 1}, 30) == "epoch 1/1 ############### 100%");
   CHECK(ascii({.done = .99999}, 30) == "epoch 1/1 ##############.  99%");
-  CHECK(progress_line({.done = .99999}, 30, true, kPlain) == "epoch 1/1 ██████████████▉  99%");
+  CHECK(live_line({.done = .99999}, 30, true, kPlain) == "epoch 1/1 ██████████████▉  99%");
   CHECK(ascii({.done = 0}, 30) == "epoch 1/1 ...............   0%");
   CHECK(ascii({.done = .29}, 30) == "epoch 1/1 ####...........  29%");  // 100 x .29 is 28.999999999999996
 }
 
 TEST_CASE("the colour of the bar takes no column") {
-  CHECK(progress_line(figures_of(.5), 26, false, Style(true)) == "epoch  3/10 \x1b[36m####.....\x1b[0m  50%");
+  CHECK(live_line(figures_of(.5), 26, false, Style(true)) == "epoch  3/10 \x1b[36m####.....\x1b[0m  50%");
 }
 
 TEST_CASE("the live line is never wider than the terminal, and shows more where there is room") {
@@ -105,7 +105,7 @@ TEST_CASE("the live line is never wider than the terminal, and shows more where 
     for (const bool utf8 : {false, true}) {
       size_t bars = 0;  // separators
       for (size_t width = 1; width <= 200; ++width) {
-        const auto line = progress_line(figures, width, utf8, kPlain);
+        const auto line = live_line(figures, width, utf8, kPlain);
         INFO(width << ": " << line);
         CHECK(columns_of(line) <= width);
         if (width >= 4) CHECK(line.find('%') != std::string::npos);
