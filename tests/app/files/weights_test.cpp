@@ -165,7 +165,7 @@ TEST_CASE("eval --precision fp64 loses no digit of weights in double") {
              ContainsSubstring("tf32 needs a GPU"));
 }
 
-TEST_CASE("weights that do not fit are refused with one error that says why") {
+TEST_CASE("weights that do not fit, are NaN or are damaged are refused with one error that says why") {
   const SmallData data(16, 20);
   const TempFolder folder;
   const auto file = (folder / "w.safetensors").string();
@@ -202,42 +202,26 @@ TEST_CASE("weights that do not fit are refused with one error that says why") {
   CHECK(
       eval(data, {"--weights", changed([](auto& weights) { weights.metadata.clear(); }), "--model", "lenet"})
           .exit_code == 0);
-}
 
-TEST_CASE("weights that are NaN are refused") {
-  const SmallData data(16, 20);
-  const TempFolder folder;
-  const auto file = (folder / "w.safetensors").string();
-  metrics_of({"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file});
-  auto weights = read_weights(file);
-  auto& bytes = weights.tensors.at("W1").bytes;
-  bytes.replace(0, 4, std::string("\0\0\xc0\x7f", 4));  // a NaN, little-endian
-  write_weights((folder / "nan").string(), weights);
-  CHECK_THAT(refusal(program({"eval", "--data", data.folder(), "--weights", (folder / "nan").string()}), 6),
+  const auto nan = changed([](auto& weights) {
+    weights.tensors.at("W1").bytes.replace(0, 4, std::string("\0\0\xc0\x7f", 4));  // little-endian
+  });
+  CHECK_THAT(refusal(program({"eval", "--data", data.folder(), "--weights", nan}), 6),
              ContainsSubstring("the test loss of the weights in") && ContainsSubstring("not finite"));
-}
 
-TEST_CASE("a file without weights is refused") {
-  const SmallData data(16, 20);
-  const TempFolder folder;
-  const auto file = (folder / "w.safetensors").string();
-  metrics_of({"--data", data.folder(), "--limit-train", "16", "--epochs", "1", "--save", file});
-  const auto whole = text_in(file);
-  const auto holding = [&](const std::string& bytes) {
-    std::ofstream(folder / "damaged", std::ios::binary) << bytes;
-    return (folder / "damaged").string();
-  };
-  auto garbled = whole;
-  garbled[8] = '?';  // the header's first character
   CHECK_THAT(refused_eval(data, {"--weights", (folder / "none").string()}),
              ContainsSubstring("there is no such file\nhint: name a file that 'lockstep train --save FILE'"));
   CHECK_THAT(refused_eval(data, {"--weights", folder.path().string()}),
              ContainsSubstring(folder.path().string()));
+  const auto whole = text_in(file);
+  auto garbled = whole;
+  garbled[8] = '?';  // the header's first character
   for (const auto& [bytes, says] : {std::pair<std::string, const char*>{"", "truncated"},
                                     {whole.substr(0, whole.size() - 1), "damaged"},
                                     {whole + "x", "bytes of data, its tensors take"},
                                     {garbled, "not a safetensors file"}}) {
-    CHECK_THAT(refused_eval(data, {"--weights", holding(bytes)}), ContainsSubstring(says));
+    write_file(folder / "damaged", bytes);
+    CHECK_THAT(refused_eval(data, {"--weights", (folder / "damaged").string()}), ContainsSubstring(says));
   }
 }
 
