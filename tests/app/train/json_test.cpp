@@ -56,7 +56,6 @@ TEST_CASE("train --metrics - prints the run as JSON lines and nothing else") {
 TEST_CASE("a file of the name - can be named with its folder") {
   const TempFolder folder;
   const auto file = (folder / "-").string();
-  CHECK(metrics_of({"--limit-steps", "1", "--limit-test", "10"}).size() == 4);
   const auto result =
       run_process(train({"--limit-steps", "1", "--limit-test", "10", "--quiet", "--metrics", file}));
   CHECK_THAT(result.out, ContainsSubstring("test acc: "));
@@ -88,13 +87,14 @@ TEST_CASE("train --metrics - that is stopped ends with a line that says so") {
 TEST_CASE("train --dry-run --json prints the plan that the metrics begin with") {
   const SmallData data(64, 20);
   const Words words = {"--data", data.folder(), "--limit-train", "64", "--limit-steps", "1"};
+  const auto first = lasting(metrics_of(words).front());
   for (const auto& flags : {Words{"--json"}, Words{"--metrics", "-"}, Words{"--json", "--quiet"}}) {
     const auto dry = run_process(train(words + Words{"--dry-run"} + flags));
     CHECK(dry.exit_code == 0);
     const auto printed = json_lines(dry.out);
     REQUIRE(printed.size() == 1);
     CHECK(printed.front().at("event") == "plan");
-    CHECK(lasting(printed.front()) == lasting(metrics_of(words).front()));
+    CHECK(lasting(printed.front()) == first);
   }
 }
 

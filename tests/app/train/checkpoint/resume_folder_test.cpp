@@ -64,12 +64,14 @@ TEST_CASE("a run's folder has its log, its environment and its plots, and a resu
   CHECK(read_file(run / "plots/accuracy_and_loss.png").starts_with("\x89PNG"));
 }
 
-TEST_CASE("the error that ends a run is in its log") {
+TEST_CASE("a loss that is not finite ends the run, and its log has the error") {
   const TempFolder folder;
   const auto run = folder / "run";
   const auto result =
-      run_process(train({"--epochs", "3", "--devices", "cpu", "--lr", "1e30", "--output", run.string()}));
-  CHECK(result.exit_code == 6);
+      run_ending(6, train({"--epochs", "3", "--devices", "cpu", "--lr", "1e30", "--output", run.string()}));
+  CHECK_THAT(result.err, ContainsSubstring("the loss was not finite at epoch 1, step ") &&
+                             ContainsSubstring("on replica 0 (cpu)") && ContainsSubstring("hint: "));
+  CHECK_THAT(result.out, !ContainsSubstring("test acc"));
   CHECK_THAT(read_file(run / "train.log"),
              ContainsSubstring(" error: the loss was not finite") && ContainsSubstring(" warning: "));
 }
@@ -267,29 +269,19 @@ TEST_CASE("a dry run finds that a numbered run could not be made") {
                                            "hint: choose another name\n"));
 }
 
-TEST_CASE("a dry run says from where it would go on") {
-  const TempFolder folder;
-  const Words words = {"--epochs", "2",   "--limit-test", "64", "--output", (folder / "run").string(),
-                       "--resume", "auto"};
-  REQUIRE(run_process(train(words + Words{"--limit-steps", "5"})).exit_code == 0);
-  const auto result = run_process(train(words + Words{"--dry-run"}));
-  CHECK(result.exit_code == 0);
-  CHECK_THAT(result.out, ContainsSubstring("\nwould resume from ") &&
-                             ContainsSubstring("/checkpoints/step-00000005 (5 of 10 steps done)\n"));
-  const auto as_json = run_process(train(words + Words{"--dry-run", "--json"}));
-  CHECK(json::parse(as_json.out).at("total_steps") == 10);
-}
-
-TEST_CASE("metrics of a run that goes on with other settings have them") {
+TEST_CASE("a dry run says from where it would go on, and metrics which settings have changed") {
   const TempFolder folder;
   const Words words = {"--limit-test", "64",  "--devices", "cpu", "--output", (folder / "run").string(),
                        "--resume",     "auto"};
-  REQUIRE(run_process(train(words + Words{"--epochs", "1"})).exit_code == 0);
-  REQUIRE(run_process(train(words + Words{"--epochs", "2"})).exit_code == 0);
-  std::vector<json> resumed;
-  for (const auto& event : metrics_in(folder / "run/metrics.jsonl")) {
-    if (event.at("event") == "resumed") resumed.push_back(event);
-  }
+  run_ending(0, train(words + Words{"--epochs", "1"}));
+  const Words longer = words + Words{"--epochs", "2"};
+  const auto dry = run_ending(0, train(longer + Words{"--dry-run"}));
+  CHECK_THAT(dry.out, ContainsSubstring("\nwould resume from ") &&
+                          ContainsSubstring("/checkpoints/step-00000005 (5 of 10 steps done)\n"));
+  const auto as_json = run_ending(0, train(longer + Words{"--dry-run", "--json"}));
+  CHECK(json::parse(as_json.out).at("total_steps") == 10);
+  run_ending(0, train(longer));
+  const auto resumed = events_named("resumed", metrics_in(folder / "run/metrics.jsonl"));
   REQUIRE(resumed.size() == 1);
   CHECK(resumed[0] ==
         json{{"event", "resumed"}, {"steps", 5}, {"changed", {{"epochs", 2}, {"total_steps", 10}}}});
