@@ -57,8 +57,8 @@ std::string step_line(const StepInterval& steps, const RunPosition& position, co
                   with_commas(std::llround(steps.images_per_second())));
   std::string line;
   for (int totals = 2; totals >= 0 && (line.empty() || line.size() > kStepLineColumns); --totals) {
-    line = fmt::format("{} | {} | {}", place_in_run("epoch", progress.epoch, plan.epochs, totals > 1),
-                       place_in_run("step", progress.step, plan.steps_per_epoch, totals > 0), figures);
+    line = fmt::format("{} | {} | {}", place_in_run("epoch", position.epoch, plan.epochs, totals > 1),
+                       place_in_run("step", position.step, plan.steps_per_epoch, totals > 0), figures);
   }
   return line;
 }
@@ -97,8 +97,8 @@ Json split_json(int64_t step, const std::vector<double>& shares) {
 
 Json step_json(const StepInterval& steps, const RunPosition& position) {
   Json json{{"event", "step"},
-            {"epoch", progress.epoch},
-            {"step", progress.step},
+            {"epoch", position.epoch},
+            {"step", position.step},
             {"loss", steps.sums.mean_loss()}};
   for (const auto& sum : steps.sums.named) json[sum.kind.name] = steps.sums.mean(sum);
   json["lr"] = steps.lr;
