@@ -24,8 +24,8 @@ struct SumKind {
   SumForm form;
 };
 
-// What is summed beside the loss, in the order of lines and columns: at least one. The first is the headline,
-// which the live line, the lines of epochs and the curve have alone.
+// The kinds of sums beside the loss, in the order of lines and columns: at least one. The first is the
+// headline, which the live line, the lines of epochs and the curve have alone.
 std::span<const SumKind> sum_kinds();
 
 struct NamedSum {

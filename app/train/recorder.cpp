@@ -66,8 +66,7 @@ void Recorder::plan() const {
 }
 
 // The metrics of a run folder that goes on have a plan.
-void Recorder::begin(const RunPosition& position, int64_t steps_done,
-                     const nlohmann::ordered_json& changed) {
+void Recorder::begin(const RunPosition& position, int64_t steps_done, const nlohmann::ordered_json& changed) {
   live_ = live_display(plan_, flags_, color_, clock_);
   accuracy_ = position.accuracy;
   const auto& metrics = to_.kept.metrics;

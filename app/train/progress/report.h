@@ -16,7 +16,7 @@
 
 namespace lockstep {
 
-// What is summed over the steps since a line, or over an epoch's steps. Times are of the run's clock, in
+// The sums over the steps since a line, or over an epoch's steps. Times are of the run's clock, in
 // seconds.
 struct StepInterval {
   double begin = 0;

@@ -3,8 +3,8 @@
 
 #include <cstdint>
 
-#include <lockstep/app/train/progress/run_position.h>
 #include <lockstep/app/train/progress/report.h>
+#include <lockstep/app/train/progress/run_position.h>
 
 namespace lockstep {
 

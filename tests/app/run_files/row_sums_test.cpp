@@ -1,4 +1,4 @@
-// What a run sums over its rows: its texts and its JSON.
+// The sums of a run over its rows: texts and JSON.
 #include <lockstep/tests/catch.h>
 
 #include <nlohmann/json.hpp>

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/app/train/progress/live_line.h>
+#include <lockstep/app/train/progress/live_run.h>
 #include <lockstep/parallel/trainer.h>
 
 using namespace lockstep;
