@@ -20,8 +20,8 @@ if(NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU" OR CMAKE_CXX_COMPILER_VERSION VERSIO
                       "${CMAKE_CXX_COMPILER_ID} ${CMAKE_CXX_COMPILER_VERSION}: set CXX")
 endif()
 
-# For code that need not be fast: a fifth less to compile than at -O1. g++ 13 and newer load a header that was precompiled at -O2 only with these flags of -O2;
-# without the precompiled header a source with torch takes twice as long.
+# For code that need not be fast: a fifth less to compile than at -O1. g++ 13 and newer load a header that was
+# precompiled at -O2 only with these two flags of -O2; without it a source with torch takes twice as long.
 set(LOCKSTEP_LITTLE_OPTIMISED $<$<CONFIG:Release>:-Og>)
 if(CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   list(APPEND LOCKSTEP_LITTLE_OPTIMISED

@@ -16,11 +16,11 @@ struct ModelSpec {
   std::string name;      // one of model_names()
   int64_t channels = 1;  // of X
   int64_t classes = 10;
-  int64_t height = 28, width = 28;  // of X
   uint64_t seed = 0;
   torch::ScalarType dtype = torch::kFloat32;
   std::optional<Initialization> initialization = {};  // default: the model's, see its header
   Kernels kernels = Kernels::kAuto;
+  int64_t height = 28, width = 28;  // of X
 };
 
 // lenet, resnet18

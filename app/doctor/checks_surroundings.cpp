@@ -10,7 +10,7 @@ namespace lockstep {
 namespace {
 
 constexpr int64_t kFirstOf2025 = 1735689600;  // seconds since 1970
-constexpr int kUsualWidth = 80;               // columns
+constexpr int kUsualColumns = 80;             // columns
 
 Judgement judge_port(const Facts& facts) {
   const auto& network = facts.network;
@@ -76,7 +76,7 @@ Judgement judge_terminal(const Facts& facts) {
     return {Health::kWarn, text + ": no live line",
             "set TERM to the terminal's name, such as xterm-256color"};
   }
-  if (terminal.width < kUsualWidth)
+  if (terminal.width < kUsualColumns)
     return {Health::kWarn, text, "widen it to 80 columns: lines are cut or wrapped"};
   if (!terminal.utf8)
     return {Health::kWarn, text + ", not UTF-8", "LANG=C.UTF-8 gives the bar and the curve their fine steps"};

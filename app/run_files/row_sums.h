@@ -25,7 +25,8 @@ struct SumKind {
 };
 
 // The kinds of sums beside the loss, in the order of lines and columns: at least one. The first is the
-// headline, which the live line, the lines of epochs and the curve have alone.
+// headline, which the live line, the lines of epochs and the curve have alone; it is a kCount, of which more
+// is better. Runs of a program with other kinds cannot be resumed.
 std::span<const SumKind> sum_kinds();
 
 struct NamedSum {

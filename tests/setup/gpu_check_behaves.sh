@@ -224,6 +224,7 @@ lease_steps=("read torch's libraries" "start the brought build" machine "smoke l
 
 # small_build: a bundle, and a build whose program is on stdin, in a checkout that has lost a tracked file.
 small_build() {
+  command -v git >/dev/null || { echo "skipped: git is not installed"; exit 77; }
   program
   local built=$tree/build/cuda
   cp "$built/lockstep" "$built/scripts/compare_case"

@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<void (*)(OverlapRun&), kExercises> kRuns = {
+constexpr std::array<void (*)(OverlapRun&), kExercises> kExerciseRuns = {
     exercise_independent_operators, exercise_small_operators, exercise_all_at_once, exercise_trace,
     exercise_dependencies};
 
@@ -40,7 +40,7 @@ void trace_way(OverlapRun& run, const OverlapDevices& devices, const CopyWay& wa
 
 }  // namespace
 
-void run_exercise(OverlapRun& run) { kRuns.at(static_cast<size_t>(*run.plan.exercise - 1))(run); }
+void run_exercise(OverlapRun& run) { kExerciseRuns.at(static_cast<size_t>(*run.plan.exercise - 1))(run); }
 
 void exercise_all_at_once(OverlapRun& run) {
   run.report.note("question   can devices compute and copy their results at the same time?");

@@ -1,6 +1,7 @@
 #include <lockstep/app/train/plan/dataset.h>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -29,7 +30,8 @@ Dataset load_folder(const std::string& folder) {
     return load_idx_folder(folder);
   } catch (const DataError& error) {
     throw DataError(error.message_text(),
-                    error.hint_text() + "; --data DIR names a folder, --data synthetic needs no files");
+                    error.hint_text() + fmt::format("; --data DIR names a folder, --data {} needs no files",
+                                                    fmt::join(known_data_names(), " or ")));
   }
 }
 
@@ -65,9 +67,9 @@ ModelSpec model_spec(const std::string& model, const TrainingData& data) {
   return {.name = model,
           .channels = data.row_shape.at(0),
           .classes = data.classes,
+          .initialization = {},
           .height = data.row_shape.at(1),
-          .width = data.row_shape.at(2),
-          .initialization = {}};
+          .width = data.row_shape.at(2)};
 }
 
 }  // namespace lockstep

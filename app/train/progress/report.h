@@ -70,7 +70,7 @@ std::string closing_line(const RunReport& report, const TrainPlan& plan);
 nlohmann::ordered_json plan_json(const TrainPlan& plan);
 // The shares that `--split auto` has settled on after this step of the run.
 nlohmann::ordered_json split_json(int64_t step, const std::vector<double>& shares);
-// Both step texts have the means of the interval that the step of this progress ends.
+// Both step texts have the means of the interval that the step at this position ends.
 nlohmann::ordered_json step_json(const StepInterval& steps, const RunPosition& position);
 nlohmann::ordered_json epoch_json(const EpochReport& report);
 // The run goes on after so many steps, with these settings instead of those of its plan.

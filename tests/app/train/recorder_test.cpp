@@ -121,7 +121,7 @@ TEST_CASE("a last line that one of two metrics cannot take is the only end in th
   const auto flags = quiet();
   RunOutputs outputs;
   open_metrics(outputs, folder);
-  outputs.metrics->append(std::string(100'000, ' '));
+  outputs.metrics->append(std::string(99'999, ' ') + '\n');
   Recorder record(plan, flags, ColorMode::kNever, outputs);
   {
     const FileLimit full(50'000);  // the folder's files are shorter

@@ -37,6 +37,15 @@ TEST_CASE("flags that make no sense are refused before anything is read or writt
   }
 }
 
+TEST_CASE("what is refused once the data is known writes nothing") {
+  const TempFolder folder;
+  refusal(train({"--data", "synthetic", "--limit-train", "128", "--limit-test", "16", "--recipe",
+                 "resnet18-pytorch", "--batch-size", "64", "--devices", "cpux2", "--split", "0:1", "--save",
+                 (folder / "weights.safetensors").string()}),
+          2);
+  CHECK(std::filesystem::is_empty(folder.path()));
+}
+
 TEST_CASE("limits above the number of images are refused") {
   const SmallData data(16, 8);
   CHECK_THAT(refusal(train({"--data", data.folder(), "--limit-train", "17"}), 2),

@@ -114,6 +114,7 @@ TEST_CASE("a run that others may read only is gone on from in a new folder, and 
   fs::create_directory(folder / "new");
   fs::permissions(folder / "new", fs::perms::all);
   auto flags = resuming(run.checkpoint(8), (folder / "new/run").string());
+  const InFolder here(folder.path());  // others may not read the one that the tests run in
   const ReadOnly read_only({folder.path(), run.path(), run.checkpoints()});
   KeptRun kept;
   kept.open(flags, World{});

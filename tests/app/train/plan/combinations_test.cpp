@@ -28,7 +28,7 @@ struct Refused {
   Words keys;
   Words words;      // empty: no flags say this
   Words flags;      // that the message names
-  Words says = {};  // the library's message, beside the keys
+  Words says = {};  // the library's message and hint, beside the keys
 };
 
 Trace any_trace;
@@ -177,7 +177,7 @@ const std::vector<Refused> kRefusedHere = {
      {"invariant"},
      {"--invariant", "--devices", "cpux3"},
      {"--invariant"},
-     {"3 replicas"}},
+     {"3 replicas", "1, 2, 4 or 8"}},
     {[](auto& o) {
        o.split = {1, 1, 1};
      },
@@ -224,7 +224,7 @@ void check_library(const Refused& row) {
     FAIL("accepted");
   } catch (const UsageError& error) {
     CHECK(error.options() == row.keys);
-    for (const auto& words : row.says) CHECK_THAT(error.message(), ContainsSubstring(words));
+    for (const auto& words : row.says) CHECK_THAT(error.what(), ContainsSubstring(words));
     CHECK_THAT(error.what(), !ContainsSubstring("--"));  // a library knows no flags
     CHECK_FALSE(error.hint().empty());
   }

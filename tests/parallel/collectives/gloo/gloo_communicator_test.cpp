@@ -215,7 +215,7 @@ TEST_CASE("processes that wait in different communicators or gather learn at the
             });
             throw Leaves();
           },
-          within(4000));
+          within(10000));
     });
   }
   call_side_by_side(side_by_side);
