@@ -76,8 +76,8 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, the error that ended this or an earlier step, and what check_sync() throws where
-  // options.check_sync asks for it.
+  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
+  // where options.check_sync asks for it.
   void step(std::span<const int64_t> rows);
 
   // Counts a step that changes nothing: the learning rate of the next one is as after a step.

@@ -46,8 +46,8 @@ COLUMNS = [
     rates(one_cycle()),
     rates(one_cycle(pct_start=.25, anneal_strategy="linear", div_factor=10, final_div_factor=100)),
     rates(lambda optimizer: lr_scheduler.ExponentialLR(optimizer, gamma=.97), every=EPOCH),
-    rates(lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, factor=.5, patience=2, threshold=.01), every=EPOCH,
-          loss=True),
+    rates(lambda optimizer: lr_scheduler.ReduceLROnPlateau(optimizer, factor=.5, patience=2, threshold=.01),
+          every=EPOCH, loss=True),
 ]
 
 if __name__ == "__main__":

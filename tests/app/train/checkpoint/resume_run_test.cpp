@@ -105,6 +105,12 @@ TEST_CASE("a run on a plateau goes on from the middle of an epoch, to the bits o
   const auto whole = printed_hash(program(Words{"train"} + words + kShown));
   const TempFolder folder;
   const auto run = cut_run(folder, words);
+  // The settings of a schedule go with it.
+  const auto constant = plan_of(run, {"--schedule", "constant", "--resume-anyway", "schedule"});
+  CHECK(constant.at("gamma").is_null());
+  CHECK(constant.at("plateau_patience").is_null());
+  const auto exponential = plan_of(run, {"--schedule", "exponential", "--resume-anyway", "schedule"});
+  CHECK(exponential.at("gamma") == .9);
   CHECK(printed_hash(resume(run, kShown + Words{"--limit-steps", "12"})) != whole);
   CHECK(printed_hash(resume(run, kShown)) == whole);
   std::vector<double> rates;
@@ -112,12 +118,6 @@ TEST_CASE("a run on a plateau goes on from the middle of an epoch, to the bits o
     if (rates.empty() || rates.back() != epoch.at("lr")) rates.push_back(epoch.at("lr"));
   }
   CHECK(rates == std::vector<double>{1e-6, 5e-7, 2.5e-7});
-  // The settings of a schedule go with it.
-  const auto constant = plan_of(run, {"--schedule", "constant", "--resume-anyway", "schedule"});
-  CHECK(constant.at("gamma").is_null());
-  CHECK(constant.at("plateau_patience").is_null());
-  const auto exponential = plan_of(run, {"--schedule", "exponential", "--resume-anyway", "schedule"});
-  CHECK(exponential.at("gamma") == .9);
 }
 
 TEST_CASE("more epochs extend a named run, as if it had been started with them") {
