@@ -49,6 +49,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/error.h
   support/error_text.h
   support/kernels.h
+  support/lr_state.h
   support/notice.h
   support/shard_sizes.h
   support/train_state.h

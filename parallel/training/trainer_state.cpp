@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <set>
 #include <string>
@@ -94,6 +95,18 @@ void require_shares(const std::vector<double>& split) {
   }
 }
 
+void require_lr(const LrState& lr) {
+  const auto require = [](bool fits, const char* name, auto value, const char* expected) {
+    if (fits) return;
+    throw WeightsError(fmt::format("the state's lr has {} {}, {} was expected", name, value, expected),
+                       kHint);
+  };
+  require(lr.factor > 0 && lr.factor <= 1, "factor", lr.factor, "a number above 0 and at most 1");
+  require(!lr.best || std::isfinite(*lr.best), "best", lr.best.value_or(0), "a finite number");
+  require(lr.bad_losses >= 0 && lr.bad_losses <= kMostSteps, "bad_losses", lr.bad_losses, "a count");
+  require(!lr.fixed || is_rate(*lr.fixed), "fixed", lr.fixed.value_or(0), "a number from 0");
+}
+
 }  // namespace
 
 TrainState Trainer::state() {
@@ -103,6 +116,7 @@ TrainState Trainer::state() {
   TrainState state;
   auto weights = this->weights();
   state.steps = steps_taken_;
+  state.lr = lr_state_;
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
   std::vector<NamedTensor> buffers;
@@ -146,6 +160,7 @@ void Trainer::require_fitting(const TrainState& state) {
     throw WeightsError(fmt::format("the state is of step {}, 0 to {} were expected", state.steps, kMostSteps),
                        kHint);
   }
+  require_lr(state.lr);
   require_shares(state.split);
 }
 
@@ -155,7 +170,7 @@ void Trainer::load(const TrainState& state) {
   follow_requires_grad();
   require_held_parameters();
   const bool leads = first_rank() == 0;
-  StateNumbers numbers{.steps = state.steps};
+  StateNumbers numbers{.steps = state.steps, .lr = state.lr};
   torch::Tensor table;
   std::exception_ptr refused;
   if (leads) {
@@ -192,6 +207,7 @@ void Trainer::load(const TrainState& state) {
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
+  lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};
   if (!tuner_) return;

@@ -146,6 +146,7 @@ TEST_CASE("each part of the state changes what follows") {
   const auto zero_first = [](std::vector<NamedTensor>& tensors) { tensors.front().tensor.zero_(); };
   const std::vector<std::pair<std::string, Change>> parts = {
       {"steps", [](auto& state) { state.steps += 3; }},
+      {"lr", [](auto& state) { state.lr.fixed = .1; }},
       {"model", [&](auto& state) { zero_first(state.model); }},
       {"optimizer", [&](auto& state) { zero_first(state.optimizer); }},
       {"buffers", [&](auto& state) { zero_first(state.replicas[1].buffers); }},
