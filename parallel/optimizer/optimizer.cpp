@@ -2,7 +2,6 @@
 
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
-#include <ATen/ops/norm.h>
 #include <c10/core/DeviceGuard.h>
 
 #include <algorithm>
@@ -121,12 +120,6 @@ void FlatOptimizer::adamw(torch::Tensor& params, torch::Tensor& grads) {
   } else {
     update(lr_);
   }
-}
-
-torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm) {
-  const torch::NoGradGuard no_grad;
-  // torch adds 1e-6, too.
-  return (max_norm / (grads.norm() + 1e-6)).clamp_max(1);
 }
 
 }  // namespace lockstep

@@ -63,8 +63,4 @@ class FlatOptimizer {
   std::vector<int64_t> parts_;   // offsets; empty: steps_ is ()
 };
 
-// The factor, () of the gradients' dtype and at most 1, that scales grads (n) to a Euclidean norm of at most
-// max_norm, as torch.nn.utils.clip_grad_norm_ computes it. The host does not wait for the norm.
-torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm);
-
 }  // namespace lockstep

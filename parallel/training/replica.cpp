@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include <lockstep/parallel/optimizer/gradient_norm.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/replica_models.h>
@@ -229,7 +230,9 @@ void Replica::update() {
   const auto in_trace = span("update");
   auto& gradients = sync_.flat_gradients();
   torch::Tensor scale;
-  if (options_.clip_norm > 0) scale = clip_scale(gradients, options_.clip_norm);
+  if (options_.clip_norm > 0) {
+    scale = clip_scale(block_sums({&gradients, 1}), options_.clip_norm).to(gradients.scalar_type());
+  }
   optimizer_.step(params_.flat, gradients, scale);
   number_.add_(1);
   wait_for_device();

@@ -1,12 +1,9 @@
-// The flat optimizer against torch::optim, which updates one tensor after another; gradient clipping;
-// arithmetic.
+// The flat optimizer against torch::optim, which updates one tensor after another; arithmetic.
 #include <ATen/Context.h>
-#include <torch/nn/utils/clip_grad.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
 #include <lockstep/tests/catch.h>
-#include <limits>
 #include <stdexcept>
 
 #include <lockstep/parallel/optimizer/optimizer.h>
@@ -69,8 +66,6 @@ Tensor flat_result(const OptimizerOptions& options, int64_t n, torch::ScalarType
   }
   return params;
 }
-
-void clip(Tensor& grads, double max_norm) { grads.mul_(clip_scale(grads, max_norm)); }
 
 double largest_difference(const Tensor& a, const Tensor& b) {
   if (a.numel() == 0 && b.numel() == 0) return 0;
@@ -201,40 +196,4 @@ TEST_CASE("after each step the bf16 weights are the rounded parameters") {
       CHECK(copy.equal(params.to(torch::kBFloat16)));
     }
   }
-}
-
-TEST_CASE("clipping agrees with torch's clip_grad_norm_") {
-  for (const int64_t n : {1, 997, 100'003}) {
-    for (const double max_norm : {.5, 1., 1e6}) {
-      auto clipped = numbers(n, 5, kFloat64);
-      auto param = torch::zeros({n}, kFloat64).requires_grad_();
-      param.mutable_grad() = clipped.clone();
-      torch::nn::utils::clip_grad_norm_(param, max_norm);
-      clip(clipped, max_norm);
-      INFO(n << " elements to " << max_norm);
-      CHECK(largest_difference(clipped, param.grad()) < 1e-15);
-    }
-  }
-}
-
-TEST_CASE("clipping by hand: long gradients are scaled, short ones are not") {
-  auto grads = torch::tensor({3., 4.}, kFloat64);
-  clip(grads, 1);
-  CHECK(grads[0].item<double>() ==
-        Approx(.6).epsilon(1e-6));  // 1e-6: torch's small term beside the norm of 5
-  CHECK(grads[1].item<double>() == Approx(.8).epsilon(1e-6));
-
-  auto gentle = numbers(997, 5, kFloat32);
-  const auto before = gentle.clone();
-  clip(gentle, 1000);
-  CHECK(gentle.equal(before));
-
-  auto zeros = torch::zeros({10});
-  clip(zeros, 1);
-  CHECK(zeros.equal(torch::zeros({10})));
-  CHECK(clip_scale(torch::zeros({0}), 1).item<float>() == 1);
-
-  auto broken = torch::tensor({1., std::numeric_limits<double>::quiet_NaN()}, kFloat64);
-  clip(broken, 1);
-  CHECK(broken.isnan().all().item<bool>());  // NaN is not hidden
 }
