@@ -142,14 +142,16 @@ void check_cuda_graph(const TrainerOptions& options) {
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
+  const NamedOption adam{"optimizer", "adam", "OptimizerKind::kAdam"};
   const NamedOption adamw{"optimizer", "adamw", "OptimizerKind::kAdamW"};
   const NamedOption sgd{"optimizer", "sgd", "OptimizerKind::kSgd"};
   const NamedOption some_momentum{"momentum", "0.9", "momentum = 0.9"};
-  const bool is_adamw = optimizer.kind == OptimizerKind::kAdamW;
+  const bool is_sgd = optimizer.kind == OptimizerKind::kSgd;
+  const auto& other = optimizer.kind == OptimizerKind::kAdam ? adam : adamw;
   const auto hint = "leave it out, or use " + sgd;
   const Exclusion exclusions[] = {
-      {is_adamw && optimizer.momentum != 0, adamw, named("momentum"), "it is a setting of sgd", hint},
-      {is_adamw && optimizer.nesterov, adamw, named("nesterov"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.momentum != 0, other, named("momentum"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.nesterov, other, named("nesterov"), "it is a setting of sgd", hint},
   };
   check(exclusions);
   refuse_if(optimizer.nesterov && optimizer.momentum == 0,

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
 #include <lockstep/parallel/optimizer/gradient_norm.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
@@ -23,7 +24,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       endpoint_(endpoint),
       source_(std::move(source)),
       sync_(endpoint, options.sync, options.trace),
-      optimizer_(options.optimizer, endpoint.device()),
+      optimizer_(make_optimizer(options.optimizer, endpoint.device())),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
   require_memory_of_their_own(*model_.module);
@@ -73,6 +74,22 @@ void Replica::hold_parameters() {
   held_ = HeldParameters(*model_.module, /*buffers_too=*/captured_.enabled());
   if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
+  gradients_ = {sync_.flat_gradients()};
+  optimizer_->hold(trained_parameters());
+}
+
+// Compares the replicas' groups where there are some.
+TrainedParameters Replica::trained_parameters() {
+  TrainedParameters trained{.params = sync_.parameters(), .names = sync_.names(), .ranges = {}};
+  const auto groups = groups_of(options_.optimizer, trained.names, trained.params);
+  if (options_.optimizer.group) {
+    agree(endpoint_, "parameter groups", group_lines(trained.names, groups),
+          "the function that gives a parameter its group must give all replicas the same");
+  }
+  trained.ranges =
+      flat_ranges(trained.params, groups,
+                  {.params = params_.flat, .grads = sync_.flat_gradients(), .bf16 = bf16_weights_.flat});
+  return trained;
 }
 
 // Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
@@ -81,15 +98,13 @@ void Replica::keep_bf16_weights() {
   const bool some_are_frozen = sync_.parameters().size() != held_.size();
   if (some_are_frozen) {
     if (!std::exchange(bf16_weights_, {}).flat.defined()) return;
-    model_.use_bf16_weights({});
-    return optimizer_.keep_bf16_weights({});
+    return model_.use_bf16_weights({});
   }
   Params rounded;
   for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
   bf16_weights_ = flat_zeros_like(rounded);
   bf16_weights_.flat.copy_(params_.flat);
   model_.use_bf16_weights(bf16_weights_.views);
-  optimizer_.keep_bf16_weights(bf16_weights_.flat);
 }
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
@@ -142,7 +157,7 @@ void Replica::prepare(const ReplicaStep& step, StepShape& shape) {
   for (size_t m = 0; m < shape.rows.size(); ++m) {
     upload_rows(step.micro_batches[m], source_->size(), endpoint_.device(), shape.rows[m]);
   }
-  optimizer_.set_lr(step.lr);
+  optimizer_->set_lr(step.lr);
   if (step.number != next_number_) number_.fill_(static_cast<double>(step.number));
   next_number_ = step.number;
   if (!micro_shards_) return;
@@ -228,12 +243,11 @@ void Replica::sync_gradients(const StepShape& shape) {
 
 void Replica::update() {
   const auto in_trace = span("update");
-  auto& gradients = sync_.flat_gradients();
   torch::Tensor scale;
   if (options_.clip_norm > 0) {
-    scale = clip_scale(block_sums({&gradients, 1}), options_.clip_norm).to(gradients.scalar_type());
+    scale = clip_scale(block_sums(gradients_), options_.clip_norm).to(params_.flat.scalar_type());
   }
-  optimizer_.step(params_.flat, gradients, scale);
+  optimizer_->step(scale);
   number_.add_(1);
   wait_for_device();
 }

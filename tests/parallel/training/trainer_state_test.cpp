@@ -31,6 +31,10 @@ std::vector<Case> cases() {
   const auto optimizer = [](OptimizerOptions wanted) {
     return [wanted](TrainerOptions& options) { options.replica.optimizer = wanted; };
   };
+  const auto matrices = [](const std::string&, const torch::Tensor& param) -> GroupOptions {
+    if (param.dim() < 2) return {.weight_decay = 0};
+    return {.lr_factor = .5};
+  };
   const auto bf16 = [](TrainerOptions& options) {
     options.replica.optimizer.momentum = .9;
     options.replica.precision = Precision::kBf16;
@@ -39,7 +43,9 @@ std::vector<Case> cases() {
       {"sgd", [](auto&) {}},
       {"momentum", optimizer({.momentum = .9, .weight_decay = 1e-2})},
       {"nesterov", optimizer({.momentum = .9, .nesterov = true})},
+      {"adam", optimizer({.kind = OptimizerKind::kAdam, .weight_decay = .1})},
       {"adamw", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1})},
+      {"adamw, groups", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1, .group = matrices})},
       {"clipped adamw",
        [](auto& options) {
          options.replica.optimizer.kind = OptimizerKind::kAdamW;
@@ -80,7 +86,7 @@ std::vector<Case> cases() {
 TrainerOptions options_of(const Case& wanted, int world) {
   auto options = options_for(world);
   wanted.change(options);
-  if (options.replica.optimizer.kind == OptimizerKind::kAdamW) options.lr.lr = .01;
+  if (options.replica.optimizer.kind != OptimizerKind::kSgd) options.lr.lr = .01;
   return options;
 }
 
