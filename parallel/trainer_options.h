@@ -54,7 +54,8 @@ struct TrainerOptions {
   //   phases of each step, or with BnPolicy::kSync;
   // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
   //   travels;
-  // - nesterov without momentum, and either of them with Adam or AdamW.
+  // - nesterov without momentum, and either of them with Adam or AdamW;
+  // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn.
   void check_combination() const;
 
   // Throws UsageError as check_combination() does, and for what the devices or the world do not allow:

@@ -4,6 +4,7 @@
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
 #include <c10/core/DeviceGuard.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <string>
@@ -172,6 +173,17 @@ bool FlatOptimizer::count_steps_by_parameter(bool by_parameter) {
   const auto count = static_cast<int64_t>(trained_.names.size());
   steps_ = by_parameter ? steps_.repeat({count}) : steps_.max();
   return true;
+}
+
+std::vector<std::string> FlatOptimizer::lines() const {
+  std::vector<std::string> lines;
+  for (const auto& range : trained_.ranges) {
+    for (size_t i = 0; i < range.offsets.size(); ++i) {
+      lines.push_back(fmt::format("{}: lr_factor {}, weight_decay {}", trained_.names[range.first + i],
+                                  range.group.lr_factor, range.group.weight_decay.value()));
+    }
+  }
+  return lines;
 }
 
 // Waits for a GPU.

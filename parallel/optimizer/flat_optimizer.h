@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <cstddef>
+#include <string>
 #include <vector>
 
 #include <lockstep/parallel/optimizer/optimizer.h>
@@ -28,6 +29,7 @@ class FlatOptimizer final : public Optimizer {
   std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
   void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;
   bool count_steps_by_parameter(bool by_parameter) override;
+  std::vector<std::string> lines() const override;
 
  private:
   // Ranges with the same options.

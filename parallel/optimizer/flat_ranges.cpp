@@ -32,16 +32,6 @@ std::vector<GroupOptions> groups_of(const OptimizerOptions& options, const std::
   return groups;
 }
 
-std::vector<std::string> group_lines(const std::vector<std::string>& names,
-                                     std::span<const GroupOptions> groups) {
-  std::vector<std::string> lines;
-  for (size_t i = 0; i < names.size(); ++i) {
-    lines.push_back(fmt::format("{}: lr_factor {}, weight_decay {}", names[i], groups[i].lr_factor,
-                                groups[i].weight_decay.value()));
-  }
-  return lines;
-}
-
 std::vector<FlatRange> flat_ranges(const Params& params, std::span<const GroupOptions> groups,
                                    const FlatBuffers& buffers) {
   const torch::NoGradGuard no_grad;

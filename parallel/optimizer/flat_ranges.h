@@ -42,10 +42,6 @@ struct FlatBuffers {
 std::vector<GroupOptions> groups_of(const OptimizerOptions& options, const std::vector<std::string>& names,
                                     const Params& params);
 
-// "conv1.bias: lr_factor 1, weight_decay 0", one line per parameter, for replicas to compare.
-std::vector<std::string> group_lines(const std::vector<std::string>& names,
-                                     std::span<const GroupOptions> groups);
-
 // Returns the ranges of the buffers, in the order of registration: as few as the groups allow. groups: of
 // each parameter.
 std::vector<FlatRange> flat_ranges(const Params& params, std::span<const GroupOptions> groups,

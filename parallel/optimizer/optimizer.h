@@ -1,9 +1,11 @@
-// The optimizer of one replica, as Replica uses it: lockstep's own, fused over flat memory.
+// The optimizer of one replica, as Replica uses it: lockstep's own, fused over flat memory, or one of
+// torch::optim.
 #pragma once
 
 #include <torch/types.h>
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include <lockstep/parallel/optimizer/flat_ranges.h>
@@ -45,6 +47,9 @@ class Optimizer {
   // all together, by the largest count. Returns whether the counts have moved: graphs that were captured
   // count elsewhere.
   virtual bool count_steps_by_parameter(bool by_parameter) = 0;
+
+  // The groups of the parameters as lines, for replicas to compare.
+  virtual std::vector<std::string> lines() const = 0;
 };
 
 // device: of the parameters.

@@ -45,8 +45,10 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
 
 CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
+  const bool counts_on_host = static_cast<bool>(options_.optimizer.factory);
   return {.device = endpoint_.device(),
-          .mode = each_step_is_watched || exchanges_statistics ? CudaGraph::kOff : options_.cuda_graph,
+          .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
+                                                                                 : options_.cuda_graph,
           .alone = alone(),
           .notice = options_.notice};
 }
@@ -76,20 +78,19 @@ void Replica::hold_parameters() {
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
   gradients_ = {sync_.flat_gradients()};
   optimizer_->hold(trained_parameters());
+  if (!options_.optimizer.group && !options_.optimizer.factory) return;
+  agree(endpoint_, "parameter groups", optimizer_->lines(),
+        "the function that gives parameters their groups, or makes the optimizer, must do so alike for all");
 }
 
-// Compares the replicas' groups where there are some.
 TrainedParameters Replica::trained_parameters() {
-  TrainedParameters trained{.params = sync_.parameters(), .names = sync_.names(), .ranges = {}};
-  const auto groups = groups_of(options_.optimizer, trained.names, trained.params);
-  if (options_.optimizer.group) {
-    agree(endpoint_, "parameter groups", group_lines(trained.names, groups),
-          "the function that gives a parameter its group must give all replicas the same");
-  }
-  trained.ranges =
-      flat_ranges(trained.params, groups,
-                  {.params = params_.flat, .grads = sync_.flat_gradients(), .bf16 = bf16_weights_.flat});
-  return trained;
+  const auto& names = sync_.names();
+  const auto& params = sync_.parameters();
+  return {.params = params,
+          .names = names,
+          .ranges = flat_ranges(
+              params, groups_of(options_.optimizer, names, params),
+              {.params = params_.flat, .grads = sync_.flat_gradients(), .bf16 = bf16_weights_.flat})};
 }
 
 // Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
@@ -243,6 +244,7 @@ void Replica::sync_gradients(const StepShape& shape) {
 
 void Replica::update() {
   const auto in_trace = span("update");
+  if (options_.optimizer.factory) sync_.restore_views();  // torch's optimizers read each .grad
   torch::Tensor scale;
   if (options_.clip_norm > 0) {
     scale = clip_scale(block_sums(gradients_), options_.clip_norm).to(params_.flat.scalar_type());

@@ -92,12 +92,14 @@ TrainState Trainer::state() {
   std::vector<NamedTensor> buffers;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
+    std::vector<NamedTensor> kept;  // refused in every process, where its state is not known
+    if (local == 0) kept = replicas_[i]->optimizer().tensors();
     const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
     if (local != 0) return;
     packed = all;
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
-    state.optimizer = host_copies(replicas_[i]->optimizer().tensors());
+    state.optimizer = host_copies(kept);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));

@@ -47,6 +47,10 @@ class PlainTraining {
       : model_(factory()), clip_norm_(wanted.clip_norm) {
     at::set_num_threads(1);
     model_.module->to(torch::kFloat64);
+    if (wanted.optimizer.factory) {
+      optimizer_ = wanted.optimizer.factory(model_.module->parameters());
+      return;
+    }
     switch (wanted.optimizer.kind) {
       case OptimizerKind::kSgd:
         make<torch::optim::SGD>(wanted,

@@ -1,5 +1,7 @@
 // Parameters that are frozen and unfrozen while a Trainer trains. Stock torch's optimizers leave a frozen
 // parameter alone, since it has no gradient, and begin with it when it has one: they are the reference.
+#include <torch/optim/adam.h>
+
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
@@ -62,6 +64,12 @@ std::vector<TrainingCase> unfreezing_cases() {
           {"adam", {.kind = OptimizerKind::kAdam, .weight_decay = .1}, .01},
           {"momentum, groups", with_groups(momentum)},
           {"adamw, groups", with_groups({.kind = OptimizerKind::kAdamW, .weight_decay = .1}), .01},
+          {"a factory's adam",
+           {.factory =
+                [](std::vector<torch::Tensor> params) {
+                  return std::make_unique<torch::optim::Adam>(params, torch::optim::AdamOptions(.01));
+                }},
+           .01},
           {"kZero", momentum, .2, 0,
            [](auto& options) { options.replica.sync.unused = UnusedParameters::kZero; }},
           {"parameterwise, micro-batches", momentum, .2, 0,

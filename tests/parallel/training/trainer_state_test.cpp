@@ -1,5 +1,7 @@
 // Trainer::state() and load(): a run that is saved and loaded into a new Trainer before every step is the
 // same run, bit by bit. trainer_state_load_test.cpp loads into trainers that differ.
+#include <torch/optim/adagrad.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/utils.h>
 
 #include <lockstep/tests/catch.h>
@@ -46,6 +48,22 @@ std::vector<Case> cases() {
       {"adam", optimizer({.kind = OptimizerKind::kAdam, .weight_decay = .1})},
       {"adamw", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1})},
       {"adamw, groups", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1, .group = matrices})},
+      {"a factory's RMSprop, clipped and accumulated",
+       [](auto& options) {
+         options.lr.lr = .01;
+         options.replica.clip_norm = .1;
+         options.accumulate = 2;
+         options.replica.optimizer.factory = [](std::vector<torch::Tensor> params) {
+           return std::make_unique<torch::optim::RMSprop>(
+               params, torch::optim::RMSpropOptions(1).momentum(.5).centered(true));
+         };
+       }},
+      {"a factory's Adagrad",
+       [](auto& options) {
+         options.replica.optimizer.factory = [](std::vector<torch::Tensor> params) {
+           return std::make_unique<torch::optim::Adagrad>(params);
+         };
+       }},
       {"clipped adamw",
        [](auto& options) {
          options.replica.optimizer.kind = OptimizerKind::kAdamW;

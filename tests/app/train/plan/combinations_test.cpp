@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/tests/catch.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <optional>
@@ -162,6 +163,10 @@ const std::vector<Refused> kRefused = {
      {"--optimizer", "adamw", "--nesterov"},
      {"--optimizer adamw", "--nesterov"},
      {"OptimizerKind::kAdamW"}},
+    {[](auto& o) { o.replica.optimizer = {.weight_decay = .1, .factory = [](auto) { return nullptr; }}; },
+     {"factory", "weight_decay"},
+     {},
+     {}},
     {[](auto& o) { o.replica.optimizer.nesterov = true; },
      {"nesterov", "momentum"},
      {"--nesterov"},
