@@ -154,9 +154,9 @@ class Trainer {
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
   // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
-  // one that is unfrozen starts without momentum, and AdamW counts its steps from there. A parameter that
-  // stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when
-  // they differ; when requires_grad has changed in one process and not in another, these make different
+  // one that is unfrozen starts without momentum, and Adam and AdamW count its steps from there. A parameter
+  // that stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas
+  // when they differ; when requires_grad has changed in one process and not in another, these make different
   // calls, and get the error of that.
   //
   // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode

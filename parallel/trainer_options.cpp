@@ -137,6 +137,8 @@ void check_cuda_graph(const TrainerOptions& options) {
       {options.auto_split, on, named("auto_split"), "captured steps need fixed shares"},
       {options.bn == BnPolicy::kSync, on, bn_sync(), "replicas wait for each other within a step"},
       {replica.wait_for_device, on, named("wait_for_device"), "it waits within each step"},
+      {static_cast<bool>(replica.optimizer.factory), on, NamedOption{"factory", "", "optimizer.factory"},
+       "torch's optimizers count steps on the host"},
   };
   check(exclusions);
 }
@@ -179,14 +181,23 @@ void check_schedule(const LrSchedule& lr) {
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
+  const NamedOption adam{"optimizer", "adam", "OptimizerKind::kAdam"};
   const NamedOption adamw{"optimizer", "adamw", "OptimizerKind::kAdamW"};
   const NamedOption sgd{"optimizer", "sgd", "OptimizerKind::kSgd"};
   const NamedOption some_momentum{"momentum", "0.9", "momentum = 0.9"};
-  const bool is_adamw = optimizer.kind == OptimizerKind::kAdamW;
+  const bool is_sgd = optimizer.kind == OptimizerKind::kSgd;
+  const auto& other = optimizer.kind == OptimizerKind::kAdam ? adam : adamw;
+  const NamedOption factory{"factory", "", "optimizer.factory"};
+  const bool made = static_cast<bool>(optimizer.factory);
+  const char* why = "the optimizer that it makes has its own";
   const auto hint = "leave it out, or use " + sgd;
   const Exclusion exclusions[] = {
-      {is_adamw && optimizer.momentum != 0, adamw, named("momentum"), "it is a setting of sgd", hint},
-      {is_adamw && optimizer.nesterov, adamw, named("nesterov"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.momentum != 0, other, named("momentum"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.nesterov, other, named("nesterov"), "it is a setting of sgd", hint},
+      {made && !is_sgd, factory, other, "it makes the optimizer"},
+      {made && optimizer.momentum != 0, factory, named("momentum"), why},
+      {made && optimizer.weight_decay != 0, factory, named("weight_decay"), why},
+      {made && optimizer.group, factory, named("group"), "the optimizer that it makes has its own groups"},
   };
   check(exclusions);
   refuse_if(optimizer.nesterov && optimizer.momentum == 0,

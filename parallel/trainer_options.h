@@ -55,7 +55,8 @@ struct TrainerOptions {
   //   phases of each step, or with BnPolicy::kSync;
   // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
   //   travels;
-  // - nesterov without momentum, and either of them with AdamW;
+  // - nesterov without momentum, and either of them with Adam or AdamW;
+  // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
   // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.
   void check_combination() const;
 

@@ -22,6 +22,8 @@ std::vector<std::string> shared_option_lines(const TrainerOptions& options) {
   add("beta2", optimizer.beta2);
   add("epsilon", optimizer.epsilon);
   add("lr_function", lr.function ? "given" : "none");
+  add("group", optimizer.group ? "a function" : "none");
+  add("factory", optimizer.factory ? "a function" : "none");
   add("schedule", name_of(kScheduleNames, lr.schedule));
   add("lr", lr.lr);
   add("total_steps", lr.total_steps);

@@ -42,21 +42,6 @@ void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedT
   }
 }
 
-bool is_step(const NamedTensor& kept) { return kept.name == "step" || kept.name.starts_with("step."); }
-
-bool steps_by_parameter(const TrainState& state) {
-  return std::any_of(state.optimizer.begin(), state.optimizer.end(),
-                     [](const auto& kept) { return is_step(kept) && kept.name != "step"; });
-}
-
-// Gives AdamW's counts of steps among an optimizer's tensors the form that they have in the state.
-void count_steps_as(const TrainState& state, const std::vector<std::string>& params,
-                    std::vector<NamedTensor>& kept) {
-  if (std::erase_if(kept, is_step) == 0) return;
-  if (!steps_by_parameter(state)) return kept.push_back({"step", torch::zeros({})});
-  for (const auto& name : params) kept.push_back({"step." + name, torch::zeros({})});
-}
-
 // The parameters whose state these tensors of an optimizer are: "momentum_buffer.inner" is of "inner".
 std::set<std::string> params_of(const std::vector<NamedTensor>& kept) {
   std::set<std::string> names;
@@ -122,12 +107,14 @@ TrainState Trainer::state() {
   std::vector<NamedTensor> buffers;
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
+    std::vector<NamedTensor> kept;  // refused in every process, where its state is not known
+    if (local == 0) kept = replicas_[i]->optimizer().tensors();
     const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
     if (local != 0) return;
     packed = all;
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
-    state.optimizer = host_copies(replicas_[i]->optimizer_tensors());
+    state.optimizer = host_copies(kept);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
@@ -141,9 +128,8 @@ void Trainer::require_fitting(const TrainState& state) {
                {.name = "model", .parts = "parameters and buffers", .hint = kHint});
   std::vector<NamedTensor> kept;
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer_tensors();
+    if (local == 0) kept = replicas_.front()->optimizer().expected(state.optimizer);
   });
-  count_steps_as(state, replicas_.front()->trained_names(), kept);
   require_same_trained(module, kept, state.optimizer);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
   for (const auto& replica : state.replicas) {
@@ -179,7 +165,7 @@ void Trainer::load(const TrainState& state) {
       table = pack_replicas(state, world_size(), host_buffers(*models_.front().module));
       numbers.replica_bytes = table.size(1);
       if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
-      numbers.steps_by_parameter = steps_by_parameter(state);
+      numbers.steps_by_parameter = counts_steps_by_parameter(state.optimizer);
       numbers.fits = true;
     } catch (const WeightsError&) {
       refused = std::current_exception();
@@ -195,15 +181,12 @@ void Trainer::load(const TrainState& state) {
     const auto i = static_cast<size_t>(local);
     auto& replica = *replicas_[i];
     const auto& module = *models_[i].module;
-    replica.count_steps_by_parameter(numbers.steps_by_parameter);
     if (endpoint.rank() == 0) {
       load_tensors(distinct_tensors(module), state.model,
                    {.name = "model", .parts = "tensors", .hint = kHint});
-      load_tensors(replica.optimizer_tensors(), state.optimizer,
-                   {.name = "optimizer", .parts = "tensors", .hint = kHint});
     }
     const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
-    replica.take_state(unpack(bytes, host_buffers(module)));
+    replica.take_state(unpack(bytes, host_buffers(module)), state.optimizer, numbers.steps_by_parameter);
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;

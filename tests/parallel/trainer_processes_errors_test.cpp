@@ -118,6 +118,8 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
       {"epsilon 1e-07", "epsilon 1e-08", [](auto& own) { own.replica.optimizer.epsilon = 1e-7; }},
       {"lr_function given", "lr_function none",
        [](auto& own) { own.lr.function = [](int64_t) { return .1; }; }},
+      {"group a function", "group none",
+       [](auto& own) { own.replica.optimizer.group = [](auto&, auto&) { return GroupOptions(); }; }},
       {"schedule cosine", "schedule constant", [](auto& own) { own.lr.schedule = Schedule::kCosine; }},
       {"lr 0.2", "lr 0.1", [](auto& own) { own.lr.lr = .2; }},
       {"total_steps 6", "total_steps 5", [](auto& own) { own.lr.total_steps = 6; }},
@@ -149,6 +151,18 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
   }
   CHECK(error_of([](auto& own) { own.replica.sync.bucket_bytes = 1; }) ==
         "the options differ: rank 1 has bucket_bytes 1 where rank 0 has bucket_bytes 26214400");
+}
+
+TEST_CASE("replicas that give a parameter other groups get one error with both") {
+  const auto error = refusal_of_trainers([](int process, TrainerOptions& own) {
+    own.replica.optimizer.group = [process](const std::string& name, auto&) {
+      return GroupOptions{.lr_factor = process == 1 && name == "outer" ? .5 : 1};
+    };
+    return two_layers();
+  });
+  CHECK(error ==
+        "the parameter groups differ: rank 1 has outer: lr_factor 0.5, weight_decay 0 where rank 0 has "
+        "outer: lr_factor 1, weight_decay 0");
 }
 
 TEST_CASE("the progress of an evaluation counts the rows of its own process") {

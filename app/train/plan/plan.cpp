@@ -133,7 +133,7 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
 
 // The number of values that the optimizer keeps per parameter.
 int64_t moments_of(const OptimizerOptions& optimizer) {
-  return optimizer.kind == OptimizerKind::kAdamW ? 2 : optimizer.momentum > 0;
+  return optimizer.kind == OptimizerKind::kSgd ? optimizer.momentum > 0 : 2;
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {

@@ -72,11 +72,22 @@ std::string schedule_text(const LrSchedule& lr) {
   return fmt::format(" ({})", text);
 }
 
+const char* words_of(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::kSgd:
+      return "SGD";
+    case OptimizerKind::kAdam:
+      return "Adam";
+    case OptimizerKind::kAdamW:
+      return "AdamW";
+  }
+  return "an optimizer";
+}
+
 std::string training_text(const TrainPlan& plan) {
   const auto& optimizer = plan.trainer.replica.optimizer;
   auto text = fmt::format("{} ({} in all), {}, lr {:.6g}", counted(plan.epochs, "epoch"),
-                          counted(plan.total_steps, "step"),
-                          optimizer.kind == OptimizerKind::kSgd ? "SGD" : "AdamW", plan.trainer.lr.lr);
+                          counted(plan.total_steps, "step"), words_of(optimizer.kind), plan.trainer.lr.lr);
   text += schedule_text(plan.trainer.lr);
   if (plan.warmup_epochs > 0)
     text += fmt::format(" after {} of warm-up", counted(plan.warmup_epochs, "epoch"));

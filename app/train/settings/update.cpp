@@ -30,7 +30,8 @@ CLI::Option* add_nesterov(CLI::App& command, const std::string& flag, TrainFlags
 
 CLI::Option* add_weight_decay(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(flag, flags.weight_decay, "L2 for sgd, decoupled for adamw (default: the recipe's)")
+      .add_option(flag, flags.weight_decay,
+                  "L2 for sgd and adam, decoupled for adamw (default: the recipe's)")
       ->check(non_negative_number());
 }
 

@@ -103,6 +103,18 @@ TEST_CASE("--optimizer adamw is AdamW: its first step is lr g / (|g| + 1e-8), af
   CHECK(apart(difference(moved, w0), difference(expected, w0)) < 1e-6);
 }
 
+TEST_CASE("--optimizer adam is Adam: the decay is added to the gradient, before lr g / (|g| + 1e-8)") {
+  const SmallData data(128, 10);
+  const auto w0 = initial(data), w1 = trained(data, 1, {});
+  const auto moved = trained(data, 1, {"--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0.1"});
+  Values expected;
+  for (size_t i = 0; i < w0.size(); ++i) {
+    const double g = (w0[i] - w1[i]) / kLr + .1 * w0[i];
+    expected.push_back(w0[i] - .001 * g / (std::abs(g) + 1e-8));
+  }
+  CHECK(apart(difference(moved, w0), difference(expected, w0)) < 1e-6);
+}
+
 TEST_CASE("--accumulate changes how gradients are computed, not their value") {
   const SmallData data(128, 10);
   const auto whole = trained(data, 2, {});

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/tests/catch.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <optional>
@@ -152,11 +153,20 @@ const std::vector<Refused> kRefused = {
      {"--optimizer adamw", "--momentum"},
      {"OptimizerKind::kAdamW"}},
     {{}, {}, {"--optimizer", "adamw", "--momentum", "0"}, {"--optimizer adamw", "--momentum"}},
+    {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdam, .momentum = .9}; },
+     {"optimizer", "momentum"},
+     {"--optimizer", "adam", "--momentum", ".9"},
+     {"--optimizer adam ", "--momentum"},
+     {"OptimizerKind::kAdam "}},
     {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .nesterov = true}; },
      {"optimizer", "nesterov"},
      {"--optimizer", "adamw", "--nesterov"},
      {"--optimizer adamw", "--nesterov"},
      {"OptimizerKind::kAdamW"}},
+    {[](auto& o) { o.replica.optimizer = {.weight_decay = .1, .factory = [](auto) { return nullptr; }}; },
+     {"factory", "weight_decay"},
+     {},
+     {}},
     {[](auto& o) { o.replica.optimizer.nesterov = true; },
      {"nesterov", "momentum"},
      {"--nesterov"},

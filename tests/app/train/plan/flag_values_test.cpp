@@ -77,7 +77,7 @@ TEST_CASE("the error for an unknown value names the nearest one") {
   check_refused({
       {{"--sync", "overlaped"}, {"--sync", "did you mean 'overlapped'?"}},
       {{"--allreduce", "twoshot"}, {"--allreduce", "did you mean 'two_shot'?"}},
-      {{"--optimizer", "adam"}, {"--optimizer", "did you mean 'adamw'?"}},
+      {{"--optimizer", "adamww"}, {"--optimizer", "did you mean 'adamw'?"}},
       {{"--schedule", "cosin"}, {"--schedule", "did you mean 'cosine'?"}},
       {{"--schedule", "one-cycle"}, {"--schedule", "did you mean 'onecycle'?"}},
       {{"--precision", "bf-16"}, {"--precision", "did you mean 'bf16'?"}},

@@ -59,6 +59,7 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
 TEST_CASE("combinations that make sense have a plan") {
   for (const auto& words :
        std::vector<Words>{{"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
+                          {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adam"},
                           {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adamw"},
                           {"--invariant", "--deterministic", "--clip-norm", "1", "--bn", "root"},
                           {"--split", "even", "--invariant", "--accumulate", "1"}}) {
