@@ -29,6 +29,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
   parallel/process_group.h
+  parallel/recompute.h
   parallel/replica_random.h
   parallel/replica_workers.h
   parallel/split_batch.h
@@ -51,5 +52,6 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/kernels.h
   support/notice.h
   support/shard_sizes.h
+  support/thread_random.h
   support/train_state.h
   support/types.h)
