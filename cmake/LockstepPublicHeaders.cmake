@@ -4,6 +4,7 @@
 set(LOCKSTEP_PUBLIC_HEADERS
   data/batch_order.h
   data/checkpoint.h
+  data/data_loader.h
   data/dataset.h
   data/fashion_mnist.h
   data/idx_folder.h
