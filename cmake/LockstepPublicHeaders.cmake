@@ -4,6 +4,7 @@
 set(LOCKSTEP_PUBLIC_HEADERS
   data/batch_order.h
   data/checkpoint.h
+  data/data_loader.h
   data/dataset.h
   data/fashion_mnist.h
   data/idx_folder.h
@@ -29,6 +30,7 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
   parallel/process_group.h
+  parallel/recompute.h
   parallel/replica_random.h
   parallel/replica_workers.h
   parallel/split_batch.h
@@ -52,5 +54,6 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/lr_state.h
   support/notice.h
   support/shard_sizes.h
+  support/thread_random.h
   support/train_state.h
   support/types.h)
