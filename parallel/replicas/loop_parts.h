@@ -1,4 +1,4 @@
-// What a ReplicaLoop has, for its two sources.
+// The parts of a ReplicaLoop, for its two sources.
 #pragma once
 
 #include <cstdint>

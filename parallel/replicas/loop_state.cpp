@@ -27,7 +27,7 @@ std::vector<NamedTensor> with_prefix(const std::string& prefix, std::vector<Name
   return tensors;
 }
 
-// Those whose names begin so, without it.
+// Returns those whose names begin so, without it.
 std::vector<NamedTensor> without_prefix(const std::string& prefix, const std::vector<NamedTensor>& tensors) {
   std::vector<NamedTensor> result;
   const auto begin = prefixed(prefix, "");
