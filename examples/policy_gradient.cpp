@@ -1,5 +1,6 @@
 // REINFORCE (Williams, 1992) on any number of replicas: each plays its share of the episodes of an update.
-// What an episode draws depends on its number alone, so that any number of replicas plays the same ones.
+// An episode draws numbers that depend on its own number alone, so that any number of replicas plays the same
+// ones.
 //   policy_gradient [DEVICES]                       default: cpux2
 //   lockstep launch -n 2 -- ./policy_gradient cpu   in two processes
 #include <torch/torch.h>

@@ -18,7 +18,7 @@
 //       step.add("loss", loss);
 //     });
 //   }
-//   if (replicas.is_first()) std::printf("%f\n", replicas.take_sums().mean("loss"));
+//   const double loss = replicas.take_sums().mean("loss");  // in every process; is_first() says which prints
 //
 // ReplicaWorkers, make_communicator() and GradientSync, of which it is made, can be used alone.
 #pragma once
