@@ -29,10 +29,15 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/main_thread.h
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
+  parallel/over_replicas.h
   parallel/process_group.h
   parallel/recompute.h
   parallel/replica_random.h
   parallel/replica_workers.h
+  parallel/replicas.h
+  parallel/replicas/batch_rows.h
+  parallel/replicas/replica_loop.h
+  parallel/replicas/step.h
   parallel/split_batch.h
   parallel/timing/step_times.h
   parallel/timing/trace.h
