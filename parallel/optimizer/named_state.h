@@ -1,4 +1,4 @@
-// The state of an optimizer of torch::optim as named tensors.
+// The state of a whole optimizer of torch::optim as named tensors; torch_state.h has that of a parameter.
 #pragma once
 
 #include <functional>
