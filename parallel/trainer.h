@@ -112,7 +112,8 @@ class Trainer {
 
   // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
-  // are not part of it. Throws the error that ended a collective.
+  // are not part of it. Throws the error that ended a collective, and UsageError, after which training can go
+  // on, for an optimizer of a factory whose state is not known (optimizer_options.h).
   TrainState state();
 
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the

@@ -158,7 +158,8 @@ void check_schedule(const LrSchedule& lr) {
            "it must be above 0");
   }
   if (lr.schedule == Schedule::kExponential) {
-    refuse(is_positive(lr.exponential.gamma), "gamma", lr.exponential.gamma, "it must be above 0");
+    refuse(lr.exponential.gamma > 0 && lr.exponential.gamma <= 1, "gamma", lr.exponential.gamma,
+           "it must be above 0 and at most 1");
     refuse(lr.exponential.every >= 1, "every", lr.exponential.every, "it must be at least 1");
   }
   if (lr.schedule == Schedule::kPlateau) {

@@ -7,6 +7,8 @@
 #include <array>
 #include <vector>
 
+#include <lockstep/support/cpu/parallel_parts.h>
+
 namespace lockstep {
 namespace {
 
@@ -34,7 +36,7 @@ torch::Tensor sums_on_cpu(const torch::Tensor& piece) {
   auto* to = sums.mutable_data_ptr<double>();
   AT_DISPATCH_FLOATING_TYPES(piece.scalar_type(), "block_sums", [&] {
     const auto* from = piece.const_data_ptr<scalar_t>();
-    at::parallel_for(0, blocks, 1, [&](int64_t begin, int64_t end) {
+    parallel_ranges(blocks, at::get_num_threads(), [&](int64_t begin, int64_t end, int64_t) {
       for (int64_t b = begin; b < end; ++b) {
         const int64_t first = b * kNormBlock;
         to[b] = sum_of_squares(from + first, std::min(kNormBlock, n - first));
@@ -49,7 +51,7 @@ void add_sums_on_gpu(const torch::Tensor& piece, std::vector<torch::Tensor>& sum
   const int64_t n = piece.numel();
   for (int64_t begin = 0; begin < n; begin += kSlab) {
     const int64_t size = std::min(kSlab, n - begin), whole = size / kNormBlock * kNormBlock;
-    const auto squares = piece.narrow(0, begin, size).to(torch::kFloat64).square();
+    const auto squares = piece.narrow(0, begin, size).to(torch::kFloat64, false, /*copy=*/true).square_();
     if (whole > 0) sums.push_back(squares.narrow(0, 0, whole).view({-1, kNormBlock}).sum(1));
     if (whole < size) sums.push_back(squares.narrow(0, whole, size - whole).sum().view({1}));
   }

@@ -13,8 +13,8 @@ inline constexpr int64_t kNormBlock = 1 << 16;
 
 // Returns the sums of squares of the blocks, (blocks) double on the gradients' device. grads: the pieces of
 // the flat order, in this order, each (n) of one floating-point dtype; all but the last one have whole
-// blocks. The sums depend on the numbers alone: not on the pieces, on threads, or on how many replicas there
-// are. The host does not wait for a GPU.
+// blocks. The sums do not depend on threads or on how many replicas there are; on a CPU they do not depend
+// on the pieces either. The host does not wait for a GPU.
 torch::Tensor block_sums(std::span<const torch::Tensor> grads);
 
 // Returns the factor, () double and at most 1, that scales gradients with these block_sums() to a Euclidean

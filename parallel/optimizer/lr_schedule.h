@@ -50,8 +50,8 @@ struct OneCycle {
 // torch.optim.lr_scheduler.ExponentialLR, with scheduler.step() after `every` steps: in a run, those of an
 // epoch.
 struct Exponential {
-  double gamma = .9;
-  int64_t every = 1;
+  double gamma = .9;  // above 0, at most 1
+  int64_t every = 1;  // at least 1
 };
 
 // torch.optim.lr_scheduler.ReduceLROnPlateau with mode "min", threshold_mode "rel", and without cooldown and

@@ -13,11 +13,9 @@
 namespace lockstep {
 namespace {
 
-using torch::optim::Optimizer;
-
 // Calls action(param, kind of its state) for all parameters.
 template <class Action>
-void for_each_param(Optimizer& optimizer, const Action& action) {
+void for_each_param(torch::optim::Optimizer& optimizer, const Action& action) {
   for (auto& group : optimizer.param_groups()) {
     const auto kind = torch_state(group.options());
     if (!kind) {
@@ -29,7 +27,7 @@ void for_each_param(Optimizer& optimizer, const Action& action) {
   }
 }
 
-torch::Tensor rates_of(Optimizer& optimizer) {
+torch::Tensor rates_of(torch::optim::Optimizer& optimizer) {
   std::vector<double> rates;
   for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
   return torch::tensor(rates, torch::kFloat64);
@@ -53,7 +51,7 @@ std::string form_of(const torch::Tensor& tensor) {
 
 }  // namespace
 
-std::vector<NamedTensor> optimizer_state(Optimizer& optimizer, const NameOfParameter& name_of) {
+std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of) {
   std::vector<NamedTensor> result = {{"lr", rates_of(optimizer)}};
   for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
     const auto name = name_of(param);
@@ -66,7 +64,7 @@ std::vector<NamedTensor> optimizer_state(Optimizer& optimizer, const NameOfParam
   return result;
 }
 
-void require_optimizer_state(Optimizer& optimizer, const NameOfParameter& name_of,
+void require_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
                              const std::vector<NamedTensor>& state, const std::string& whose) {
   const auto kept = tensors_by_name(state);
   std::map<std::string, torch::Tensor> like = {{"lr", rates_of(optimizer)}};
@@ -88,7 +86,7 @@ void require_optimizer_state(Optimizer& optimizer, const NameOfParameter& name_o
   }
 }
 
-void load_optimizer_state(Optimizer& optimizer, const NameOfParameter& name_of,
+void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
                           const std::vector<NamedTensor>& state) {
   const torch::NoGradGuard no_grad;
   const auto kept = tensors_by_name(state);

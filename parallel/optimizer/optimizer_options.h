@@ -58,7 +58,8 @@ using GroupOf = std::function<GroupOptions(const std::string& name, const at::Te
 // needs a closure, is refused. Steps are not captured as CUDA graphs.
 //
 // Called in each replica's thread when the Trainer is built, loads a state, or follows a change of
-// requires_grad; parameters that stay trained keep their state then.
+// requires_grad; parameters that stay trained keep their state then. It must make the same optimizer for all
+// replicas: its type and groups are compared, its other options are not.
 using OptimizerFactory =
     std::function<std::unique_ptr<torch::optim::Optimizer>(std::vector<at::Tensor> params)>;
 

@@ -104,11 +104,13 @@ TrainState Trainer::state() {
   state.lr = lr_state_;
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
-  std::vector<NamedTensor> buffers;
+  std::vector<NamedTensor> buffers, kept;
+  // Without a collective: where the state is not known, every process refuses it and can go on.
+  workers_.run([&](int local) {
+    if (local == 0) kept = replicas_.front()->optimizer().tensors();
+  });
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
-    std::vector<NamedTensor> kept;  // refused in every process, where its state is not known
-    if (local == 0) kept = replicas_[i]->optimizer().tensors();
     const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
     if (local != 0) return;
     packed = all;

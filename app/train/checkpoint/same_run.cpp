@@ -67,6 +67,11 @@ bool may_differ(const Setting& setting, const Json& planned, std::span<const std
   return std::find(anyway.begin(), anyway.end(), setting.name) != anyway.end();
 }
 
+// Returns true for a value that another schedule has of itself. Earlier versions have none.
+bool brings_its_own(const Json& saved, const Json& planned, const Json& before, const Json& now) {
+  return before.is_null() || now.is_null() || value_of(saved, "schedule") != value_of(planned, "schedule");
+}
+
 bool other_batch_size(const Json& saved, const Json& planned) {
   return value_of(saved, "batch_size") != value_of(planned, "batch_size");
 }
@@ -89,7 +94,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       if (before == now || rule_of(setting, before, now) != refused) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
       if (is_name_of_hashed_data(setting, saved)) continue;
-      if (setting.of_schedule && (before.is_null() || now.is_null())) continue;  // the schedules differ
+      if (setting.of_schedule && brings_its_own(saved, planned, before, now)) continue;
       if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }

@@ -83,7 +83,7 @@ TEST_CASE("another factor of the same schedule is refused; another schedule brin
   other["plateau_patience"] = 2;
   CHECK_THROWS_WITH(check_same_run(plateau, other, none),
                     "the checkpoint's run has plateau patience 10, this one has 2");
-  const Json exponential = {{"schedule", "exponential"}, {"gamma", .1}, {"plateau_patience", nullptr}};
+  const Json exponential = {{"schedule", "exponential"}, {"gamma", .9}, {"plateau_patience", nullptr}};
   CHECK_THROWS_WITH(check_same_run(plateau, exponential, none),
                     "the checkpoint's run has schedule plateau, this one has exponential");
   check_same_run(plateau, exponential, std::vector<std::string>{"schedule"});
