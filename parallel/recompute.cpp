@@ -15,7 +15,7 @@
 #include <lockstep/support/error.h>
 
 namespace lockstep {
-namespace {
+namespace recomputing {
 
 using Hooks = std::unique_ptr<torch::autograd::SavedVariableHooks>;
 
@@ -193,7 +193,9 @@ void SavedTensors::release(size_t index) {
   saved_[index].again.reset();
 }
 
-}  // namespace
+}  // namespace recomputing
+
+using recomputing::SavedTensors;
 
 class RecomputedPart::Scope {
  public:
