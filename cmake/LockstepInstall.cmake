@@ -65,8 +65,9 @@ foreach(_header IN LISTS LOCKSTEP_PUBLIC_HEADERS)
   install(FILES "${PROJECT_SOURCE_DIR}/${_header}" DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/lockstep/${_folder}")
 endforeach()
 install(FILES "${PROJECT_SOURCE_DIR}/LICENSE" "${PROJECT_SOURCE_DIR}/CHANGELOG.md" DESTINATION "${CMAKE_INSTALL_DOCDIR}")
-install(FILES "${PROJECT_SOURCE_DIR}/examples/own_model.cpp" "${PROJECT_SOURCE_DIR}/examples/own_loop.cpp"
-  DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+foreach(_example own_model own_loop gan policy_gradient augmentation)
+  install(FILES "${PROJECT_SOURCE_DIR}/examples/${_example}.cpp" DESTINATION "${CMAKE_INSTALL_DOCDIR}/examples")
+endforeach()
 
 # --- what the program prints: lockstep_install_printed(file folder word...) installs the output of `lockstep word...`
 # A build with CUDA may not run on the machine that builds it: then these files are left out.

@@ -4,6 +4,7 @@
 set(LOCKSTEP_PUBLIC_HEADERS
   data/batch_order.h
   data/checkpoint.h
+  data/data_loader.h
   data/dataset.h
   data/fashion_mnist.h
   data/idx_folder.h
@@ -28,9 +29,15 @@ set(LOCKSTEP_PUBLIC_HEADERS
   parallel/main_thread.h
   parallel/optimizer/lr_schedule.h
   parallel/optimizer/optimizer_options.h
+  parallel/over_replicas.h
   parallel/process_group.h
+  parallel/recompute.h
   parallel/replica_random.h
   parallel/replica_workers.h
+  parallel/replicas.h
+  parallel/replicas/batch_rows.h
+  parallel/replicas/replica_loop.h
+  parallel/replicas/step.h
   parallel/split_batch.h
   parallel/timing/step_times.h
   parallel/timing/trace.h
@@ -49,7 +56,9 @@ set(LOCKSTEP_PUBLIC_HEADERS
   support/error.h
   support/error_text.h
   support/kernels.h
+  support/lr_state.h
   support/notice.h
   support/shard_sizes.h
+  support/thread_random.h
   support/train_state.h
   support/types.h)

@@ -20,7 +20,7 @@ enum Stream : uint64_t {
   kPrototypes,
   kTrainRows,
   kTestRows
-};  // first key of the random streams; 3: parallel/replica_random.cpp
+};  // first key of the random streams; 3: parallel/replica_random.cpp, 4: data_loader.cpp
 
 using Prototype = std::array<std::array<uint8_t, kPadded>, kPadded>;
 

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -70,11 +71,36 @@ std::vector<NamedTensor> take_tensors(Checkpoint& checkpoint, const char* name) 
   return std::move(file->second.tensors);
 }
 
-// The two fields of the state. All others are dropped while they are read, however large or deep they are.
+StateJson or_null(std::optional<double> number) { return number ? StateJson(*number) : StateJson(); }
+
+StateJson to_json(const LrState& lr) {
+  return {{"factor", lr.factor},
+          {"best", or_null(lr.best)},
+          {"bad_losses", lr.bad_losses},
+          {"fixed", or_null(lr.fixed)}};
+}
+
+std::optional<double> optional_number(const StateJson& json) {
+  return json.is_null() ? std::nullopt : std::optional(json.get<double>());
+}
+
+// A checkpoint of an earlier version has none, and a schedule that needs none.
+LrState read_lr(const StateJson& state) {
+  if (!state.contains("lr")) return {};
+  const auto& json = state.at("lr");
+  return {.factor = json.at("factor").get<double>(),
+          .best = optional_number(json.at("best")),
+          .bad_losses = json.at("bad_losses").get<int64_t>(),
+          .fixed = optional_number(json.at("fixed"))};
+}
+
+// The fields of the state. All others are dropped while they are read, however large or deep they are.
 StateJson read_fields(const std::string& text) {
-  bool own = false;  // the field being read is one of the two
+  bool own = false;  // the field being read is one of them
   const auto only_own = [&own](int depth, StateJson::parse_event_t event, StateJson& value) {
-    if (event == StateJson::parse_event_t::key && depth == 1) own = value == "steps" || value == "split";
+    if (event == StateJson::parse_event_t::key && depth == 1) {
+      own = value == "steps" || value == "split" || value == "lr";
+    }
     return depth == 0 || (own && depth <= 2);
   };
   return StateJson::parse(text, only_own);
@@ -84,7 +110,7 @@ StateJson read_fields(const std::string& text) {
 
 Checkpoint to_checkpoint(TrainState state) {
   Checkpoint checkpoint;
-  const StateJson json{{"steps", state.steps}, {"split", state.split}};
+  const StateJson json{{"steps", state.steps}, {"split", state.split}, {"lr", to_json(state.lr)}};
   checkpoint.texts[kStateFile] = json.dump(2) + "\n";
   checkpoint.tensors[kModelFile] = {.tensors = std::move(state.model), .metadata = {}};
   checkpoint.tensors[kOptimizerFile] = {.tensors = std::move(state.optimizer), .metadata = {}};
@@ -101,6 +127,7 @@ TrainState read_train_state(Checkpoint checkpoint) {
     const auto json = read_fields(text->second);
     state.steps = json.at("steps").get<int64_t>();
     state.split = json.at("split").get<std::vector<double>>();
+    state.lr = read_lr(json);
   } catch (const StateJson::exception& error) {
     not_a_state(fmt::format("{}: {}", kStateFile, error.what()));
   }

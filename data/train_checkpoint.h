@@ -3,7 +3,7 @@
 //   model.safetensors      weights and batch-norm statistics, by the module's names
 //   optimizer.safetensors  momentum, moments
 //   replicas.safetensors   RANK.buffers.NAME, RANK.rows_trained, RANK.host_generator, RANK.device_generator
-//   state.json             {"steps": ..., "split": [...]}
+//   state.json             {"steps": ..., "split": [...], "lr": {"factor": ..., "best": ..., ...}}
 //
 //   write_checkpoint("run/epoch-3", to_checkpoint(trainer.state()));            // in the process of rank 0
 //   trainer.load(read_train_state(read_checkpoint("run/epoch-3")));

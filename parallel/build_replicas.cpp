@@ -5,10 +5,22 @@
 
 #include <mutex>
 
+#include <lockstep/parallel/replicas/draws_in_turn.h>
 #include <lockstep/parallel/training/replica_state.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
+namespace {
+
+thread_local int turns_held = 0;
+
+}  // namespace
+
+DrawsInTurn::DrawsInTurn() { ++turns_held; }
+
+DrawsInTurn::~DrawsInTurn() { --turns_held; }
+
+bool DrawsInTurn::has_turn() { return turns_held > 0; }
 
 // One caller of the process at a time: setting the generator's state back would change the numbers that
 // another one's models draw.
@@ -18,7 +30,8 @@ void with_same_draws(int count, const std::function<void()>& build) {
   }
   if (count == 0) return;
   static std::recursive_mutex one_at_a_time;  // a model may be built of replicas
-  const std::lock_guard alone(one_at_a_time);
+  std::unique_lock alone(one_at_a_time, std::defer_lock);
+  if (!DrawsInTurn::has_turn()) alone.lock();
   const auto before = generator_state(torch::kCPU);
   build();
   const auto after = generator_state(torch::kCPU);

@@ -104,7 +104,7 @@ void GradientSync::attach(torch::nn::Module& module) {
   if (again && !module_->is(module)) {
     throw UsageError("this GradientSync is attached to a module already", "use one GradientSync per module");
   }
-  if (paused_ > 0 || (again && (buckets_->begun() || holds_unsummed()))) {
+  if (paused_ > 0 || begun() || (again && holds_unsummed())) {
     fail("attach() was called between a backward pass and wait()",
          "call wait() first; or zero_grad(), if the gradients of micro-batches are to be dropped");
   }
@@ -244,6 +244,8 @@ void GradientSync::post_and_wait() {
   buckets_->reset();
   unsummed_ = false;
 }
+
+bool GradientSync::begun() const { return buckets_ && buckets_->begun(); }
 
 // Returns true if gradients of a no_sync() would be lost. Zeros are what an update leaves.
 bool GradientSync::holds_unsummed() const {

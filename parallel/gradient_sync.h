@@ -115,6 +115,10 @@ class GradientSync {
   // zero_grad() has dropped is zeros. Throws as wait() does for a parameter that has changed.
   void allreduce_all();
 
+  // Returns true if a backward pass outside a no_sync() has reached a parameter since attach() or the last
+  // wait().
+  bool begun() const;
+
   // Makes each .grad its view of flat_gradients() again, and leaves the numbers there as they are: what a
   // .grad of its own holds is dropped. Call it after zero_grad() when what follows reads or writes the flat
   // buffer itself: before allreduce_all() for a replayed graph, which has written there, and before a

@@ -3,9 +3,10 @@
 #pragma once
 
 #include <ATen/core/Generator.h>
-#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cstdint>
+
+#include <lockstep/support/thread_random.h>
 
 namespace lockstep {
 
@@ -16,34 +17,18 @@ namespace lockstep {
 //   torch.Generator().manual_seed(mix64(state + GAMMA))
 at::Generator replica_generator(uint64_t seed, int64_t step, int rank);
 
-// While one lives, torch's operations on CPU tensors in this thread draw from its generator, those of
-// backward passes in a replica's thread, too:
+// The random numbers of a replica in a step, while one lives (thread_random.h says for which operations):
 //
 //   for (int64_t step = 0; ...) {
 //     const ReplicaRandom random(seed, step, endpoint.rank());
 //     net(X) ...  // torch::nn::Dropout drops what (seed, step, rank) says
 //
-// Unmodified modules obey it. An operation that is given a generator uses that one. Torch's default generator
-// is not touched. Other threads are not concerned, such as a DataLoader's workers. Operations on a GPU, also
-// with a seed on the host, draw from that GPU's default generator, which its replicas share. May be nested;
-// the innermost counts. torch::manual_seed() does not change it, and a backward pass within backward passes,
-// 60 deep and more, draws from torch's default generator: autograd moves it to another thread. Destroy it in
-// the thread that constructed it.
-class ReplicaRandom {
+// Operations on a GPU draw from that GPU's default generator, which its replicas share. The constructor of
+// ReplicaWorkers calls prepare().
+class ReplicaRandom : public ThreadRandom {
  public:
-  ReplicaRandom(uint64_t seed, int64_t step, int rank) : ReplicaRandom(replica_generator(seed, step, rank)) {}
-  explicit ReplicaRandom(at::Generator generator);  // for a stream of numbers that goes on later
-  ~ReplicaRandom();
-  ReplicaRandom(const ReplicaRandom&) = delete;
-  ReplicaRandom& operator=(const ReplicaRandom&) = delete;
-
-  // Prepares torch's dispatcher, once per process. The constructor of ReplicaWorkers calls it, before other
-  // threads compute.
-  static void prepare();
-
- private:
-  c10::impl::IncludeDispatchKeyGuard guard_;
-  at::Generator outer_;  // the thread drew from it before
+  ReplicaRandom(uint64_t seed, int64_t step, int rank) : ThreadRandom(replica_generator(seed, step, rank)) {}
+  using ThreadRandom::ThreadRandom;  // for a stream of numbers that goes on later
 };
 
 }  // namespace lockstep

@@ -174,6 +174,14 @@ void Trainer::step(std::span<const int64_t> rows) {
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
 }
 
+void Trainer::set_lr(std::optional<double> lr) {
+  if (lr && !is_rate(*lr)) {
+    throw UsageError(fmt::format("the learning rate cannot be {}", *lr),
+                     "a learning rate is a number from 0");
+  }
+  lr_state_.fixed = lr;
+}
+
 // Runs in the replica's thread. If it throws, ReplicaWorkers ends the gradients' collectives; those of the
 // batch norms are ended here.
 void Trainer::step_replica(int local, StepInFlight& step) try {

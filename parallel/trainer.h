@@ -76,12 +76,23 @@ class Trainer {
   // Trains one step on these rows of the training set, split over the replicas of the world. The update is
   // the same as for all rows on one device. Returns while up to steps_in_flight() - 1 steps are in flight;
   // take_times, take_sums, evaluate, weights and synchronize wait for them. Throws UsageError when there are
-  // no rows, the error that ended this or an earlier step, and what check_sync() throws where
-  // options.check_sync asks for it.
+  // no rows, what lr() throws, the error that ended this or an earlier step, and what check_sync() throws
+  // where options.check_sync asks for it.
   void step(std::span<const int64_t> rows);
 
   // Counts a step that changes nothing: the learning rate of the next one is as after a step.
   void leave_out_step() { ++steps_taken_; }
+
+  // The learning rate from the next step on, whatever options.lr says; empty: that of options.lr again. Every
+  // process sets the same one. A part of state(). Throws UsageError if is_rate() is false for it.
+  void set_lr(std::optional<double> lr);
+
+  // The learning rate of the next step, as lr_at() gives it. Throws as options.lr.function does.
+  double lr() const { return lr_at(options_.lr, steps_taken_, lr_state_); }
+
+  // Counts a loss for Schedule::kPlateau: that of evaluate(), which is the same in every process. The next
+  // step has the rate that follows. Does nothing with another schedule.
+  void observe_loss(double loss) { lr_state_ = after_loss(options_.lr, lr_state_, loss); }
 
   // Returns how long each phase took on this process's replicas, summed over the steps since the last call.
   StepTimes take_times();
@@ -101,7 +112,8 @@ class Trainer {
 
   // Returns all that the next step depends on, except the options. Complete in the process of rank 0; in the
   // others the tensors of the model and the optimizer are left out. Sums that take_sums() has not returned
-  // are not part of it. Throws the error that ended a collective.
+  // are not part of it. Throws the error that ended a collective, and UsageError, after which training can go
+  // on, for an optimizer of a factory whose state is not known (optimizer_options.h).
   TrainState state();
 
   // Goes on from process 0's state; the argument of other processes is ignored. With as many replicas in the
@@ -126,7 +138,6 @@ class Trainer {
   int local_size() const { return workers_.size(); }
   int first_rank() const { return communicator_->first_rank(); }  // of this process's replicas
   int64_t steps_taken() const { return steps_taken_; }
-  double lr() const { return lr_at(options_.lr, steps_taken_); }  // of the next step
 
   // The shares in use, one per rank. With auto_split they change until split_settled().
   const std::vector<double>& split() const;
@@ -144,9 +155,9 @@ class Trainer {
   //
   // requires_grad_() may be called on parameters between two steps, on every replica of every process alike.
   // The next step, state() or load() follows it: a parameter that is frozen is not summed and does not move;
-  // one that is unfrozen starts without momentum, and AdamW counts its steps from there. A parameter that
-  // stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas when
-  // they differ; when requires_grad has changed in one process and not in another, these make different
+  // one that is unfrozen starts without momentum, and Adam and AdamW count its steps from there. A parameter
+  // that stays trained keeps its state. Captured steps are captured anew. Throws UsageError on all replicas
+  // when they differ; when requires_grad has changed in one process and not in another, these make different
   // calls, and get the error of that.
   //
   // train() and eval() of its parts may be called likewise, and stay: evaluate() gives each part its mode
@@ -181,6 +192,7 @@ class Trainer {
   std::deque<std::unique_ptr<StepInFlight>> steps_in_flight_;  // oldest first
   StepTimes times_;                                            // since the last take_times()
   int64_t steps_taken_ = 0;
+  LrState lr_state_;
   int64_t rows_ = 0;  // since the last take_sums()
 };
 

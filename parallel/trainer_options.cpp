@@ -55,7 +55,7 @@ void check_ranges(const TrainerOptions& options) {
   refuse(in_flight < 1 || in_flight > 2, "in_flight", in_flight, "it must be 1 or 2");
   refuse(options.check_sync < 0, "check_sync", options.check_sync,
          "it must be a number of steps, or 0 for never");
-  not_negative("lr", options.lr.lr);
+  refuse(!is_rate(options.lr.lr), "lr", options.lr.lr, "it must be a number from 0");
   not_negative("momentum", options.replica.optimizer.momentum);
   not_negative("weight_decay", options.replica.optimizer.weight_decay);
   const double clip_norm = options.replica.clip_norm;
@@ -137,19 +137,68 @@ void check_cuda_graph(const TrainerOptions& options) {
       {options.auto_split, on, named("auto_split"), "captured steps need fixed shares"},
       {options.bn == BnPolicy::kSync, on, bn_sync(), "replicas wait for each other within a step"},
       {replica.wait_for_device, on, named("wait_for_device"), "it waits within each step"},
+      {static_cast<bool>(replica.optimizer.factory), on, NamedOption{"factory", "", "optimizer.factory"},
+       "torch's optimizers count steps on the host"},
+  };
+  check(exclusions);
+}
+
+// Values of the schedule that is chosen. Those of others have no effect.
+void check_schedule(const LrSchedule& lr) {
+  const auto refuse = [](bool fits, const char* key, auto value, const char* hint) {
+    refuse_if(!fits, named(key) + fmt::format(" is {}", value), hint);
+  };
+  const auto is_positive = [](double value) { return value > 0 && std::isfinite(value); };
+  if (lr.schedule == Schedule::kOneCycle) {
+    const auto& cycle = lr.one_cycle;
+    refuse(lr.total_steps >= 1, "total_steps", lr.total_steps, "it must be at least 1");
+    refuse(cycle.pct_start >= 0 && cycle.pct_start <= 1, "pct_start", cycle.pct_start, "it must be 0 to 1");
+    refuse(is_positive(cycle.div_factor), "div_factor", cycle.div_factor, "it must be above 0");
+    refuse(is_positive(cycle.final_div_factor), "final_div_factor", cycle.final_div_factor,
+           "it must be above 0");
+  }
+  if (lr.schedule == Schedule::kExponential) {
+    refuse(lr.exponential.gamma > 0 && lr.exponential.gamma <= 1, "gamma", lr.exponential.gamma,
+           "it must be above 0 and at most 1");
+    refuse(lr.exponential.every >= 1, "every", lr.exponential.every, "it must be at least 1");
+  }
+  if (lr.schedule == Schedule::kPlateau) {
+    const auto& [factor, patience, threshold] = lr.plateau;
+    refuse(factor > 0 && factor < 1, "factor", factor, "it must be above 0 and below 1");
+    refuse(patience >= 0, "patience", patience, "it must be at least 0");
+    refuse(threshold >= 0 && threshold < 1, "threshold", threshold, "it must be at least 0 and below 1");
+  }
+  const NamedOption one_cycle{"schedule", "onecycle", "Schedule::kOneCycle"};
+  const auto function = NamedOption{"lr_function", "", "lr.function"};
+  const Exclusion exclusions[] = {
+      {lr.schedule == Schedule::kOneCycle && lr.warmup_steps != 0, one_cycle, named("warmup_steps"),
+       "it rises by itself", leave_out("warmup_steps")},
+      {lr.function && lr.schedule != Schedule::kConstant, function, named("schedule"),
+       "it gives the rate of every step"},
+      {lr.function && lr.warmup_steps != 0, function, named("warmup_steps"),
+       "it gives the rate of every step", leave_out("warmup_steps")},
   };
   check(exclusions);
 }
 
 void check_optimizer(const OptimizerOptions& optimizer) {
+  const NamedOption adam{"optimizer", "adam", "OptimizerKind::kAdam"};
   const NamedOption adamw{"optimizer", "adamw", "OptimizerKind::kAdamW"};
   const NamedOption sgd{"optimizer", "sgd", "OptimizerKind::kSgd"};
   const NamedOption some_momentum{"momentum", "0.9", "momentum = 0.9"};
-  const bool is_adamw = optimizer.kind == OptimizerKind::kAdamW;
+  const bool is_sgd = optimizer.kind == OptimizerKind::kSgd;
+  const auto& other = optimizer.kind == OptimizerKind::kAdam ? adam : adamw;
+  const NamedOption factory{"factory", "", "optimizer.factory"};
+  const bool made = static_cast<bool>(optimizer.factory);
+  const char* why = "the optimizer that it makes has its own";
   const auto hint = "leave it out, or use " + sgd;
   const Exclusion exclusions[] = {
-      {is_adamw && optimizer.momentum != 0, adamw, named("momentum"), "it is a setting of sgd", hint},
-      {is_adamw && optimizer.nesterov, adamw, named("nesterov"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.momentum != 0, other, named("momentum"), "it is a setting of sgd", hint},
+      {!is_sgd && optimizer.nesterov, other, named("nesterov"), "it is a setting of sgd", hint},
+      {made && !is_sgd, factory, other, "it makes the optimizer"},
+      {made && optimizer.momentum != 0, factory, named("momentum"), why},
+      {made && optimizer.weight_decay != 0, factory, named("weight_decay"), why},
+      {made && optimizer.group, factory, named("group"), "the optimizer that it makes has its own groups"},
   };
   check(exclusions);
   refuse_if(optimizer.nesterov && optimizer.momentum == 0,
@@ -187,6 +236,7 @@ void TrainerOptions::check_combination() const {
   check_compress(*this);
   check_cuda_graph(*this);
   check_auto_split(*this);
+  check_schedule(lr);
   check_optimizer(replica.optimizer);
 }
 

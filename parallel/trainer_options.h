@@ -18,7 +18,8 @@ namespace lockstep {
 
 // Trainer refuses processes whose options differ. Only devices may, and what concerns one process alone:
 // threads, in_flight, and of `replica` cuda_graph, wait_for_device, notice and trace. It sees only whether
-// there is a hook: all processes must give one that keeps what gradients/bucket_hook.h says.
+// there is a hook, or an lr.function: all processes must give one that keeps what gradients/bucket_hook.h
+// says, and the same function.
 struct TrainerOptions {
   std::vector<torch::Device> devices;                     // of this process, one replica each
   std::shared_ptr<ProcessGroup> process_group = nullptr;  // null: this process alone
@@ -31,7 +32,7 @@ struct TrainerOptions {
   // Each replica on a CPU draws numbers of its own in every step, as dropout does: of this seed, the step and
   // its rank, with replica.invariant of the micro-shard (replica_random.h). Initial weights are drawn before.
   uint64_t seed = 0;
-  LrSchedule lr;
+  LrSchedule lr;  // Trainer::set_lr() may set another rate between steps
   // Micro-batches per shard and step; their gradients are summed over the replicas once. With BnPolicy::kSync
   // the batch is cut into micro-batches before shards, and each is normalised over all replicas.
   int accumulate = 1;
@@ -54,7 +55,9 @@ struct TrainerOptions {
   //   phases of each step, or with BnPolicy::kSync;
   // - compress with Allreduce::kNccl, with Precision::kFp64, or with replica.sync.hook, which decides what
   //   travels;
-  // - nesterov without momentum, and either of them with AdamW.
+  // - nesterov without momentum, and either of them with Adam or AdamW;
+  // - an optimizer factory with another kind, momentum, weight_decay or group, or with CudaGraph::kOn;
+  // - Schedule::kOneCycle with warmup_steps, and lr.function with either of them or any other schedule.
   void check_combination() const;
 
   // Throws UsageError as check_combination() does, and for what the devices or the world do not allow:

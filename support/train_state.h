@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <lockstep/support/lr_state.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
@@ -23,9 +24,11 @@ struct ReplicaState {
 // All tensors are contiguous copies on the host.
 struct TrainState {
   int64_t steps = 0;                   // taken
+  LrState lr;                          // what the learning rate depends on beside them
   std::vector<NamedTensor> model;      // as Trainer::weights() returns it: fp32 masters, fp64 with kFp64
   std::vector<NamedTensor> optimizer;  // "momentum_buffer.NAME"; "exp_avg.NAME", "exp_avg_sq.NAME", and
-                                       // "step" or "step.NAME" (Trainer::model())
+                                       // "step" or "step.NAME" (Trainer::model()); of a factory's
+                                       // optimizer torch's names, "square_avg.NAME"
   std::vector<ReplicaState> replicas;  // one per rank
   std::vector<double> split;           // the shares that auto_split has found, one per rank; else empty
 };

@@ -132,6 +132,10 @@ CLI::Validator fraction() {
   return number([](double value) { return value >= 0 && value < 1; }, "at least 0 and below 1");
 }
 
+CLI::Validator open_fraction() {
+  return number([](double value) { return value > 0 && value < 1; }, "above 0 and below 1");
+}
+
 CLI::Validator list_of(CLI::Validator element) {
   auto check = [element = std::move(element)](const std::string& list) {
     for (const auto part : split_text(list, ',')) {

@@ -24,10 +24,11 @@ CLI::Validator non_negative_int(int64_t max = std::numeric_limits<int64_t>::max(
 // Threads per replica: 1, 2, ... kMaxThreads, and no more than OpenMP grants.
 CLI::Validator thread_count();
 
-// Finite numbers: above 0; at least 0; at least 0 and below 1.
+// Finite numbers: above 0; at least 0; at least 0 and below 1; above 0 and below 1.
 CLI::Validator positive_number();
 CLI::Validator non_negative_number();
 CLI::Validator fraction();
+CLI::Validator open_fraction();
 
 // Comma-separated values, each accepted by `element`: ".1,.2".
 CLI::Validator list_of(CLI::Validator element);

@@ -140,6 +140,7 @@ bool TrainLoop::run_epoch(RunReport& run) {
   run.seconds_per_epoch = scaled_to_epoch(seconds, steps_done_, plan_);
   record_.epoch(report, position_.accuracy);
   if (position_.step < plan_.steps_per_epoch) return false;
+  trainer_.observe_loss(run.test_loss);  // before a checkpoint of this point
   begin_next_epoch(seconds, report.trained.lr);
   return true;
 }

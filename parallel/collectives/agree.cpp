@@ -1,12 +1,10 @@
 #include <lockstep/parallel/collectives/agree.h>
 
 #include <fmt/format.h>
-#include <torch/types.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstring>
 #include <nlohmann/json.hpp>
 
 #include <lockstep/parallel/collectives/gather_bytes.h>
@@ -75,13 +73,9 @@ void agree(ProcessGroup* group, std::string_view what, const Lines& own, std::st
 
 void agree(Endpoint& endpoint, std::string_view what, const Lines& own, std::string_view hint) {
   if (endpoint.world_size() == 1) return;
-  const auto text = wire_text(own);
-  const auto bytes = torch::empty({static_cast<int64_t>(text.size())}, torch::kUInt8);
-  std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   std::vector<Lines> all;
-  for (const auto& other : gather_bytes(bytes, endpoint)) {
-    const auto* begin = static_cast<const char*>(other.const_data_ptr());
-    all.push_back(json::parse(begin, begin + other.numel()).get<Lines>());
+  for (const auto& text : gather_texts(wire_text(own), endpoint)) {
+    all.push_back(json::parse(text).get<Lines>());
   }
   require_same(all, "rank", what, hint);
 }

@@ -1,6 +1,7 @@
 #include <lockstep/parallel/collectives/gather_bytes.h>
 
 #include <algorithm>
+#include <cstring>
 
 namespace lockstep {
 namespace {
@@ -28,6 +29,29 @@ std::vector<torch::Tensor> gather_bytes(const torch::Tensor& own, Endpoint& endp
     result.push_back(all[rank].narrow(0, 0, lengths[rank][0].item<int64_t>()));
   }
   return result;
+}
+
+std::vector<std::string> gather_texts(const std::string& own, Endpoint& endpoint) {
+  const auto bytes = torch::empty({static_cast<int64_t>(own.size())}, torch::kUInt8);
+  if (!own.empty()) std::memcpy(bytes.mutable_data_ptr(), own.data(), own.size());
+  std::vector<std::string> texts;
+  for (const auto& text : gather_bytes(bytes, endpoint)) {
+    texts.emplace_back(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
+  }
+  return texts;
+}
+
+torch::Tensor broadcast_bytes(const torch::Tensor& own, Endpoint& endpoint) {
+  const bool root = endpoint.rank() == 0;
+  const auto on_device = torch::TensorOptions().device(endpoint.device());
+  const auto length = torch::full({1}, root ? own.numel() : 0, on_device.dtype(torch::kInt64));
+  endpoint.broadcast(length, 0).wait();
+  const auto bytes = torch::empty({length.item<int64_t>()}, on_device.dtype(torch::kUInt8));
+  if (root) bytes.copy_(own);
+  endpoint.broadcast(bytes, 0).wait();
+  const auto on_host = bytes.cpu();
+  if (const auto error = endpoint.error()) std::rethrow_exception(error);
+  return on_host;
 }
 
 }  // namespace lockstep

@@ -1,70 +1,61 @@
-// The optimizer of one replica. A step is one fused update of a flat buffer of all parameters. SGD on a GPU
-// uses lockstep's kernel (flat_sgd.h), one for everything; SGD on a CPU and AdamW use torch's fused kernels.
+// The optimizer of one replica, as Replica uses it: lockstep's own, fused over flat memory, or one of
+// torch::optim.
 #pragma once
 
 #include <torch/types.h>
 
-#include <cstdint>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include <lockstep/parallel/optimizer/flat_ranges.h>
 #include <lockstep/parallel/optimizer/optimizer_options.h>
 #include <lockstep/support/types.h>
 
 namespace lockstep {
 
-// Computes the updates of torch::optim::SGD and AdamW. Not thread-safe. On a GPU everything that changes from
-// step to step is read from device memory, so a step can be captured into a graph and replayed.
-class FlatOptimizer {
+class Endpoint;
+
+// Not thread-safe. On a GPU work is queued on the current stream.
+class Optimizer {
  public:
-  // device: the device of the parameters and gradients.
-  FlatOptimizer(const OptimizerOptions& options, torch::Device device);
+  virtual ~Optimizer() = default;
 
-  // Sets the learning rate of the next steps. On a GPU a changed rate queues a fill on the current stream.
-  void set_lr(double lr);
+  // Updates these from now on. It keeps the state of parameters that it has had before, by name, and begins
+  // anew with the others. Captured steps must be captured again.
+  virtual void hold(TrainedParameters trained) = 0;
 
-  // From now on each step also writes the parameters, rounded, to `weights` (n) bfloat16 on the same device.
-  void keep_bf16_weights(torch::Tensor weights) { bf16_weights_ = std::move(weights); }
+  // Sets the learning rate of the next steps.
+  virtual void set_lr(double lr) = 0;
 
-  // One step. params and grads: (n) of one floating-point dtype. scale: () of that dtype, a factor on the
-  // gradients; undefined: 1. Leaves the gradients zero for the next backward pass. On a GPU the work is
-  // queued on the current stream. Throws as flat_sgd() does.
-  void step(torch::Tensor params, torch::Tensor grads, const torch::Tensor& scale = {});
+  // One step. scale: () of the gradients' dtype, a factor on them; undefined: 1. Leaves the gradients zero
+  // for the next backward pass, and the rounded parameters in each range's bf16.
+  virtual void step(const torch::Tensor& scale) = 0;
 
-  // Returns what the steps keep from one to the next, by torch's names: "momentum_buffer" (n) of SGD with
-  // momentum; "exp_avg" (n), "exp_avg_sq" (n) and "step" of AdamW, () or (parts). params: as for step().
-  // These are the optimizer's own tensors: writing to them sets its state.
-  std::vector<NamedTensor> kept(const torch::Tensor& params);
+  // Returns what the steps keep from one to the next, by torch's name and the parameter's:
+  // "exp_avg.conv1.weight"; "step" may be one for all. Some are made by the first step.
+  virtual std::vector<NamedTensor> tensors() = 0;
 
-  // Has AdamW count the steps of each part of the buffers alone, for parts that were not trained from the
-  // same step on. offsets: of flat_layout(), where each part begins; the last one lies first. Empty: one
-  // count for all, the largest. Parts take over the count that they had together.
-  // Returns whether the counts have moved: graphs that were captured count elsewhere.
-  bool count_steps_by_part(std::vector<int64_t> offsets);
-  // Returns true if all parts have the same count. Waits for a GPU.
-  bool counts_alike() const;
+  // Returns tensors with the names, shapes and dtypes of what load() takes, if that is as far as this state:
+  // their values do not matter.
+  virtual std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) = 0;
 
-  // Begins anew, as a new optimizer: the next params may be others.
-  void forget();
+  // A collective: all ranks take rank 0's state, which fits expected(). That of other ranks is ignored.
+  virtual void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) = 0;
 
- private:
-  void make_kept(const torch::Tensor& params);
-  void sgd(torch::Tensor& params, torch::Tensor& grads);
-  void sgd_on_gpu(torch::Tensor& params, torch::Tensor& grads, const torch::Tensor& scale);
-  void adamw(torch::Tensor& params, torch::Tensor& grads);
+  // Has steps counted for each parameter alone, for those that were not trained from the same step on; or for
+  // all together, by the largest count. Returns whether the counts have moved: graphs that were captured
+  // count elsewhere.
+  virtual bool count_steps_by_parameter(bool by_parameter) = 0;
 
-  const OptimizerOptions options_;
-  const torch::Device device_;
-  double lr_ = 0;
-  torch::Tensor bf16_weights_;   // (n) bfloat16; undefined: none
-  torch::Tensor device_lr_;      // () double, the learning rate on the GPU; undefined on a CPU
-  torch::Tensor first_moment_;   // (n); sgd: the momentum buffer, undefined without momentum
-  torch::Tensor second_moment_;  // (n), adamw
-  torch::Tensor steps_;          // () or (parts) float, adamw: steps taken
-  std::vector<int64_t> parts_;   // offsets; empty: steps_ is ()
+  // The groups of the parameters as lines, for replicas to compare.
+  virtual std::vector<std::string> lines() const = 0;
 };
 
-// The factor, () of the gradients' dtype and at most 1, that scales grads (n) to a Euclidean norm of at most
-// max_norm, as torch.nn.utils.clip_grad_norm_ computes it. The host does not wait for the norm.
-torch::Tensor clip_scale(const torch::Tensor& grads, double max_norm);
+// device: of the parameters.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerOptions& options, torch::Device device);
+
+// Returns true if steps are counted for each parameter alone in this state: "step.NAME", not "step".
+bool counts_steps_by_parameter(const std::vector<NamedTensor>& state);
 
 }  // namespace lockstep

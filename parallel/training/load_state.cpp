@@ -1,14 +1,23 @@
 #include <lockstep/parallel/training/load_state.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <numeric>
+#include <optional>
 
 #include <lockstep/parallel/training/replica_state.h>
 
 namespace lockstep {
 namespace {
 
-constexpr int64_t kShares = 4;  // where they begin among the numbers
+constexpr int64_t kShares = 8;  // where they begin among the numbers
+
+constexpr double kNone = std::numeric_limits<double>::quiet_NaN();  // of what may be empty
+
+std::optional<double> optional_of(double number) {
+  return std::isnan(number) ? std::nullopt : std::optional(number);
+}
 
 // The tensors of `all` that have these names, in their order.
 std::vector<NamedTensor> named_as(const std::vector<NamedTensor>& names,
@@ -52,8 +61,14 @@ torch::Tensor as_table(const std::vector<torch::Tensor>& rows) {
 }  // namespace
 
 torch::Tensor StateNumbers::to_tensor(int world) const {
-  std::vector<double> numbers = {fits ? 1. : 0., static_cast<double>(steps),
-                                 static_cast<double>(replica_bytes), steps_by_parameter ? 1. : 0.};
+  std::vector<double> numbers = {fits ? 1. : 0.,
+                                 static_cast<double>(steps),
+                                 static_cast<double>(replica_bytes),
+                                 steps_by_parameter ? 1. : 0.,
+                                 lr.factor,
+                                 lr.best.value_or(kNone),
+                                 static_cast<double>(lr.bad_losses),
+                                 lr.fixed.value_or(kNone)};
   numbers.resize(numbers.size() + static_cast<size_t>(world));  // shares of 0: none
   std::copy(split.begin(), split.end(), numbers.begin() + kShares);
   return torch::tensor(numbers, torch::kFloat64);
@@ -65,7 +80,11 @@ StateNumbers StateNumbers::from_tensor(const torch::Tensor& numbers) {
   StateNumbers result{.fits = values[0] != 0,
                       .steps = static_cast<int64_t>(values[1]),
                       .replica_bytes = static_cast<int64_t>(values[2]),
-                      .steps_by_parameter = values[3] != 0};
+                      .steps_by_parameter = values[3] != 0,
+                      .lr = {.factor = values[4],
+                             .best = optional_of(values[5]),
+                             .bad_losses = static_cast<int64_t>(values[6]),
+                             .fixed = optional_of(values[7])}};
   if (values[kShares] > 0) result.split.assign(values + kShares, values + host.numel());
   return result;
 }

@@ -16,10 +16,11 @@ struct StateNumbers {
   bool fits = false;  // process 0 takes the state
   int64_t steps = 0;
   int64_t replica_bytes = 0;        // of the largest packed replica
-  bool steps_by_parameter = false;  // of AdamW: "step.NAME", not "step"
-  std::vector<double> split = {};   // for this world; empty: none
+  bool steps_by_parameter = false;  // of Adam: "step.NAME", not "step"
+  LrState lr = {};
+  std::vector<double> split = {};  // for this world; empty: none
 
-  torch::Tensor to_tensor(int world) const;  // (4 + world) double
+  torch::Tensor to_tensor(int world) const;  // (8 + world) double
   static StateNumbers from_tensor(const torch::Tensor& numbers);
 };
 

@@ -7,6 +7,8 @@
 #include <limits>
 #include <utility>
 
+#include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/optimizer/gradient_norm.h>
 #include <lockstep/parallel/timing/trace.h>
 #include <lockstep/parallel/training/model_errors.h>
 #include <lockstep/parallel/training/replica_models.h>
@@ -22,7 +24,7 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
       endpoint_(endpoint),
       source_(std::move(source)),
       sync_(endpoint, options.sync, options.trace),
-      optimizer_(options.optimizer, endpoint.device()),
+      optimizer_(make_optimizer(options.optimizer, endpoint.device())),
       captured_(capture_options(statistics != nullptr), captured_parts()) {
   const auto device = endpoint_.device();
   require_memory_of_their_own(*model_.module);
@@ -43,8 +45,10 @@ Replica::Replica(const Model& model, Endpoint& endpoint, std::shared_ptr<const B
 
 CaptureOptions Replica::capture_options(bool exchanges_statistics) const {
   const bool each_step_is_watched = options_.invariant || options_.wait_for_device || options_.trace;
+  const bool counts_on_host = static_cast<bool>(options_.optimizer.factory);
   return {.device = endpoint_.device(),
-          .mode = each_step_is_watched || exchanges_statistics ? CudaGraph::kOff : options_.cuda_graph,
+          .mode = each_step_is_watched || counts_on_host || exchanges_statistics ? CudaGraph::kOff
+                                                                                 : options_.cuda_graph,
           .alone = alone(),
           .notice = options_.notice};
 }
@@ -72,6 +76,21 @@ void Replica::hold_parameters() {
   held_ = HeldParameters(*model_.module, /*buffers_too=*/captured_.enabled());
   if (options_.precision == Precision::kBf16 && model_.use_bf16_weights) keep_bf16_weights();
   if (options_.invariant) micro_shards_.emplace(*model_.module, sync_.flat_gradients(), endpoint_);
+  gradients_ = {sync_.flat_gradients()};
+  optimizer_->hold(trained_parameters());
+  if (!options_.optimizer.group && !options_.optimizer.factory) return;
+  agree(endpoint_, "parameter groups", optimizer_->lines(),
+        "the function that gives parameters their groups, or makes the optimizer, must do so alike for all");
+}
+
+TrainedParameters Replica::trained_parameters() {
+  const auto& names = sync_.names();
+  const auto& params = sync_.parameters();
+  return {.params = params,
+          .names = names,
+          .ranges = flat_ranges(
+              params, groups_of(options_.optimizer, names, params),
+              {.params = params_.flat, .grads = sync_.flat_gradients(), .bf16 = bf16_weights_.flat})};
 }
 
 // Keeps a bf16 copy of the weights that the optimizer rewrites with each update. Without it autocast converts
@@ -80,15 +99,13 @@ void Replica::keep_bf16_weights() {
   const bool some_are_frozen = sync_.parameters().size() != held_.size();
   if (some_are_frozen) {
     if (!std::exchange(bf16_weights_, {}).flat.defined()) return;
-    model_.use_bf16_weights({});
-    return optimizer_.keep_bf16_weights({});
+    return model_.use_bf16_weights({});
   }
   Params rounded;
   for (const auto& param : sync_.parameters()) rounded.push_back(param.detach().to(torch::kBFloat16));
   bf16_weights_ = flat_zeros_like(rounded);
   bf16_weights_.flat.copy_(params_.flat);
   model_.use_bf16_weights(bf16_weights_.views);
-  optimizer_.keep_bf16_weights(bf16_weights_.flat);
 }
 
 StepTimestamps Replica::step(const ReplicaStep& step) {
@@ -141,7 +158,7 @@ void Replica::prepare(const ReplicaStep& step, StepShape& shape) {
   for (size_t m = 0; m < shape.rows.size(); ++m) {
     upload_rows(step.micro_batches[m], source_->size(), endpoint_.device(), shape.rows[m]);
   }
-  optimizer_.set_lr(step.lr);
+  optimizer_->set_lr(step.lr);
   if (step.number != next_number_) number_.fill_(static_cast<double>(step.number));
   next_number_ = step.number;
   if (!micro_shards_) return;
@@ -227,10 +244,12 @@ void Replica::sync_gradients(const StepShape& shape) {
 
 void Replica::update() {
   const auto in_trace = span("update");
-  auto& gradients = sync_.flat_gradients();
+  if (options_.optimizer.factory) sync_.restore_views();  // torch's optimizers read each .grad
   torch::Tensor scale;
-  if (options_.clip_norm > 0) scale = clip_scale(gradients, options_.clip_norm);
-  optimizer_.step(params_.flat, gradients, scale);
+  if (options_.clip_norm > 0) {
+    scale = clip_scale(block_sums(gradients_), options_.clip_norm).to(params_.flat.scalar_type());
+  }
+  optimizer_->step(scale);
   number_.add_(1);
   wait_for_device();
 }

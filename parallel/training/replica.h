@@ -78,25 +78,21 @@ class Replica {
   // what is new. Throws UsageError on all ranks when requires_grad differs between them.
   void follow_requires_grad();
 
-  // The optimizer's tensors by parameter, such as "momentum_buffer.conv1.weight": views of its memory. AdamW
-  // has one "step" for all parameters or, when some were trained later than others, "step.NAME" of each.
-  std::vector<NamedTensor> optimizer_tensors();
-
-  // Gives "step" the one or the other form.
-  void count_steps_by_parameter(bool by_parameter);
-
-  const std::vector<std::string>& trained_names() const { return sync_.names(); }
+  Optimizer& optimizer() { return *optimizer_; }
 
   // Returns what this replica has for itself, on the host.
   ReplicaState own_state() const;
 
-  // A collective: rank 0 has written weights and optimizer_tensors(); all other ranks get them. `own` is this
-  // replica's. Forgets the sums.
-  void take_state(const ReplicaState& own);
+  // A collective: rank 0 has written the weights, and has the optimizer's state, which fits
+  // Optimizer::expected(); all other ranks get them. `own` is this replica's. steps_by_parameter: of the
+  // optimizer's state. Forgets the sums.
+  void take_state(const ReplicaState& own, const std::vector<NamedTensor>& optimizer,
+                  bool steps_by_parameter);
 
  private:
   void hold_parameters();
   void keep_bf16_weights();
+  TrainedParameters trained_parameters();
   CaptureOptions capture_options(bool exchanges_statistics) const;
   StepParts captured_parts();
   PhaseSpan span(const char* phase);
@@ -122,13 +118,14 @@ class Replica {
   const std::shared_ptr<const BatchSource> source_;
   GradientSync sync_;
   std::optional<BatchNormSync> norm_sync_;
-  FlatTensors params_;        // all that are trained
-  HeldParameters held_;       // all, and where steps are captured the buffers
-  TrainingModes modes_;       // with which steps were captured
-  FlatTensors bf16_weights_;  // the same in bfloat16, where the model computes with those
+  FlatTensors params_;                    // all that are trained
+  std::vector<torch::Tensor> gradients_;  // of these: the pieces of the flat order
+  HeldParameters held_;                   // all, and where steps are captured the buffers
+  TrainingModes modes_;                   // with which steps were captured
+  FlatTensors bf16_weights_;              // the same in bfloat16, where the model computes with those
   std::optional<MicroShardSum> micro_shards_;
   std::vector<at::Generator> generators_;  // of each micro-shard of this step
-  FlatOptimizer optimizer_;
+  const std::unique_ptr<Optimizer> optimizer_;
   torch::Tensor sums_;
   // () double on the device: infinity. A tensor, so that the host does not copy it in every step.
   torch::Tensor never_;

@@ -28,7 +28,7 @@ struct ReplicaOptions {
   Precision precision = Precision::kFp32;
   bool invariant = false;                   // the same bits on 1, 2, 4 and 8 replicas
   bool wait_for_device = false;             // after each phase, so that a GPU's times are its own
-  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device` or `trace`
+  CudaGraph cuda_graph = CudaGraph::kAuto;  // not with `invariant`, `wait_for_device`, `trace` or a factory
   int in_flight = 1;                        // set by Trainer, from TrainerOptions::in_flight
   Notice notice;                            // told when a step cannot be captured; may be empty
   Trace* trace = nullptr;                   // of all threads and GPUs; outlives the replica

@@ -5,13 +5,11 @@
 #include <fmt/format.h>
 #include <torch/nn/module.h>
 
-#include <algorithm>
 #include <cstring>
 #include <mutex>
 #include <span>
 #include <utility>
 
-#include <lockstep/parallel/gradients/buckets.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/support/error.h>
 #include <lockstep/support/load_tensors.h>
@@ -148,43 +146,14 @@ ReplicaState unpack(const torch::Tensor& bytes, const std::vector<NamedTensor>& 
   return state;
 }
 
-std::vector<NamedTensor> Replica::optimizer_tensors() {
-  std::vector<NamedTensor> tensors;
-  for (const auto& [name, kept] : optimizer_.kept(params_.flat)) {
-    if (kept.dim() == 0) {
-      tensors.push_back({name, kept});
-      continue;
-    }
-    const auto parts = name == "step" ? kept.unbind() : views_of(kept, params_.views);
-    for (size_t i = 0; i < parts.size(); ++i) tensors.push_back({name + "." + sync_.names()[i], parts[i]});
-  }
-  return tensors;
-}
-
-void Replica::count_steps_by_parameter(bool by_parameter) {
-  std::vector<int64_t> offsets;
-  if (by_parameter) offsets = flat_layout(numels_of(params_.views)).offset;
-  if (optimizer_.count_steps_by_part(std::move(offsets))) captured_.drop_graphs();
-}
-
 void Replica::follow_requires_grad() {
   const torch::NoGradGuard no_grad;
   require_held_parameters();
   captured_.drop_graphs();
-  count_steps_by_parameter(true);
-  const auto before = optimizer_tensors();  // in the memory that is left behind
   sync_.attach(*model_.module);
   held_.release_frozen();
   require_memory_of_their_own(*model_.module);
   hold_parameters();
-  optimizer_.forget();
-  count_steps_by_parameter(true);
-  for (const auto& [name, kept] : optimizer_tensors()) {
-    const auto old =
-        std::find_if(before.begin(), before.end(), [&](const auto& item) { return item.name == name; });
-    if (old != before.end()) kept.copy_(old->tensor);
-  }
-  if (optimizer_.counts_alike()) count_steps_by_parameter(false);
 }
 
 ReplicaState Replica::own_state() const {
@@ -195,10 +164,12 @@ ReplicaState Replica::own_state() const {
 }
 
 // In place: captured steps read and write this memory.
-void Replica::take_state(const ReplicaState& own) {
+void Replica::take_state(const ReplicaState& own, const std::vector<NamedTensor>& optimizer,
+                         bool steps_by_parameter) {
   const torch::NoGradGuard no_grad;
   broadcast_module(*model_.module, endpoint_);
-  for (const auto& [name, kept] : optimizer_.kept(params_.flat)) endpoint_.broadcast(kept, 0).wait();
+  if (optimizer_->count_steps_by_parameter(steps_by_parameter)) captured_.drop_graphs();
+  optimizer_->load(optimizer, endpoint_);
   if (bf16_weights_.flat.defined()) bf16_weights_.flat.copy_(params_.flat);
   load_tensors(distinct_buffers(*model_.module), own.buffers,
                {.name = "replica", .parts = "buffers", .hint = {}});

@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <set>
 #include <string>
@@ -39,21 +40,6 @@ void require_same(const std::vector<NamedTensor>& into, const std::vector<NamedT
           owner.hint);
     }
   }
-}
-
-bool is_step(const NamedTensor& kept) { return kept.name == "step" || kept.name.starts_with("step."); }
-
-bool steps_by_parameter(const TrainState& state) {
-  return std::any_of(state.optimizer.begin(), state.optimizer.end(),
-                     [](const auto& kept) { return is_step(kept) && kept.name != "step"; });
-}
-
-// Gives AdamW's counts of steps among an optimizer's tensors the form that they have in the state.
-void count_steps_as(const TrainState& state, const std::vector<std::string>& params,
-                    std::vector<NamedTensor>& kept) {
-  if (std::erase_if(kept, is_step) == 0) return;
-  if (!steps_by_parameter(state)) return kept.push_back({"step", torch::zeros({})});
-  for (const auto& name : params) kept.push_back({"step." + name, torch::zeros({})});
 }
 
 // The parameters whose state these tensors of an optimizer are: "momentum_buffer.inner" is of "inner".
@@ -94,6 +80,18 @@ void require_shares(const std::vector<double>& split) {
   }
 }
 
+void require_lr(const LrState& lr) {
+  const auto require = [](bool fits, const char* name, auto value, const char* expected) {
+    if (fits) return;
+    throw WeightsError(fmt::format("the state's lr has {} {}, {} was expected", name, value, expected),
+                       kHint);
+  };
+  require(lr.factor > 0 && lr.factor <= 1, "factor", lr.factor, "a number above 0 and at most 1");
+  require(!lr.best || std::isfinite(*lr.best), "best", lr.best.value_or(0), "a finite number");
+  require(lr.bad_losses >= 0 && lr.bad_losses <= kMostSteps, "bad_losses", lr.bad_losses, "a count");
+  require(!lr.fixed || is_rate(*lr.fixed), "fixed", lr.fixed.value_or(0), "a number from 0");
+}
+
 }  // namespace
 
 TrainState Trainer::state() {
@@ -103,9 +101,14 @@ TrainState Trainer::state() {
   TrainState state;
   auto weights = this->weights();
   state.steps = steps_taken_;
+  state.lr = lr_state_;
   if (tuner_ && tuner_->settled()) state.split = tuner_->shares();
   std::vector<torch::Tensor> packed;
-  std::vector<NamedTensor> buffers;
+  std::vector<NamedTensor> buffers, kept;
+  // Without a collective: where the state is not known, every process refuses it and can go on.
+  workers_.run([&](int local) {
+    if (local == 0) kept = replicas_.front()->optimizer().tensors();
+  });
   workers_.run(*communicator_, [&](int local, Endpoint& endpoint) {
     const auto i = static_cast<size_t>(local);
     const auto all = gather_bytes(pack(replicas_[i]->own_state()), endpoint);
@@ -113,7 +116,7 @@ TrainState Trainer::state() {
     packed = all;
     buffers = host_buffers(*models_[i].module);
     if (!leads) return;
-    state.optimizer = host_copies(replicas_[i]->optimizer_tensors());
+    state.optimizer = host_copies(kept);
   });
   throw_if_aborted();
   for (const auto& bytes : packed) state.replicas.push_back(unpack(bytes, buffers));
@@ -127,9 +130,8 @@ void Trainer::require_fitting(const TrainState& state) {
                {.name = "model", .parts = "parameters and buffers", .hint = kHint});
   std::vector<NamedTensor> kept;
   workers_.run([&](int local) {
-    if (local == 0) kept = replicas_.front()->optimizer_tensors();
+    if (local == 0) kept = replicas_.front()->optimizer().expected(state.optimizer);
   });
-  count_steps_as(state, replicas_.front()->trained_names(), kept);
   require_same_trained(module, kept, state.optimizer);
   require_same(kept, state.optimizer, {.name = "optimizer", .parts = "tensors", .hint = kHint});
   for (const auto& replica : state.replicas) {
@@ -146,6 +148,7 @@ void Trainer::require_fitting(const TrainState& state) {
     throw WeightsError(fmt::format("the state is of step {}, 0 to {} were expected", state.steps, kMostSteps),
                        kHint);
   }
+  require_lr(state.lr);
   require_shares(state.split);
 }
 
@@ -155,7 +158,7 @@ void Trainer::load(const TrainState& state) {
   follow_requires_grad();
   require_held_parameters();
   const bool leads = first_rank() == 0;
-  StateNumbers numbers{.steps = state.steps};
+  StateNumbers numbers{.steps = state.steps, .lr = state.lr};
   torch::Tensor table;
   std::exception_ptr refused;
   if (leads) {
@@ -164,7 +167,7 @@ void Trainer::load(const TrainState& state) {
       table = pack_replicas(state, world_size(), host_buffers(*models_.front().module));
       numbers.replica_bytes = table.size(1);
       if (tuner_ && state.split.size() == static_cast<size_t>(world_size())) numbers.split = state.split;
-      numbers.steps_by_parameter = steps_by_parameter(state);
+      numbers.steps_by_parameter = counts_steps_by_parameter(state.optimizer);
       numbers.fits = true;
     } catch (const WeightsError&) {
       refused = std::current_exception();
@@ -180,18 +183,16 @@ void Trainer::load(const TrainState& state) {
     const auto i = static_cast<size_t>(local);
     auto& replica = *replicas_[i];
     const auto& module = *models_[i].module;
-    replica.count_steps_by_parameter(numbers.steps_by_parameter);
     if (endpoint.rank() == 0) {
       load_tensors(distinct_tensors(module), state.model,
                    {.name = "model", .parts = "tensors", .hint = kHint});
-      load_tensors(replica.optimizer_tensors(), state.optimizer,
-                   {.name = "optimizer", .parts = "tensors", .hint = kHint});
     }
     const auto bytes = scatter_rows(table, numbers.replica_bytes, endpoint);
-    replica.take_state(unpack(bytes, host_buffers(module)));
+    replica.take_state(unpack(bytes, host_buffers(module)), state.optimizer, numbers.steps_by_parameter);
   });
   throw_if_aborted();
   steps_taken_ = numbers.steps;
+  lr_state_ = numbers.lr;
   rows_ = 0;
   times_ = {};
   if (!tuner_) return;

@@ -20,6 +20,7 @@ TrainState two_replicas() {
   TrainState state;
   state.steps = 7;
   state.split = {.1, 1. / 3};
+  state.lr = {.factor = 1. / 3, .best = .1, .bad_losses = 4, .fixed = 1e-300};
   state.model = {{"w", torch::arange(6, torch::kFloat32).view({2, 3})},
                  {"bn.count", torch::tensor(int64_t{9})}};
   state.optimizer = {{"momentum_buffer.w", torch::full({2, 3}, .5)}};
@@ -48,6 +49,7 @@ void check_equal(std::vector<NamedTensor> found, std::vector<NamedTensor> expect
 void check_equal(const TrainState& found, const TrainState& expected) {
   CHECK(found.steps == expected.steps);
   CHECK(found.split == expected.split);  // to the last bit
+  CHECK(found.lr == expected.lr);        // likewise
   check_equal(found.model, expected.model);
   check_equal(found.optimizer, expected.optimizer);
   REQUIRE(found.replicas.size() == expected.replicas.size());
@@ -67,14 +69,25 @@ TEST_CASE("a trainer's state goes through a checkpoint's files unchanged") {
   check_equal(read_train_state(read_checkpoint(folder.path() / "step-7")), two_replicas());
 }
 
+TEST_CASE(
+    "a state that nothing was observed in, and a checkpoint of an earlier version, have a new one's lr") {
+  auto state = two_replicas();
+  state.lr = {};
+  auto checkpoint = to_checkpoint(state);
+  CHECK(read_train_state(checkpoint).lr == LrState());
+  checkpoint.texts[kStateFile] = R"({"steps": 7, "split": []})";
+  CHECK(read_train_state(checkpoint).lr == LrState());
+}
+
 TEST_CASE("what a caller has added to a trainer's checkpoint is left out") {
   auto checkpoint = to_checkpoint(two_replicas());
   checkpoint.texts["notes.txt"] = "mine";
   checkpoint.tensors["mine.safetensors"] = {};
   const std::string deep = std::string(1'000'000, '[') + std::string(1'000'000, ']');
   checkpoint.texts[kStateFile] =
-      R"({"mine": {"steps": 8, "split": 9}, "split": [0.1, 0.3333333333333333], "deep": )" + deep +
-      R"(, "steps": 7, "more": [{"steps": 10}]})";
+      R"({"mine": {"steps": 8, "split": 9, "lr": 3}, "split": [0.1, 0.3333333333333333],
+          "lr": {"factor": 0.3333333333333333, "best": 0.1, "bad_losses": 4, "fixed": 1e-300}, "deep": )" +
+      deep + R"(, "steps": 7, "more": [{"steps": 10}]})";
   check_equal(read_train_state(std::move(checkpoint)), two_replicas());
 }
 
@@ -101,6 +114,8 @@ TEST_CASE("a checkpoint that holds no trainer's state is refused") {
   refused(state_is(R"({"steps": -1, "split": []})"), "-1 steps");
   refused(state_is(R"({"steps": "many", "split": []})"), "state.json");
   refused(state_is(R"({"steps": 1, "split": [[1]]})"), "state.json");
+  refused(state_is(R"({"steps": 1, "split": [], "lr": 3})"), "state.json");
+  refused(state_is(R"({"steps": 1, "split": [], "lr": {"factor": 1}})"), "best");
   refused(state_is(R"({"steps": 1, "split": )" + std::string(1'000'000, '[')), "state.json");
   refused(replicas_have("w", torch::zeros({1})), "a tensor named 'w'");
   refused(replicas_have("99999999.buffers.w", torch::zeros({1})), "a tensor named '99999999.buffers.w'");

@@ -1,6 +1,6 @@
-"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL: the examples, as they are, alone and in two processes that lockstep
-launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it prints alone:
-the means and counts of all rows."""
+"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL OTHER...: the examples, as they are, alone and in two processes that
+lockstep launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it
+prints alone: the means and counts of all rows. So do the others, also on one replica."""
 
 import os
 import sys
@@ -17,13 +17,26 @@ def in_two_processes(launcher, program, example, devices):
 
 
 def check_loop(out, replicas):
-    once(out, rf"^rank 0's share of the last loss: .* on {replicas} replicas$")
+    once(out, rf"^loss .* on {replicas} replicas$")
     if out.count("\n") != 1:
         fail(f"own_loop has printed more than one line:\n{out}")
 
 
-def examples(_, launcher, program, own_loop, own_model):
+def check_same(launcher, program, example):
+    """They compute in double, and print six decimals."""
+    alone = Running([example, "cpu"]).end()
+    if not alone:
+        fail(f"{example} prints nothing")
+    for how, out in (("on two replicas", Running([example, "cpux2"]).end()),
+                     ("in two processes", in_two_processes(launcher, program, example, "cpu"))):
+        if out != alone:
+            fail(f"{os.path.basename(example)} prints {how}\n{out}but on one replica\n{alone}")
+
+
+def examples(_, launcher, program, own_loop, own_model, *others):
     own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
+    for example in others:
+        check_same(launcher, program, os.path.abspath(example))
     out = Running([own_loop]).end()
     check_loop(out, 2)
     for _ in range(3):  # its replicas are threads of one process

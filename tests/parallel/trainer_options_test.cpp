@@ -4,6 +4,7 @@
 #include <functional>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <lockstep/models/lenet.h>
 #include <lockstep/parallel/threads/cpu_cores.h>
@@ -90,6 +91,64 @@ TEST_CASE("values out of range are refused") {
     CHECK_THAT(refusal([&](auto& options) { options.replica.optimizer.weight_decay = wrong; }),
                ContainsSubstring("weight_decay is "));
   }
+}
+
+TEST_CASE(
+    "values of a schedule that it cannot have are refused, and those of other schedules do not matter") {
+  struct Wrong {
+    Schedule schedule;
+    const char* words;
+    std::function<void(LrSchedule&, double)> set;
+    std::vector<double> values;
+  };
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const Wrong wrong[] = {
+      {Schedule::kOneCycle, "total_steps is 0", [](auto& lr, double) { lr.total_steps = 0; }, {0}},
+      {Schedule::kOneCycle,
+       "pct_start is ",
+       [](auto& lr, double value) { lr.one_cycle.pct_start = value; },
+       {-.1, 1.1, kNan}},
+      {Schedule::kOneCycle,
+       "div_factor is ",
+       [](auto& lr, double value) { lr.one_cycle.div_factor = value; },
+       {0, -1, kNan, kInfinity}},
+      {Schedule::kOneCycle,
+       "final_div_factor is ",
+       [](auto& lr, double value) { lr.one_cycle.final_div_factor = value; },
+       {0, -1, kNan, kInfinity}},
+      {Schedule::kExponential,
+       "gamma is ",
+       [](auto& lr, double value) { lr.exponential.gamma = value; },
+       {0, -1, kNan, kInfinity}},
+      {Schedule::kExponential, "every is 0", [](auto& lr, double) { lr.exponential.every = 0; }, {0}},
+      {Schedule::kPlateau,
+       "factor is ",
+       [](auto& lr, double value) { lr.plateau.factor = value; },
+       {0, -1, 1, kNan}},
+      {Schedule::kPlateau, "patience is -1", [](auto& lr, double) { lr.plateau.patience = -1; }, {-1}},
+      {Schedule::kPlateau,
+       "threshold is ",
+       [](auto& lr, double value) { lr.plateau.threshold = value; },
+       {-.1, 1, kNan}},
+  };
+  for (const auto& row : wrong) {
+    for (const double value : row.values) {
+      const auto with = [&](Schedule schedule) {
+        return refusal([&](auto& options) {
+          options.lr.schedule = schedule;
+          row.set(options.lr, value);
+        });
+      };
+      CHECK_THAT(with(row.schedule), StartsWith(row.words));
+      CHECK(with(Schedule::kConstant).empty());
+    }
+  }
+  for (const auto& [name, schedule] : kScheduleNames) {
+    INFO(name);
+    CHECK(refusal([&](auto& options) { options.lr.schedule = schedule; }).empty());
+  }
+  CHECK(refusal([](auto& options) { options.lr.function = [](int64_t) { return .1; }; }).empty());
 }
 
 TEST_CASE("a split needs one share per replica, and some must give rows") {

@@ -116,10 +116,24 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
       {"beta1 0.8", "beta1 0.9", [](auto& own) { own.replica.optimizer.beta1 = .8; }},
       {"beta2 0.99", "beta2 0.999", [](auto& own) { own.replica.optimizer.beta2 = .99; }},
       {"epsilon 1e-07", "epsilon 1e-08", [](auto& own) { own.replica.optimizer.epsilon = 1e-7; }},
+      {"lr_function given", "lr_function none",
+       [](auto& own) { own.lr.function = [](int64_t) { return .1; }; }},
+      {"group a function", "group none",
+       [](auto& own) { own.replica.optimizer.group = [](auto&, auto&) { return GroupOptions(); }; }},
       {"schedule cosine", "schedule constant", [](auto& own) { own.lr.schedule = Schedule::kCosine; }},
       {"lr 0.2", "lr 0.1", [](auto& own) { own.lr.lr = .2; }},
       {"total_steps 6", "total_steps 5", [](auto& own) { own.lr.total_steps = 6; }},
       {"warmup_steps 1", "warmup_steps 0", [](auto& own) { own.lr.warmup_steps = 1; }},
+      {"pct_start 0.4", "pct_start 0.3", [](auto& own) { own.lr.one_cycle.pct_start = .4; }},
+      {"div_factor 10", "div_factor 25", [](auto& own) { own.lr.one_cycle.div_factor = 10; }},
+      {"final_div_factor 100", "final_div_factor 10000",
+       [](auto& own) { own.lr.one_cycle.final_div_factor = 100; }},
+      {"anneal linear", "anneal cosine", [](auto& own) { own.lr.one_cycle.anneal = Anneal::kLinear; }},
+      {"gamma 0.5", "gamma 0.9", [](auto& own) { own.lr.exponential.gamma = .5; }},
+      {"every 3", "every 1", [](auto& own) { own.lr.exponential.every = 3; }},
+      {"factor 0.5", "factor 0.1", [](auto& own) { own.lr.plateau.factor = .5; }},
+      {"patience 3", "patience 10", [](auto& own) { own.lr.plateau.patience = 3; }},
+      {"threshold 0", "threshold 0.0001", [](auto& own) { own.lr.plateau.threshold = 0; }},
       {"clip_norm 1", "clip_norm 0", [](auto& own) { own.replica.clip_norm = 1; }},
       {"precision fp64", "precision fp32", [](auto& own) { own.replica.precision = Precision::kFp64; }},
       {"invariant true", "invariant false", [](auto& own) { own.replica.invariant = true; }},
@@ -137,6 +151,18 @@ TEST_CASE("trainers of other options are refused, the same in each process, with
   }
   CHECK(error_of([](auto& own) { own.replica.sync.bucket_bytes = 1; }) ==
         "the options differ: rank 1 has bucket_bytes 1 where rank 0 has bucket_bytes 26214400");
+}
+
+TEST_CASE("replicas that give a parameter other groups get one error with both") {
+  const auto error = refusal_of_trainers([](int process, TrainerOptions& own) {
+    own.replica.optimizer.group = [process](const std::string& name, auto&) {
+      return GroupOptions{.lr_factor = process == 1 && name == "outer" ? .5 : 1};
+    };
+    return two_layers();
+  });
+  CHECK(error ==
+        "the parameter groups differ: rank 1 has outer: lr_factor 0.5, weight_decay 0 where rank 0 has "
+        "outer: lr_factor 1, weight_decay 0");
 }
 
 TEST_CASE("the progress of an evaluation counts the rows of its own process") {

@@ -3,6 +3,7 @@
 #include <lockstep/tests/catch.h>
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -148,6 +149,13 @@ TEST_CASE("a state of another model, precision or optimizer is refused, and noth
         generator = torch::zeros_like(generator);
       },
       "no state of a generator");
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  for (const double factor : {0., -.5, 1.5, kNan}) {
+    refused([&](auto& state) { state.lr.factor = factor; }, "lr has factor ");
+  }
+  refused([&](auto& state) { state.lr.best = kNan; }, "lr has best nan");
+  refused([](auto& state) { state.lr.bad_losses = -1; }, "lr has bad_losses -1");
+  refused([](auto& state) { state.lr.fixed = -1; }, "lr has fixed -1");
   refused([](auto& state) { state.split = {1.5, -.5}; }, "no shares of a batch: a replica's share is -0.5");
   refused([](auto& state) { state.split = {0, 0}; }, "no shares of a batch: all shares are 0");
 

@@ -39,11 +39,13 @@ void check_place(const RunState& state) {
 }  // namespace
 
 Checkpoint to_checkpoint(RunState state) {
-  const Json json{
-      {"steps", state.trainer.steps},   {"split", state.trainer.split}, {"progress", to_json(state.position)},
-      {"file_bytes", state.file_bytes}, {"plan", state.plan},           {"environment", state.environment},
-      {"config", state.config}};
   auto checkpoint = to_checkpoint(std::move(state.trainer));
+  auto json = Json::parse(checkpoint.texts.at(kStateFile));  // the trainer's fields
+  json.update({{"progress", to_json(state.position)},
+               {"file_bytes", state.file_bytes},
+               {"plan", state.plan},
+               {"environment", state.environment},
+               {"config", state.config}});
   checkpoint.texts[kStateFile] = json_text(json);
   checkpoint.tensors[kModelFile].metadata = {{"model", state.plan.at("model").get<std::string>()},
                                              {"lockstep", LOCKSTEP_VERSION}};

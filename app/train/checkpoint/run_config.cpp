@@ -118,11 +118,14 @@ bool resumes_in_place(const Json& run, const World& place, const TrainFlags& giv
 void apply_run_config(const Json& run, bool in_place, const TrainFlags& given, CLI::App& train) {
   check_given(run.at("plan"), given, train);
   auto settings = settings_of(run, train.get_name());
+  const bool other_schedule =
+      given.schedule && name_of(kScheduleNames, *given.schedule) != run.at("plan").value("schedule", "");
   std::erase_if(settings, [&](const ConfigSetting& each) {
     if (each.key == "limit-steps") return true;  // of the start that it has ended
     if (each.key == "data") return has_moved(each);
     const auto* setting = setting_named(each.key);
-    return setting && setting->depends_on_place && !in_place;
+    if (!setting) return false;
+    return (setting->depends_on_place && !in_place) || (setting->of_schedule && other_schedule);
   });
   apply_settings(settings, run.at("file").get<std::string>(), train);
 }

@@ -10,6 +10,7 @@
 #include <lockstep/app/files/json.h>
 #include <lockstep/app/machine/environment.h>
 #include <lockstep/app/train/settings/settings.h>
+#include <lockstep/parallel/optimizer/lr_schedule.h>
 #include <lockstep/support/error.h>
 
 namespace lockstep {
@@ -52,12 +53,23 @@ void refuse(const Setting& setting, const Json& saved, const Json& planned) {
       hint);
 }
 
+// Returns true if the rates of these settings depend on the length of the run, or are not known.
+bool rates_span_run(const Json& planned) {
+  const auto schedule = value_of(planned, "schedule");
+  return std::ranges::none_of(kScheduleNames, [&](const auto& choice) {
+    return schedule == choice.name && !spans_run(choice.value);
+  });
+}
+
 // Returns true if --resume-anyway, or the schedule, allows another value.
 bool may_differ(const Setting& setting, const Json& planned, std::span<const std::string> anyway) {
-  // A constant rate does not depend on the length of the run.
-  const bool epochs = std::string_view(setting.name) == "epochs";
-  if (epochs && value_of(planned, "schedule") == "constant") return true;
+  if (std::string_view(setting.name) == "epochs" && !rates_span_run(planned)) return true;
   return std::find(anyway.begin(), anyway.end(), setting.name) != anyway.end();
+}
+
+// Returns true for a value that another schedule has of itself. Earlier versions have none.
+bool brings_its_own(const Json& saved, const Json& planned, const Json& before, const Json& now) {
+  return before.is_null() || now.is_null() || value_of(saved, "schedule") != value_of(planned, "schedule");
 }
 
 bool other_batch_size(const Json& saved, const Json& planned) {
@@ -82,6 +94,7 @@ void check_same_run(const Json& saved, const Json& planned, std::span<const std:
       if (before == now || rule_of(setting, before, now) != refused) continue;
       if (is_data(setting) && before.is_null()) continue;  // checkpoints of earlier versions have no hash
       if (is_name_of_hashed_data(setting, saved)) continue;
+      if (setting.of_schedule && brings_its_own(saved, planned, before, now)) continue;
       if (refused == OnResume::kRefused || !may_differ(setting, planned, anyway))
         refuse(setting, before, now);
     }

@@ -13,11 +13,16 @@ struct Combination {
   const char* hint;
 };
 
+bool has_gamma(Schedule schedule) {
+  return schedule == Schedule::kExponential || schedule == Schedule::kPlateau;
+}
+
 }  // namespace
 
 // A flag that has no effect is refused, also with the value that it has by default.
 void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
   const auto& replica = flags.trainer.replica;
+  const auto schedule = flags.schedule.value_or(recipe.schedule);
   const Combination combinations[] = {
       {flags.deterministic && flags.split == "auto",
        "--deterministic cannot be combined with --split auto: shares found by timing vary between runs",
@@ -31,9 +36,20 @@ void check_combinations(const TrainFlags& flags, const Recipe& recipe) {
       {flags.sync == SyncMode::kParameterwise && flags.bucket_mb,
        "--sync parameterwise cannot be combined with --bucket-mb: it uses no buckets",
        "use --sync bucketed or --sync overlapped"},
+      {replica.optimizer.kind == OptimizerKind::kAdam && flags.momentum,
+       "--optimizer adam cannot be combined with --momentum: it is a setting of sgd",
+       "leave it out, or use --optimizer sgd"},
       {replica.optimizer.kind == OptimizerKind::kAdamW && flags.momentum,
        "--optimizer adamw cannot be combined with --momentum: it is a setting of sgd",
        "leave it out, or use --optimizer sgd"},
+      {flags.gamma && !has_gamma(schedule),
+       "--gamma is a setting of --schedule exponential and of --schedule plateau",
+       "leave it out, or use one of them"},
+      {flags.plateau_patience && schedule != Schedule::kPlateau,
+       "--plateau-patience is a setting of --schedule plateau", "leave it out, or use --schedule plateau"},
+      {schedule == Schedule::kOneCycle && flags.warmup_epochs.value_or(0) > 0,
+       "--schedule onecycle cannot be combined with --warmup-epochs: it rises by itself",
+       "leave --warmup-epochs out"},
       {flags.quiet && (flags.progress == ProgressDisplay::kBar || flags.progress == ProgressDisplay::kPlain),
        "--quiet cannot be combined with --progress bar or plain: it shows no progress",
        "leave one of them out"},

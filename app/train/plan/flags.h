@@ -50,6 +50,8 @@ struct TrainFlags {
   std::optional<double> weight_decay;
   std::optional<Schedule> schedule;
   std::optional<int64_t> warmup_epochs;
+  std::optional<double> gamma;
+  std::optional<int64_t> plateau_patience;
   std::optional<SyncMode> sync;
   std::optional<int64_t> bucket_mb;
   std::optional<Allreduce> allreduce;

@@ -41,6 +41,8 @@ void set_devices(const TrainFlags& options, TrainPlan& plan) {
 void set_epochs(const TrainFlags& options, const Recipe& recipe, TrainPlan& plan) {
   plan.epochs = options.epochs.value_or(recipe.epochs);
   plan.warmup_epochs = options.warmup_epochs.value_or(recipe.warmup_epochs);
+  if (plan.trainer.lr.schedule == Schedule::kOneCycle)
+    plan.warmup_epochs = 0;  // a recipe's: it rises by itself
   if (plan.warmup_epochs == 0 || plan.warmup_epochs < plan.epochs) return;
   // A recipe's warm-up is dropped in a short run. A given one is an error.
   if (options.warmup_epochs) {
@@ -59,10 +61,11 @@ void set_batches(const TrainFlags& options, const Recipe& recipe, TrainPlan& pla
   if (options.limit_steps) plan.total_steps = std::min(plan.total_steps, *options.limit_steps);
 
   plan.usual_lr = rate_of(recipe, plan.trainer.replica.optimizer.kind) * static_cast<double>(devices);
-  plan.trainer.lr = {.schedule = options.schedule.value_or(recipe.schedule),
-                     .lr = options.lr.value_or(plan.usual_lr),
-                     .total_steps = plan.steps_per_epoch * plan.epochs,
-                     .warmup_steps = plan.steps_per_epoch * plan.warmup_epochs};
+  auto& lr = plan.trainer.lr;
+  lr.lr = options.lr.value_or(plan.usual_lr);
+  lr.total_steps = plan.steps_per_epoch * plan.epochs;
+  lr.warmup_steps = plan.steps_per_epoch * plan.warmup_epochs;
+  lr.exponential.every = plan.steps_per_epoch;
 }
 
 // Resolves what was left to lockstep, for options that make sense.
@@ -130,7 +133,7 @@ void check_root_trains(const TrainFlags& options, const TrainPlan& plan) {
 
 // The number of values that the optimizer keeps per parameter.
 int64_t moments_of(const OptimizerOptions& optimizer) {
-  return optimizer.kind == OptimizerKind::kAdamW ? 2 : optimizer.momentum > 0;
+  return optimizer.kind == OptimizerKind::kSgd ? optimizer.momentum > 0 : 2;
 }
 
 TrainPlan plan_without_data(const TrainFlags& options, const TrainWorld& world) {
@@ -178,6 +181,11 @@ TrainerOptions trainer_options_of(const TrainFlags& flags, const Recipe& recipe)
   if (flags.bucket_mb) sync.bucket_bytes = *flags.bucket_mb * kBytesPerMb;
   optimizer.momentum = flags.momentum.value_or(optimizer.kind == OptimizerKind::kSgd ? recipe.momentum : 0);
   optimizer.weight_decay = flags.weight_decay.value_or(recipe.weight_decay);
+  auto& lr = trainer.lr;  // set_batches() adds what depends on the number of steps
+  lr.schedule = flags.schedule.value_or(recipe.schedule);
+  lr.exponential.gamma = flags.gamma.value_or(lr.exponential.gamma);
+  lr.plateau.factor = flags.gamma.value_or(lr.plateau.factor);
+  lr.plateau.patience = flags.plateau_patience.value_or(lr.plateau.patience);
   return trainer;
 }
 

@@ -57,14 +57,38 @@ std::string batch_text(const TrainPlan& plan) {
   return text;
 }
 
+// Empty for a constant rate.
+std::string schedule_text(const LrSchedule& lr) {
+  if (lr.schedule == Schedule::kConstant) return "";
+  std::string text(name_of(kScheduleNames, lr.schedule));
+  text += " schedule";
+  if (lr.schedule == Schedule::kExponential) {
+    text += fmt::format(": times {} after each epoch", lr.exponential.gamma);
+  }
+  if (lr.schedule == Schedule::kPlateau) {
+    text += fmt::format(": times {} where the test loss has not fallen for more than {}", lr.plateau.factor,
+                        counted(lr.plateau.patience, "epoch"));
+  }
+  return fmt::format(" ({})", text);
+}
+
+const char* words_of(OptimizerKind optimizer) {
+  switch (optimizer) {
+    case OptimizerKind::kSgd:
+      return "SGD";
+    case OptimizerKind::kAdam:
+      return "Adam";
+    case OptimizerKind::kAdamW:
+      return "AdamW";
+  }
+  return "an optimizer";
+}
+
 std::string training_text(const TrainPlan& plan) {
   const auto& optimizer = plan.trainer.replica.optimizer;
   auto text = fmt::format("{} ({} in all), {}, lr {:.6g}", counted(plan.epochs, "epoch"),
-                          counted(plan.total_steps, "step"),
-                          optimizer.kind == OptimizerKind::kSgd ? "SGD" : "AdamW", plan.trainer.lr.lr);
-  if (plan.trainer.lr.schedule != Schedule::kConstant) {
-    text += fmt::format(" ({} schedule)", name_of(kScheduleNames, plan.trainer.lr.schedule));
-  }
+                          counted(plan.total_steps, "step"), words_of(optimizer.kind), plan.trainer.lr.lr);
+  text += schedule_text(plan.trainer.lr);
   if (plan.warmup_epochs > 0)
     text += fmt::format(" after {} of warm-up", counted(plan.warmup_epochs, "epoch"));
   if (optimizer.momentum > 0) {

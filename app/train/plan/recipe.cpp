@@ -59,7 +59,7 @@ std::vector<std::string> recipe_names() {
 }
 
 double rate_of(const Recipe& recipe, OptimizerKind optimizer) {
-  return optimizer == OptimizerKind::kAdamW ? recipe.adamw_lr : recipe.lr;
+  return optimizer == OptimizerKind::kSgd ? recipe.lr : recipe.adamw_lr;
 }
 
 std::string_view initialization_text(Initialization how) {

@@ -24,7 +24,7 @@ struct Recipe {
   // the rate, and --lr is used as given.
   int64_t batch_size = 256;
   double lr = .1;          // of SGD
-  double adamw_lr = 1e-3;  // of AdamW
+  double adamw_lr = 1e-3;  // of AdamW and Adam
   bool per_device = true;
   double momentum = 0;
   double weight_decay = 0;

@@ -58,6 +58,7 @@ struct Setting {
   // same_run.cpp has the exceptions: devices, epochs, split, and batch-size and lr, which the checkpoint
   // gives.
   OnResume on_resume = OnResume::kTaken;
+  bool of_schedule = false;       // of some schedules: null with others, and another schedule brings its own
   bool depends_on_place = false;  // on devices and processes: on others a resumed run finds its own value
 };
 

@@ -30,7 +30,8 @@ CLI::Option* add_nesterov(CLI::App& command, const std::string& flag, TrainFlags
 
 CLI::Option* add_weight_decay(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return command
-      .add_option(flag, flags.weight_decay, "L2 for sgd, decoupled for adamw (default: the recipe's)")
+      .add_option(flag, flags.weight_decay,
+                  "L2 for sgd and adam, decoupled for adamw (default: the recipe's)")
       ->check(non_negative_number());
 }
 
@@ -44,7 +45,7 @@ CLI::Option* add_clip_norm(CLI::App& command, const std::string& flag, TrainFlag
 
 CLI::Option* add_schedule(CLI::App& command, const std::string& flag, TrainFlags& flags) {
   return add_choice(command, flag, flags.schedule, kScheduleNames,
-                    "How the learning rate falls (default: the recipe's)");
+                    "How the learning rate changes (default: the recipe's)");
 }
 
 CLI::Option* add_warmup_epochs(CLI::App& command, const std::string& flag, TrainFlags& flags) {
@@ -54,12 +55,38 @@ CLI::Option* add_warmup_epochs(CLI::App& command, const std::string& flag, Train
       ->check(non_negative_int(kMaxEpochs));
 }
 
+CLI::Option* add_gamma(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.gamma,
+                  "Factor on the rate after each epoch of --schedule exponential (default: 0.9), and at each "
+                  "fall of plateau (default: 0.1)")
+      ->check(open_fraction());
+}
+
+CLI::Option* add_plateau_patience(CLI::App& command, const std::string& flag, TrainFlags& flags) {
+  return command
+      .add_option(flag, flags.plateau_patience,
+                  "Epochs without a lower test loss that --schedule plateau lets pass before the rate falls "
+                  "(default: 10)")
+      ->check(non_negative_int(kMaxEpochs));
+}
+
 const OptimizerOptions& optimizer_of(const TrainPlan& plan) { return plan.trainer.replica.optimizer; }
 
 // Null for a value of SGD where that is not the optimizer.
 template <class T>
 Json if_sgd(const TrainPlan& plan, T value) {
   return optimizer_of(plan).kind == OptimizerKind::kSgd ? Json(value) : Json();
+}
+
+// These are null where the schedule has no such value.
+Json planned_gamma(const LrSchedule& lr) {
+  if (lr.schedule == Schedule::kExponential) return lr.exponential.gamma;
+  return lr.schedule == Schedule::kPlateau ? Json(lr.plateau.factor) : Json();
+}
+
+Json planned_patience(const LrSchedule& lr) {
+  return lr.schedule == Schedule::kPlateau ? Json(lr.plateau.patience) : Json();
 }
 
 Json given_clip_norm(const TrainFlags& flags) {
@@ -134,6 +161,22 @@ constexpr Setting kUpdateSettings[] = {
        return flags.warmup_epochs.value_or(recipe.warmup_epochs);
      },
      .on_resume = OnResume::kRefusedUnnamed},
+    {.name = "gamma",
+     .commands = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_gamma,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return planned_gamma(plan.trainer.lr); },
+     .on_resume = OnResume::kRefusedUnnamed,
+     .of_schedule = true},
+    {.name = "plateau-patience",
+     .commands = kAllCommands,
+     .group = HelpGroup::kOptimizer,
+     .add = add_plateau_patience,
+     .in = kInPlan | kInSweep | kAgreed | kInConfig,
+     .planned = [](const auto& plan) { return planned_patience(plan.trainer.lr); },
+     .on_resume = OnResume::kRefusedUnnamed,
+     .of_schedule = true},
 };
 
 }  // namespace

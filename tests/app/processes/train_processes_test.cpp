@@ -99,6 +99,18 @@ TEST_CASE("process 0 writes the files that all were asked for, and its --log-eve
   CHECK(events.back().at("status") == "done");
 }
 
+// With so small a rate no loss is .01% below the first. Replicas with different rates would not stay alike.
+TEST_CASE("a plateau's rate falls in all processes") {
+  const TempFolder folder;
+  const auto metrics = (folder / "run.jsonl").string();
+  run_all_ending(0, small_world({"--epochs", "3", "--lr", "1e-6", "--schedule", "plateau", "--gamma", "0.5",
+                                 "--plateau-patience", "0", "--check-sync", "1", "--metrics", metrics},
+                                {on_devices("cpu"), on_devices("cpu")}));
+  std::vector<double> rates;
+  for (const auto& epoch : events_named("epoch", metrics_in(metrics))) rates.push_back(epoch.at("lr"));
+  CHECK(rates == std::vector<double>{1e-6, 1e-6, 5e-7});
+}
+
 TEST_CASE("processes with different settings are refused in all of them, and nothing is written") {
   const TempFolder folder;
   const auto file = (folder / "run.jsonl").string();

@@ -60,8 +60,8 @@ Values initial(const SmallData& data) { return trained(data, 1, {"--lr", "1e-300
 
 std::vector<double> rates(const SmallData& data, const Words& words) {
   std::vector<double> result;
-  const Words run = {"--data",   data.folder(), "--limit-train", "128", "--batch-size", "32",
-                     "--epochs", "2",           "--log-every",   "1"};
+  Words run = {"--data", data.folder(), "--limit-train", "128", "--batch-size", "32", "--log-every", "1"};
+  if (std::ranges::find(words, "--epochs") == words.end()) run = run + Words{"--epochs", "2"};
   for (const auto& event : events_named("step", metrics_of(run + words))) result.push_back(event.at("lr"));
   return result;
 }
@@ -99,6 +99,18 @@ TEST_CASE("--optimizer adamw is AdamW: its first step is lr g / (|g| + 1e-8), af
   for (size_t i = 0; i < w0.size(); ++i) {
     const double g = (w0[i] - w1[i]) / kLr;
     expected.push_back(w0[i] * (1 - .001 * .1) - .001 * g / (std::abs(g) + 1e-8));
+  }
+  CHECK(apart(difference(moved, w0), difference(expected, w0)) < 1e-6);
+}
+
+TEST_CASE("--optimizer adam is Adam: the decay is added to the gradient, before lr g / (|g| + 1e-8)") {
+  const SmallData data(128, 10);
+  const auto w0 = initial(data), w1 = trained(data, 1, {});
+  const auto moved = trained(data, 1, {"--optimizer", "adam", "--lr", "0.001", "--weight-decay", "0.1"});
+  Values expected;
+  for (size_t i = 0; i < w0.size(); ++i) {
+    const double g = (w0[i] - w1[i]) / kLr + .1 * w0[i];
+    expected.push_back(w0[i] - .001 * g / (std::abs(g) + 1e-8));
   }
   CHECK(apart(difference(moved, w0), difference(expected, w0)) < 1e-6);
 }
@@ -149,6 +161,16 @@ TEST_CASE("--schedule and --warmup-epochs set the rate of each step") {
   // .1 (1 + cos(pi k / 4)), k = 0..3, after the warm-up
   check(rates(data, {"--schedule", "cosine", "--warmup-epochs", "1"}),
         {.05, .1, .15, .2, .2, .1707106781, .1, .0292893219});
+  check(rates(data, {"--schedule", "exponential", "--gamma", "0.5"}), {.2, .2, .2, .2, .1, .1, .1, .1});
+  // torch.optim.lr_scheduler.OneCycleLR(max_lr=.2, total_steps=8), whatever the recipe's warm-up
+  check(rates(data, {"--schedule", "onecycle", "--recipe", "resnet18-warmup", "--model", "lenet", "--lr",
+                     "0.2", "--momentum", "0"}),
+        {.008, .163855021, .1943883555, .1623491308, .1111968028, .05661219964, .01532831877, 8e-7});
+  // With such a rate no loss is .01% below the first one.
+  check(rates(data, {"--schedule", "plateau", "--gamma", "0.5", "--plateau-patience", "0", "--lr", "1e-6",
+                     "--epochs", "4"}),
+        {1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 1e-6, 5e-7, 5e-7, 5e-7, 5e-7, 2.5e-7, 2.5e-7, 2.5e-7,
+         2.5e-7});
 }
 
 TEST_CASE("an epoch's second line shows the rate of its last step") {

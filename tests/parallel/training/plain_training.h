@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <torch/nn/module.h>
 #include <torch/nn/utils/clip_grad.h>
+#include <torch/optim/adam.h>
 #include <torch/optim/adamw.h>
 #include <torch/optim/sgd.h>
 
@@ -12,8 +13,10 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <lockstep/parallel/trainer_options.h>
+#include <lockstep/support/module_tensors.h>
 #include <lockstep/tests/parallel/trainer_cases.h>
 #include <lockstep/tests/support/whole_batch.h>
 
@@ -42,17 +45,23 @@ class PlainTraining {
  public:
   PlainTraining(const ModelFactory& factory, const TrainingCase& wanted)
       : model_(factory()), clip_norm_(wanted.clip_norm) {
-    const auto& options = wanted.optimizer;
     at::set_num_threads(1);
     model_.module->to(torch::kFloat64);
-    const auto params = model_.module->parameters();
-    if (options.kind == OptimizerKind::kAdamW) {
-      optimizer_ = std::make_unique<torch::optim::AdamW>(
-          params, torch::optim::AdamWOptions(wanted.lr).weight_decay(options.weight_decay));
-    } else {
-      optimizer_ = std::make_unique<torch::optim::SGD>(
-          params,
-          torch::optim::SGDOptions(wanted.lr).momentum(options.momentum).weight_decay(options.weight_decay));
+    if (wanted.optimizer.factory) {
+      optimizer_ = wanted.optimizer.factory(model_.module->parameters());
+      return;
+    }
+    switch (wanted.optimizer.kind) {
+      case OptimizerKind::kSgd:
+        make<torch::optim::SGD>(wanted,
+                                torch::optim::SGDOptions(wanted.lr).momentum(wanted.optimizer.momentum));
+        break;
+      case OptimizerKind::kAdam:
+        make<torch::optim::Adam>(wanted, torch::optim::AdamOptions(wanted.lr));
+        break;
+      case OptimizerKind::kAdamW:
+        make<torch::optim::AdamW>(wanted, torch::optim::AdamWOptions(wanted.lr));
+        break;
     }
   }
 
@@ -66,6 +75,20 @@ class PlainTraining {
   torch::nn::Module& module() { return *model_.module; }
 
  private:
+  // Each parameter is a group of torch's.
+  template <class TorchOptimizer, class TorchOptions>
+  void make(const TrainingCase& wanted, const TorchOptions& options) {
+    std::vector<torch::optim::OptimizerParamGroup> groups;
+    for (const auto& [name, param] : distinct_parameters(*model_.module)) {
+      const auto group = wanted.optimizer.group ? wanted.optimizer.group(name, param) : GroupOptions();
+      auto own = options;
+      own.lr(wanted.lr * group.lr_factor);
+      own.weight_decay(group.weight_decay.value_or(wanted.optimizer.weight_decay));
+      groups.emplace_back(std::vector{param}, std::make_unique<TorchOptions>(own));
+    }
+    optimizer_ = std::make_unique<TorchOptimizer>(groups, options);
+  }
+
   Model model_;
   const double clip_norm_;
   std::unique_ptr<torch::optim::Optimizer> optimizer_;

@@ -1,5 +1,7 @@
 // Parameters that are frozen and unfrozen while a Trainer trains. Stock torch's optimizers leave a frozen
 // parameter alone, since it has no gradient, and begin with it when it has one: they are the reference.
+#include <torch/optim/adam.h>
+
 #include <lockstep/tests/catch.h>
 
 #include <algorithm>
@@ -46,10 +48,28 @@ ModelFactory frozen_layers() {
 
 const Rows& batch(size_t step) { return kBatches[step % kBatches.size()]; }
 
+// Two of the four parameters have no weight decay, and one has another rate.
+OptimizerOptions with_groups(OptimizerOptions options) {
+  options.group = [](const std::string& name, const torch::Tensor& param) -> GroupOptions {
+    if (param.dim() < 2) return {.weight_decay = 0};
+    return {.lr_factor = name == "outer" ? .5 : 1};
+  };
+  return options;
+}
+
 std::vector<TrainingCase> unfreezing_cases() {
   const OptimizerOptions momentum{.momentum = .9, .weight_decay = .01};
   return {{"momentum", momentum},
           {"adamw", {.kind = OptimizerKind::kAdamW, .weight_decay = .1}, .01},
+          {"adam", {.kind = OptimizerKind::kAdam, .weight_decay = .1}, .01},
+          {"momentum, groups", with_groups(momentum)},
+          {"adamw, groups", with_groups({.kind = OptimizerKind::kAdamW, .weight_decay = .1}), .01},
+          {"a factory's adam",
+           {.factory =
+                [](std::vector<torch::Tensor> params) {
+                  return std::make_unique<torch::optim::Adam>(params, torch::optim::AdamOptions(.01));
+                }},
+           .01},
           {"kZero", momentum, .2, 0,
            [](auto& options) { options.replica.sync.unused = UnusedParameters::kZero; }},
           {"parameterwise, micro-batches", momentum, .2, 0,
@@ -269,7 +289,7 @@ TEST_CASE("processes that change the same flags train as one process") {
     for (size_t step = 0; step < kSteps; ++step) step_with_flags(trainer, step);
     return trainer.weights();
   };
-  auto options = unfreezing_cases()[1].options(1);
+  auto options = unfreezing_cases()[4].options(1);  // adamw, groups
   options.replica.precision = Precision::kFp64;
   const auto alone = in_processes({3}, options, trained)[0];
   for (const auto& found : in_processes({1, 2}, options, trained)) {

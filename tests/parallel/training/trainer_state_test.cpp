@@ -1,5 +1,7 @@
 // Trainer::state() and load(): a run that is saved and loaded into a new Trainer before every step is the
 // same run, bit by bit. trainer_state_load_test.cpp loads into trainers that differ.
+#include <torch/optim/adagrad.h>
+#include <torch/optim/rmsprop.h>
 #include <torch/utils.h>
 
 #include <lockstep/tests/catch.h>
@@ -31,6 +33,10 @@ std::vector<Case> cases() {
   const auto optimizer = [](OptimizerOptions wanted) {
     return [wanted](TrainerOptions& options) { options.replica.optimizer = wanted; };
   };
+  const auto matrices = [](const std::string&, const torch::Tensor& param) -> GroupOptions {
+    if (param.dim() < 2) return {.weight_decay = 0};
+    return {.lr_factor = .5};
+  };
   const auto bf16 = [](TrainerOptions& options) {
     options.replica.optimizer.momentum = .9;
     options.replica.precision = Precision::kBf16;
@@ -39,7 +45,25 @@ std::vector<Case> cases() {
       {"sgd", [](auto&) {}},
       {"momentum", optimizer({.momentum = .9, .weight_decay = 1e-2})},
       {"nesterov", optimizer({.momentum = .9, .nesterov = true})},
+      {"adam", optimizer({.kind = OptimizerKind::kAdam, .weight_decay = .1})},
       {"adamw", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1})},
+      {"adamw, groups", optimizer({.kind = OptimizerKind::kAdamW, .weight_decay = .1, .group = matrices})},
+      {"a factory's RMSprop, clipped and accumulated",
+       [](auto& options) {
+         options.lr.lr = .01;
+         options.replica.clip_norm = .1;
+         options.accumulate = 2;
+         options.replica.optimizer.factory = [](std::vector<torch::Tensor> params) {
+           return std::make_unique<torch::optim::RMSprop>(
+               params, torch::optim::RMSpropOptions(1).momentum(.5).centered(true));
+         };
+       }},
+      {"a factory's Adagrad",
+       [](auto& options) {
+         options.replica.optimizer.factory = [](std::vector<torch::Tensor> params) {
+           return std::make_unique<torch::optim::Adagrad>(params);
+         };
+       }},
       {"clipped adamw",
        [](auto& options) {
          options.replica.optimizer.kind = OptimizerKind::kAdamW;
@@ -80,7 +104,7 @@ std::vector<Case> cases() {
 TrainerOptions options_of(const Case& wanted, int world) {
   auto options = options_for(world);
   wanted.change(options);
-  if (options.replica.optimizer.kind == OptimizerKind::kAdamW) options.lr.lr = .01;
+  if (options.replica.optimizer.kind != OptimizerKind::kSgd) options.lr.lr = .01;
   return options;
 }
 
@@ -146,6 +170,7 @@ TEST_CASE("each part of the state changes what follows") {
   const auto zero_first = [](std::vector<NamedTensor>& tensors) { tensors.front().tensor.zero_(); };
   const std::vector<std::pair<std::string, Change>> parts = {
       {"steps", [](auto& state) { state.steps += 3; }},
+      {"lr", [](auto& state) { state.lr.fixed = .1; }},
       {"model", [&](auto& state) { zero_first(state.model); }},
       {"optimizer", [&](auto& state) { zero_first(state.optimizer); }},
       {"buffers", [&](auto& state) { zero_first(state.replicas[1].buffers); }},

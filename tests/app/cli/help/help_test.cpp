@@ -98,7 +98,8 @@ TEST_CASE("the help shows the choices and the default") {
   const auto app = build_cli();
   const auto train = help_text(*app->get_subcommand("train"), "lockstep train");
   CHECK_THAT(train, ContainsSubstring("--kernels auto|direct|torch") && ContainsSubstring("(default auto)") &&
-                        ContainsSubstring("--optimizer sgd|adamw") && ContainsSubstring("(default sgd)"));
+                        ContainsSubstring("--optimizer sgd|adam|adamw") &&
+                        ContainsSubstring("(default sgd)"));
 }
 
 TEST_CASE("no default stands behind other words in parentheses") { check_defaults(*build_cli()); }

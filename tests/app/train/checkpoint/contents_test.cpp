@@ -34,6 +34,7 @@ TEST_CASE("a run's state is read from its checkpoint as it was") {
   const auto expected = state_of(4);
   CHECK(found.trainer.steps == 4);
   CHECK(found.trainer.split == expected.trainer.split);
+  CHECK(found.trainer.lr == expected.trainer.lr);
   CHECK(found.trainer.model.at(0).tensor.equal(expected.trainer.model.at(0).tensor));
   CHECK(found.trainer.optimizer.at(1).tensor.equal(torch::tensor(2.f)));
   REQUIRE(found.trainer.replicas.size() == 3);

@@ -94,6 +94,32 @@ TEST_CASE("a named run goes on with its own configuration, to the bits of the ru
   CHECK(resumed.front().dump().find("lr") == std::string::npos);
 }
 
+// The rate falls after epochs 2, 3 and 4: with so small a one no loss is .01% below the first.
+TEST_CASE("a run on a plateau goes on from the middle of an epoch, to the bits of the run without a break") {
+  const Words words = {"--data",       "synthetic", "--limit-train",      "640",
+                       "--limit-test", "64",        "--batch-size",       "128",
+                       "--devices",    "cpu",       "--threads",          "1",
+                       "--epochs",     "4",         "--schedule",         "plateau",
+                       "--gamma",      "0.5",       "--plateau-patience", "0",
+                       "--lr",         "1e-6",      "--momentum",         "0.9"};
+  const auto whole = printed_hash(program(Words{"train"} + words + kShown));
+  const TempFolder folder;
+  const auto run = cut_run(folder, words);
+  // The settings of a schedule go with it.
+  const auto constant = plan_of(run, {"--schedule", "constant", "--resume-anyway", "schedule"});
+  CHECK(constant.at("gamma").is_null());
+  CHECK(constant.at("plateau_patience").is_null());
+  const auto exponential = plan_of(run, {"--schedule", "exponential", "--resume-anyway", "schedule"});
+  CHECK(exponential.at("gamma") == .9);
+  CHECK(printed_hash(resume(run, kShown + Words{"--limit-steps", "12"})) != whole);
+  CHECK(printed_hash(resume(run, kShown)) == whole);
+  std::vector<double> rates;
+  for (const auto& epoch : events_named("epoch", metrics_in(run + "/metrics.jsonl"))) {
+    if (rates.empty() || rates.back() != epoch.at("lr")) rates.push_back(epoch.at("lr"));
+  }
+  CHECK(rates == std::vector<double>{1e-6, 5e-7, 2.5e-7});
+}
+
 TEST_CASE("more epochs extend a named run, as if it had been started with them") {
   const Words words = kUnusual + Words{"--data", "synthetic"};
   const auto longer = printed_hash(program(Words{"train", "--epochs", "3"} + words + kShown));

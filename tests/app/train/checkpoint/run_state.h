@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <optional>
 #include <vector>
 
 #include <lockstep/app/train/checkpoint/contents.h>
@@ -23,6 +24,7 @@ inline RunState state_of(int64_t step) {
                                       .device_generator = torch::empty({0}, torch::kUInt8)});
   }
   state.trainer.split = {.5, .25, .25};
+  state.trainer.lr = {.factor = 1. / 3, .best = .7, .bad_losses = 2, .fixed = std::nullopt};
   state.position = {
       .epoch = 2, .step = 1, .epoch_seconds = 1.5, .seconds = 2.5, .lr = .1, .accuracy = {.5, .75}};
   state.position.left_out = {{3, 4}, {6, 6}};

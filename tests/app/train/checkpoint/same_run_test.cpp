@@ -59,10 +59,38 @@ TEST_CASE("another training than the checkpoint's is refused, or taken where tha
   other.erase("seed");
   CHECK_THROWS_AS(check_same_run(saved, other, none), WeightsError);
   check_same_run(saved, other, std::vector<std::string>{"epochs"});
-  other["schedule"] = "constant";
-  auto constant = saved;
-  constant["schedule"] = "constant";
-  check_same_run(constant, other, none);  // the rate does not depend on the length
+  for (const auto& [schedule, value] : kScheduleNames) {  // the rates of some do not depend on the length
+    INFO(schedule);
+    auto before = saved;
+    before["schedule"] = other["schedule"] = schedule;
+    if (value == Schedule::kOneCycle || value == Schedule::kCosine || value == Schedule::kStep) {
+      CHECK_THROWS_AS(check_same_run(before, other, none), WeightsError);
+    } else {
+      CHECK_NOTHROW(check_same_run(before, other, none));
+    }
+  }
+}
+
+TEST_CASE("another factor of the same schedule is refused; another schedule brings its own") {
+  const std::vector<std::string> none;
+  const Json plateau = {{"schedule", "plateau"}, {"gamma", .1}, {"plateau_patience", 10}};
+  auto other = plateau;
+  other["gamma"] = .5;
+  CHECK_THROWS_WITH(check_same_run(plateau, other, none),
+                    "the checkpoint's run has gamma 0.1, this one has 0.5");
+  check_same_run(plateau, other, std::vector<std::string>{"gamma"});
+  other = plateau;
+  other["plateau_patience"] = 2;
+  CHECK_THROWS_WITH(check_same_run(plateau, other, none),
+                    "the checkpoint's run has plateau patience 10, this one has 2");
+  const Json exponential = {{"schedule", "exponential"}, {"gamma", .9}, {"plateau_patience", nullptr}};
+  CHECK_THROWS_WITH(check_same_run(plateau, exponential, none),
+                    "the checkpoint's run has schedule plateau, this one has exponential");
+  check_same_run(plateau, exponential, std::vector<std::string>{"schedule"});
+  const Json earlier = {{"schedule", "constant"}};  // of a version without these settings
+  check_same_run(earlier, {{"schedule", "constant"}, {"gamma", nullptr}, {"plateau_patience", nullptr}},
+                 none);
+  check_same_run(earlier, plateau, std::vector<std::string>{"schedule"});
 }
 
 TEST_CASE("changed settings are those with another value, and the devices and test images of a figure stay") {

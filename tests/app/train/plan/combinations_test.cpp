@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <lockstep/tests/catch.h>
+#include <torch/optim/optimizer.h>
 
 #include <functional>
 #include <optional>
@@ -152,17 +153,47 @@ const std::vector<Refused> kRefused = {
      {"--optimizer adamw", "--momentum"},
      {"OptimizerKind::kAdamW"}},
     {{}, {}, {"--optimizer", "adamw", "--momentum", "0"}, {"--optimizer adamw", "--momentum"}},
+    {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdam, .momentum = .9}; },
+     {"optimizer", "momentum"},
+     {"--optimizer", "adam", "--momentum", ".9"},
+     {"--optimizer adam ", "--momentum"},
+     {"OptimizerKind::kAdam "}},
     {[](auto& o) { o.replica.optimizer = {.kind = OptimizerKind::kAdamW, .nesterov = true}; },
      {"optimizer", "nesterov"},
      {"--optimizer", "adamw", "--nesterov"},
      {"--optimizer adamw", "--nesterov"},
      {"OptimizerKind::kAdamW"}},
+    {[](auto& o) { o.replica.optimizer = {.weight_decay = .1, .factory = [](auto) { return nullptr; }}; },
+     {"factory", "weight_decay"},
+     {},
+     {}},
     {[](auto& o) { o.replica.optimizer.nesterov = true; },
      {"nesterov", "momentum"},
      {"--nesterov"},
      {"--nesterov", "--momentum"},
      {"momentum is 0"}},
     {{}, {}, {"--recipe", "resnet18-fleet", "--nesterov", "--momentum", "0"}, {"--nesterov", "--momentum"}},
+    {[](auto& o) { o.lr = {.schedule = Schedule::kOneCycle, .warmup_steps = 2}; },
+     {"schedule", "warmup_steps"},
+     {"--schedule", "onecycle", "--warmup-epochs", "1"},
+     {"--schedule onecycle", "--warmup-epochs"},
+     {"Schedule::kOneCycle"}},
+    {[](auto& o) { o.lr = {.schedule = Schedule::kCosine, .function = [](int64_t) { return .1; }}; },
+     {"lr_function", "schedule"},
+     {},
+     {},
+     {"lr.function"}},
+    {[](auto& o) { o.lr = {.warmup_steps = 2, .function = [](int64_t) { return .1; }}; },
+     {"lr_function", "warmup_steps"},
+     {},
+     {},
+     {"lr.function"}},
+    {{}, {}, {"--gamma", ".5"}, {"--gamma", "--schedule exponential", "--schedule plateau"}},
+    {{}, {}, {"--schedule", "cosine", "--gamma", ".9"}, {"--gamma", "--schedule exponential"}},
+    {{},
+     {},
+     {"--schedule", "exponential", "--plateau-patience", "10"},
+     {"--plateau-patience", "--schedule plateau"}},
     {{}, {}, {"--quiet", "--progress", "bar"}, {"--quiet", "--progress bar"}},
     {{}, {}, {"--print-config", "--dry-run"}, {"--print-config", "--dry-run"}},
     {{}, {}, {"--print-config", "--json"}, {"--print-config", "--json"}},
@@ -260,14 +291,19 @@ TEST_CASE("a combination that these devices exclude is refused when they are kno
 }
 
 TEST_CASE("similar combinations that make sense are accepted") {
-  for (const auto& words : std::vector<Words>{{"--recipe", "resnet18-fleet", "--nesterov"},
-                                              {"--recipe", "resnet18-fleet", "--optimizer", "adamw"},
-                                              {"--cuda-graph", "auto", "--trace", "t.json"},
-                                              {"--cuda-graph", "on"},
-                                              {"--compress", "bf16", "--allreduce", "gloo"},
-                                              {"--compress", "bf16", "--precision", "bf16"},
-                                              {"--invariant", "--bn", "root"},
-                                              {"--split", "even", "--invariant", "--accumulate", "1"}}) {
+  for (const auto& words : std::vector<Words>{
+           {"--recipe", "resnet18-fleet", "--nesterov"},
+           {"--recipe", "resnet18-fleet", "--optimizer", "adamw"},
+           {"--cuda-graph", "auto", "--trace", "t.json"},
+           {"--cuda-graph", "on"},
+           {"--schedule", "onecycle", "--warmup-epochs", "0"},
+           {"--schedule", "onecycle", "--recipe", "resnet18-warmup"},
+           {"--schedule", "exponential", "--gamma", ".5"},
+           {"--schedule", "plateau", "--warmup-epochs", "1", "--gamma", ".5", "--plateau-patience", "0"},
+           {"--compress", "bf16", "--allreduce", "gloo"},
+           {"--compress", "bf16", "--precision", "bf16"},
+           {"--invariant", "--bn", "root"},
+           {"--split", "even", "--invariant", "--accumulate", "1"}}) {
     INFO(fmt::format("{}", fmt::join(words, " ")));
     const auto flags = parsed_flags(words);
     CHECK_NOTHROW(check_combinations(flags, find_recipe(flags.recipe)));

@@ -41,6 +41,11 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
       {{"--devices", "cpu", "--precision", "bf16", "--kernels", "torch"},
        kBf16Text + "; torch's kernels only\n"},
       {{"--devices", "cpu", "--precision", "bf16", "--recipe", "resnet18-pytorch"}, kBf16Text + "\n"},
+      {kWarmupRecipe + Words{"--schedule", "onecycle"}, "SGD, lr 0.2 (onecycle schedule), momentum 0.9"},
+      {{"--devices", "cpu", "--schedule", "exponential"},
+       "lr 0.2 (exponential schedule: times 0.9 after each epoch), seed 0"},
+      {{"--devices", "cpu", "--schedule", "plateau", "--gamma", "0.5", "--plateau-patience", "1"},
+       "(plateau schedule: times 0.5 where the test loss has not fallen for more than 1 epoch), seed 0"},
       {kWarmupRecipe + Words{"--bn", "root"}, "the first replica's batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "average"}, "the mean of the replicas' batch-norm statistics"},
       {kWarmupRecipe + Words{"--bn", "sync"}, "batch norm with the statistics of the whole batch"},
@@ -54,6 +59,7 @@ TEST_CASE("the plan says how rows are shared, gradients summed, and in which pre
 TEST_CASE("combinations that make sense have a plan") {
   for (const auto& words :
        std::vector<Words>{{"--recipe", "resnet18-fleet", "--model", "lenet", "--nesterov"},
+                          {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adam"},
                           {"--recipe", "resnet18-fleet", "--model", "lenet", "--optimizer", "adamw"},
                           {"--invariant", "--deterministic", "--clip-norm", "1", "--bn", "root"},
                           {"--split", "even", "--invariant", "--accumulate", "1"}}) {

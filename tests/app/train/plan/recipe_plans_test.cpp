@@ -39,15 +39,16 @@ TEST_CASE("every recipe has its chapter's values, on 1, 2 and 3 devices") {
   }
 }
 
-TEST_CASE("every recipe has a rate for AdamW, which grows with the number of devices like SGD's") {
+TEST_CASE("every recipe has a rate for Adam and AdamW, which grows with the number of devices like SGD's") {
   const SmallData data(64, 10);
+  const std::string flag = GENERATE("adam", "adamw"), name = flag == "adam" ? "Adam" : "AdamW";
   for (const auto& recipe : kRecipes) {
-    INFO(recipe.recipe);
-    const Words words = {"--recipe",  recipe.recipe, "--optimizer", "adamw",
+    INFO(recipe.recipe << ", " << flag);
+    const Words words = {"--recipe",  recipe.recipe, "--optimizer", flag,
                          "--devices", "cpux2",       "--model",     "lenet"};
     CHECK_THAT(recipe_plan(data, words),
-               ContainsSubstring(recipe.per_device ? "AdamW, lr 0.002" : "AdamW, lr 0.001"));
-    CHECK_THAT(recipe_plan(data, words + Words{"--lr", ".01"}), ContainsSubstring("AdamW, lr 0.01"));
+               ContainsSubstring(name + (recipe.per_device ? ", lr 0.002" : ", lr 0.001")));
+    CHECK_THAT(recipe_plan(data, words + Words{"--lr", ".01"}), ContainsSubstring(name + ", lr 0.01"));
   }
 }
 

@@ -1,0 +1,232 @@
+// A torch::data Dataset with its transforms, for loops of your own with several replicas. Each replica has a
+// loader of its own:
+//
+//   DataLoader loader(data_set, {.batch_rows = 256, .rank = endpoint.rank(), .world =
+//   endpoint.world_size()}); for (int64_t epoch = 0; epoch < epochs; ++epoch) {
+//     loader.start(epoch);  // a run that goes on: start(epoch, step)
+//     while (const auto step = loader.next()) {
+//       optimizer.zero_grad();
+//       if (step->batch) (loss_sum(*step->batch) / step->batch_rows).backward();
+//       step->batch ? sync.wait() : sync.allreduce_all();  // a small last batch may leave it no rows
+//       optimizer.step();
+//     }
+//   }
+//
+// Batch `step` of an epoch is the next batch_rows rows of batch_order(seed, epoch, rows), and shard_sizes()
+// divides it among the ranks, in order, as Trainer does. So every row comes once per epoch, and the batches
+// are the same for any number of replicas and processes. What a row draws, as augmentation does, depends on
+// (seed, epoch, row) alone: rows are the same for any number of workers, replicas and processes, and after a
+// resume, which needs no more than the epoch and the step.
+#pragma once
+
+#include <torch/data/datasets/base.h>
+#include <torch/data/example.h>
+#include <torch/data/transforms/stack.h>
+#include <torch/types.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+struct DataLoaderOptions {
+  int64_t batch_rows = 1;  // of a global batch; the last one of an epoch may have fewer
+  int rank = 0;            // of this replica in the world
+  int world = 1;           // replicas of all processes
+  uint64_t seed = 0;       // the same on all ranks
+  int workers = 1;         // threads that read ahead; they run on the cores of the thread that calls start()
+  int64_t ahead = 2;       // batches that are read ahead per worker
+};
+
+// The part of DataLoader that knows no types: the order, the workers, their random numbers and errors.
+class DataLoaderSteps {
+ public:
+  struct Step {
+    int64_t epoch = 0;
+    int64_t number = 0;           // of the epoch, from 0
+    int64_t batch_rows = 0;       // of the global batch
+    std::vector<int64_t> rows{};  // row numbers of this rank, in order
+  };
+
+  // size: rows of the data set. Throws UsageError for values out of range.
+  DataLoaderSteps(DataLoaderOptions options, std::optional<size_t> size);
+  ~DataLoaderSteps();
+  DataLoaderSteps(const DataLoaderSteps&) = delete;
+  DataLoaderSteps& operator=(const DataLoaderSteps&) = delete;
+
+  int64_t steps() const;
+
+  // read(worker, row) reads one row of the step, and collate() follows when all are read: in one worker, for
+  // each step in which this rank has rows.
+  struct Read {
+    std::function<void(int worker, int64_t row)> row;
+    std::function<void()> collate;
+  };
+  void start(int64_t epoch, int64_t step, std::function<Read(int64_t step)> reader);
+  std::optional<Step> next();
+
+ private:
+  struct Epoch;
+
+  Step step_at(int64_t epoch, int64_t number, const std::vector<int64_t>& order) const;
+  void post();
+
+  const DataLoaderOptions options_;
+  const int64_t rows_;
+  std::unique_ptr<Epoch> epoch_;  // null before start()
+};
+
+namespace detail {
+
+template <class T>
+struct IsVector : std::false_type {};
+template <class T>
+struct IsVector<std::vector<T>> : std::true_type {
+  using Row = T;
+};
+
+template <class T>
+concept TensorRow = std::same_as<T, torch::Tensor> || std::same_as<T, torch::data::Example<>> ||
+    std::same_as<T, torch::data::TensorExample>;
+
+// The rows that a data set gives for one index, which must be one.
+template <class Row>
+int64_t rows_in(const std::vector<Row>& rows) {
+  return static_cast<int64_t>(rows.size());
+}
+inline int64_t rows_in(const torch::Tensor& rows) { return rows.dim() > 0 ? rows.size(0) : 0; }
+inline int64_t rows_in(const torch::data::TensorExample& rows) { return rows_in(rows.data); }
+inline int64_t rows_in(const torch::data::Example<>& rows) { return rows_in(rows.data); }
+
+// One row without its first dimension, of a data set that stacks them.
+inline torch::Tensor unstacked(const torch::Tensor& rows) { return rows.select(0, 0); }
+inline torch::data::TensorExample unstacked(const torch::data::TensorExample& rows) {
+  return unstacked(rows.data);
+}
+inline torch::data::Example<> unstacked(const torch::data::Example<>& rows) {
+  return {unstacked(rows.data), unstacked(rows.target)};
+}
+
+// Throws DataError unless the data set gave one row.
+void require_one_row(int64_t rows);
+
+template <class Given>
+auto only_row(Given given) {
+  if constexpr (IsVector<Given>::value) {
+    require_one_row(rows_in(given));
+    return std::move(given.front());
+  } else if constexpr (TensorRow<Given>) {
+    require_one_row(rows_in(given));
+    return unstacked(given);
+  } else {
+    return given;
+  }
+}
+
+// Rows of tensors become a batch of tensors, others stay a vector of rows.
+template <class Row>
+auto collated(std::vector<Row> rows) {
+  if constexpr (std::same_as<Row, torch::Tensor>) {
+    return torch::stack(rows);
+  } else if constexpr (TensorRow<Row>) {
+    return torch::data::transforms::Stack<Row>().apply_batch(std::move(rows));
+  } else {
+    return rows;
+  }
+}
+
+}  // namespace detail
+
+// Dataset: a torch::data::datasets::Dataset, or what map() makes of one, that is copyable and has a size.
+// Whether its transforms end with a Stack or not, a batch of Example<> (or TensorExample, or Tensor) rows is
+// one Example<> whose tensors have a first dimension of rows. Rows of any other type come as a vector.
+//
+// Each worker has a copy of the data set, and calls get_batch() for one row at a time: transforms see single
+// rows, never a batch. Operations of torch draw numbers of (seed, epoch, row) there, in one thread per
+// worker: the generator's seed is the first draw of SplitMix64(seed, {4, epoch, row})
+// (support/thread_random.h says for which operations). Other generators than torch's are not seeded.
+//
+// Not thread-safe: call it in the replica's thread.
+template <class Dataset>
+class DataLoader {
+ public:
+  static_assert(!Dataset::is_stateful,
+                "DataLoader needs a data set of which each row can be read at any time");
+  static_assert(std::same_as<typename Dataset::BatchRequestType, at::ArrayRef<size_t>>,
+                "DataLoader needs a data set that takes row numbers, not a stream");
+
+  using Row = decltype(detail::only_row(std::declval<typename Dataset::BatchType>()));
+  using Batch = decltype(detail::collated(std::declval<std::vector<Row>>()));
+
+  struct Step : DataLoaderSteps::Step {
+    std::optional<Batch> batch{};  // none if this rank has no rows in the step
+  };
+
+  // Throws UsageError for values out of range, and for a data set that does not know its size.
+  explicit DataLoader(Dataset data_set, DataLoaderOptions options = {})
+      : copies_(static_cast<size_t>(options.workers > 0 ? options.workers : 0), data_set),
+        steps_(options, data_set.size()) {}
+
+  int64_t steps() const { return steps_.steps(); }  // of an epoch, the same on all ranks
+
+  // Begins to read an epoch, 0 or later, from this step on, 0 .. steps(); rows of the steps before it are
+  // not read. What was being read before is dropped. Throws UsageError for others.
+  void start(int64_t epoch, int64_t step = 0) {
+    auto read = std::make_shared<Results>();
+    steps_.start(epoch, step, [this, read](int64_t number) { return reader_of(number, *read); });
+    read_ = std::move(read);
+  }
+
+  // Waits for the next step of the epoch. nullopt after the last one. Throws UsageError before start(). An
+  // exception of the data set comes as a DataError that names the row, with the exception nested in it, in
+  // the step of that row; start() again after it. The destructor ends the workers after the rows that they
+  // read.
+  std::optional<Step> next() {
+    auto step = steps_.next();
+    if (!step) return std::nullopt;
+    Step result{std::move(*step)};
+    if (!result.rows.empty()) {
+      auto& slot = slot_of(*read_, result.number);
+      result.batch = std::move(slot->batch);
+      slot.reset();
+    }
+    return result;
+  }
+
+ private:
+  struct Slot {
+    std::vector<Row> rows;
+    std::optional<Batch> batch;
+  };
+  using Results = std::vector<std::shared_ptr<Slot>>;  // by step; only the loop's thread touches the vector
+
+  static std::shared_ptr<Slot>& slot_of(Results& results, int64_t step) {
+    if (results.size() <= static_cast<size_t>(step)) results.resize(static_cast<size_t>(step) + 1);
+    return results[static_cast<size_t>(step)];
+  }
+
+  DataLoaderSteps::Read reader_of(int64_t step, Results& results) {
+    const auto slot = std::make_shared<Slot>();
+    slot_of(results, step) = slot;
+    return {.row =
+                [this, slot](int worker, int64_t row) {
+                  const auto index = static_cast<size_t>(row);
+                  auto& data_set = copies_[static_cast<size_t>(worker)];
+                  slot->rows.push_back(detail::only_row(data_set.get_batch(at::ArrayRef<size_t>(index))));
+                },
+            .collate = [slot] { slot->batch = detail::collated(std::move(slot->rows)); }};
+  }
+
+  std::vector<Dataset> copies_;    // one per worker
+  std::shared_ptr<Results> read_;  // of the epoch
+  DataLoaderSteps steps_;          // last: its workers use the others
+};
+
+}  // namespace lockstep

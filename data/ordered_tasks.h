@@ -1,0 +1,48 @@
+// Threads that work ahead: tasks start and are waited for in the order in which they were posted.
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <stop_token>
+#include <thread>
+#include <vector>
+
+namespace lockstep {
+
+// Post and wait in one thread.
+class OrderedTasks {
+ public:
+  // thread: 0 .. threads - 1. A task that is told to stop should return soon: nobody waits for its result.
+  using Task = std::function<void(int thread, const std::stop_token& stop)>;
+
+  explicit OrderedTasks(int threads);
+  ~OrderedTasks();  // tells the tasks that run to stop, and waits for them; others never start
+  OrderedTasks(const OrderedTasks&) = delete;
+  OrderedTasks& operator=(const OrderedTasks&) = delete;
+
+  void post(Task task);
+
+  // Waits for the oldest task that was not waited for, of which there must be one, and throws its exception.
+  void wait();
+
+ private:
+  struct Entry {
+    Task task;
+    bool done = false;
+    std::exception_ptr error = {};
+  };
+
+  void run(int thread, const std::stop_token& stop);
+
+  std::mutex mutex_;
+  std::condition_variable_any posted_;
+  std::condition_variable done_;
+  std::deque<Entry> entries_;  // those that were not waited for
+  size_t begun_ = 0;           // of entries_
+  std::vector<std::jthread> threads_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,109 @@
+#include <lockstep/parallel/optimizer/named_state.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/optim/optimizer.h>
+
+#include <map>
+#include <memory>
+
+#include <lockstep/parallel/optimizer/torch_state.h>
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// Calls action(param, kind of its state) for all parameters.
+template <class Action>
+void for_each_param(torch::optim::Optimizer& optimizer, const Action& action) {
+  for (auto& group : optimizer.param_groups()) {
+    const auto kind = torch_state(group.options());
+    if (!kind) {
+      throw UsageError(
+          "a checkpoint cannot hold the state of this optimizer",
+          "use SGD, Adam, AdamW, RMSprop or Adagrad of torch::optim, or a class derived from them");
+    }
+    for (auto& param : group.params()) action(param, *kind);
+  }
+}
+
+torch::Tensor rates_of(torch::optim::Optimizer& optimizer) {
+  std::vector<double> rates;
+  for (auto& group : optimizer.param_groups()) rates.push_back(group.options().get_lr());
+  return torch::tensor(rates, torch::kFloat64);
+}
+
+std::string name_of_field(const std::string& field, const std::string& param) {
+  return fmt::format("{}.{}", field, param);
+}
+
+using ByName = std::map<std::string, torch::Tensor>;
+
+ByName tensors_by_name(const std::vector<NamedTensor>& state) {
+  ByName result;
+  for (const auto& [name, tensor] : state) result.emplace(name, tensor);
+  return result;
+}
+
+std::string form_of(const torch::Tensor& tensor) {
+  return fmt::format("{} [{}]", torch::toString(tensor.scalar_type()), fmt::join(tensor.sizes(), ", "));
+}
+
+}  // namespace
+
+std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of) {
+  std::vector<NamedTensor> result = {{"lr", rates_of(optimizer)}};
+  for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
+    const auto name = name_of(param);
+    const auto found = optimizer.state().find(param.unsafeGetTensorImpl());
+    if (found == optimizer.state().end()) return;
+    for (const auto& [field, tensor] : kind.tensors(*found->second)) {
+      result.push_back({name_of_field(field, name), tensor});
+    }
+  });
+  return result;
+}
+
+void require_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
+                             const std::vector<NamedTensor>& state, const std::string& whose) {
+  const auto kept = tensors_by_name(state);
+  std::map<std::string, torch::Tensor> like = {{"lr", rates_of(optimizer)}};
+  for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
+    const auto name = name_of(param);
+    for (const auto& [field, tensor] : kind.like(param)) like.emplace(name_of_field(field, name), tensor);
+  });
+  const auto refuse = [&](const std::string& what) {
+    throw WeightsError(fmt::format("{}: {}", whose, what),
+                       "this is the state of another optimizer or model: load it into the same ones");
+  };
+  if (!kept.contains("lr")) refuse("the state has no lr");
+  for (const auto& [name, tensor] : kept) {
+    const auto place = like.find(name);
+    if (place == like.end()) return refuse(fmt::format("the state has {}, which it does not", name));
+    const auto& here = place->second;
+    if (here.sizes() == tensor.sizes() && here.scalar_type() == tensor.scalar_type()) continue;
+    refuse(fmt::format("{} is {} in the state, {} was expected", name, form_of(tensor), form_of(here)));
+  }
+}
+
+void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
+                          const std::vector<NamedTensor>& state) {
+  const torch::NoGradGuard no_grad;
+  const auto kept = tensors_by_name(state);
+  const auto rates = kept.at("lr").cpu().contiguous();
+  for (size_t i = 0; i < optimizer.param_groups().size(); ++i) {
+    optimizer.param_groups()[i].options().set_lr(rates.const_data_ptr<double>()[i]);
+  }
+  for_each_param(optimizer, [&](const torch::Tensor& param, const TorchState& kind) {
+    const auto name = name_of(param);
+    std::vector<NamedTensor> own;
+    for (const auto& [field, tensor] : kind.like(param)) {
+      const auto found = kept.find(name_of_field(field, name));
+      if (found != kept.end()) own.push_back({field, found->second});
+    }
+    optimizer.state().erase(param.unsafeGetTensorImpl());
+    if (!own.empty()) optimizer.state()[param.unsafeGetTensorImpl()] = kind.made_of(own, param);
+  });
+}
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// The state of a whole optimizer of torch::optim as named tensors; torch_state.h has that of a parameter.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <lockstep/support/types.h>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace lockstep {
+
+// The name of a parameter of the optimizer. Throws for one that has none.
+using NameOfParameter = std::function<std::string(const torch::Tensor& param)>;
+
+// Returns the learning rates of the groups, "lr" (groups) double, and each parameter's state by the names of
+// Python's: "exp_avg.NAME" on its device, "step.NAME" () int64. Without those that the optimizer does not
+// have yet. The tensors are its own. Throws UsageError for another optimizer than SGD, Adam, AdamW, RMSprop
+// and Adagrad, and classes derived from them.
+std::vector<NamedTensor> optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of);
+
+// Throws WeightsError, and what optimizer_state() throws, unless load_optimizer_state() takes this state.
+// whose: for the error, "optimizer adam".
+void require_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
+                             const std::vector<NamedTensor>& state, const std::string& whose);
+
+// Gives the optimizer copies of this state, and its parameters no other.
+void load_optimizer_state(torch::optim::Optimizer& optimizer, const NameOfParameter& name_of,
+                          const std::vector<NamedTensor>& state);
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// An optimizer of torch::optim that a factory makes, for a Trainer.
+#pragma once
+
+#include <torch/types.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/optimizer/optimizer.h>
+
+namespace torch::optim {
+class Optimizer;
+}
+
+namespace lockstep {
+
+// Its steps are torch's, one parameter after the other. Each .grad must be a view of its range when step() is
+// called. It counts on the host, so its steps cannot be captured. tensors() names what torch's optimizers
+// keep: "square_avg.NAME", and their counts as () int64, "step.NAME", on the host.
+class TorchOptimizer final : public Optimizer {
+ public:
+  explicit TorchOptimizer(OptimizerFactory factory);
+  ~TorchOptimizer() override;
+
+  // Calls the factory. Throws UsageError for an optimizer that lockstep cannot use: none, LBFGS, one without
+  // a learning rate, one that leaves out a parameter, or has another tensor.
+  void hold(TrainedParameters trained) override;
+  void set_lr(double lr) override;
+  void step(const torch::Tensor& scale) override;
+  // Throws UsageError for an optimizer that is not of torch::optim.
+  std::vector<NamedTensor> tensors() override;
+  // Throws WeightsError for one.
+  std::vector<NamedTensor> expected(const std::vector<NamedTensor>& state) override;
+  void load(const std::vector<NamedTensor>& state, Endpoint& endpoint) override;
+  bool count_steps_by_parameter(bool) override { return false; }  // it always does
+  std::vector<std::string> lines() const override;
+
+ private:
+  // The parameter group of each parameter.
+  std::vector<size_t> group_of_params() const;
+
+  const OptimizerFactory factory_;
+  TrainedParameters trained_;
+  std::unique_ptr<torch::optim::Optimizer> optimizer_;  // null before the first hold()
+  std::vector<size_t> groups_;                          // of each parameter
+  std::vector<double> lr_factors_;                      // of each group
+};
+
+}  // namespace lockstep

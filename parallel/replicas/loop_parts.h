@@ -1,0 +1,62 @@
+// The parts of a ReplicaLoop, for its two sources.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/replica_workers.h>
+#include <lockstep/parallel/replicas/replica_loop.h>
+
+namespace lockstep {
+
+using Sums = std::vector<NamedTensor>;  // () double on the replica's device
+
+struct ReplicaLoop::Parts {
+  explicit Parts(ReplicasOptions given);
+
+  // An optimizer or a tensor that checkpoints hold.
+  struct Kept {
+    std::string name;
+    OfReplica<torch::optim::Optimizer&> optimizer;  // empty: it is a tensor
+    OfReplica<torch::Tensor&> tensor;
+  };
+
+  // A batch as the processes compare it. Each process must have the same.
+  struct Batch {
+    int64_t kind = 0;  // of a step or of an evaluation
+    int64_t number = 0;
+    int64_t rows = 0;
+    uint64_t digest = 0;
+  };
+
+  // The parameters and buffers, or the buffers, of a replica's attached modules under their names in
+  // checkpoints.
+  std::vector<NamedTensor> tensors(int local, bool buffers_only) const;
+  std::string name_of(int local, const torch::Tensor& param, const std::string& optimizer) const;
+
+  void run_batch(const Batch& batch, int64_t step, std::vector<Sums>& sums, const Task& task);
+  void run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers, int64_t kind, Sums& sums,
+                   const Task& task);
+  void compare_batches();
+  NamedSums gather(const std::vector<Sums>& sums, int64_t rows);
+  void throw_if_aborted();
+
+  const ReplicasOptions options;
+  ReplicaWorkers workers;
+  const std::unique_ptr<Communicator> communicator;
+  std::vector<std::vector<SyncedModule>> modules;  // by local replica
+  std::vector<Sums> sums;                          // of the steps since the last take_sums(); the same
+  std::vector<Kept> kept;
+  int64_t rows = 0;  // since the last take_sums()
+  int64_t steps = 0;
+  int64_t evaluations = 0;
+  torch::Tensor told;  // (world, 4) int64: the batches of all ranks that are still to be compared
+};
+
+// "net.weight"; "weight" if the name is empty.
+std::string prefixed(const std::string& name, const std::string& rest);
+
+}  // namespace lockstep

@@ -1,0 +1,278 @@
+#include <lockstep/parallel/replicas/replica_loop.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+#include <bit>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include <lockstep/parallel/build_replicas.h>
+#include <lockstep/parallel/collectives/agree.h>
+#include <lockstep/parallel/collectives/gather_bytes.h>
+#include <lockstep/parallel/over_replicas.h>
+#include <lockstep/parallel/replica_random.h>
+#include <lockstep/parallel/replicas/draws_in_turn.h>
+#include <lockstep/parallel/replicas/loop_parts.h>
+#include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/training_modes.h>
+#include <lockstep/support/cuda/stream.h>
+#include <lockstep/support/error.h>
+#include <lockstep/support/shard_sizes.h>
+
+namespace lockstep {
+namespace {
+
+constexpr int64_t kTraining = 0, kEvaluation = 1;
+
+ReplicasOptions agreed(ReplicasOptions options) {
+  agree(options.process_group.get(), "options of Replicas",
+        {fmt::format("seed {}", options.seed), fmt::format("split {}", fmt::join(options.split, ":"))},
+        "give the Replicas of all processes the same ones");
+  return options;
+}
+
+std::string place_of(const Endpoint& endpoint, const std::string& when) {
+  return fmt::format("rank {} ({}): {}", endpoint.rank(), endpoint.device().str(), when);
+}
+
+// Throws unless the name tells the new one from those before it.
+template <class Things>
+void require_new_name(const std::string& name, const char* call, const Things& before) {
+  for (const auto& other : before) {
+    if (other.name != name && !name.empty() && !other.name.empty()) continue;
+    throw UsageError(fmt::format("{}() was called with '{}' after '{}'", call, name, other.name),
+                     "give each a name of its own; one that is alone needs none");
+  }
+}
+
+// Evaluation, and no gradients, while one lives.
+class Evaluating {
+ public:
+  explicit Evaluating(const std::vector<SyncedModule>& modules) {
+    for (const auto& synced : modules) {
+      modes_.emplace_back(*synced.module);
+      synced.module->eval();
+    }
+  }
+  ~Evaluating() {
+    for (const auto& modes : modes_) modes.restore();
+  }
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  const torch::NoGradGuard no_grad_;
+  std::vector<TrainingModes> modes_;
+};
+
+}  // namespace
+
+std::string prefixed(const std::string& name, const std::string& rest) {
+  return name.empty() ? rest : name + "." + rest;
+}
+
+ReplicaLoop::Parts::Parts(ReplicasOptions given)
+    : options(agreed(std::move(given))),
+      workers(options.devices, options.threads),
+      communicator(make_communicator({.devices = options.devices,
+                                      .threads = options.threads,
+                                      .algorithm = options.algorithm,
+                                      .process_group = options.process_group,
+                                      .compress = options.compress})),
+      modules(options.devices.size()),
+      sums(options.devices.size()) {
+  shard_sizes(/*rows=*/1, communicator->world_size(), options.split);  // throws for shares that are none
+}
+
+ReplicaLoop::ReplicaLoop(ReplicasOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}
+
+ReplicaLoop::~ReplicaLoop() = default;
+
+int ReplicaLoop::world_size() const { return parts_->communicator->world_size(); }
+int ReplicaLoop::local_size() const { return parts_->workers.size(); }
+int ReplicaLoop::first_rank() const { return parts_->communicator->first_rank(); }
+int64_t ReplicaLoop::steps_taken() const { return parts_->steps; }
+
+void ReplicaLoop::build(const std::function<void(int local, Endpoint& endpoint)>& create) {
+  int next = 0;
+  with_same_draws(local_size(), [&] {
+    run([&](int local, Endpoint& endpoint) {
+      if (local != next) return;
+      const DrawsInTurn turn;
+      create(local, endpoint);
+    });
+    ++next;
+  });
+}
+
+void ReplicaLoop::end(const std::function<void(int local)>& destroy) noexcept {
+  const auto quietly = [](const auto& action) {
+    try {
+      action();
+    } catch (...) {  // of a destructor, or of an error that has been thrown already
+    }
+  };
+  for (const auto& device : parts_->workers.devices()) quietly([&] { synchronize_device(device); });
+  quietly([&] {
+    parts_->workers.run([&](int local) {
+      destroy(local);
+      parts_->modules[static_cast<size_t>(local)].clear();
+    });
+  });
+}
+
+void ReplicaLoop::run(const std::function<void(int local, Endpoint& endpoint)>& task) {
+  parts_->workers.run(*parts_->communicator, [&](int local, Endpoint& endpoint) {
+    try {
+      task(local, endpoint);
+    } catch (...) {
+      rethrow_at(place_of(endpoint, fmt::format("after {} steps", steps_taken())));
+    }
+  });
+}
+
+void ReplicaLoop::attach(const std::string& name, const OfReplica<torch::nn::Module&>& module,
+                         const GradientSyncOptions& options) {
+  require_new_name(name, "attach", parts_->modules.front());
+  agree(parts_->options.process_group.get(), "names of attached modules", {name},
+        "attach the same modules in all processes, in the same order");
+  run([&](int local, Endpoint& endpoint) {
+    SyncedModule synced{
+        .name = name, .module = &module(local), .sync = std::make_unique<GradientSync>(endpoint, options)};
+    synced.module->to(endpoint.device());
+    synced.sync->attach(*synced.module);
+    parts_->modules[static_cast<size_t>(local)].push_back(std::move(synced));
+  });
+}
+
+void ReplicaLoop::keep(const std::string& name, OfReplica<torch::optim::Optimizer&> optimizer) {
+  require_new_name(name, "keep", parts_->kept);
+  parts_->kept.push_back({.name = name, .optimizer = std::move(optimizer), .tensor = {}});
+}
+
+void ReplicaLoop::keep(const std::string& name, OfReplica<torch::Tensor&> tensor) {
+  require_new_name(name, "keep", parts_->kept);
+  parts_->kept.push_back({.name = name, .optimizer = {}, .tensor = std::move(tensor)});
+}
+
+void ReplicaLoop::step(int64_t rows, uint64_t digest, const Task& task) {
+  auto& parts = *parts_;
+  parts.run_batch({.kind = kTraining, .number = parts.steps, .rows = rows, .digest = digest}, parts.steps,
+                  parts.sums, task);
+  parts.rows += rows;
+  ++parts.steps;
+}
+
+NamedSums ReplicaLoop::evaluate(int64_t rows, uint64_t digest, const Task& task) {
+  auto& parts = *parts_;
+  std::vector<Sums> sums(parts.sums.size());
+  parts.run_batch({.kind = kEvaluation, .number = parts.evaluations++, .rows = rows, .digest = digest},
+                  parts.steps, sums, [&](int local, Step& step) {
+                    const Evaluating evaluating(parts.modules[static_cast<size_t>(local)]);
+                    task(local, step);
+                  });
+  return parts.gather(sums, rows);
+}
+
+NamedSums ReplicaLoop::take_sums() {
+  const auto taken = std::exchange(parts_->sums, std::vector<Sums>(parts_->sums.size()));
+  return parts_->gather(taken, std::exchange(parts_->rows, 0));
+}
+
+void ReplicaLoop::barrier() {
+  run([](int, Endpoint& endpoint) { lockstep::barrier(endpoint); });
+}
+
+void ReplicaLoop::Parts::run_batch(const Batch& batch, int64_t step, std::vector<Sums>& into,
+                                   const Task& task) {
+  if (batch.rows <= 0) {
+    throw UsageError(fmt::format("a batch of {} rows cannot be dealt to replicas", batch.rows),
+                     "leave the step out in all processes");
+  }
+  compare_batches();
+  const int world = communicator->world_size();
+  const auto sizes = shard_sizes(batch.rows, world, options.split);
+  const auto tell =
+      torch::tensor({batch.kind, batch.number, batch.rows, std::bit_cast<int64_t>(batch.digest)});
+  torch::Tensor told_by_all;
+  workers.run(*communicator, [&](int local, Endpoint& endpoint) {
+    Work comparing;
+    if (world != workers.size()) {  // the other processes have batches of their own
+      const auto own = tell.to(endpoint.device());
+      const auto all = torch::empty({world, own.numel()}, own.options());
+      comparing = endpoint.all_gather(own, all);
+      if (local == 0) told_by_all = all;
+    }
+    RowRange own{.begin = 0, .rows = sizes[static_cast<size_t>(endpoint.rank())]};
+    for (int before = 0; before < endpoint.rank(); ++before) own.begin += sizes[static_cast<size_t>(before)];
+    run_replica(local, endpoint, {.step = step, .rows = batch.rows, .own = own}, batch.kind,
+                into[static_cast<size_t>(local)], task);
+    comparing.wait();
+  });
+  told = told_by_all;
+  if (told.defined() && told.is_cpu()) compare_batches();  // a GPU is not waited for before the next step
+}
+
+void ReplicaLoop::Parts::run_replica(int local, Endpoint& endpoint, const Step::Numbers& numbers,
+                                     int64_t kind, Sums& into, const Task& task) {
+  const int64_t draws = kind == kTraining ? numbers.step : -1 - numbers.step;
+  const ReplicaRandom random(options.seed, draws, endpoint.rank());
+  Step step(numbers, endpoint, modules[static_cast<size_t>(local)], into);
+  try {
+    task(local, step);
+  } catch (...) {
+    rethrow_at(place_of(endpoint, fmt::format("in step {}", numbers.step)));
+  }
+}
+
+// Throws in every process if one has had another batch: the shards were not those of one batch.
+void ReplicaLoop::Parts::compare_batches() {
+  if (!told.defined()) return;
+  const auto all = std::exchange(told, {}).cpu();
+  throw_if_aborted();
+  std::vector<Lines> lines;
+  for (int64_t rank = 0; rank < all.size(0); ++rank) {
+    const auto* numbers = all[rank].const_data_ptr<int64_t>();
+    lines.push_back(
+        {fmt::format("{} {}", numbers[0] == kTraining ? "step" : "evaluation", numbers[1]),
+         fmt::format("{} rows", numbers[2]),
+         fmt::format("rows or labels with the digest {:016x}", std::bit_cast<uint64_t>(numbers[3]))});
+  }
+  require_same(lines, "rank", "batches of the processes",
+               "give step() the whole batch in every process: it deals the rows. Draw their order as "
+               "batch_order() does, from the same seed everywhere");
+}
+
+void ReplicaLoop::Parts::throw_if_aborted() {
+  if (const auto error = communicator->endpoint(0).error()) std::rethrow_exception(error);
+}
+
+// The sums travel as [name, bits of the double]: JSON has no NaN.
+NamedSums ReplicaLoop::Parts::gather(const std::vector<Sums>& own, int64_t of_rows) {
+  compare_batches();
+  using Told = std::vector<std::pair<std::string, uint64_t>>;
+  std::vector<std::string> texts;
+  workers.run(*communicator, [&](int local, Endpoint& endpoint) {
+    Told tell;
+    for (const auto& [name, sum] : own[static_cast<size_t>(local)]) {
+      tell.emplace_back(name, std::bit_cast<uint64_t>(sum.item<double>()));
+    }
+    auto all = gather_texts(wire_text(tell), endpoint);
+    if (local == 0) texts = std::move(all);
+  });
+  std::vector<std::pair<std::string, double>> total;
+  for (const auto& text : texts) {
+    for (const auto& [name, bits] : nlohmann::json::parse(text).get<Told>()) {
+      const auto is_it = [&wanted = name](const auto& sum) { return sum.first == wanted; };
+      auto found = std::ranges::find_if(total, is_it);
+      if (found == total.end()) found = total.insert(found, {name, 0.});
+      found->second += std::bit_cast<double>(bits);
+    }
+  }
+  return {of_rows, std::move(total)};
+}
+
+}  // namespace lockstep

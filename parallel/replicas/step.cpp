@@ -1,0 +1,95 @@
+#include <lockstep/parallel/replicas/step.h>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <torch/nn/module.h>
+
+#include <algorithm>
+
+#include <lockstep/support/error.h>
+
+namespace lockstep {
+namespace {
+
+// "net (NetImpl)"; "NetImpl" for the one without a name.
+std::string text_of(const SyncedModule& synced) {
+  const auto type = synced.module->name();
+  return synced.name.empty() ? type : fmt::format("{} ({})", synced.name, type);
+}
+
+}  // namespace
+
+double NamedSums::operator[](std::string_view name) const {
+  std::vector<std::string> names;
+  for (const auto& [own, sum] : sums_) {
+    if (own == name) return sum;
+    names.push_back(own);
+  }
+  throw UsageError(
+      fmt::format("there is no sum '{}'", name),
+      names.empty() ? "Step::add() adds to one" : fmt::format("there are {}", fmt::join(names, ", ")));
+}
+
+void Step::wait() {
+  if (modules_.size() != 1) {
+    fail(fmt::format("wait() without a module, but {} are attached", modules_.size()),
+         "name the module: step.wait(own.net)");
+  }
+  wait_for(modules_.front());
+}
+
+SyncedModule& Step::find(const torch::nn::Module& module) {
+  const auto found = std::ranges::find(modules_, &module, &SyncedModule::module);
+  if (found == modules_.end()) {
+    fail(fmt::format("a module that is not attached was named: {}", module.name()),
+         "call Replicas::attach() with it before the first step");
+  }
+  return *found;
+}
+
+void Step::wait_for(SyncedModule& waited) {
+  for (const auto& other : modules_) {
+    if (&other == &waited || !other.sync->begun()) continue;
+    fail(fmt::format("backward has reached {}, too, before wait() for {}", text_of(other), text_of(waited)),
+         "call wait() after each backward pass; pause() a module that another's loss only runs through; make "
+         "modules that one backward pass trains parts of one module, and attach that");
+  }
+  numbers_.own.rows == 0 ? waited.sync->allreduce_all() : waited.sync->wait();
+}
+
+Step::Pause::Pause(const Params& trained) {
+  for (const auto& param : trained) {
+    if (!param.requires_grad()) continue;
+    param.requires_grad_(false);
+    paused_.push_back(param);
+  }
+}
+
+Step::Pause::~Pause() {
+  for (const auto& param : paused_) param.requires_grad_(true);
+}
+
+void Step::add(std::string_view name, const torch::Tensor& value) {
+  const torch::NoGradGuard no_grad;
+  if (!value.defined() || value.is_complex()) {
+    fail(fmt::format("'{}' is {}", name, value.defined() ? "complex" : "an undefined tensor"),
+         "a sum is of real numbers");
+  }
+  const auto sum = value.detach().to(device(), torch::kFloat64).sum();
+  const auto found = std::ranges::find(sums_, name, &NamedTensor::name);
+  if (found == sums_.end()) {
+    sums_.push_back({std::string(name), sum});
+  } else {
+    found->tensor.add_(sum);
+  }
+}
+
+void Step::add(std::string_view name, double value) {
+  add(name, torch::full({}, value, torch::TensorOptions(torch::kFloat64).device(device())));
+}
+
+void Step::fail(const std::string& what, const std::string& hint) {
+  throw UsageError(fmt::format("rank {} ({}): in step {}: {}", rank(), device().str(), number(), what), hint);
+}
+
+}  // namespace lockstep

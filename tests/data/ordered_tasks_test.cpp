@@ -1,0 +1,63 @@
+#include <lockstep/tests/catch.h>
+#include <atomic>
+#include <condition_variable>
+#include <latch>
+#include <mutex>
+#include <stdexcept>
+#include <vector>
+
+#include <lockstep/data/ordered_tasks.h>
+
+using namespace lockstep;
+
+TEST_CASE("tasks are waited for in the order of posting, however many threads run them") {
+  for (const int threads : {1, 2, 5}) {
+    INFO(threads << " threads");
+    std::vector<int> results(40);
+    std::atomic<bool> wrong_thread = false;
+    OrderedTasks tasks(threads);
+    for (int i = 0; i < 40; ++i) {
+      tasks.post([&, i](int thread, const std::stop_token&) {
+        if (thread < 0 || thread >= threads) wrong_thread = true;
+        results[static_cast<size_t>(i)] = i + 1;
+      });
+      if (i >= 3) {
+        tasks.wait();
+        CHECK(results[static_cast<size_t>(i - 3)] == i - 2);
+      }
+    }
+    CHECK_FALSE(wrong_thread);
+  }
+}
+
+TEST_CASE("a later task may be done first; an exception comes out where its task is waited for") {
+  std::latch second(1);
+  OrderedTasks tasks(2);
+  tasks.post([&](int, const std::stop_token&) { second.wait(); });
+  tasks.post([&](int, const std::stop_token&) {
+    second.count_down();
+    throw std::runtime_error("second");
+  });
+  tasks.post([](int, const std::stop_token&) {});
+  CHECK_NOTHROW(tasks.wait());
+  CHECK_THROWS_WITH(tasks.wait(), "second");
+  CHECK_NOTHROW(tasks.wait());
+}
+
+TEST_CASE("destruction tells the tasks that run to stop, and starts no others") {
+  std::atomic<int> begun = 0;
+  std::latch running(1);
+  {
+    OrderedTasks tasks(1);
+    for (int i = 0; i < 3; ++i) {
+      tasks.post([&](int, const std::stop_token& stop) {
+        if (begun++ == 0) running.count_down();
+        std::mutex mutex;
+        std::unique_lock lock(mutex);
+        std::condition_variable_any().wait(lock, stop, [] { return false; });
+      });
+    }
+    running.wait();
+  }
+  CHECK(begun == 1);
+}

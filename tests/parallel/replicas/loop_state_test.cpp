@@ -1,0 +1,189 @@
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/nn/modules/dropout.h>
+#include <torch/optim/adagrad.h>
+#include <torch/optim/adam.h>
+#include <torch/optim/adamw.h>
+#include <torch/optim/lbfgs.h>
+#include <torch/optim/rmsprop.h>
+
+#include <lockstep/tests/catch.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+
+#include <lockstep/data/train_checkpoint.h>
+#include <lockstep/support/error.h>
+#include <lockstep/tests/parallel/replicas/loops.h>
+#include <lockstep/tests/support/refusal.h>
+#include <lockstep/tests/support/temp_folder.h>
+
+using namespace lockstep;
+using namespace lockstep::testing;
+using Catch::Matchers::ContainsSubstring;
+
+namespace {
+
+using OptimizerPtr = std::unique_ptr<torch::optim::Optimizer>;
+using MakeOptimizer = std::function<OptimizerPtr(std::vector<torch::Tensor>)>;
+
+// Batch norm's averages, dropout's draws, an optimizer's state and a tensor of each replica: all go on.
+struct Everything {
+  explicit Everything(const MakeOptimizer& make)
+      : net(torch::nn::Linear(3, 6), torch::nn::BatchNorm1d(6), torch::nn::Dropout(.3),
+            torch::nn::Linear(6, 2)) {
+    net->to(torch::kFloat64);
+    optimizer = make(net->parameters());
+  }
+  torch::nn::Sequential net;
+  OptimizerPtr optimizer;
+  torch::Tensor memory = torch::zeros({2}, torch::kFloat64);
+};
+
+using Loop = Replicas<Everything>;
+
+std::unique_ptr<Loop> new_loop(ReplicasOptions options, const MakeOptimizer& make) {
+  auto loop = std::make_unique<Loop>(std::move(options), [&](Endpoint&) { return Everything(make); });
+  loop->attach("net", &Everything::net);
+  loop->keep("optimizer", &Everything::optimizer);
+  loop->keep("memory", &Everything::memory);
+  return loop;
+}
+
+void take_steps(Loop& loop, int64_t until) {
+  while (loop.steps_taken() < until) {
+    loop.step(some_rows(8, loop.steps_taken()), [](Everything& own, const Tuple& shard, Step& step) {
+      const auto& [X, y] = shard;
+      own.optimizer->zero_grad();
+      const auto squares = (own.net->forward(X) + own.memory - y).square();
+      (squares.sum() / step.rows()).backward();
+      step.wait(own.net);
+      own.optimizer->step();
+      own.memory = own.memory + .01 * squares.detach().sum(0);
+    });
+  }
+}
+
+template <class Kind, class Options>
+MakeOptimizer maker(Options options) {
+  return [options](auto params) { return std::make_unique<Kind>(std::move(params), options); };
+}
+
+const std::pair<const char*, MakeOptimizer> kOptimizers[] = {
+    {"SGD", maker<torch::optim::SGD>(torch::optim::SGDOptions(.05).momentum(.9))},
+    {"Adam", maker<torch::optim::Adam>(torch::optim::AdamOptions(.01).amsgrad(true))},
+    {"AdamW", maker<torch::optim::AdamW>(torch::optim::AdamWOptions(.01))},
+    {"RMSprop", maker<torch::optim::RMSprop>(torch::optim::RMSpropOptions(.01).momentum(.9).centered(true))},
+    {"Adagrad", maker<torch::optim::Adagrad>(torch::optim::AdagradOptions(.01))},
+};
+
+TrainState through_files(const TrainState& state) {
+  const TempFolder folder;
+  write_checkpoint(folder / "state", to_checkpoint(state));
+  return read_train_state(read_checkpoint(folder / "state"));
+}
+
+// Parameters and buffers of each replica of this process.
+torch::Tensor parameters_of(Loop& loop) {
+  std::vector<torch::Tensor> copies(static_cast<size_t>(loop.local_size()));
+  loop.run([&](Everything& own, Endpoint& endpoint) {
+    copies[static_cast<size_t>(endpoint.rank() - loop.first_rank())] = flat_copy(*own.net);
+  });
+  return torch::cat(copies);
+}
+
+}  // namespace
+
+TEST_CASE("a loop that goes on from a checkpoint gives the bits of one run, with each optimizer and layout") {
+  for (const auto& [name, make] : kOptimizers) {
+    for (const Layout& layout : {Layout{2}, Layout{1, 1}}) {
+      INFO(name << " on " << text_of(layout) << " replicas");
+      for (const auto same : on_layout(layout, [&, &make = make](const ReplicasOptions& options) {
+             auto whole = new_loop(options, make);
+             take_steps(*whole, 3);
+             const auto state = whole->state();
+             auto other = new_loop(options, make);  // whose weights are those of state from load() on
+             other->load(other->is_first() ? through_files(state) : TrainState());
+             take_steps(*whole, 6);
+             take_steps(*other, 6);
+             return char{parameters_of(*whole).equal(parameters_of(*other))};
+           })) {
+        CHECK(same);
+      }
+    }
+  }
+}
+
+TEST_CASE("each part of a loop's state is in its checkpoint, under its name") {
+  auto loop = new_loop(on_cpus(2), kOptimizers[1].second);
+  take_steps(*loop, 2);
+  const auto state = loop->state();
+  const auto names_of = [](const std::vector<NamedTensor>& tensors) {
+    std::vector<std::string> names;
+    for (const auto& item : tensors) names.push_back(item.name);
+    return names;
+  };
+  CHECK(state.steps == 2);
+  CHECK(names_of(state.model) == std::vector<std::string>{"net.0.weight", "net.0.bias", "net.1.weight",
+                                                          "net.1.bias", "net.3.weight", "net.3.bias",
+                                                          "net.1.running_mean", "net.1.running_var",
+                                                          "net.1.num_batches_tracked"});
+  const auto optimizer = names_of(state.optimizer);
+  for (const char* name : {"optimizer.lr", "optimizer.step.net.0.weight", "optimizer.exp_avg.net.3.bias",
+                           "optimizer.max_exp_avg_sq.net.1.weight"}) {
+    CHECK(std::ranges::count(optimizer, name) == 1);
+  }
+  REQUIRE(state.replicas.size() == 2);
+  const auto buffers = names_of(state.replicas[1].buffers);
+  for (const char* name : {"net.1.running_mean", "kept.memory"})
+    CHECK(std::ranges::count(buffers, name) == 1);
+}
+
+TEST_CASE("a state of something else is refused in every process, and changes nothing") {
+  const auto& adam = kOptimizers[1].second;
+  struct Case {
+    const char* words;
+    std::function<void(TrainState&)> change;
+  };
+  const Case cases[] = {
+      {"net.0.weight", [](auto& state) { state.model.erase(state.model.begin()); }},
+      {"exp_avg_sq2",
+       [](auto& state) { state.optimizer.back().name = "optimizer.exp_avg_sq2.net.0.weight"; }},
+      {"not kept here",
+       [](auto& state) {
+         state.optimizer.push_back({"other.lr", torch::zeros({1})});
+       }},
+      {"no lr", [](auto& state) { state.optimizer.clear(); }},
+      {"of step -1", [](auto& state) { state.steps = -1; }},
+      {"3 replicas, here are 2", [](auto& state) { state.replicas.push_back(state.replicas.front()); }},
+  };
+  for (const auto& [words, change] : cases) {
+    INFO(words);
+    const auto found = on_layout({1, 1}, [&, &change = change](const ReplicasOptions& options) {
+      auto loop = new_loop(options, adam);
+      take_steps(*loop, 2);
+      auto state = loop->state();
+      if (loop->is_first()) change(state);
+      const auto before = parameters_of(*loop);
+      const auto refusal = refusal_of<WeightsError>([&] { loop->load(state); });
+      const bool same = parameters_of(*loop).equal(before) && loop->steps_taken() == 2;
+      take_steps(*loop, 3);  // it can be used afterwards
+      return std::pair(refusal, same);
+    });
+    for (const auto& [refusal, same] : found) {
+      CHECK_THAT(refusal, ContainsSubstring(words));
+      CHECK(same);
+    }
+  }
+}
+
+TEST_CASE("an optimizer whose state is unknown, or with other parameters, is refused") {
+  const auto lbfgs = maker<torch::optim::LBFGS>(torch::optim::LBFGSOptions(1));
+  CHECK_THAT(refusal_and_hint([&] { new_loop(on_cpus(1), lbfgs)->state(); }),
+             ContainsSubstring("cannot hold the state of this optimizer") && ContainsSubstring("AdamW"));
+  const MakeOptimizer other = [](auto) {
+    return std::make_unique<torch::optim::SGD>(std::vector{torch::ones({1}, torch::requires_grad())}, .1);
+  };
+  CHECK_THAT(refusal_of([&] { new_loop(on_cpus(1), other)->state(); }),
+             ContainsSubstring("'optimizer' has a parameter of no attached module"));
+}
