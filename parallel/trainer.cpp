@@ -13,6 +13,8 @@
 #include <lockstep/parallel/gradients/micro_shards.h>
 #include <lockstep/parallel/gradients/tensor_lines.h>
 #include <lockstep/parallel/split_batch.h>
+#include <lockstep/parallel/training/model_errors.h>
+#include <lockstep/parallel/training/outcome_sums.h>
 #include <lockstep/parallel/training/replica.h>
 #include <lockstep/parallel/training/replica_models.h>
 #include <lockstep/parallel/training/shared_options.h>
@@ -100,10 +102,7 @@ struct Trainer::StepInFlight {
 };
 
 TrainSums& TrainSums::operator+=(const TrainSums& other) {
-  loss += other.loss;
-  top1 += other.top1;
-  top5 += other.top5;
-  rows += other.rows;
+  RowSums::operator+=(other);
   if (!bad) bad = other.bad;
   return *this;
 }
@@ -122,6 +121,8 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
   if (options_.auto_split) tuner_ = std::make_unique<SplitTuner>(world_size());
   agree(options_.process_group.get(), "models", tensor_lines(*models_.front().module),
         "build the same model in all processes");
+  agree_on_metrics();
+  agree_on_batches();
   open_statistics();
   auto replica_options = options_.replica;
   replica_options.wait_for_device |= options_.auto_split;  // to time a GPU the host must wait for it
@@ -132,6 +133,37 @@ Trainer::Trainer(const ModelFactory& factory, const SourceFactory& train, const 
         std::make_unique<Replica>(models_[i], endpoint, train_sources_[i], replica_options,
                                   norm_communicator_ ? &norm_communicator_->endpoint(local) : nullptr);
   });
+}
+
+// The sums of all replicas are added by their place.
+void Trainer::agree_on_metrics() const {
+  std::vector<Lines> all;
+  for (const auto& model : models_) {
+    auto& lines = all.emplace_back();
+    for (const auto& [name, type, own_weight, finish] : model.metrics) {
+      if (std::ranges::count(model.metrics, name, &MetricKind::name) > 1) {
+        throw UsageError(fmt::format("the model declares two metrics named {}", name),
+                         "give each its own name");
+      }
+      lines.push_back(fmt::format("{}: a {}{}", name, type == MetricType::kCount ? "count" : "mean",
+                                  own_weight ? " with its own weight" : ""));
+    }
+    if (model.weight) lines.emplace_back("a weight of the loss");
+  }
+  constexpr const char* kHint = "declare the same metrics, in the same order, for all replicas";
+  require_same(all, "replica", "metrics", kHint);
+  agree(options_.process_group.get(), "metrics", all.front(), kHint);
+}
+
+// One loss takes the rows of both sets, in every process.
+void Trainer::agree_on_batches() const {
+  const auto training = train_sources_.front()->spec(), test = test_sources_.front()->spec();
+  require_alike(training, test);
+  Lines lines;
+  for (const auto* spec : {&training, &test}) {
+    for (const auto& tensor : *spec) lines.push_back(to_string(tensor));
+  }
+  agree(options_.process_group.get(), "batches", lines, "give all processes the same data set");
 }
 
 // With one replica its rows are the whole batch. Never NCCL: two of its communicators at work on one GPU can
@@ -158,12 +190,12 @@ Trainer::~Trainer() {
   for (const auto& device : workers_.devices()) quietly([&] { synchronize_device(device); });
 }
 
-void Trainer::step(std::span<const int64_t> rows) {
+void Trainer::step(std::span<const int64_t> rows, int64_t epoch) {
   if (rows.empty()) throw UsageError("a batch of 0 rows cannot be trained on");
   follow_requires_grad();
   auto next = std::make_unique<StepInFlight>(
       StepInFlight{.rows = {rows.begin(), rows.end()}, .steps = {}, .times = {}});
-  next->steps = replica_steps(next->rows);
+  next->steps = replica_steps(next->rows, epoch);
   next->times.resize(next->steps.size());
   auto& step = *steps_in_flight_.emplace_back(std::move(next));
   workers_.start(*communicator_, [this, &step](int local, Endpoint&) { step_replica(local, step); });
@@ -172,6 +204,13 @@ void Trainer::step(std::span<const int64_t> rows) {
   // Until the shares are settled, each step's shares depend on the times of the step before.
   wait_for_steps(split_settled() ? in_flight_ - 1 : 0);
   if (options_.check_sync > 0 && steps_taken_ % options_.check_sync == 0) check_sync();
+}
+
+void Trainer::will_need(std::span<const int64_t> rows, int64_t epoch) const {
+  const auto steps = replica_steps(rows, epoch);
+  for (size_t i = 0; i < steps.size(); ++i) {
+    for (const auto part : steps[i].micro_batches) train_sources_[i]->will_need(part, epoch);
+  }
 }
 
 // Runs in the replica's thread. If it throws, ReplicaWorkers ends the gradients' collectives; those of the
@@ -204,12 +243,13 @@ void Trainer::synchronize() {
 }
 
 // Cuts the rows for all ranks, and keeps the parts of this process's replicas.
-std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows) const {
+std::vector<ReplicaStep> Trainer::replica_steps(std::span<const int64_t> rows, int64_t epoch) const {
   const auto count = [](auto part) { return static_cast<int64_t>(part.size()); };
   const auto first = static_cast<size_t>(first_rank());
   std::vector<ReplicaStep> steps(replicas_.size(), {.micro_batches = {},
                                                     .batch_rows = count(rows),
                                                     .lr = lr(),
+                                                    .epoch = epoch,
                                                     .number = steps_taken_,
                                                     .seed = options_.seed});
   if (options_.replica.invariant) {
@@ -281,13 +321,14 @@ TrainSums Trainer::take_sums() {
     replicas_[i]->reset_sums();
     return own;
   });
-  TrainSums total{.rows = std::exchange(rows_, 0), .bad = {}};
+  const auto& model = models_.front();
+  TrainSums total{zero_sums(model.metrics), {}};
+  total.rows = std::exchange(rows_, 0);
+  if (!model.weight) total.weight = static_cast<double>(total.rows);
   for (int rank = 0; rank < world_size(); ++rank) {
-    const auto host = sums[rank];
-    total.loss += host[0].item<double>();
-    total.top1 += host[1].item<int64_t>();
-    total.top5 += host[2].item<int64_t>();
-    const double bad = host[3].item<double>();
+    const auto host = sums[rank].contiguous();
+    add_sums(model, host.const_data_ptr<double>(), total);
+    const double bad = host[-1].item<double>();
     if (!std::isfinite(bad)) continue;
     const auto step = static_cast<int64_t>(bad);
     if (!total.bad || step < total.bad->step) total.bad = {.step = step, .rank = rank};

@@ -4,7 +4,7 @@ source "$(dirname "$0")/installed.sh"
 
 examples_are_short() {
   local example lines
-  for example in own_model own_loop; do
+  for example in own_model own_loop regression; do
     lines=$(wc -l <"$root/examples/$example.cpp")
     [ "$lines" -lt 70 ] || fail "$example.cpp has $lines lines, fewer than 70 are wanted"
   done

@@ -1,6 +1,6 @@
-"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL: the examples, as they are, alone and in two processes that lockstep
-launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model prints what it prints alone:
-the means and counts of all rows."""
+"""examples.py LAUNCHER PROGRAM OWN_LOOP OWN_MODEL REGRESSION: the examples, as they are, alone and in two processes that lockstep
+launch or torchrun (with a Python that has torch) starts. Process 0 alone prints. own_model and regression print what they
+print alone: the means and counts of all rows."""
 
 import os
 import sys
@@ -22,8 +22,8 @@ def check_loop(out, replicas):
         fail(f"own_loop has printed more than one line:\n{out}")
 
 
-def examples(_, launcher, program, own_loop, own_model):
-    own_loop, own_model = os.path.abspath(own_loop), os.path.abspath(own_model)
+def examples(_, launcher, program, *paths):
+    own_loop, own_model, regression = (os.path.abspath(path) for path in paths)
     out = Running([own_loop]).end()
     check_loop(out, 2)
     for _ in range(3):  # its replicas are threads of one process
@@ -31,10 +31,11 @@ def examples(_, launcher, program, own_loop, own_model):
             fail(f"own_loop prints\n{again}but before\n{out}")
     for devices, replicas in (("cpu", 2), ("cpux2", 4))[:1 if launcher == "torchrun" else 2]:
         check_loop(in_two_processes(launcher, program, own_loop, devices), replicas)
-    alone, out = Running([own_model, "cpux2"]).end(), in_two_processes(launcher, program, own_model, "cpu")
-    once(alone, r"^accuracy .* on 2 replicas$")
-    if out != alone:
-        fail(f"own_model prints in two processes\n{out}but alone\n{alone}")
+    for example, result in ((own_model, "accuracy"), (regression, "rmse")):
+        alone, out = Running([example, "cpux2"]).end(), in_two_processes(launcher, program, example, "cpu")
+        once(alone, rf"^{result} .* on 2 replicas$")
+        if out != alone:
+            fail(f"{example} prints in two processes\n{out}but alone\n{alone}")
 
 
 if __name__ == "__main__":
