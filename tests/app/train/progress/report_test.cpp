@@ -79,7 +79,7 @@ TEST_CASE("an epoch has a line of losses and accuracies, and one of the rate and
 
 TEST_CASE("an epoch whose steps were all left out has no loss and no rate") {
   auto report = epoch_of_images();
-  report.trained.sums = {};
+  report.trained.sums = zero_sums(testing::kClassified);
   CHECK(epoch_lines(report, plan_of(10, 235)) ==
         "epoch  1/10 | all steps left out | test loss 2.3017 acc 0.100 | 0.8 s");
 }
